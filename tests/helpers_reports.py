@@ -6,6 +6,8 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from gpuwidget.measure import reasons
+from gpuwidget.model.messages import message_ids, texts
 from gpuwidget.model.report import (
     REPORT_SCHEMA,
     Advice,
@@ -22,6 +24,7 @@ from gpuwidget.model.report import (
     Timeline,
     TorchMemory,
     Traffic,
+    WorkerReport,
 )
 from gpuwidget.model.units import GIB, MIB
 
@@ -152,6 +155,36 @@ def report(
         advice=(),
         holders=(),
         lines=(),
+    )
+    return replace(made, **changes)
+
+
+def worker(rank: int | None = 0, **changes: Any) -> WorkerReport:
+    """Return a rank that trained on the GPU with the same number."""
+    missing = {"torch_allocated": reasons.WORKER_NOT_REPORTED, "torch_reserved": reasons.WORKER_NOT_REPORTED}
+    made = WorkerReport(
+        kind="child" if rank is None else "rank",
+        name="python train.py",
+        host=None,
+        pid=100 + (rank or 0),
+        rank=rank,
+        local_rank=rank,
+        world_size=2,
+        gpu=gpu(rank or 0).uuid,
+        memory=Span(0, gib(3), gib(4)),
+        torch_allocated=None,
+        torch_reserved=None,
+        utilization=Level(97.2, 100.0),
+        energy_j=5310.0,
+        cpu=101.3,
+        steps=None,
+        step_s=None,
+        status="running",
+        exit_code=None,
+        started_s=0.8,
+        ended_s=None,
+        missing=texts(missing),
+        missing_ids=message_ids(missing),
     )
     return replace(made, **changes)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuwidget.measure import reasons
 from gpuwidget.measure.process_memory import ProcessMemory
@@ -30,6 +30,10 @@ _MIN_COUNTED = 0.6
 _MIN_IDLE_KNOWN = 0.9
 """Minimum fraction of the run that the driver's utilization windows must cover for the idle energy to be
 reported."""
+_MAX_PARTS = 64
+"""Maximum number of parts of a run for which rates are kept separately."""
+_FIRST_PART_S = 0.5
+"""Length, in seconds, of the parts of a short run: that of the hardware counters' windows."""
 
 
 @dataclass(slots=True)
@@ -48,6 +52,12 @@ class Average:
         self._sum += value * seconds
         self.seconds += seconds
         self._max = max(self._max, value)
+
+    def include(self, other: Average) -> None:
+        """Add the values of another average."""
+        self._sum += other._sum
+        self.seconds += other.seconds
+        self._max = max(self._max, other._max)
 
     @property
     def known(self) -> bool:
@@ -100,6 +110,102 @@ _NO_VALUES = Average()
 
 
 @dataclass(slots=True)
+class Rates:
+    """One GPU's rates over a run, or over a part of it."""
+
+    since: float = 0.0
+    """When the part begins, in seconds since the run's start."""
+    until: float = 0.0
+    """When the last value was added, in seconds since the run's start."""
+    utilization: Average = field(default_factory=Average)
+    memory_utilization: Average = field(default_factory=Average)
+    power: Average = field(default_factory=Average)
+    activities: dict[str, Average] = field(default_factory=dict)
+    """The hardware counters, by their names in the report."""
+    bursts: int = 0
+    """How often utilization rose from idle to busy."""
+    throttled: dict[str, float] | None = None
+    """Throttled seconds by reason, or None if the throttle reasons are unknown."""
+
+    def add_throttle(self, throttle: tuple[str, ...], seconds: float) -> None:
+        """Add throttle reasons that held for ``seconds``."""
+        if self.throttled is None:
+            self.throttled = {}
+        for reason in throttle:
+            if reason != IDLE:
+                self.throttled[reason] = self.throttled.get(reason, 0.0) + seconds
+
+    def add_activity(self, activity: Activity) -> None:
+        """Add one window of the hardware counters."""
+        for name, counter in _ACTIVITIES:
+            average = self.activities.setdefault(name, Average())
+            average.add(getattr(activity, counter), activity.until - activity.since)
+
+    def include(self, later: Rates) -> None:
+        """Add the rates of a later part."""
+        self.until = later.until
+        self.utilization.include(later.utilization)
+        self.memory_utilization.include(later.memory_utilization)
+        self.power.include(later.power)
+        for name, average in later.activities.items():
+            self.activities.setdefault(name, Average()).include(average)
+        self.bursts += later.bursts
+        for reason, seconds in (later.throttled or {}).items():
+            self.add_throttle((reason,), seconds)
+        if self.throttled is None and later.throttled is not None:
+            self.throttled = {}
+
+
+class RateParts:
+    """One GPU's rates for each part of a run, so that the rates over a time range can be computed.
+
+    If there are too many parts, neighbouring ones are merged, so that each becomes twice as long.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[Rates] = []
+        self._length_s = _FIRST_PART_S
+
+    def at(self, t: float) -> Rates:
+        """Return the part to which a value read ``t`` seconds into the run is added."""
+        while not self._parts or t >= self._parts[-1].since + self._length_s:
+            if len(self._parts) < _MAX_PARTS:
+                self._parts.append(Rates(since=t // self._length_s * self._length_s))
+            else:
+                self._merge()
+        part = self._parts[-1]
+        part.until = t
+        return part
+
+    def _merge(self) -> None:
+        self._length_s *= 2
+        merged: list[Rates] = []
+        for part in self._parts:
+            if merged and part.since < merged[-1].since + self._length_s:
+                merged[-1].include(part)
+            else:
+                part.since = part.since // self._length_s * self._length_s
+                merged.append(part)
+        self._parts = merged
+
+    def utilization(self) -> list[tuple[float, float, float | None]]:
+        """Return the beginning, the end and the mean utilization of each part, in chronological order."""
+        found = []
+        for part in self._parts:
+            level = part.utilization.level()
+            found.append((part.since, part.until, None if level is None else level.mean))
+        return found
+
+    def between(self, since: float, until: float) -> Rates:
+        """Return the rates over the parts that lie between ``since`` and ``until``."""
+        found = Rates(since=since)
+        for part in self._parts:
+            if part.since >= since and part.until <= until:
+                found.include(part)
+        return found
+
+
+@dataclass(slots=True)
 class GpuTotals:
     """Adds up one GPU's readings during a run, from :meth:`begin` to :meth:`end`."""
 
@@ -122,12 +228,10 @@ class GpuTotals:
     _device: _MemorySpan = field(default_factory=_MemorySpan)
     _process: _MemorySpan = field(default_factory=_MemorySpan)
     _children: _MemorySpan = field(default_factory=_MemorySpan)
-    _utilization: Average = field(default_factory=Average)
-    _memory_utilization: Average = field(default_factory=Average)
-    _bursts: int = 0
+    rates: Rates = field(default_factory=Rates)
+    parts: RateParts | None = None
+    """The rates for each part of the run, or None if they are not kept."""
     _was_idle: bool = False
-    _power: Average = field(default_factory=Average)
-    _throttled: dict[str, float] | None = None
     _energy: Integral = field(default_factory=Integral)
     _idle_known_s: float = 0.0
     """Seconds for which it is known whether any CUDA kernel ran."""
@@ -136,7 +240,6 @@ class GpuTotals:
     _idle_j: float = 0.0
     """The part of :attr:`_idle_known_j` that was drawn while no CUDA kernel ran."""
     _last_power: float | None = None
-    _activities: dict[str, Average] = field(default_factory=dict)
     _last_activity: float | None = None
     _counter_window_s: float | None = None
     """Length of the longest window of the hardware counters that was read, or None if none was read."""
@@ -175,7 +278,7 @@ class GpuTotals:
             self._last_measured = reading.measured
             self._add_rates(t, reading)
         if reading.activity is not None:
-            self._add_activity(reading.activity, started)
+            self._add_activity(t, reading.activity, started)
 
     def end(self, t: float, reading: Reading, holding: ProcessMemory, started: float, fresh: bool) -> None:
         """Add the reading taken at the run's end. If ``fresh`` is False, the reading is too old, and the end
@@ -216,14 +319,19 @@ class GpuTotals:
         # A reading covers the driver's latest window, which may have ended up to one window length before the
         # reading. The window is certain to lie inside the run only if the reading is at least two window
         # lengths after the start.
+        is_burst = False
         if t >= 2 * window:
-            self._utilization.add(reading.utilization, seconds)
-            self._memory_utilization.add(reading.memory_utilization, seconds)
-            self._count_bursts(reading.utilization)
+            is_burst = self._begins_burst(reading.utilization)
             self._add_idle_energy(seconds, reading)
-        if t >= _CLOCKS_EVERY_S:  # earlier samples may contain throttle reasons from before the run
-            self._add_throttle(reading.throttle, seconds)
-        self._power.add(reading.power_w, seconds)
+        for rates in self._rates_at(t):
+            if t >= 2 * window:
+                rates.utilization.add(reading.utilization, seconds)
+                rates.memory_utilization.add(reading.memory_utilization, seconds)
+                rates.bursts += is_burst
+            # Earlier samples may contain throttle reasons from before the run.
+            if t >= _CLOCKS_EVERY_S and reading.throttle is not None:
+                rates.add_throttle(reading.throttle, seconds)
+            rates.power.add(reading.power_w, seconds)
         self._energy.add(t, reading.power_w)
         self._last_power = reading.power_w
 
@@ -236,36 +344,39 @@ class GpuTotals:
         if reading.utilization == 0:
             self._idle_j += joules
 
-    def _count_bursts(self, utilization: float | None) -> None:
+    def _rates_at(self, t: float) -> tuple[Rates, ...]:
+        """Return the rates to which a value read ``t`` seconds into the run is added."""
+        return (self.rates,) if self.parts is None else (self.rates, self.parts.at(t))
+
+    def _begins_burst(self, utilization: float | None) -> bool:
         if utilization is None:
-            return
+            return False
         if utilization <= _IDLE_BELOW:
             self._was_idle = True
         elif utilization >= _BUSY_FROM and self._was_idle:
             self._was_idle = False
-            self._bursts += 1
+            return True
+        return False
 
-    def _add_throttle(self, throttle: tuple[str, ...] | None, seconds: float) -> None:
-        if throttle is None:
-            return
-        if self._throttled is None:
-            self._throttled = {}
-        for reason in throttle:
-            if reason != IDLE:
-                self._throttled[reason] = self._throttled.get(reason, 0.0) + seconds
-
-    def _add_activity(self, activity: Activity, started: float) -> None:
+    def _add_activity(self, t: float, activity: Activity, started: float) -> None:
         if activity.until == self._last_activity:
             return
         self._counter_window_s = max(self._counter_window_s or 0.0, activity.until - activity.since)
         if activity.since < started:
             return
         self._last_activity = activity.until
-        for name, counter in _ACTIVITIES:
-            average = self._activities.setdefault(name, Average())
-            average.add(getattr(activity, counter), activity.until - activity.since)
+        for rates in self._rates_at(t):
+            rates.add_activity(activity)
 
     # -- the report's values -------------------------------------------------------------------------
+
+    def between(self, since: float, until: float) -> GpuTotals:
+        """Return these totals with the rates of the time between ``since`` and ``until`` only.
+
+        Memory and energy remain those of the whole run.
+        """
+        rates = self.rates if self.parts is None else self.parts.between(since, until)
+        return replace(self, rates=rates, parts=None, missing=dict(self.missing))
 
     @property
     def lost_since(self) -> float | None:
@@ -294,11 +405,11 @@ class GpuTotals:
 
     def utilization(self, duration_s: float) -> Level | None:
         """Return the mean and maximum utilization over the driver's windows that lie inside the run."""
-        return self._of_windows("utilization", self._utilization, duration_s)
+        return self._of_windows("utilization", self.rates.utilization, duration_s)
 
     def memory_utilization(self, duration_s: float) -> Level | None:
         """Return the mean and maximum percentage of time in which device memory was read or written."""
-        return self._of_windows("memory_utilization", self._memory_utilization, duration_s)
+        return self._of_windows("memory_utilization", self.rates.memory_utilization, duration_s)
 
     def _of_windows(self, name: str, average: Average, duration_s: float) -> Level | None:
         window = self.reading.utilization_window or _MAX_UTILIZATION_WINDOW_S
@@ -325,9 +436,9 @@ class GpuTotals:
 
     def _counted(self, name: str, duration_s: float) -> tuple[Average, Message]:
         """Return a hardware counter's average, and the reason to give if the average has no value."""
-        if not self._activities:
+        if not self.rates.activities:
             return _NO_VALUES, reasons.no_counter_window(self._counter_window_s)
-        average = self._activities[name]
+        average = self.rates.activities[name]
         if average.known and average.seconds < _MIN_COUNTED * duration_s:
             return _NO_VALUES, reasons.few_counter_windows(self._counter_window_s)
         return average, reasons.NO_COUNTER_VALUE
@@ -335,15 +446,15 @@ class GpuTotals:
     @property
     def bursts(self) -> int | None:
         """How often utilization rose from idle to busy, or None if utilization is unknown."""
-        return self._bursts if self._utilization.known else None
+        return self.rates.bursts if self.rates.utilization.known else None
 
     def throttled(self) -> Mapping[str, float] | None:
         """Return the throttled seconds by reason, or None if the driver did not report throttle reasons."""
-        if self._throttled is None:
+        if self.rates.throttled is None:
             short = self._last_t < _CLOCKS_EVERY_S
             self._set_missing("throttled", "throttle", reasons.CLOCKS_TOO_SHORT if short else reasons.GAP)
             return None
-        return dict(self._throttled)
+        return dict(self.rates.throttled)
 
     def power_limit(self) -> float | None:
         """Return the enforced power limit in watts, from the newest reading."""
@@ -356,7 +467,7 @@ class GpuTotals:
         if duration_s < MIN_ENERGY_S:
             self.missing["power_w"] = reasons.too_short(MIN_ENERGY_S)
             return None
-        return self._level("power_w", self._power, "power_w", reasons.GAP)
+        return self._level("power_w", self.rates.power, "power_w", reasons.GAP)
 
     def energy(self, duration_s: float) -> float | None:
         """Return the energy in joules: the integral of the instantaneous power over the run."""

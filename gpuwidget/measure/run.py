@@ -8,13 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gpuwidget.measure.advice import LiveAdvice, advise
-from gpuwidget.measure.advice.evidence import NO_CONTEXT, RunContext, RunEvidence, own_gpus
+from gpuwidget.measure.advice.evidence import NO_CONTEXT, RunContext, RunEvidence, SteadyPart, own_gpus
 from gpuwidget.measure.collector import Collector, TimeCollector
 from gpuwidget.measure.printed_lines import PRINTED_LINES
 from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.measure.resident_memory import ResidentMemory
 from gpuwidget.measure.run_gpus import RunGpus
 from gpuwidget.measure.run_report import GpuReportBuilder, build_report
+from gpuwidget.measure.steady_state import steady_mark
 from gpuwidget.measure.timeline import MAX_POINTS, MEMORY_INTERVAL_S, TimelineMarks
 from gpuwidget.measure.torch_memory import returnable
 from gpuwidget.measure.worker_updates import WORKER_UPDATES
@@ -91,6 +92,7 @@ class Run:
         self._sampling = False
         self._later: tuple[float, Callable[[], None]] | None = None
         self._cell: RunInfo | None = None
+        self._steady: SteadyPart | None = None
         self.wait_interrupted = False
         self._began = 0.0
 
@@ -182,8 +184,9 @@ class Run:
         gpus, seconds = [], 0.0
         for totals, seconds in run_gpus.recent(elapsed):
             gpus.append(builder.build(totals, seconds, shown=True))
+        workers = run_gpus.workers.rows(elapsed, [gpu.uuid for gpu in gpus])
         return RunEvidence(
-            gpus=own_gpus(gpus, run_gpus.attributed),
+            gpus=own_gpus(gpus, run_gpus.attributed, workers),
             gpu_count=len(run_gpus.all),
             attributed=run_gpus.attributed,
             duration_s=elapsed,
@@ -195,6 +198,7 @@ class Run:
                 switches=torch_switches.compute_switches(), cuda_initialized=cuda_state.cuda_initialized()
             ),
             recorded=run_gpus.recorded,
+            workers=workers,
         )
 
     def _time_so_far(self) -> CodeTime | None:
@@ -252,7 +256,7 @@ class Run:
         if self._run_context is not None:
             with suppress(Exception):
                 context = self._run_context(report)
-        return replace(report, advice=advise(RunEvidence.of(report, context)))
+        return replace(report, advice=advise(RunEvidence.of(report, context, self._steady)))
 
     def _measured(self, cell: RunInfo) -> Report:
         WORKER_UPDATES.collect()
@@ -269,6 +273,7 @@ class Run:
         # The lock is not held during this call, so that the sampler's thread does not wait for torch.
         can_return = returnable(peaks)
         with self._lock:
+            self._steady = self._steady_part()
             return build_report(
                 self._report_type,
                 cell,
@@ -281,6 +286,19 @@ class Run:
                 can_return,
                 self._contexts_before,
             )
+
+    def _steady_part(self) -> SteadyPart | None:
+        with suppress(Exception):
+            window = self._gpus.steady_window(steady_mark(self._marks.all()))
+            if window is not None:
+                builder = GpuReportBuilder((), {}, {}, recorded=self._gpus.recorded)
+                seconds = window.until - window.since
+                gpus = [
+                    builder.build(totals.between(*window), seconds, shown=True)
+                    for totals in self._gpus.shown()
+                ]
+                return SteadyPart(window, tuple(gpus))
+        return None
 
     def abandon(self) -> None:
         """End the run without a report. Safe to call at any time and more than once."""

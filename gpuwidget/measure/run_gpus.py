@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuwidget.measure.gpu_selection import select_gpus
-from gpuwidget.measure.gpu_totals import GpuTotals
+from gpuwidget.measure.gpu_totals import GpuTotals, RateParts
 from gpuwidget.measure.process_memory import Attribution, ProcessMemory
+from gpuwidget.measure.steady_state import SteadyWindow, find_steady_window
 from gpuwidget.measure.timeline import GpuTimeSeries, RunTimeSeries
 from gpuwidget.measure.workers import WorkerTracker
 from gpuwidget.model.readings import Reading
@@ -118,7 +119,7 @@ class RunGpus:
             self._attribution = Attribution(sample.origin)
         new = [pair for pair in self._pairs(sample) if pair[0].uuid not in self._by_uuid]
         for gpu, reading in new:
-            self._by_uuid[gpu.uuid] = GpuTotals(gpu, reading, self._max_gap_s)
+            self._by_uuid[gpu.uuid] = GpuTotals(gpu, reading, self._max_gap_s, parts=RateParts())
             self._by_uuid[gpu.uuid].begin_late(t)
             self._first_seen[gpu.uuid] = t
         self._time_series.add_gpus(len(new))
@@ -171,6 +172,27 @@ class RunGpus:
         """Return each shown GPU's recent totals and the seconds they cover, ``t`` seconds into the run."""
         found = [self._recent.get(totals.gpu.uuid) for totals in self.shown()]
         return [recent.totals(t) for recent in found if recent is not None]
+
+    def steady_window(self, steady_from: float | None) -> SteadyWindow | None:
+        """Return the time in which the run's workers did their work; None if there is no such time.
+
+        A run without workers has no steady window, unless its samples come from a recording. ``steady_from``
+        is the time of the user's mark for the steady state, or None without such a mark.
+        """
+        if not self.recorded and not self.workers.any:
+            return None
+        busiest: dict[float, tuple[float, float | None]] = {}
+        for totals in self.shown():
+            for since, until, utilization in totals.parts.utilization() if totals.parts is not None else ():
+                _, highest = busiest.get(since, (until, None))
+                values = [value for value in (highest, utilization) if value is not None]
+                busiest[since] = until, max(values, default=None)
+        first_step, last_step = self.workers.steps_span()
+        return find_steady_window(
+            [(since, until, utilization) for since, (until, utilization) in sorted(busiest.items())],
+            earliest=max(first_step, steady_from or 0.0),
+            latest=last_step,
+        )
 
     def time_series(self) -> tuple[tuple[float, ...], dict[str, GpuTimeSeries]]:
         """Return the time axis (seconds since the run's start) and the time series of all GPUs by UUID."""

@@ -1,8 +1,11 @@
-"""Find when a run's steady state begins, and compute the mean of a metric from that moment on.
+"""Find the steady part of a run, and compute the mean of a metric over it.
 
 The steady state begins at a mark set by the user, or when the run's time series takes one clear step up. If
 the GPUs' work cannot be attributed to this process, only a mark counts, because another process may have
 caused the step.
+
+If other processes do a run's GPU work (ranks of distributed training), the run begins with their start-up and
+ends with their shutdown. :func:`find_steady_window` then returns the time in between.
 """
 
 from __future__ import annotations
@@ -10,9 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from gpuwidget.model.report import Report, Timeline
+from gpuwidget.model.report import Mark, Report, Timeline
 
 SteadyMetric = Literal["utilization", "sm_activity", "power_w"]
 
@@ -31,6 +34,23 @@ _MAX_WINDOW_S = 1.0
 """Maximum length, in seconds, of the window that a reading covers. A reading taken up to this long after the
 warm-up may still cover a part of the warm-up, so such readings are left out of means."""
 _MIN_POINTS = 3
+_ACTIVE_PART = 0.7
+"""Fraction of the GPUs' usual utilization above which they count as doing the run's work. In recorded runs:
+0.97 or more while ranks train, 0.1 or less while they start."""
+_USUAL = 0.9
+"""Quantile of the utilization over a run that counts as usual while the ranks work."""
+_MIN_USUAL = 5.0
+"""Usual utilization, in percent, below which a run has no steady window."""
+_MAX_PAUSE_S = 2.0
+"""Maximum pause, in seconds, within a steady window."""
+_MIN_WINDOW_S = 3.0
+
+
+class SteadyWindow(NamedTuple):
+    """The part of a run in which its workers work, in seconds since the run's start."""
+
+    since: float
+    until: float
 
 
 def warm_up_s(report: Report) -> float | None:
@@ -60,19 +80,74 @@ def steady_mean(report: Report, uuid: str, metric: SteadyMetric, since: float) -
     return sum(value * seconds for value, seconds in known) / sum(seconds for _, seconds in known)
 
 
+def steady_mark(marks: Sequence[Mark]) -> float | None:
+    """Return the time of the first mark with which the user begins the steady state, or None."""
+    for mark in marks:
+        if mark.kind == "mark" and mark.label.strip().casefold() in STEADY_MARKS:
+            return mark.t
+    return None
+
+
 def find_warm_up(report: Report) -> float | None:
     """Return the seconds until the steady state begins, or None if no clear beginning is found."""
     timeline = report.timeline
     if timeline is None:
         return None
-    for mark in timeline.marks:
-        if mark.kind == "mark" and mark.label.strip().casefold() in STEADY_MARKS:
-            return mark.t
+    marked = steady_mark(timeline.marks)
+    if marked is not None:
+        return marked
     # The work on the GPUs of a recording counts as the run's own.
     own = report.attributed or report.source.recorded
     if not own or report.cell.duration_s < _MIN_RUN_S:
         return None
     return _step_up(timeline, report.cell.duration_s)
+
+
+def find_steady_window(
+    parts: Sequence[tuple[float, float, float | None]], earliest: float = 0.0, latest: float = math.inf
+) -> SteadyWindow | None:
+    """Return the longest time in which the GPUs did their usual work, or None if it is shorter than 3 s.
+
+    ``parts`` contains the beginning, the end and the mean utilization of the busiest GPU for each part of the
+    run. The window lies between ``earliest`` and ``latest``, in seconds since the run's start. Where there is
+    other time before or after the work, the window begins or ends one second inside the work, so that no
+    reading covers that time.
+    """
+    known = [
+        (since, until, value)
+        for since, until, value in parts
+        if value is not None and until > since and since >= earliest and until <= latest
+    ]
+    usual = _quantile([(value, until - since) for since, until, value in known], _USUAL)
+    if usual is None or usual < _MIN_USUAL:
+        return None
+    longest = SteadyWindow(0.0, 0.0)
+    window: SteadyWindow | None = None
+    for since, until, value in known:
+        if value < _ACTIVE_PART * usual:
+            continue
+        if window is not None and since - window.until <= _MAX_PAUSE_S:
+            window = SteadyWindow(window.since, until)
+        else:
+            window = SteadyWindow(since, until)
+        if window.until - window.since > longest.until - longest.since:
+            longest = window
+    since, until = longest
+    if since > parts[0][0]:
+        since += _MAX_WINDOW_S
+    if until < parts[-1][1]:
+        until -= _MAX_WINDOW_S
+    return SteadyWindow(since, until) if until - since >= _MIN_WINDOW_S else None
+
+
+def _quantile(weighted: Sequence[tuple[float, float]], part: float) -> float | None:
+    """Return the smallest value such that values up to it have at least ``part`` of the total weight."""
+    rest = part * sum(weight for _, weight in weighted)
+    for value, weight in sorted(weighted):
+        rest -= weight
+        if rest <= 0:
+            return value
+    return None
 
 
 def _step_up(timeline: Timeline, duration_s: float) -> float | None:

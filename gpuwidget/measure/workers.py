@@ -7,6 +7,7 @@ workers on other machines are known only from such reports.
 
 from __future__ import annotations
 
+import math
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from gpuwidget.model.report import Level, Span, WorkerKind, WorkerReport, Worker
 from gpuwidget.model.samples import Gpu
 from gpuwidget.model.worker_update import WorkerGpuUpdate, WorkerUpdate
 from gpuwidget.pytorch import cuda_state
+from gpuwidget.pytorch.spawned_ranks import spawned_ranks
 from gpuwidget.system import processes
 from gpuwidget.system.processes import ProcessDirectory, ProcessTimes, Rank
 
@@ -116,6 +118,8 @@ class WorkerTracker:
         self._workers: list[_Worker] = []
         self._running: dict[int, _Worker] = {}
         """The processes of this machine that are not known to have ended, by process id."""
+        self._spawned: dict[int, Rank] = {}
+        """The ranks that this process has started with torch, by process id."""
         self._remote: dict[tuple[str, int], _Worker] = {}
         self._measured: dict[str, float | None] = {}
         self._next_poll = 0.0
@@ -183,9 +187,14 @@ class WorkerTracker:
         self._poll(t)
 
     def _poll(self, t: float) -> None:
-        for pid in processes.descendants():
-            if pid not in self._running and processes.rank_of(pid) is not None:
+        pids = processes.descendants()
+        if pids:
+            self._spawned.update((pid, Rank(*rank)) for pid, rank in spawned_ranks().items())
+        for pid in pids:
+            if pid not in self._running and self._rank_of(pid) is not None:
                 self._local(pid, t, None)
+            elif pid in self._spawned and self._running[pid].rank is None:
+                self._running[pid].rank = self._spawned[pid]
         for worker in list(self._running.values()):
             self._update_times(worker, t)
 
@@ -243,7 +252,10 @@ class WorkerTracker:
     def _identify(self, worker: _Worker, program: str | None) -> None:
         worker.name = program or self._directory.look_up(worker.pid).program
         if worker.update is None:
-            worker.rank = processes.rank_of(worker.pid)
+            worker.rank = self._rank_of(worker.pid)
+
+    def _rank_of(self, pid: int) -> Rank | None:
+        return self._spawned.get(pid) or processes.rank_of(pid)
 
     def _new(self, worker: _Worker) -> _Worker | None:
         if len(self._workers) >= MAX_WORKERS:
@@ -261,6 +273,7 @@ class WorkerTracker:
             return
         # The process has ended, and another process may have its id.
         del self._running[worker.pid]
+        self._spawned.pop(worker.pid, None)
         for uuid, (held, pids) in self._in_use.items():
             self._in_use[uuid] = held, pids - {worker.pid}
         for gpu in worker.gpus.values():
@@ -290,6 +303,21 @@ class WorkerTracker:
                 sizes += [gpu.now for uuid, gpu in self._gpus(worker) if gpu.present]
         known = [size for size in sizes if size is not None]
         return len(workers), sum(known) if len(known) == len(sizes) else None
+
+    @property
+    def any(self) -> bool:
+        """Whether the run has had a worker."""
+        return bool(self._shown())
+
+    def steps_span(self) -> tuple[float, float]:
+        """Return the time in which all workers that report steps made steps, in seconds into the run.
+
+        Return 0 and infinity if no worker reports steps, or if no time is common to all of them.
+        """
+        spans = [span for worker in self._workers if (span := _steps_span(worker)) is not None]
+        first = max((first for first, _ in spans), default=0.0)
+        last = min((last for _, last in spans), default=math.inf)
+        return (first, last) if first < last else (0.0, math.inf)
 
     def rows(self, t: float, shown: Iterable[str]) -> tuple[WorkerReport, ...]:
         """Return the workers of a run that lasted ``t`` seconds.
@@ -436,6 +464,15 @@ def _order(worker: _Worker) -> tuple[object, ...]:
         return 0, worker.rank.rank, worker.started_s, worker.pid
     dask = worker.update is not None and worker.update.kind == "dask"
     return (1, worker.name or "", worker.pid) if dask else (2, worker.started_s, worker.pid)
+
+
+def _steps_span(worker: _Worker) -> tuple[float, float] | None:
+    """Return when a worker made its first and its last step, or None if it does not report steps."""
+    update = worker.update
+    if update is None or update.steps is None or update.step_s is None or update.since_step_s is None:
+        return None
+    last = worker.updated_s - update.since_step_s
+    return last - update.step_s * (update.steps - 1), last
 
 
 def _status(worker: _Worker, t: float) -> WorkerStatus:

@@ -140,10 +140,15 @@ def has_children() -> bool:
     return True
 
 
+def ended_children_cpu_time() -> float:
+    """Return the CPU seconds of children that have ended and for which this process has waited."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
 def children_cpu_time() -> ChildrenTime:
     """Return the CPU time of this process's descendants, ended and alive."""
-    times = os.times()
-    ended = times.children_user + times.children_system
+    ended = ended_children_cpu_time()
     if not has_children():
         return ChildrenTime(ended, 0.0)
     try:

@@ -137,6 +137,55 @@ def test_processes_of_multiprocessing(kernel: Kernel, tmp_path: Path) -> None:
     assert rows == [(0, 1, "ended", None), (1, 1, "failed", 5)]
 
 
+TRAINING = """
+import os, time
+
+def driver(*lines):
+    path = os.environ["NVML_STANDIN"]
+    with open(path + ".new", "w") as file:
+        file.write("\\n".join(lines) + "\\n")
+    os.replace(path + ".new", path)
+
+def train(rank, machine, folder, seconds):
+    # Rank 0 also sets what the driver reports.
+    open(os.path.join(folder, f"pid-{rank}"), "w").write(str(os.getpid()))
+    while len([name for name in os.listdir(folder) if name.startswith("pid-")]) < 2:
+        time.sleep(0.01)
+    if rank == 0:
+        pids = [open(os.path.join(folder, f"pid-{n}")).read() for n in (0, 1)]
+        memory = [line for n in (0, 1) for line in (f"gpu.{n}.memory_used={2**30}",
+                                                    f"gpu.{n}.compute={pids[n]}:{2**30}")]
+        rates = {"util": (100, 30), "power": (360, 350), "gpm.2": (41, 25), "gpm.5": (20, 20),
+                 "gpm.10": (12, 12), "gpm.60": (4000, 4000), "gpm.61": (4000, 4000)}
+        lines = [f"gpu.{n}.{key}={values[n]}" for key, values in rates.items() for n in (0, 1)]
+        driver(*machine, *memory, *lines)
+    time.sleep(seconds)
+    if rank == 0:
+        driver(*machine)
+"""
+
+
+def test_a_late_rank_of_mp_spawn(kernel: Kernel, tmp_path: Path) -> None:
+    """Each process that ``mp.spawn`` starts has a row with its rank, without any change to its code. If one
+    rank is late, the advice names it and its GPU, although the GPUs were idle during the start-up."""
+    (tmp_path / "work.py").write_text(TRAINING)
+    machine = (*MACHINE[:3], "gpu.*.power=80", "gpu.*.util=0")
+    kernel.setup(
+        f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nimport torch.multiprocessing as mp, work\n"
+        f"work.driver(*{machine!r})"
+    )
+    found, report, _ = workers(
+        kernel, f"mp.spawn(work.train, args=({machine!r}, {str(tmp_path)!r}, 6.5), nprocs=2)"
+    )
+    uuids = [gpu["uuid"] for gpu in report["gpus"]]
+    rows = [(row["kind"], row["rank"], row["world_size"], row["gpu"], row["status"]) for row in found]
+    assert rows == [("rank", 0, 2, uuids[0], "ended"), ("rank", 1, 2, uuids[1], "ended")]
+    (advice,) = report["advice"]
+    assert (advice["rule"], advice["sure"]) == ("straggler", True)
+    assert (advice["evidence"]["late"], advice["evidence"]["late_ranks"]) == (1, [1])
+    assert advice["text"].startswith("GPU 0 waits for GPU 1 (rank 1, 30 % busy) for about 70 % of the time")
+
+
 def test_the_socket_is_private(kernel: Kernel) -> None:
     """The socket at which ranks report is named after the kernel's process, and only the kernel's user can
     connect to it."""

@@ -23,6 +23,8 @@ from gpuwidget.system import host_limits, processes
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _MAX_SOURCES = 100
+_CHILDREN_CPU_S = 1.0
+"""CPU seconds from which child processes that have ended may have used a GPU. To load CUDA takes longer."""
 _GPU_LIBRARIES = ("cupy", "jax", "numba.cuda", "pycuda", "tensorflow")
 _CELL_FRAME = re.compile(r"In\[(\d+)\]:(\d+)\b")
 _lock = threading.Lock()
@@ -41,6 +43,7 @@ class RunContextBuilder:
         self._cell = cell
         self._started = time.monotonic()
         self._cpu_at_start = time.process_time()
+        self._children_cpu_at_start = processes.ended_children_cpu_time()
 
     def __call__(self, report: Report) -> RunContext:
         """Return the context. For a run too short for most advice, omit the parts that take time to
@@ -57,13 +60,19 @@ class RunContextBuilder:
             switches=_or_default(torch_switches.compute_switches, None),
             can_use_cuda=cuda_state.loaded_torch() is not None and cuda_state.no_cuda_build_reason() is None,
             cuda_initialized=cuda_state.cuda_initialized(),
-            other_gpu_work=_or_default(_other_gpu_work, False),
+            other_gpu_work=_or_default(lambda: self._other_gpu_work(report), False),
             cores=_or_default(host_limits.usable_cores, None),
             shared_memory=_or_default(host_limits.shared_memory, None),
             process_cpu=100 * (time.process_time() - self._cpu_at_start) / elapsed,
             earlier_runs=earlier,
             source_of=_source_of,
         )
+
+    def _other_gpu_work(self, report: Report) -> bool:
+        if report.workers or any(name in sys.modules for name in _GPU_LIBRARIES) or processes.has_children():
+            return True
+        # Child processes may also have ended during the run.
+        return processes.ended_children_cpu_time() - self._children_cpu_at_start >= _CHILDREN_CPU_S
 
     def _remember(self, report: Report) -> dict[str, tuple[EarlierRun, ...]]:
         """Store this run's memory. Return the memory of the last runs of the same source, by GPU UUID."""
@@ -104,10 +113,6 @@ def _user_variables() -> list[tuple[str, object]]:
         for name, value in list(vars(sys.modules["__main__"]).items())
         if type(name) is str and not name.startswith("_")
     ]
-
-
-def _other_gpu_work() -> bool:
-    return any(name in sys.modules for name in _GPU_LIBRARIES) or processes.has_children()
 
 
 def _source_of(frame: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuwidget.measure.advice.messages import Text, shortened
+from gpuwidget.measure.steady_state import SteadyWindow
 from gpuwidget.model.report import (
     Advice,
     CodeTime,
@@ -18,6 +19,7 @@ from gpuwidget.model.report import (
     RunInfo,
     Timeline,
     Traffic,
+    WorkerReport,
     in_call,
 )
 from gpuwidget.pytorch.torch_switches import ComputeSwitches
@@ -30,6 +32,8 @@ hardware counters' half-second windows, and much of it is start-up."""
 HAS_GAPS = 85.0
 """Mean utilization, in percent, above which a GPU counts as always busy. Waiting cannot have slowed down a
 run that kept its GPU busy."""
+_NEARLY_ALL = 0.95
+"""Fraction of a run from which the steady part counts as the whole run."""
 _IPYTHON_CALL = re.compile(r"\bget_ipython\(\)\.(?:run_cell_magic|run_line_magic|system|getoutput)\(")
 """Matches IPython's translation of magics and ``!`` lines. The translation quotes code that the line itself
 does not run, so the rules ignore the source of such a line."""
@@ -75,6 +79,21 @@ NO_CONTEXT = RunContext()
 
 
 @dataclass(frozen=True, slots=True)
+class SteadyPart:
+    """The part of a run in which its workers did their work, without their start-up and shutdown."""
+
+    window: SteadyWindow
+    gpus: tuple[GpuReport, ...]
+    """The GPUs that the card shows, with the rates of this part of the run and without torch's memory. The
+    driver's memory and energy are those of the whole run."""
+
+    @property
+    def seconds(self) -> float:
+        """Length of the part."""
+        return self.window.until - self.window.since
+
+
+@dataclass(frozen=True, slots=True)
 class RunEvidence:
     """The data about one run that the rules evaluate."""
 
@@ -94,12 +113,17 @@ class RunEvidence:
     recorded: bool = False
     """Whether the readings come from a recording. The recording's GPUs then count as used by the run."""
     timeline: Timeline | None = None
+    workers: tuple[WorkerReport, ...] = ()
+    steady: SteadyPart | None = None
+    """The part of the run in which its workers worked, or None if there was none or it was not found."""
 
     @classmethod
-    def of(cls, report: Report, context: RunContext = NO_CONTEXT) -> RunEvidence:
+    def of(
+        cls, report: Report, context: RunContext = NO_CONTEXT, steady: SteadyPart | None = None
+    ) -> RunEvidence:
         """Return the evidence of a run that has ended."""
         return cls(
-            gpus=own_gpus(report.shown, report.attributed),
+            gpus=own_gpus(report.shown, report.attributed, report.workers),
             gpu_count=len(report.gpus),
             attributed=report.attributed,
             duration_s=report.cell.duration_s,
@@ -108,7 +132,33 @@ class RunEvidence:
             context=context,
             recorded=report.source.recorded,
             timeline=report.timeline,
+            workers=report.workers,
+            steady=steady,
         )
+
+    def in_steady_part(self) -> RunEvidence:
+        """Return the evidence with the GPU figures of the steady part only.
+
+        Return it unchanged if there is no steady part, or if that is nearly the whole run. If workers did all
+        of the GPU work, the evidence contains neither the line profile nor the loaders of this process.
+        """
+        if self.steady is None or self.steady.seconds >= _NEARLY_ALL * self.gpu_s:
+            return self
+        steady = {gpu.uuid: gpu for gpu in self.steady.gpus}
+        gpus = tuple(
+            replace(steady[gpu.uuid], torch=gpu.torch, torch_device=gpu.torch_device)
+            for gpu in self.gpus
+            if gpu.uuid in steady
+        )
+        made = replace(self, gpus=gpus, gpu_s=self.steady.seconds)
+        if self.only_workers:
+            made = replace(made, time=None, context=replace(self.context, loaders=()))
+        return made
+
+    @property
+    def only_workers(self) -> bool:
+        """Whether workers did all GPU work, as far as it was done with torch."""
+        return bool(self.workers) and not any(gpu.torch and gpu.torch.allocated.peak for gpu in self.gpus)
 
     @property
     def long_enough(self) -> bool:
@@ -118,7 +168,11 @@ class RunEvidence:
     @property
     def own(self) -> bool:
         """Whether all work on :attr:`gpus` counts as work of this run."""
-        return self.attributed or self.recorded
+        return self.attributed or self.recorded or _gpus_reported(self.workers)
+
+    def workers_on(self, gpu: GpuReport) -> tuple[WorkerReport, ...]:
+        """Return the workers that used a GPU."""
+        return tuple(worker for worker in self.workers if worker.gpu == gpu.uuid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +238,15 @@ def hotspots(evidence: RunEvidence) -> list[Hotspot]:
     return sorted(found, key=lambda spot: -spot.share)
 
 
-def own_gpus(gpus: Sequence[GpuReport], attributed: bool) -> tuple[GpuReport, ...]:
-    """Return ``gpus`` without those that this process is known not to use."""
-    return tuple(gpu for gpu in gpus if not attributed or not _unused_by_process(gpu))
+def own_gpus(
+    gpus: Sequence[GpuReport], attributed: bool, workers: Sequence[WorkerReport] = ()
+) -> tuple[GpuReport, ...]:
+    """Return ``gpus`` without those that this process and its workers are known not to use."""
+    if attributed:
+        return tuple(gpu for gpu in gpus if not _unused_by_process(gpu))
+    if _gpus_reported(workers):
+        return tuple(gpu for gpu in gpus if any(worker.gpu == gpu.uuid for worker in workers))
+    return tuple(gpus)
 
 
 def measured_s(cell: RunInfo) -> float:
@@ -243,6 +303,11 @@ def power_share(gpu: GpuReport, *, highest: bool = False) -> float | None:
 def _unused_by_process(gpu: GpuReport) -> bool:
     held = gpu.torch is not None and gpu.torch.reserved.peak != 0
     return gpu.process_memory is not None and gpu.process_memory.peak == 0 and not held
+
+
+def _gpus_reported(workers: Sequence[WorkerReport]) -> bool:
+    """Return whether the GPU of each worker is known."""
+    return bool(workers) and all(worker.gpu is not None for worker in workers)
 
 
 def _levels(link: Traffic | None) -> tuple[Level | None, ...]:

@@ -60,6 +60,14 @@ def _power(gpus: Sequence[GpuReport]) -> str | None:
     return units.power_of(sum(drawn) / len(drawn), sum(limits) / len(limits))
 
 
+def _ranks(ranks: Sequence[int]) -> str:
+    if not ranks:
+        return ""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
+
+
 def _small_percent(percent: float | None) -> str:
     return "?" if percent is None else f"{percent:.1f}" if percent < 1 else f"{percent:.0f}"
 
@@ -70,6 +78,11 @@ def _small_percent(percent: float | None) -> str:
 def unattributed(text: str) -> str:
     """Return ``text`` with a remark that another process may have done the work."""
     return f"{text} Whose work that is can't be told here."
+
+
+def steady_part(text: str, seconds: float, run_s: float) -> str:
+    """Return ``text`` with a remark that its figures cover only a part of the run."""
+    return f"{text} (Figures of the {seconds:.0f} of {run_s:.0f} s without start-up and shutdown.)"
 
 
 def throttled(gpus: Sequence[GpuReport], seconds: float, run_s: float, reasons: Sequence[str]) -> Text:
@@ -271,24 +284,31 @@ def growing_memory(
 def straggler(
     waiting: Sequence[GpuReport],
     late: GpuReport,
+    late_ranks: Sequence[int],
     late_utilization: float,
-    utilization: float | None,
+    utilization: float,
     sm: float | None,
     *,
     sure: bool,
 ) -> Text:
-    """Return the text for the GPUs in ``waiting``, which wait for the GPU ``late``."""
-    at = (
-        f"at {sm:.0f} % of the multiprocessors and {_power(waiting)}"
-        if sm is not None
-        else f"at {_power(waiting)}"
-    )
+    """Return the text for the GPUs in ``waiting``, which wait for ``late``, the GPU of ``late_ranks``.
+
+    ``late_ranks`` is empty if the ranks are unknown.
+    """
+    ranks = _ranks(late_ranks)
+    where = f"{gpu_name(late)} ({ranks}, " if ranks else f"{gpu_name(late)} ("
+    who = ranks or f"the process of {gpu_name(late)}"
+    share = utilization - late_utilization
     wait = _verb(waiting, "waits", "wait") if sure else _verb(waiting, "seems to wait", "seem to wait")
+    part = f" for about {share:.0f} % of the time" if share > 0 else ""
+    at = "" if sm is None else f"{sm:.0f} % of the multiprocessors and "
+    it, reads = ("it", "reads") if len(waiting) == 1 else ("they", "read")
     return Text(
-        f"{gpu_names(waiting)} {wait} for {gpu_name(late)} ({late_utilization:.0f} % busy): "
-        f"{utilization:.0f} % busy {at} is a collective that spins.",
-        f"Find out what the process of {gpu_name(late)} does longer than the others: its data loading, a "
-        "larger share of the work, logging or checkpoints on one rank, a slower or hotter GPU.",
+        f"{gpu_names(waiting)} {wait} for {where}{late_utilization:.0f} % busy){part}: {it} {reads} "
+        f"{utilization:.0f} % busy at {at}{_power(waiting)}, because a collective operation keeps "
+        f"{'it' if len(waiting) == 1 else 'them'} busy meanwhile.",
+        f"Find out what {who} {'do' if len(late_ranks) > 1 else 'does'} longer than the others: data "
+        "loading, a larger share of the work, logging or checkpoints on one rank, a slower or hotter GPU.",
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpuwidget.measure.advice import messages
 from gpuwidget.measure.advice.evidence import (
     RunEvidence,
@@ -13,30 +15,43 @@ from gpuwidget.measure.advice.evidence import (
     power_share,
     traffic,
 )
-from gpuwidget.model.report import Advice, GpuReport
+from gpuwidget.model.report import Advice, GpuReport, Level
 from gpuwidget.model.units import MIB
 
-SPINNING_UTILIZATION = 95.0
+SPINNING_UTILIZATION = 90.0
 """Utilization, in percent, at or above which a GPU may be waiting in a collective: NCCL's kernel spins while
-it waits. In recorded runs: 99.7."""
-MIN_SPINNING_SM, MAX_SPINNING_SM = 5.0, 50.0
-"""Range of SM activity, in percent, of a GPU that waits in a collective. In recorded runs: 24 to 28 for GPUs
-that wait, 0 for GPUs that only copy, 80 for GPUs that compute."""
-MAX_SPINNING_POWER = 50.0
-"""Maximum mean power, in percent of the power limit, of a GPU that waits in a collective. In recorded runs:
-27 while waiting, 90 or more while training."""
+it waits. In recorded runs: 99 or more."""
+MIN_GAP = 20.0
+"""Percentage points by which the straggler's utilization is lower than that of the GPUs that wait. In
+recorded runs: 64 or more with 200 ms per step."""
+MIN_SPINNING_SM = 5.0
+"""SM activity, in percent, of a GPU that waits in a collective all the time. In recorded runs: 18 to 25 for
+GPUs that wait, 0 for GPUs that only copy, 80 for GPUs that compute."""
+MAX_SPINNING_SM = 40.0
+"""Maximum SM activity, in percent, that waiting in a collective adds to that of a GPU's own work."""
+MAX_SPINNING_POWER = 20.0
+"""Maximum power, in percent of the power limit, that waiting in a collective adds to that of a GPU's own
+work. In recorded runs: 7 at most."""
+SAME_WORK = 1.5
+"""Maximum ratio of the tensor-core activity, or of the use of memory bandwidth, of a GPU that waits to that
+of the straggler. A GPU that waits does no more work per step than the straggler. In recorded runs: 1.0."""
+TOLERANCE = 5.0
+"""Percentage points that are added to each maximum, since the counters' windows are short."""
+MAX_WAITING_SM, MAX_WAITING_POWER = 50.0, 50.0
+"""Maximum SM activity, in percent, and maximum power, in percent of the power limit, of a GPU that waits for
+a straggler that is always busy."""
 MIN_UTILIZATION = 2.0
 """A GPU whose mean utilization is below this percentage, and which exchanges no data, counts as taking no
 part in the work."""
-HALF_IDLE = 60.0
-"""Mean utilization, in percent, at or below which the straggler's own work counts as having gaps. In recorded
-runs: 11."""
 MIN_EXCHANGE_RATE = 100 * MIB
 """Bytes per second over PCIe and NVLink at or above which GPUs exchange data. In recorded runs: 7 GiB over
 NVLink in a collective; at most 250 MiB over PCIe and none over NVLink for GPUs with independent work."""
+SAME_EXCHANGE = 2.0
+"""Maximum ratio of the highest to the lowest exchange rate of GPUs that take part in the same collectives. In
+recorded runs: 1.0."""
 MIN_WAITING_WITHOUT_COUNTERS = 2
-"""Minimum number of waiting GPUs if there are no hardware counters. Only the counters distinguish a GPU that
-copies from a GPU that waits."""
+"""Minimum number of waiting GPUs if there are no hardware counters, unless the GPUs are known to belong to
+ranks of one job. Only the counters distinguish a GPU that copies from a GPU that waits."""
 
 BUSY = 20.0
 UNUSED = 1.0
@@ -52,34 +67,33 @@ def straggler(evidence: RunEvidence) -> Advice | None:
     """Return advice if one GPU keeps all others waiting. A GPU that waits in a collective shows full
     utilization."""
     gpus = [gpu for gpu in evidence.gpus if _takes_part(gpu)]
-    waiting = [gpu for gpu in gpus if _waits(gpu)]
-    others = [gpu for gpu in gpus if not _waits(gpu)]
-    if len(others) != 1 or not waiting:
+    late = _late_gpu(gpus)
+    waiting = [gpu for gpu in gpus if gpu is not late]
+    utilization, busy = mean_utilization(waiting), mean(late.utilization) if late is not None else None
+    if late is None or utilization is None or busy is None:
         return None
-    late = others[0]
-    busy, with_counters = mean(late.utilization), all(gpu.sm_activity is not None for gpu in gpus)
-    if busy is None or not (busy <= HALF_IDLE or (with_counters and _works_harder(late, waiting))):
+    exchange = _exchange_data(gpus)
+    if exchange is False:
         return None
-    if with_counters:
-        if not all((traffic(gpu) or 0) >= MIN_EXCHANGE_RATE for gpu in gpus):
-            return None
-    elif len(waiting) < MIN_WAITING_WITHOUT_COUNTERS:
+    if exchange is None and len(waiting) < MIN_WAITING_WITHOUT_COUNTERS and not _of_one_job(evidence, gpus):
         return None
+    sure = exchange is True
     sm = average([mean(gpu.sm_activity) for gpu in waiting])
-    utilization = mean_utilization(waiting)
+    ranks = sorted({worker.rank for worker in evidence.workers_on(late) if worker.rank is not None})
     return make_advice(
         "straggler",
-        messages.straggler(waiting, late, busy, utilization, sm, sure=with_counters),
+        messages.straggler(waiting, late, ranks, busy, utilization, sm, sure=sure),
         {
             "waiting": [gpu.index for gpu in waiting],
             "late": late.index,
+            "late_ranks": ranks or None,
             "waiting_utilization": utilization,
             "waiting_sm_activity": sm,
             "waiting_power_w": mean_power(waiting),
             "late_utilization": busy,
             "late_sm_activity": mean(late.sm_activity),
         },
-        sure=with_counters,
+        sure=sure,
     )
 
 
@@ -103,20 +117,75 @@ def _takes_part(gpu: GpuReport) -> bool:
     return (mean(gpu.utilization) or 0) >= MIN_UTILIZATION or (traffic(gpu) or 0) >= MIN_EXCHANGE_RATE
 
 
-def _waits(gpu: GpuReport) -> bool:
+def _late_gpu(gpus: Sequence[GpuReport]) -> GpuReport | None:
+    """Return the GPU for which all others wait, or None if there is no such GPU."""
+    if len(gpus) < 2:
+        return None
+    least, *others = sorted(gpus, key=lambda gpu: mean(gpu.utilization) or 0.0)
+    if all(_waits_for(gpu, least) for gpu in others):
+        return least
+    *others, most = sorted(gpus, key=lambda gpu: mean(gpu.sm_activity) or 0.0)
+    if all(_only_waits(gpu) for gpu in others) and _works_harder(most, others):
+        return most
+    return None
+
+
+def _waits_for(gpu: GpuReport, late: GpuReport) -> bool:
+    """Return whether a GPU is busier than ``late``, but only as if it did the same work and waited."""
+    busy, less_busy = mean(gpu.utilization), mean(late.utilization)
+    power, less_power = power_share(gpu), power_share(late)
+    if busy is None or less_busy is None or busy < SPINNING_UTILIZATION or busy - less_busy < MIN_GAP:
+        return False
+    waits = (busy - less_busy) / 100
+    if power is None or less_power is None or power > less_power + MAX_SPINNING_POWER * waits + TOLERANCE:
+        return False
+    sm, less_sm = mean(gpu.sm_activity), mean(late.sm_activity)
+    if sm is None or less_sm is None:
+        return True
+    return (
+        MIN_SPINNING_SM <= sm <= less_sm + MAX_SPINNING_SM * waits + TOLERANCE
+        and _no_more(gpu.tensor_activity, late.tensor_activity)
+        and _no_more(gpu.dram_activity, late.dram_activity)
+    )
+
+
+def _no_more(work: Level | None, work_of_late: Level | None) -> bool:
+    own, of_late = mean(work), mean(work_of_late)
+    return own is None or of_late is None or own <= SAME_WORK * of_late + TOLERANCE
+
+
+def _only_waits(gpu: GpuReport) -> bool:
+    """Return whether a GPU waits in a collective most of the time, according to its hardware counters."""
     busy, share, sm = mean(gpu.utilization), power_share(gpu), mean(gpu.sm_activity)
     return (
         busy is not None
         and busy >= SPINNING_UTILIZATION
         and share is not None
-        and share <= MAX_SPINNING_POWER
-        and (sm is None or MIN_SPINNING_SM <= sm <= MAX_SPINNING_SM)
+        and share <= MAX_WAITING_POWER
+        and sm is not None
+        and MIN_SPINNING_SM <= sm <= MAX_WAITING_SM
     )
 
 
-def _works_harder(late: GpuReport, waiting: list[GpuReport]) -> bool:
+def _works_harder(late: GpuReport, waiting: Sequence[GpuReport]) -> bool:
     own, theirs = mean(late.sm_activity), average([mean(gpu.sm_activity) for gpu in waiting])
     return own is not None and theirs is not None and own >= 2 * theirs
+
+
+def _exchange_data(gpus: Sequence[GpuReport]) -> bool | None:
+    """Return whether all GPUs send and receive data at about the same rate; None without the counters."""
+    rates = [traffic(gpu) for gpu in gpus]
+    if any(gpu.sm_activity is None for gpu in gpus) or None in rates:
+        return None
+    known = [rate for rate in rates if rate is not None]
+    return min(known) >= MIN_EXCHANGE_RATE and max(known) <= SAME_EXCHANGE * min(known)
+
+
+def _of_one_job(evidence: RunEvidence, gpus: Sequence[GpuReport]) -> bool:
+    """Return whether each GPU is used by ranks only, and all of them belong to a job of the same size."""
+    workers = [evidence.workers_on(gpu) for gpu in gpus]
+    sizes = {worker.world_size for on_gpu in workers for worker in on_gpu}
+    return all(workers) and len(sizes) == 1 and None not in sizes
 
 
 def _holds_but_unused(gpu: GpuReport) -> bool:

@@ -47,6 +47,17 @@ _NOT_BESIDE_STRAGGLER: tuple[Rule, ...] = (
 )
 """Rules that are skipped if there is a straggler, because they misinterpret GPUs that wait for another
 GPU."""
+_OF_STEADY_PART: tuple[Rule, ...] = (
+    straggler,
+    copies,
+    small_kernels,
+    tensor_cores_idle,
+    memory_bound,
+)
+"""Rules about what the GPUs did. If workers did the run's GPU work, they use the steady part of the run. The
+line profile covers the whole run and only the notebook's process, so rules that compare it with the GPUs'
+activity use the whole run. The rule about the input pipeline uses it only for GPUs that this process has not
+used."""
 _WITHOUT_ATTRIBUTION: tuple[Rule, ...] = (model_on_cpu,)
 """Rules that already check whether GPU work can be attributed to this process. Their advice is not
 weakened."""
@@ -56,8 +67,13 @@ def advise(evidence: RunEvidence) -> tuple[Advice, ...]:
     """Return the advice of all rules: sure advice first, then by importance."""
     found: list[Advice] = []
     has_straggler = False
+    steady = evidence.in_steady_part()
     for rule in _ACTIVITY_RULES if evidence.long_enough else ():
-        advice = None if has_straggler and rule in _NOT_BESIDE_STRAGGLER else _evaluate(rule, evidence)
+        of_workers = rule is input_pipeline and evidence.only_workers
+        given = steady if rule in _OF_STEADY_PART or of_workers else evidence
+        advice = None if has_straggler and rule in _NOT_BESIDE_STRAGGLER else _evaluate(rule, given)
+        if advice is not None and given is not evidence:
+            advice = _of_steady_part(advice, evidence)
         has_straggler = has_straggler or (advice is not None and rule is straggler)
         if advice is not None and not evidence.own and rule not in _WITHOUT_ATTRIBUTION:
             advice = _unattributed(advice, evidence)
@@ -72,6 +88,15 @@ def _evaluate(rule: Rule, evidence: RunEvidence) -> Advice | None:
     except Exception:  # unexpected figures must not disable the other rules
         _LOG.debug("An advice rule failed", exc_info=True)
         return None
+
+
+def _of_steady_part(advice: Advice, evidence: RunEvidence) -> Advice:
+    """Add the part of the run that the figures cover."""
+    assert evidence.steady is not None
+    since, until = evidence.steady.window
+    text = messages.steady_part(advice.text, until - since, evidence.gpu_s)
+    figures = {**advice.evidence, "steady_from_s": round(since, 1), "steady_until_s": round(until, 1)}
+    return replace(advice, text=text, evidence=figures)
 
 
 def _unattributed(advice: Advice, evidence: RunEvidence) -> Advice | None:

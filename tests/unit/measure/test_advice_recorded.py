@@ -185,9 +185,8 @@ def test_the_texts_have_the_figures_and_the_fix(player: Player) -> None:
     assert fp32.link == "docs/advice.md#tensor-cores-idle"
     late = player.measure(*STEADY["straggler"]).advice[0]
     assert late.text == (
-        "GPUs 0, 1 and 2 wait for GPU 3 (12 % busy): 100 % busy at 25 % of the multiprocessors and 193 "
-        "of 700 W "
-        "is a collective that spins."
+        "GPUs 0, 1 and 2 wait for GPU 3 (12 % busy) for about 88 % of the time: they read 100 % busy at 25 % "
+        "of the multiprocessors and 193 of 700 W, because a collective operation keeps them busy meanwhile."
     )
 
 

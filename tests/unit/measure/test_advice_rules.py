@@ -11,7 +11,8 @@ from helpers_reports import gib, gpu
 
 from gpuwidget.measure.advice import advise
 from gpuwidget.measure.advice import rules as rules_module
-from gpuwidget.measure.advice.evidence import EarlierRun, RunContext, RunEvidence
+from gpuwidget.measure.advice.evidence import EarlierRun, RunContext, RunEvidence, SteadyPart
+from gpuwidget.measure.steady_state import SteadyWindow
 from gpuwidget.model.report import (
     Advice,
     CodeTime,
@@ -24,6 +25,7 @@ from gpuwidget.model.report import (
     Timeline,
     TorchMemory,
     Traffic,
+    WorkerReport,
 )
 from gpuwidget.pytorch.torch_switches import ComputeSwitches
 from gpuwidget.pytorch.torch_variables import Loader, Model
@@ -635,9 +637,87 @@ def test_two_gpus_one_of_which_waits() -> None:
     late = replace(late, index=1, uuid="GPU-1", bursts=40)
     said = only(evidence(waits, late))
     assert (said.rule, said.sure) == ("straggler", True)
-    assert said.text.startswith("GPU 0 waits for GPU 1 (11 % busy):")
+    assert said.text == (
+        "GPU 0 waits for GPU 1 (11 % busy) for about 88 % of the time: it reads 100 % busy at 25 % of the "
+        "multiprocessors and 190 of 700 W, because a collective operation keeps it busy meanwhile."
+    )
     assert rules(evidence(waits, late, unused(2), unused(3))) == ["straggler", "idle-gpus"]
     assert "straggler" not in rules(evidence(replace(waits, nvlink=NOTHING), late))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tensor_activity": level(40.0)},
+        {"dram_activity": level(70.0)},
+        {"sm_activity": level(80.0)},
+        {"sm_activity": level(1.0)},
+        {"power_w": level(600.0)},
+        {"utilization": level(85.0)},
+        {"nvlink": Traffic(level(40.0 * gib(1)), level(40.0 * gib(1)))},
+        {"power_w": None},
+        {"utilization": None},
+    ],
+)
+def test_a_busier_gpu_that_does_not_only_wait(changes: dict[str, Any]) -> None:
+    """A GPU that is busier than another one, and does more work, draws more power or exchanges more data than
+    the other, does not wait for it. Nor does a GPU that only copies, or whose figures are unknown."""
+    links = Traffic(level(8.0 * gib(1)), level(8.0 * gib(1)))
+    waits = busy(0, sm_activity=level(48.0), tensor_activity=level(12.0), power_w=level(330.0), nvlink=links)
+    late = half_idle(nvlink=links, bursts=0, index=1, uuid="GPU-1")
+    assert rules(evidence(waits, late)) == ["straggler"]
+    assert "straggler" not in rules(evidence(replace(waits, **changes), late))
+
+
+def rank(number: int, on: GpuReport) -> WorkerReport:
+    """Return the report of a rank of a job of two ranks."""
+    return reports.worker(number, gpu=on.uuid)
+
+
+def test_the_late_ranks_are_named() -> None:
+    """The advice names the ranks on the late GPU, if they are known."""
+    links = Traffic(level(8.0 * gib(1)), level(8.0 * gib(1)))
+    waits = busy(0, sm_activity=level(48.0), tensor_activity=level(12.0), power_w=level(330.0), nvlink=links)
+    late = half_idle(nvlink=links, bursts=0, index=1, uuid="GPU-1")
+    said = only(evidence(waits, late, workers=(rank(0, waits), rank(2, late), rank(1, late))))
+    assert said.text.startswith("GPU 0 waits for GPU 1 (ranks 1 and 2, 40 % busy) for about 59 % of the time")
+    assert said.fix.startswith("Find out what ranks 1 and 2 do longer than the others: ")
+    assert said.evidence["late_ranks"] == [1, 2]
+
+
+def test_the_steady_part_of_a_run_with_workers() -> None:
+    """If workers did the GPU work, rules about it use the time without start-up and shutdown, and the text
+    contains how long that was. The line profile and the loaders of the notebook are not about it."""
+    idle = busy(0, utilization=level(45.0), sm_activity=level(40.0), fp32_activity=level(30.0), torch=None)
+    hungry = replace(idle, utilization=level(99.0), sm_activity=level(90.0), fp32_activity=level(66.0))
+    hungry = replace(hungry, tensor_activity=level(2.0))
+    steady = SteadyPart(SteadyWindow(12.0, 19.0), (hungry,))
+    workers = (rank(0, idle),)
+    said = only(evidence(idle, workers=workers, steady=steady))
+    assert said.rule == "tensor-cores-idle"
+    assert said.text.endswith("at 2 %. (Figures of the 7 of 20 s without start-up and shutdown.)")
+    assert (said.evidence["steady_from_s"], said.evidence["steady_until_s"]) == (12.0, 19.0)
+    starving = half_idle(torch=None, bursts=30)
+    steady = SteadyPart(SteadyWindow(6.0, 20.0), (starving,))
+    waiting = time_of(line("!torchrun train.py", 100.0, 0.0))
+    context = RunContext(loaders=(LOADER,))
+    given = evidence(replace(starving, bursts=2), time=waiting, workers=workers, context=context)
+    assert rules(given) == []
+    said = only(replace(given, steady=steady))
+    assert (said.rule, said.sure, "num_workers" in said.evidence) == ("input-pipeline", False, False)
+
+
+def test_gpus_of_reporting_workers_belong_to_the_run() -> None:
+    """If the driver's process ids are not valid here, the advice is about the GPUs that the workers have
+    reported, and is not weakened. A worker without a GPU makes it unknown whose work it is."""
+    hungry = [busy(n, tensor_activity=level(2.0), fp32_activity=level(66.0), torch=None) for n in (0, 1)]
+    report = replace(
+        reports.report(*hungry, duration=20.0), attributed=False, workers=(rank(0, hungry[1]),), timeline=None
+    )
+    (said,) = advise(RunEvidence.of(report))
+    assert (said.sure, said.evidence["gpus"]) == (True, [1])
+    unknown = replace(report, workers=(replace(rank(0, hungry[1]), gpu=None),))
+    assert advise(RunEvidence.of(unknown)) == ()
 
 
 def test_a_slow_gpu_is_late_though_it_is_busy() -> None:

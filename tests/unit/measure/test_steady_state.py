@@ -12,7 +12,7 @@ from typing import Any
 import helpers_reports as reports
 import pytest
 
-from gpuwidget.measure.steady_state import find_warm_up
+from gpuwidget.measure.steady_state import SteadyWindow, find_steady_window, find_warm_up
 from gpuwidget.model.report import GpuTimeline, Mark, Report, SourceInfo, Timeline
 
 
@@ -91,3 +91,46 @@ def test_an_unclear_step_is_ignored(series: list[float | None]) -> None:
 def test_a_run_without_a_timeline() -> None:
     """If a report has no timeline, the run has no warm-up."""
     assert find_warm_up(replace(reports.starved(), timeline=None)) is None
+
+
+def parts(*utilization: float | None, length: float = 1.0) -> list[tuple[float, float, float | None]]:
+    """Return the parts of a run in which the busiest GPU had this utilization."""
+    return [(length * n, length * (n + 1), value) for n, value in enumerate(utilization)]
+
+
+def test_the_steady_window_is_without_start_up_and_shutdown() -> None:
+    """The steady window of a run with ranks begins one second after their start-up and ends one second before
+    their shutdown. Short peaks during the start-up don't belong to it."""
+    run = parts(0, 0, 3, 90, 2, 0, 0, 60, *[99] * 9, 40, 0)
+    assert find_steady_window(run) == SteadyWindow(9.0, 16.0)
+
+
+def test_a_run_that_works_from_its_beginning_to_its_end() -> None:
+    """If the ranks work all the time, the steady window is the whole run."""
+    assert find_steady_window(parts(*[97, 90, 99] * 3)) == SteadyWindow(0.0, 9.0)
+
+
+def test_a_short_pause_belongs_to_the_steady_window() -> None:
+    """A pause of two seconds, such as one for a checkpoint, belongs to the steady window. A longer one
+    divides the run, and the longest part counts."""
+    assert find_steady_window(parts(*[99] * 5, 0, 0, *[99] * 5)) == SteadyWindow(0.0, 12.0)
+    assert find_steady_window(parts(*[99] * 5, 0, 0, 0, *[99] * 6)) == SteadyWindow(9.0, 14.0)
+
+
+def test_bursts_belong_to_one_steady_window() -> None:
+    """Work in bursts, such as that of ranks which wait for data, has one steady window."""
+    assert find_steady_window(parts(*[0] * 10, *[30, 4, 31] * 5, length=0.5)) == SteadyWindow(6.0, 12.5)
+
+
+def test_no_steady_window() -> None:
+    """There is no steady window if the GPUs did hardly anything, if the work took less than three seconds, or
+    if utilization is unknown."""
+    assert find_steady_window(parts(*[2] * 20)) is None
+    assert find_steady_window(parts(0, 0, 99, 99, 99, 99, 0)) is None
+    assert find_steady_window(parts(*[None] * 20)) is None
+    assert find_steady_window([]) is None
+
+
+def test_reported_steps_limit_the_steady_window() -> None:
+    """The steady window lies between the first and the last step that the ranks reported."""
+    assert find_steady_window(parts(*[99] * 20), earliest=4.5, latest=15.5) == SteadyWindow(6.0, 14.0)

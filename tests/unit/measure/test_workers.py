@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import replace
 from typing import Any
@@ -328,3 +329,38 @@ def test_the_number_of_workers_is_limited(machine: Machine) -> None:
 def test_this_process_is_no_worker() -> None:
     """The process itself is not among its descendants."""
     assert os.getpid() not in processes.descendants()
+
+
+def test_ranks_that_torch_has_spawned(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that the notebook has started with ``mp.spawn`` has the rank that torch has given it, also if
+    the process uses no GPU."""
+    spawned: dict[int, tuple[int, int, int]] = {}
+    monkeypatch.setattr("gpuwidget.measure.workers.spawned_ranks", lambda: spawned)
+    tracked = Tracked(machine)
+    machine.start(70)
+    machine.memory[70, 1] = GIB
+    tracked.run(1.0)
+    machine.start(71)
+    spawned.update({70: (0, 0, 2), 71: (1, 1, 2)})
+    tracked.run(1.2)
+    machine.end(70)
+    spawned.clear()
+    tracked.run(1.2)
+    rows = [(row.kind, row.rank, row.world_size, row.pid, row.gpu, row.status) for row in tracked.rows()]
+    assert rows == [("rank", 0, 2, 70, UUIDS[1], "ended"), ("rank", 1, 2, 71, None, "running")]
+
+
+def test_the_time_of_the_steps(machine: Machine) -> None:
+    """The time of the steps is that in which all ranks that report made steps. It is unlimited if none does,
+    or if a rank ended before another one began."""
+    tracked = Tracked(machine)
+    assert tracked.tracker.steps_span() == (0.0, math.inf)
+    machine.start(70)
+    machine.start(71)
+    steps = {"steps": 11, "step_s": 0.2}
+    tracked.tracker.add_update(6.0, update(70, rank=0, since_step_s=0.5, **steps))
+    tracked.tracker.add_update(7.0, update(71, rank=1, since_step_s=0.1, **steps))
+    first, last = tracked.tracker.steps_span()
+    assert (round(first, 6), last) == (4.9, 5.5)
+    tracked.tracker.add_update(20.0, update(71, rank=1, since_step_s=0.1, **steps))
+    assert tracked.tracker.steps_span() == (0.0, math.inf)

@@ -3,50 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from typing import Any
 
-from helpers_reports import gib, gpu, report
+from helpers_reports import gib, gpu, report, worker
 
 from gpuwidget.measure import reasons
 from gpuwidget.model.messages import message_ids, texts
-from gpuwidget.model.report import MIME_TYPE, Level, Span, WorkerReport
+from gpuwidget.model.report import MIME_TYPE, Span
 from gpuwidget.views import card_workers
 from gpuwidget.views.card import bundle
 from gpuwidget.views.comparison import compare_reports
 from gpuwidget.views.size_budget import LIMIT
 
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[31m"
-
-
-def worker(rank: int | None = 0, **changes: Any) -> WorkerReport:
-    """Return a rank that trained on the GPU with the same number."""
-    missing = {"torch_allocated": reasons.WORKER_NOT_REPORTED, "torch_reserved": reasons.WORKER_NOT_REPORTED}
-    made = WorkerReport(
-        kind="child" if rank is None else "rank",
-        name="python train.py",
-        host=None,
-        pid=100 + (rank or 0),
-        rank=rank,
-        local_rank=rank,
-        world_size=2,
-        gpu=gpu(rank or 0).uuid,
-        memory=Span(0, gib(3), gib(4)),
-        torch_allocated=None,
-        torch_reserved=None,
-        utilization=Level(97.2, 100.0),
-        energy_j=5310.0,
-        cpu=101.3,
-        steps=None,
-        step_s=None,
-        status="running",
-        exit_code=None,
-        started_s=0.8,
-        ended_s=None,
-        missing=texts(missing),
-        missing_ids=message_ids(missing),
-    )
-    return replace(made, **changes)
 
 
 def test_the_table_of_workers() -> None:

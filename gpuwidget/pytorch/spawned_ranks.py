@@ -1,0 +1,55 @@
+"""Find the ranks that this process has started with torch: by ``mp.spawn``, or by a launcher in a notebook.
+
+The environment of such a process contains no rank, since torch passes the rank as an argument. The objects
+with which torch waits for the processes contain it. They are local variables of torch's functions, so they
+are read from the stacks of this process's threads. Nothing in torch is replaced.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from types import FrameType
+from typing import Any, NamedTuple
+
+_SPAWN = "torch.multiprocessing.spawn"
+_AGENT = "torch.distributed.elastic.agent.server.api"
+
+
+class SpawnedRank(NamedTuple):
+    """A process's place among the processes that torch has started together."""
+
+    rank: int
+    """For ``mp.spawn``, the index of the process, which torch passes to the function."""
+    local_rank: int
+    world_size: int
+
+
+def spawned_ranks() -> dict[int, SpawnedRank]:
+    """Return the ranks for which a thread of this process waits in torch, by process id. Never raises."""
+    if _SPAWN not in sys.modules:
+        return {}
+    found: dict[int, SpawnedRank] = {}
+    for top in sys._current_frames().values():
+        frame: FrameType | None = top
+        while frame is not None:
+            with suppress(Exception):
+                found |= _ranks_in(frame)
+            frame = frame.f_back
+    return found
+
+
+def _ranks_in(frame: FrameType) -> dict[int, SpawnedRank]:
+    module, function = frame.f_globals.get("__name__"), frame.f_code.co_name
+    if module == _SPAWN and function == "join":
+        pids = frame.f_locals["self"].pids()
+        return {pid: SpawnedRank(index, index, len(pids)) for index, pid in enumerate(pids)}
+    if module == _AGENT and function == "_invoke_run":
+        # accelerate's notebook_launcher, and torch.distributed.launcher
+        workers: list[Any] = frame.f_locals["self"].get_worker_group().workers
+        return {
+            worker.id: SpawnedRank(worker.global_rank, worker.local_rank, worker.world_size)
+            for worker in workers
+            if type(worker.id) is int
+        }
+    return {}
