@@ -290,6 +290,18 @@ def prometheus_table() -> str:
     )
 
 
+def opentelemetry_table() -> str:
+    """Return the table of exported metrics that OpenTelemetry defines too, for docs/prometheus.md."""
+    return _table(
+        ("OpenTelemetry's", "ours"),
+        (
+            (f"`{metric.exported.otel}`", f"`{metric.exported.name}`")
+            for metric in METRICS
+            if metric.exported is not None and metric.exported.otel is not None
+        ),
+    )
+
+
 def _cell(text: str) -> str:
     return text.replace("``", "`").replace("|", "\\|")
 
@@ -299,21 +311,22 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def _with_table(path: Path, table: str) -> str:
-    """Return the text of the page at ``path`` with ``table`` between the page's two comments."""
+def _with_tables(path: Path, *tables: str) -> str:
+    """Return the text of the page at ``path`` with each table between two of the page's comments."""
     text = path.read_text(encoding="utf-8")
     between = re.compile(f"{re.escape(_BEGIN)}\n.*?{re.escape(_END)}", re.DOTALL)
-    if not between.search(text):
-        raise SystemExit(f"{path.name} has no place for the generated table: add {_BEGIN} and {_END}.")
-    return between.sub(lambda _: f"{_BEGIN}\n{table}\n{_END}", text, count=1)
+    if len(between.findall(text)) != len(tables):
+        raise SystemExit(f"{path.name} needs {_BEGIN} and {_END} once for each generated table.")
+    new = iter(tables)
+    return between.sub(lambda _: f"{_BEGIN}\n{next(new)}\n{_END}", text)
 
 
 def generated() -> Iterator[tuple[Path, str]]:
     """Yield the path of each generated file and the text that it must have."""
     yield READINGS, readings()
     yield TYPESCRIPT, typescript()
-    yield METRIC_DOCS, _with_table(METRIC_DOCS, metric_table())
-    yield PROMETHEUS_DOCS, _with_table(PROMETHEUS_DOCS, prometheus_table())
+    yield METRIC_DOCS, _with_tables(METRIC_DOCS, metric_table())
+    yield PROMETHEUS_DOCS, _with_tables(PROMETHEUS_DOCS, prometheus_table(), opentelemetry_table())
 
 
 def main(arguments: Sequence[str]) -> int:

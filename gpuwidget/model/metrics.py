@@ -49,6 +49,9 @@ class Exported:
     """Number of the model's units in one of dcgm-exporter's units."""
     nvidia_gpu: str | None = None
     """Name of the same metric in nvidia_gpu_exporter, which has the units of gpuwidget's exported metric."""
+    otel: str | None = None
+    """Name of the same metric in OpenTelemetry's semantic conventions for hardware, with the attributes that
+    select it besides ``hw.type="gpu"``. Unit and meaning are those of gpuwidget's exported metric."""
     unit: str = ""
     """Unit or meaning of the metric, for the table in the docs. If dcgm-exporter's unit differs, it is in
     parentheses."""
@@ -143,6 +146,7 @@ METRICS: tuple[Metric, ...] = (
             unit_size=100,
             dcgm="DCGM_FI_DEV_GPU_UTIL",
             nvidia_gpu="nvidia_smi_utilization_gpu_ratio",
+            otel='hw.gpu.utilization{hw.gpu.task="general"}',
             unit="0 to 1 (percent)",
         ),
     ),
@@ -185,6 +189,7 @@ METRICS: tuple[Metric, ...] = (
             dcgm="DCGM_FI_DEV_FB_USED",
             dcgm_unit_size=_MIB,
             nvidia_gpu="nvidia_smi_memory_used_bytes",
+            otel="hw.gpu.memory.usage",
             unit="bytes (MiB), without what the driver reserves",
         ),
     ),
@@ -206,6 +211,7 @@ METRICS: tuple[Metric, ...] = (
             help="Power drawn now.",
             dcgm="DCGM_FI_DEV_POWER_USAGE",
             nvidia_gpu="nvidia_smi_power_draw_instant_watts",
+            otel="hw.power",
             unit="watts now (watts; a mean of 1 s on most GPUs)",
         ),
     ),
@@ -353,6 +359,7 @@ METRICS: tuple[Metric, ...] = (
             unit_size=100,
             dcgm="DCGM_FI_DEV_ENC_UTIL",
             nvidia_gpu="nvidia_smi_utilization_encoder_ratio",
+            otel='hw.gpu.utilization{hw.gpu.task="encoder"}',
             unit="0 to 1 (percent)",
         ),
     ),
@@ -372,6 +379,7 @@ METRICS: tuple[Metric, ...] = (
             unit_size=100,
             dcgm="DCGM_FI_DEV_DEC_UTIL",
             nvidia_gpu="nvidia_smi_utilization_decoder_ratio",
+            otel='hw.gpu.utilization{hw.gpu.task="decoder"}',
             unit="0 to 1 (percent)",
         ),
     ),
@@ -388,6 +396,7 @@ METRICS: tuple[Metric, ...] = (
             dcgm="DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
             dcgm_unit_size=1e-3,
             nvidia_gpu="nvidia_smi_energy_joules_total",
+            otel="hw.energy",
             unit="counter, joules (mJ), since the driver was loaded",
         ),
     ),
@@ -412,6 +421,7 @@ METRICS: tuple[Metric, ...] = (
             counter=True,
             dcgm="DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
             nvidia_gpu="nvidia_smi_ecc_errors_uncorrected_volatile_total",
+            otel='hw.errors{error.type="uncorrected"}',
             unit="counter, since the driver was loaded",
         ),
     ),
