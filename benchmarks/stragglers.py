@@ -98,6 +98,9 @@ def _figure(scenario: _Scenario, found: dict[str, Any], reason: str | None) -> F
         unit="ratio",
         bar=0.0,
         values=[] if reason is not None else [float([one["evidence"]["late"] for one in advice] != late)],
+        conditions={
+            "the rank is named": all(one["evidence"].get("late_ranks") == [_LATE_RANK] for one in advice)
+        },
         details=found,
         not_measured=reason,
     )

@@ -2,7 +2,7 @@
 
 A real Prometheus scrapes it with :meth:`SimulatedCluster.scrape_configs`. The formats are those of gpuwidget,
 dcgm-exporter 4.5 and nvidia_gpu_exporter, reduced to the series that gpuwidget reads.
-Run ``python tests/helpers_exporters.py NODES GPUS`` for a cluster to look at.
+Run ``python tests/helpers_exporters.py NODES GPUS INTERVAL`` for a cluster to look at.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ class SimulatedCluster:
     vary: Callable[[Sequence[SimulatedGpu], float], None] | None = None
     down: set[str] = field(default_factory=set)
     """Nodes, or single exporters such as ``node001/dcgm``, that don't answer."""
+    address: tuple[str, int] = ("127.0.0.1", 0)
+    """Address and port of the web server; any free port if it is 0."""
 
     def __post_init__(self) -> None:
         self.by_node: dict[str, list[SimulatedGpu]] = {
@@ -102,7 +104,7 @@ class SimulatedCluster:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(self.address, Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
@@ -123,7 +125,7 @@ class SimulatedCluster:
     def scrape_configs(self, interval: str = "1s") -> list[dict[str, Any]]:
         """Return the entries of Prometheus's ``scrape_configs`` for all exporters."""
         ports = {"gpuwidget": 8888, "dcgm": 9400, "nvidia_gpu": 9835}
-        address = f"127.0.0.1:{self._server.server_port}"
+        address = f"{self.address[0]}:{self._server.server_port}"
         return [
             {
                 "job_name": kind,
@@ -311,9 +313,9 @@ def _bytes(mib: int | None) -> int | None:
 
 def main(arguments: Sequence[str]) -> None:
     """Serve a cluster until the input ends, and print the ``scrape_configs`` for Prometheus."""
-    nodes, gpus = (int(argument) for argument in arguments) if arguments else (64, 8)
-    cluster = SimulatedCluster(nodes, gpus, ("dcgm", "gpuwidget"), plausible_load)
-    print(json.dumps({"scrape_configs": cluster.scrape_configs("5s")}), flush=True)
+    nodes, gpus, interval = (*arguments, *("64", "8", "5s")[len(arguments) :])
+    cluster = SimulatedCluster(int(nodes), int(gpus), ("dcgm", "gpuwidget"), plausible_load)
+    print(json.dumps({"scrape_configs": cluster.scrape_configs(interval)}), flush=True)
     sys.stdin.read()
 
 

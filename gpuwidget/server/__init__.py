@@ -16,7 +16,8 @@ from gpuwidget.model.kernel_requests import REPLY, REQUEST
 from gpuwidget.sampler import Sampler
 from gpuwidget.server.cached_diagnosis import CachedDiagnosis
 from gpuwidget.server.cluster_monitor import ClusterMonitor
-from gpuwidget.server.gpu_use import GpuUseMonitor
+from gpuwidget.server.gpu_hours import GpuHoursCounter
+from gpuwidget.server.gpu_use import GpuUseMonitor, GpuUseOptions
 from gpuwidget.server.handlers import (
     ClusterHandler,
     DoctorHandler,
@@ -24,6 +25,7 @@ from gpuwidget.server.handlers import (
     MetricsHandler,
     SampleHandler,
 )
+from gpuwidget.server.idle_holders import IdleHolders
 from gpuwidget.server.jupyter_activity import JupyterActivity
 from gpuwidget.server.kernel_executions import ExecutionTracker
 from gpuwidget.server.kernel_inventory import KernelInventory
@@ -32,6 +34,7 @@ from gpuwidget.server.notebook_ids import NotebookIds
 from gpuwidget.server.prometheus import KernelLabels
 from gpuwidget.server.sample_hub import SampleHub
 from gpuwidget.server.settings import (
+    GpuWidget,
     choose_source,
     configured_prometheus,
     install_command,
@@ -51,6 +54,9 @@ _UNTRACKED = (
 )
 """Types of messages on the control channel that do not count as activity: the panel's requests and replies,
 and the messages that JupyterLab sends when a live chart's widgets appear and disappear."""
+IDLE_HOLDERS_OPTION = "gpuwidgetIdleHolders"
+"""Name of the option in JupyterLab's page config that makes a page listen for idle holders."""
+_GIB = 1024**3
 _LINGER_S = 10.0
 """Seconds for which the driver stays open after the last client has disconnected. Reloading a page takes
 less."""
@@ -91,9 +97,9 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         # This is delayed until the event loop runs, because the driver may take seconds to open, and the
         # server's start must not wait for that.
         serverapp.io_loop.add_callback(hub.stay_on)
-    if settings.gpu_activity:
-        activity = JupyterActivity(inventory, serverapp.web_app.settings)
-        serverapp.io_loop.add_callback(hub.monitor_use, GpuUseMonitor(sampler, clock, activity))
+    options = gpu_use_options(settings, inventory, serverapp)
+    if options:
+        serverapp.io_loop.add_callback(hub.monitor_use, GpuUseMonitor(sampler, clock, options))
     base = serverapp.web_app.settings["base_url"].rstrip("/")
     # Tornado expects a regular expression, but a user name in JupyterHub's base URL may contain a +. The
     # unescaped base URL is added for Prometheus, which requests /user/a+b if the server's base URL is
@@ -124,6 +130,22 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
     )
     _exclude_from_activity(serverapp)
     return hub
+
+
+def gpu_use_options(settings: GpuWidget, inventory: KernelInventory, serverapp: ServerApp) -> GpuUseOptions:
+    """Return what the administrator has turned on of what follows from the use of the GPUs."""
+    currency, limit = settings.gpu_hour_currency, settings.idle_holder_memory * _GIB
+    web_settings = serverapp.web_app.settings
+    if limit:
+        # A page opens the stream for notifications only if the server may send any.
+        web_settings.setdefault("page_config_data", {})[IDLE_HOLDERS_OPTION] = "true"
+    return GpuUseOptions(
+        activity=JupyterActivity(inventory, web_settings) if settings.gpu_activity else None,
+        hours=GpuHoursCounter(settings.gpu_hour_price, currency) if settings.gpu_hours else None,
+        idle_holders=IdleHolders(limit, 60.0 * settings.idle_holder_minutes, serverapp.log)
+        if limit
+        else None,
+    )
 
 
 def _exclude_from_activity(serverapp: ServerApp) -> None:

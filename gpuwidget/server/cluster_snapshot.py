@@ -225,7 +225,7 @@ class ClusterState:
 
         metrics = now.metrics
         kernels = [kernel for key in keys for kernel in now.kernels.get(key, ())]
-        utilization, memory = known(metrics["utilization"]), known(metrics["memory_used"])
+        utilization, memory = known(metrics["utilization"]), _bytes(known(metrics["memory_used"]))
         jobs = sorted({gpu.job for gpu in reported if gpu.job is not None})
         return ClusterGpu(
             uuid=reported[0].uuid,
@@ -235,7 +235,7 @@ class ClusterState:
             mig=_first(gpu.mig for gpu in reported),
             exporters=tuple(dict.fromkeys(gpu.exporter for gpu in reported)),
             utilization=_rounded(utilization),
-            memory_used=_bytes(memory),
+            memory_used=memory,
             memory_total=_bytes(known(metrics["memory_total"])),
             power_w=_rounded(known(metrics["power_w"])),
             power_limit_w=_rounded(known(metrics["power_limit_w"])),
@@ -250,7 +250,7 @@ class ClusterState:
         )
 
     def _idle_s(
-        self, keys: Sequence[str], utilization: float | None, memory: float | None, now: float
+        self, keys: Sequence[str], utilization: float | None, memory: int | None, now: float
     ) -> float | None:
         if memory is not None and memory <= HELD_BYTES:
             return 0.0

@@ -202,4 +202,5 @@ class MetricsHandler(GpuWidgetHandler, APIHandler):
         scraped = await self._hub.scrape(_SAMPLE_TIMEOUT_S)
         if scraped is None:
             raise web.HTTPError(503, _NO_SAMPLE)
-        await self.finish(metrics_text(*scraped, self._kernel_labels), set_content_type=CONTENT_TYPE)
+        text = metrics_text(*scraped, self._kernel_labels, self._hub.gpu_use)
+        await self.finish(text, set_content_type=CONTENT_TYPE)

@@ -191,6 +191,8 @@ def _server_kernel(kernel_id: str, manager: Any, state: Any, session: KernelSess
         kind=session.kind if session is not None else None,
         path=session.path if session is not None else None,
         name=session.name if session is not None else None,
+        gpu_hours=None,
+        idle_holder=None,
     )
 
 

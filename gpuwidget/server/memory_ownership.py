@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from queue import SimpleQueue
 
 from gpuwidget.model.clock import Clock
@@ -116,6 +117,8 @@ class OwnershipMonitor:
         means = {gpu.uuid: self._means.means(gpu.uuid) for gpu in sample.gpus}
         reports = self._reports.newest(kernels)
         find_owners = self.gpu_use is not None
+        if self.gpu_use is not None:
+            inventory = replace(inventory, kernels=tuple(map(self.gpu_use.with_use, inventory.kernels)))
         return OwnershipRequest(sample, inventory, kernels, reports, means, self.ownership, find_owners)
 
     def _start(self, request: OwnershipRequest, now: float) -> None:
@@ -158,7 +161,7 @@ class OwnershipMonitor:
         self._pending_since = None
         self._reports.query(result.kernels_to_query)
         if self.gpu_use is not None:
-            self.gpu_use.add_resolved(request.sample, result)
+            self.gpu_use.add_resolved(request.sample, request.inventory.kernels, result)
         if result.message is None and request.sent is not self.ownership:
             # The timeout message was sent during the resolution, so the result was compared with an outdated
             # message. Another resolution is therefore due.

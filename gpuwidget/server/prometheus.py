@@ -15,6 +15,8 @@ from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from gpuwidget.model.samples import Gpu, Sample
+from gpuwidget.server.gpu_hours import UseCounters
+from gpuwidget.server.gpu_use import GpuUseMonitor
 from gpuwidget.server.prometheus_metrics import PROMETHEUS_METRICS
 from gpuwidget.server.wire import GpuMemoryOwnership, MemoryHolder, MemoryOwnership, ServerKernel
 from gpuwidget.sources import throttle_reasons
@@ -44,14 +46,22 @@ class KernelLabels:
     """Whether the metrics contain the notebooks' names and paths besides the ids."""
 
 
-def metrics_text(sample: Sample, ownership: MemoryOwnership | None, labels: KernelLabels) -> bytes:
-    """Return the known values of ``sample`` and ``ownership``. Without ``ownership``, kernels are omitted."""
+def metrics_text(
+    sample: Sample,
+    ownership: MemoryOwnership | None,
+    labels: KernelLabels,
+    gpu_use: GpuUseMonitor | None = None,
+) -> bytes:
+    """Return the known values of ``sample``, ``ownership`` and ``gpu_use``.
+
+    Without ``ownership``, kernels are omitted."""
     return generate_latest(
         _Collector(
             [
                 *_machine_families(sample),
                 *_gpu_families(sample),
                 *_ownership_families(sample, ownership, labels),
+                *(_use_families(gpu_use, labels) if gpu_use is not None else ()),
             ]
         )
     )
@@ -225,3 +235,63 @@ def _kernel_families(kernels: Sequence[ServerKernel], labels: KernelLabels) -> I
     for kernel in kernels:
         _add_value(idle, (kernel.id,), kernel.idle_since)
     yield idle
+
+
+# -- use of the GPUs -----------------------------------------------------------------------------------------
+
+_USE_LABELS = ("gpu", "UUID", "kernel", "notebook", "user")
+
+
+def _use_families(gpu_use: GpuUseMonitor, labels: KernelLabels) -> Iterator[_Family]:
+    rows = [
+        (
+            (
+                str(row.gpu.index),
+                row.gpu.uuid,
+                row.kernel or "",
+                "" if row.path is None else labels.notebook_id(row.path),
+                _utf8(labels.user),
+            ),
+            row,
+        )
+        for row in gpu_use.counters()
+    ]
+    for name, text, read in _USE_COUNTERS:
+        family = CounterMetricFamily(name, text, labels=_USE_LABELS)
+        for values, row in rows:
+            _add_value(family, values, read(row))
+        yield family
+    holders = GaugeMetricFamily(
+        "gpuwidget_kernel_idle_holder",
+        "1 for a kernel that has been idle for longer, and holds more GPU memory, than the administrator's "
+        "limits.",
+        labels=("kernel",),
+    )
+    for kernel in gpu_use.idle_holders:
+        _add_value(holders, (kernel,), 1)
+    yield holders
+
+
+_USE_COUNTERS: tuple[tuple[str, str, Callable[[UseCounters], float | None]], ...] = (
+    (
+        "gpuwidget_kernel_gpu_held_seconds",
+        "Time in which a kernel held memory of the GPU since the server's start. The label kernel is empty "
+        "for the server's terminals.",
+        lambda row: row.held_s,
+    ),
+    (
+        "gpuwidget_kernel_gpu_busy_seconds",
+        "Time in which the GPU worked while all its processes belonged to the kernel.",
+        lambda row: row.busy_s,
+    ),
+    (
+        "gpuwidget_kernel_gpu_memory_byte_seconds",
+        "Integral of the memory that a kernel held on the GPU.",
+        lambda row: row.memory_byte_s,
+    ),
+    (
+        "gpuwidget_kernel_gpu_energy_joules",
+        "Energy that the GPU drew while all its processes belonged to the kernel, in whole minutes.",
+        lambda row: row.energy_j,
+    ),
+)

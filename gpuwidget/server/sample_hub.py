@@ -145,7 +145,7 @@ class SampleHub:
     def monitor_use(self, monitor: GpuUseMonitor) -> None:
         """From now on, sample at a low rate even without clients, for ``monitor``."""
         self._ownership.gpu_use = self._gpu_use = monitor
-        monitor.start()
+        monitor.start(has_pages=lambda: bool(self._clients))
         self._update_subscription()
 
     def stay_on(self) -> None:
@@ -180,6 +180,11 @@ class SampleHub:
             sample = await self._scrape_state.wait_for_sample(timeout_s, lambda: self._ownership.ownership)
         self._update_subscription()
         return None if sample is None else (sample, self._ownership.ownership)
+
+    @property
+    def gpu_use(self) -> GpuUseMonitor | None:
+        """The monitor of how kernels use the GPUs; None if the administrator has not turned it on."""
+        return self._gpu_use
 
     @property
     def now(self) -> float:

@@ -38,6 +38,11 @@ _RANGES = {
     "source": "a word in quotes, as 'auto' or 'replay'",
     "always_on": "True or False",
     "gpu_activity": "True or False",
+    "gpu_hours": "True or False",
+    "gpu_hour_price": "a number from 0 on, or None",
+    "gpu_hour_currency": "a word in quotes, as 'EUR'",
+    "idle_holder_memory": "a number of GiB from 0 on",
+    "idle_holder_minutes": "a number of minutes from 1 on",
     "metrics_names": "True or False",
     "metrics_token_file": "a file's path in quotes",
     "prometheus_url": "an address in quotes, as 'https://prometheus.example.org:9090'",
@@ -87,6 +92,27 @@ class GpuWidget(Configurable):
         help="""Count GPU work of kernels and terminals as activity: of the kernel for Jupyter Server's culler
         (MappingKernelManager.cull_idle_timeout), and of the server for JupyterHub. Memory that is only held
         does not count. The GPUs are then sampled every ten seconds, also without viewers.""",
+    ).tag(config=True)
+    gpu_hours = Bool(
+        False,
+        help="""Count the GPU-hours, GiB-hours and energy of each kernel, for the panel and for
+        gpuwidget/metrics. The GPUs are then sampled every ten seconds, also without viewers.""",
+    ).tag(config=True)
+    gpu_hour_price = Float(
+        None,
+        allow_none=True,
+        min=0.0,
+        help="Price of a GPU-hour. The panel shows the price of the GPU-hours.",
+    ).tag(config=True)
+    gpu_hour_currency = Unicode("", help="Currency of gpu_hour_price, as 'EUR'.").tag(config=True)
+    idle_holder_memory = Float(
+        0.0,
+        min=0.0,
+        help="""GiB of GPU memory. A kernel that has been idle and has held more for idle_holder_minutes is
+        reported: in JupyterLab, or in the log while no page is open, and in gpuwidget/metrics. 0: never.""",
+    ).tag(config=True)
+    idle_holder_minutes = Float(
+        30.0, min=1.0, help="Minutes after which an idle kernel that holds memory is reported."
     ).tag(config=True)
     metrics_names = Bool(
         False,
@@ -139,13 +165,20 @@ class GpuWidget(Configurable):
                 raise TraitError(str(error)) from None
         return requirement
 
-    @validate("interval", "history", "prometheus_timeout")
-    def _is_a_number(self, proposal: Bunch) -> float:
+    @validate(
+        "idle_holder_memory",
+        "idle_holder_minutes",
+        "gpu_hour_price",
+        "interval",
+        "history",
+        "prometheus_timeout",
+    )
+    def _is_a_number(self, proposal: Bunch) -> float | None:
         # NaN passes the trait's checks of ``min`` and ``max``.
-        seconds: float = proposal["value"]
-        if math.isnan(seconds):
+        value: float | None = proposal["value"]
+        if value is not None and math.isnan(value):
             raise TraitError("not a number")
-        return seconds
+        return value
 
 
 def load_settings(config: Config, log: Logger) -> GpuWidget:

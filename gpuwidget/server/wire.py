@@ -194,6 +194,36 @@ class SampleChanges:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuHours:
+    """What a notebook, or a kernel without a notebook, has used of this machine's GPUs since the server's
+    start."""
+
+    held_s: float
+    """Seconds in which it held memory of a GPU, summed over the GPUs."""
+    busy_s: float | None
+    """Seconds in which a GPU worked while it was the only owner of processes there; None if unknown."""
+    memory_byte_s: float | None
+    """Byte-seconds of memory; None if unknown."""
+    energy_j: float | None
+    """Joules that GPUs drew while it was the only owner of processes there; None if unknown."""
+    shared: bool
+    """Whether it has shared its GPUs, so that ``busy_s`` and ``energy_j`` are only a part of its use."""
+    price: float | None
+    """Price of ``held_s`` in ``currency``; None if the administrator has set none."""
+    currency: str
+
+
+@dataclass(frozen=True, slots=True)
+class IdleHolder:
+    """A kernel that holds much memory and has neither run code nor worked on a GPU for a long time."""
+
+    since: float
+    """Start of that time in epoch seconds."""
+    memory: int
+    """Bytes that it holds on all GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServerKernel:
     """One of this server's kernels."""
 
@@ -212,6 +242,10 @@ class ServerKernel:
     """Path of the notebook's file relative to the server's root; None without a file."""
     name: str | None
     """Name of the notebook's file, else of the session; None without a session."""
+    gpu_hours: GpuHours | None
+    """The notebook's use of the GPUs, up to a minute ago; None without any, or if it is not counted."""
+    idle_holder: IdleHolder | None
+    """None if the kernel is no idle holder, or if the administrator has set no limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -589,6 +589,33 @@ export interface SampleChanges {
   readonly readings: readonly Partial<Reading>[];
 }
 
+/**
+ * What a notebook, or a kernel without a notebook, has used of this machine's GPUs since the server's start.
+ */
+export interface GpuHours {
+  /** Seconds in which it held memory of a GPU, summed over the GPUs. */
+  readonly held_s: number;
+  /** Seconds in which a GPU worked while it was the only owner of processes there; null if unknown. */
+  readonly busy_s: number | null;
+  /** Byte-seconds of memory; null if unknown. */
+  readonly memory_byte_s: number | null;
+  /** Joules that GPUs drew while it was the only owner of processes there; null if unknown. */
+  readonly energy_j: number | null;
+  /** Whether it has shared its GPUs, so that `busy_s` and `energy_j` are only a part of its use. */
+  readonly shared: boolean;
+  /** Price of `held_s` in `currency`; null if the administrator has set none. */
+  readonly price: number | null;
+  readonly currency: string;
+}
+
+/** A kernel that holds much memory and has neither run code nor worked on a GPU for a long time. */
+export interface IdleHolder {
+  /** Start of that time in epoch seconds. */
+  readonly since: number;
+  /** Bytes that it holds on all GPUs. */
+  readonly memory: number;
+}
+
 /** One of this server's kernels. */
 export interface ServerKernel {
   /** Jupyter's id of the kernel, as in `GET api/kernels`. */
@@ -606,6 +633,10 @@ export interface ServerKernel {
   readonly path: string | null;
   /** Name of the notebook's file, else of the session; null without a session. */
   readonly name: string | null;
+  /** The notebook's use of the GPUs, up to a minute ago; null without any, or if it is not counted. */
+  readonly gpu_hours: GpuHours | null;
+  /** null if the kernel is no idle holder, or if the administrator has set no limit. */
+  readonly idle_holder: IdleHolder | null;
 }
 
 /**

@@ -349,6 +349,8 @@ export function serverKernel(id: string, changes: Partial<ServerKernel> = {}): S
     kind: 'notebook',
     path: `${id}.ipynb`,
     name: `${id}.ipynb`,
+    gpu_hours: null,
+    idle_holder: null,
     ...changes
   };
 }

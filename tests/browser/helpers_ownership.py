@@ -70,6 +70,8 @@ def kernel(identity: str, name: str, **changes: Any) -> dict[str, Any]:
         "kind": "notebook",
         "path": name,
         "name": name,
+        "gpu_hours": None,
+        "idle_holder": None,
     } | changes
 
 

@@ -110,7 +110,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
 
 def kernel(name: str) -> ServerKernel:
     """Return a notebook's kernel as the server lists it."""
-    return ServerKernel(name, "python3", "idle", 1.0, None, None, None, f"{name}.ipynb")
+    return ServerKernel(name, "python3", "idle", 1.0, None, None, None, f"{name}.ipynb", None, None)
 
 
 async def test_current_memory_is_sent_while_ownership_hangs(machine: Machine) -> None:

@@ -181,8 +181,10 @@ async def test_unusual_sessions(clock: FakeClock) -> None:
     made.snapshot()
     await asyncio.sleep(0)
     assert made.snapshot().kernels == (
-        ServerKernel("a", "python3", "idle", EPOCH, "2", None, None, None),
-        ServerKernel("b", "python3", "idle", EPOCH, "3", "jupyter-interactive", None, "Interactive-1"),
+        ServerKernel("a", "python3", "idle", EPOCH, "2", None, None, None, None, None),
+        ServerKernel(
+            "b", "python3", "idle", EPOCH, "3", "jupyter-interactive", None, "Interactive-1", None, None
+        ),
     )
 
 

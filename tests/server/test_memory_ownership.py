@@ -111,6 +111,8 @@ async def test_a_notebook_and_other_processes_on_its_gpu(server: Server, source:
             "kind": "notebook",
             "path": "work/train.ipynb",
             "name": "train.ipynb",
+            "gpu_hours": None,
+            "idle_holder": None,
         }
         assert isinstance(found["idle_since"], float)
         assert usage["gpus"] == [

@@ -23,10 +23,12 @@ from gpuwidget.server.wire import GpuMemoryOwnership, MemoryHolder, MemoryOwners
 GOLDEN = Path(__file__).parent / "data" / "metrics.txt"
 ZERO, ONE = h200(0), h200(1)
 SLICE = h200(1, uuid="MIG-11111111", mig_index=0, mig_parent=ONE.uuid, memory_total=18 * GIB)
-NOTEBOOK = ServerKernel("k-1", "python3", "idle", EPOCH - 3600, "s-1", "notebook", "work/a.ipynb", "a.ipynb")
-CONSOLE = ServerKernel("k-2", "python3", "busy", None, "s-2", "console", None, "Console 1")
+NOTEBOOK = ServerKernel(
+    "k-1", "python3", "idle", EPOCH - 3600, "s-1", "notebook", "work/a.ipynb", "a.ipynb", None, None
+)
+CONSOLE = ServerKernel("k-2", "python3", "busy", None, "s-2", "console", None, "Console 1", None, None)
 HOLDS_NOTHING = ServerKernel(
-    "k-3", "python3", "idle", EPOCH, "s-3", "notebook", "secret.ipynb", "secret.ipynb"
+    "k-3", "python3", "idle", EPOCH, "s-3", "notebook", "secret.ipynb", "secret.ipynb", None, None
 )
 WINDOW = Activity(
     since=EPOCH - 1,

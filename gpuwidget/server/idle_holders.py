@@ -1,0 +1,63 @@
+"""Find kernels that have been idle for a long time and hold much GPU memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from logging import Logger
+
+from gpuwidget.server.wire import GpuMemoryOwnership, IdleHolder, ServerKernel
+
+_GIB = 1024**3
+_MINUTE_S = 60.0
+
+
+class IdleHolders:
+    """The idle holders of GPU memory. All methods are called on the server's event loop.
+
+    A kernel is an idle holder if it has held more than ``memory`` bytes for ``idle_s`` seconds without
+    running code or working on a GPU.
+    """
+
+    def __init__(self, memory: float, idle_s: float, log: Logger) -> None:
+        self._memory = memory
+        self._idle_s = idle_s
+        self._log = log
+        self._since: dict[str, float] = {}
+        """When each kernel that is idle and holds more than the limit began to, in epoch seconds."""
+        self.found: Mapping[str, IdleHolder] = {}
+        """The idle holders by the kernel's id."""
+
+    def update(
+        self,
+        kernels: Iterable[ServerKernel],
+        ownership: Iterable[GpuMemoryOwnership],
+        working: Collection[str | None],
+        time: float,
+        *,
+        has_pages: bool,
+    ) -> None:
+        """Find the idle holders at ``time``, in epoch seconds.
+
+        ``working`` has the ids of the kernels that have worked on a GPU in the last step. A new idle holder
+        is logged if there are no pages on which the user can be notified.
+        """
+        held: dict[str | None, int] = {}
+        for gpu in ownership:
+            for holder in gpu.holdings:
+                held[holder.kernel] = held.get(holder.kernel, 0) + (holder.memory or 0)
+        since, found = {}, {}
+        for kernel in kernels:
+            memory = held.get(kernel.id, 0)
+            if memory <= self._memory or kernel.state != "idle" or kernel.id in working:
+                continue
+            begun = since[kernel.id] = self._since.get(kernel.id, time)
+            if time - begun < self._idle_s:
+                continue
+            found[kernel.id] = IdleHolder(begun, memory)
+            if kernel.id not in self.found and not has_pages:
+                self._log.warning(
+                    "The kernel of %s has been idle for %.0f minutes and holds %.1f GiB of GPU memory "
+                    "(kernel %s).",
+                    *(kernel.name or "no notebook", (time - begun) / _MINUTE_S, memory / _GIB, kernel.id),
+                )
+        self._since, self.found = since, found
