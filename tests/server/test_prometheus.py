@@ -34,11 +34,11 @@ from gpuwidget.system import processes
 from tools import prometheus
 
 DOCS = Path(__file__).parents[2] / "docs"
-GPU_HOURS = {
+GPU_HOURS = {"gpuwidget_kernel_idle_holder"} | {
     f"gpuwidget_kernel_gpu_{name}_total"
     for name in ("held_seconds", "busy_seconds", "memory_byte_seconds", "energy_joules")
 }
-"""Counters that a server exports if the administrator has it count GPU-hours."""
+"""Metrics that a server exports only if the administrator has it count GPU-hours."""
 RULES_TEST = Path(__file__).parent / "data" / "rules_test.yml"
 
 
