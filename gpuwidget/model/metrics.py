@@ -49,9 +49,6 @@ class Exported:
     """Number of the model's units in one of dcgm-exporter's units."""
     nvidia_gpu: str | None = None
     """Name of the same metric in nvidia_gpu_exporter, which has the units of gpuwidget's exported metric."""
-    otel: str | None = None
-    """Name of the same metric in OpenTelemetry's semantic conventions for hardware, with the attributes that
-    select it besides ``hw.type="gpu"``. Unit and meaning are those of gpuwidget's exported metric."""
     unit: str = ""
     """Unit or meaning of the metric, for the table in the docs. If dcgm-exporter's unit differs, it is in
     parentheses."""
@@ -92,6 +89,9 @@ class Metric:
     the counter's mean over a run."""
     recorded: Recorded | None = None
     exported: Exported | None = None
+    opentelemetry: str | None = None
+    """The metric of OpenTelemetry's conventions for hardware to which the exported metric corresponds, with
+    its attributes besides those of every metric of a GPU."""
 
 
 _COUNTERS = "by the hardware's own counters, while a viewer has them read."
@@ -146,9 +146,9 @@ METRICS: tuple[Metric, ...] = (
             unit_size=100,
             dcgm="DCGM_FI_DEV_GPU_UTIL",
             nvidia_gpu="nvidia_smi_utilization_gpu_ratio",
-            otel='hw.gpu.utilization{hw.gpu.task="general"}',
             unit="0 to 1 (percent)",
         ),
+        opentelemetry='hw.gpu.utilization{hw.gpu.task="general"}',
     ),
     Metric(
         key="memory_utilization",
@@ -189,9 +189,9 @@ METRICS: tuple[Metric, ...] = (
             dcgm="DCGM_FI_DEV_FB_USED",
             dcgm_unit_size=_MIB,
             nvidia_gpu="nvidia_smi_memory_used_bytes",
-            otel="hw.gpu.memory.usage",
             unit="bytes (MiB), without what the driver reserves",
         ),
+        opentelemetry="hw.gpu.memory.usage",
     ),
     Metric(
         key="power_w",
@@ -211,9 +211,9 @@ METRICS: tuple[Metric, ...] = (
             help="Power drawn now.",
             dcgm="DCGM_FI_DEV_POWER_USAGE",
             nvidia_gpu="nvidia_smi_power_draw_instant_watts",
-            otel="hw.power",
             unit="watts now (watts; a mean of 1 s on most GPUs)",
         ),
+        opentelemetry="hw.power",
     ),
     Metric(
         key="power_limit_w",
@@ -249,6 +249,7 @@ METRICS: tuple[Metric, ...] = (
             nvidia_gpu="nvidia_smi_temperature_gpu",
             unit="degrees Celsius",
         ),
+        opentelemetry="hw.temperature",
     ),
     Metric(
         key="memory_temperature_c",
@@ -359,9 +360,9 @@ METRICS: tuple[Metric, ...] = (
             unit_size=100,
             dcgm="DCGM_FI_DEV_ENC_UTIL",
             nvidia_gpu="nvidia_smi_utilization_encoder_ratio",
-            otel='hw.gpu.utilization{hw.gpu.task="encoder"}',
             unit="0 to 1 (percent)",
         ),
+        opentelemetry='hw.gpu.utilization{hw.gpu.task="encoder"}',
     ),
     Metric(
         key="decoder_utilization",
@@ -379,9 +380,9 @@ METRICS: tuple[Metric, ...] = (
             unit_size=100,
             dcgm="DCGM_FI_DEV_DEC_UTIL",
             nvidia_gpu="nvidia_smi_utilization_decoder_ratio",
-            otel='hw.gpu.utilization{hw.gpu.task="decoder"}',
             unit="0 to 1 (percent)",
         ),
+        opentelemetry='hw.gpu.utilization{hw.gpu.task="decoder"}',
     ),
     Metric(
         key="energy_j",
@@ -396,9 +397,9 @@ METRICS: tuple[Metric, ...] = (
             dcgm="DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
             dcgm_unit_size=1e-3,
             nvidia_gpu="nvidia_smi_energy_joules_total",
-            otel="hw.energy",
             unit="counter, joules (mJ), since the driver was loaded",
         ),
+        opentelemetry="hw.energy",
     ),
     Metric(
         key="utilization_window",
@@ -421,9 +422,9 @@ METRICS: tuple[Metric, ...] = (
             counter=True,
             dcgm="DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
             nvidia_gpu="nvidia_smi_ecc_errors_uncorrected_volatile_total",
-            otel='hw.errors{error.type="uncorrected"}',
             unit="counter, since the driver was loaded",
         ),
+        opentelemetry='hw.errors{error.type="uncorrected"}',
     ),
     Metric(
         key="graphics",

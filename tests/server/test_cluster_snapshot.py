@@ -128,20 +128,43 @@ def test_unknown_and_impossible_values_are_none() -> None:
 
 
 def test_slices_have_their_own_entry() -> None:
-    """A MIG slice is an entry of its own beside its GPU, with its profile; a slice that both exporters report
-    is one where gpuwidget exports the id of its GPU instance."""
+    """A MIG slice is an entry of its own beside its GPU, with its profile. A slice that two exporters report
+    is one entry, with the notebooks that gpuwidget reports, if its GPU has one slice of that profile."""
+    own = {"mig_parent": "GPU-a", "gpu": "0", "model": "NVIDIA H200 MIG 1g.18gb"}
+    other = {"mig_parent": "GPU-a", "gpu": "0", "model": "NVIDIA H200 MIG 2g.35gb"}
     found = snapshot(
         gpuwidget(),
-        gpuwidget("MIG-1", model="NVIDIA H200 MIG 1g.18gb", mig_parent="GPU-a", gpu_instance_id="9", gpu="0"),
+        gpuwidget("MIG-1", NOW, **own),
         dcgm("GPU-a/9", GPU_I_PROFILE="1g.18gb"),
+        gpuwidget("MIG-2", NOW, **other),
         value("memory_used", 7.0, "GPU-a/9"),
         value("memory_used", 8.0, "MIG-1"),
+        InstantValue({"uuid": "MIG-1", "kernel": "k1"}, NOW, GIB),
+        InstantValue({"kernel": "k1", "name": "a.ipynb"}, NOW, 1),
     )
     assert [(gpu.uuid, gpu.model, gpu.mig, gpu.exporters, gpu.memory_used) for gpu in found.gpus] == [
         ("GPU-a", "NVIDIA H200", None, ("gpuwidget",), None),
         ("GPU-a/9", "NVIDIA H200", "1g.18gb", ("gpuwidget", "dcgm"), 8),
+        ("MIG-2", "NVIDIA H200", "2g.35gb", ("gpuwidget",), None),
     ]
+    assert [gpu.notebooks for gpu in found.gpus] == [(), ("a.ipynb",), ()]
     assert [node.name for node in found.nodes] == ["gpu1"]
+
+
+def test_equal_slices_are_not_counted_twice() -> None:
+    """If a GPU has two slices of one profile, it can't be known which of gpuwidget's is which of
+    dcgm-exporter's: there is one entry for each, dcgm-exporter's."""
+    own = {"mig_parent": "GPU-a", "gpu": "0", "model": "NVIDIA H200 MIG 1g.18gb"}
+    found = snapshot(
+        gpuwidget("MIG-1", NOW, **own),
+        gpuwidget("MIG-2", NOW, **own),
+        dcgm("GPU-a/9", GPU_I_PROFILE="1g.18gb"),
+        dcgm("GPU-a/10", GPU_I_PROFILE="1g.18gb"),
+    )
+    assert [(gpu.uuid, gpu.exporters) for gpu in found.gpus] == [
+        ("GPU-a/9", ("dcgm",)),
+        ("GPU-a/10", ("dcgm",)),
+    ]
 
 
 def test_a_node_is_kept_for_an_hour() -> None:
