@@ -19,6 +19,7 @@ from typing import Any
 
 from benchmarks import (
     card_size,
+    cluster,
     dashboard,
     dashboard_peer,
     dask_workers,
@@ -62,6 +63,7 @@ BENCHMARKS: dict[str, Measure] = {
     "panel": panel.measure,
     "dashboard": dashboard.measure,
     "dashboard-peer": dashboard_peer.measure,
+    "cluster": cluster.measure,
     "device": device.measure,
     "lines": training.measure_lines,
     "stragglers": stragglers.measure,

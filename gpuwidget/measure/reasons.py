@@ -33,6 +33,10 @@ WORKER_GPU_SHARED = message(
 WORKER_NOT_REPORTED = message("worker-not-reported", "the process did not report it: see gpuwidget.rank()")
 NO_TORCH_IN_WORKER = message("no-torch-in-worker", "torch did not use CUDA on this GPU in the process")
 EXIT_CODE_NOT_REPORTED = message("exit-code-not-reported", "the process did not report its exit code")
+NO_LAST_REPORT = message(
+    "no-last-report",
+    "the process ended without a last report, as one does that is killed or that calls os._exit",
+)
 WORKER_TOO_SHORT = message("worker-too-short", "the process was observed for too short a time")
 WORKER_IN_NOTEBOOK = message(
     "worker-in-notebook", "the worker runs inside the notebook's process, whose figures are those of the GPUs"

@@ -220,6 +220,9 @@ class WorkerTracker:
         worker = self._new(_Worker(pid, None, times.started, t))
         if worker is None:
             return None
+        if times.age_s is not None and times.age_s <= t:
+            # The process started during the run, up to a second before it was found.
+            worker.started_s, worker.cpu_start = t - times.age_s, 0.0
         self._running[pid] = worker
         self._identify(worker, program)
         self._add_times(worker, t, times)
@@ -365,7 +368,8 @@ class WorkerTracker:
             missing["torch_allocated"] = missing["torch_reserved"] = unusable or why
         status = _status(worker, t)
         if status in ("ended", "failed") and (update is None or update.exit_code is None):
-            missing["exit_code"] = reasons.EXIT_CODE_NOT_REPORTED
+            killed = update is not None and update.kind == "rank" and update.status == "running"
+            missing["exit_code"] = reasons.NO_LAST_REPORT if killed else reasons.EXIT_CODE_NOT_REPORTED
         cpu = _cpu(worker) if unusable is None else None
         if cpu is None:
             missing["cpu"] = unusable or reasons.WORKER_TOO_SHORT

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import multiprocessing
 import multiprocessing.util
 import os
+import signal
 import socket
 import sys
 import threading
@@ -174,7 +176,12 @@ class RankReporter:
 
 
 def exit_code_of(error: BaseException) -> int:
-    """Return the exit code of a Python process that ends with ``error``."""
+    """Return the exit code of a Python process that ends with ``error``.
+
+    It is negative if the process ends by a signal, as in :mod:`subprocess`.
+    """
+    if isinstance(error, KeyboardInterrupt) and multiprocessing.parent_process() is None:
+        return -signal.SIGINT
     if not isinstance(error, SystemExit):
         return 1
     code = error.code

@@ -260,6 +260,13 @@ class ProcessTimes(NamedTuple):
     cpu: float
     """CPU seconds of the process and of its children that have ended and for which it has waited."""
     parent: int
+    age_s: float | None = None
+    """Seconds since the process started, or None if unknown."""
+
+
+def _seconds_since_boot() -> float:
+    """Return the time of the clock to which the start times in ``/proc`` refer."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def times_of(pid: int) -> ProcessTimes | None:
@@ -269,7 +276,8 @@ def times_of(pid: int) -> ProcessTimes | None:
         fields = _stat_fields(pid)
         if fields[0] in (b"Z", b"X"):
             return None
-        return ProcessTimes(float(fields[19]), sum(map(int, fields[11:15])) / _TICKS, int(fields[1]))
+        started, cpu = float(fields[19]), sum(map(int, fields[11:15])) / _TICKS
+        return ProcessTimes(started, cpu, int(fields[1]), _seconds_since_boot() - started / _TICKS)
     except (OSError, IndexError, ValueError):
         if psutil.LINUX:
             return None
@@ -278,7 +286,8 @@ def times_of(pid: int) -> ProcessTimes | None:
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
         spent = process.cpu_times()
-        return ProcessTimes(process.create_time(), spent.user + spent.system, process.ppid())
+        created = process.create_time()
+        return ProcessTimes(created, spent.user + spent.system, process.ppid(), time.time() - created)
     except (psutil.Error, ValueError):
         return None
 

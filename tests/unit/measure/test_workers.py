@@ -507,3 +507,18 @@ def test_the_time_of_the_steps(machine: Machine) -> None:
     assert (round(first, 6), last) == (4.9, 5.5)
     tracked.tracker.add_update(20.0, update(71, rank=1, since_step_s=0.1, **steps))
     assert tracked.tracker.steps_span() == (0.0, math.inf)
+
+
+def test_the_cpu_time_before_a_process_was_found(machine: Machine) -> None:
+    """The CPU use of a process that started during the run is that since its start, not since it was
+    found."""
+    tracked = Tracked(machine)
+    tracked.run(3.0)
+    machine.times[70] = ProcessTimes(1.0, 0.9, 1, age_s=0.9)
+    machine.ranks[70] = Rank(0, 0, 2)
+    tracked.run(0.2)
+    machine.times[70] = ProcessTimes(1.0, 1.9, 1, age_s=1.9)
+    tracked.run(1.0)
+    (row,) = tracked.rows()
+    assert row.started_s == pytest.approx(2.3)
+    assert row.cpu == pytest.approx(100.0)

@@ -231,4 +231,11 @@ def test_a_forked_child_reports_itself(listener: RankListener, received: list[Wo
 def test_exit_codes() -> None:
     """The exit code of a process follows from the exception that ends it, as in Python itself."""
     errors: list[BaseException] = [SystemExit(), SystemExit(None), SystemExit(3), SystemExit("text")]
-    assert [exit_code_of(error) for error in [*errors, ValueError()]] == [0, 0, 3, 1, 1]
+    errors += [ValueError(), KeyboardInterrupt()]
+    assert [exit_code_of(error) for error in errors] == [0, 0, 3, 1, 1, -2]
+
+
+def test_the_exit_code_of_an_interrupted_process_of_multiprocessing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of multiprocessing that is interrupted does not end by the signal, but with exit code 1."""
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: object())
+    assert exit_code_of(KeyboardInterrupt()) == 1
