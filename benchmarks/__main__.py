@@ -19,8 +19,10 @@ from typing import Any
 
 from benchmarks import (
     card_size,
+    cluster,
     dashboard,
     dashboard_peer,
+    dask_workers,
     device,
     empty_cell,
     holders,
@@ -61,9 +63,11 @@ BENCHMARKS: dict[str, Measure] = {
     "panel": panel.measure,
     "dashboard": dashboard.measure,
     "dashboard-peer": dashboard_peer.measure,
+    "cluster": cluster.measure,
     "device": device.measure,
     "lines": training.measure_lines,
     "stragglers": stragglers.measure,
+    "dask": dask_workers.measure,
     "oom": out_of_memory.measure,
     "holders": holders.measure,
 }

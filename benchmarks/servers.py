@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,9 +75,14 @@ class Server:
 
 @contextmanager
 def server(
-    folder: Path, extension: str, variables: Mapping[str, str], *, python: str = sys.executable
+    folder: Path,
+    extension: str,
+    variables: Mapping[str, str],
+    *,
+    python: str = sys.executable,
+    options: Sequence[str] = (),
 ) -> Iterator[Server]:
-    """Run a Jupyter server with the interpreter ``python`` and with ``extension`` enabled.
+    """Run a Jupyter server with the interpreter ``python``, with ``extension`` enabled and with ``options``.
 
     A context manager: the server ends with the block. Its home folders are empty and lie in ``folder``. Its
     environment consists of ``variables`` and the variables for the home folders and the token.
@@ -101,6 +106,7 @@ def server(
         *(python, "-m", "jupyter_server", "--no-browser", "--allow-root"),
         *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0", "--ServerApp.log_level=ERROR"),
         *(f"--ServerApp.root_dir={folder}", f"--ServerApp.jpserver_extensions={{'{extension}': True}}"),
+        *options,
     ]
     process = subprocess.Popen(command, env={**variables, **homes, "JUPYTER_TOKEN": token})
     started = Server(address, token, process.pid)

@@ -2,7 +2,7 @@
 
 A real Prometheus scrapes it with :meth:`SimulatedCluster.scrape_configs`. The formats are those of gpuwidget,
 dcgm-exporter 4.5 and nvidia_gpu_exporter, reduced to the series that gpuwidget reads.
-Run ``python tests/helpers_exporters.py NODES GPUS`` for a cluster to look at.
+Run ``python tests/helpers_exporters.py NODES GPUS INTERVAL`` for a cluster to look at.
 """
 
 from __future__ import annotations
@@ -52,6 +52,10 @@ class SimulatedGpu:
     notebooks: tuple[str, ...] = ()
     """Notebooks whose kernels hold all of the GPU's memory, for gpuwidget's exporter."""
     user: str | None = None
+    energy_j: float | None = None
+    """Joules since the driver was loaded."""
+    held_s: float | None = None
+    """Seconds for which each of ``notebooks`` has held memory on the GPU, half of them with the GPU busy."""
     hostname_label: str = "Hostname"
     """dcgm-exporter's label: ``hostname`` in versions after 4.5.3."""
 
@@ -69,6 +73,8 @@ class SimulatedCluster:
     vary: Callable[[Sequence[SimulatedGpu], float], None] | None = None
     down: set[str] = field(default_factory=set)
     """Nodes, or single exporters such as ``node001/dcgm``, that don't answer."""
+    address: tuple[str, int] = ("127.0.0.1", 0)
+    """Address and port of the web server; any free port if it is 0."""
 
     def __post_init__(self) -> None:
         self.by_node: dict[str, list[SimulatedGpu]] = {
@@ -98,7 +104,7 @@ class SimulatedCluster:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(self.address, Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
@@ -119,7 +125,7 @@ class SimulatedCluster:
     def scrape_configs(self, interval: str = "1s") -> list[dict[str, Any]]:
         """Return the entries of Prometheus's ``scrape_configs`` for all exporters."""
         ports = {"gpuwidget": 8888, "dcgm": 9400, "nvidia_gpu": 9835}
-        address = f"127.0.0.1:{self._server.server_port}"
+        address = f"{self.address[0]}:{self._server.server_port}"
         return [
             {
                 "job_name": kind,
@@ -205,6 +211,8 @@ def _dcgm(gpus: Sequence[SimulatedGpu]) -> Iterator[str]:
         yield from _line("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", labels, gpu.power_limit_w)
         yield from _line("DCGM_FI_DEV_GPU_TEMP", labels, gpu.temperature_c)
         yield from _line("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", labels, gpu.ecc)
+        energy_mj = None if gpu.energy_j is None else gpu.energy_j * 1000
+        yield from _line("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", labels, energy_mj)
         errors = _labels(**common, err_code=str(gpu.xid), err_msg="No Error" if gpu.xid == 0 else "An error")
         yield from _line("DCGM_FI_DEV_XID_ERRORS", errors, gpu.xid)
 
@@ -258,6 +266,7 @@ def _gpuwidget(gpus: Sequence[SimulatedGpu]) -> Iterator[str]:
         yield from _line("gpuwidget_gpu_power_limit_watts", labels, gpu.power_limit_w)
         yield from _line("gpuwidget_gpu_temperature_celsius", labels, gpu.temperature_c)
         yield from _line("gpuwidget_gpu_ecc_uncorrected_errors_total", labels, gpu.ecc)
+        yield from _line("gpuwidget_gpu_energy_joules_total", labels, gpu.energy_j)
         if gpu.xid:
             yield from _line("gpuwidget_gpu_xid", labels, gpu.xid)
             yield from _line("gpuwidget_gpu_xid_timestamp_seconds", labels, gpu.xid_time)
@@ -274,11 +283,28 @@ def _gpuwidget(gpus: Sequence[SimulatedGpu]) -> Iterator[str]:
                 source="driver",
             )
             yield from _line("gpuwidget_kernel_memory_bytes", labels, _bytes(gpu.memory_used_mib))
+            if gpu.held_s is not None:
+                used = _labels(
+                    gpu=str(gpu.index),
+                    UUID=gpu.uuid,
+                    kernel=kernels[gpu.node, name][0],
+                    notebook=_notebook_id(name),
+                    user=gpu.user,
+                )
+                held = (gpu.memory_used_mib or 0) * MIB * gpu.held_s
+                yield from _line("gpuwidget_kernel_gpu_held_seconds_total", used, gpu.held_s)
+                yield from _line("gpuwidget_kernel_gpu_busy_seconds_total", used, gpu.held_s / 2)
+                yield from _line("gpuwidget_kernel_gpu_memory_byte_seconds_total", used, held)
+                yield from _line("gpuwidget_kernel_gpu_energy_joules_total", used, gpu.energy_j)
     for (_, name), (kernel, user) in kernels.items():
         described = _labels(
-            kernel=kernel, notebook=f"id-{name[:8]}", path=name, name=name, kind="notebook", user=user
+            kernel=kernel, notebook=_notebook_id(name), path=name, name=name, kind="notebook", user=user
         )
         yield from _line("gpuwidget_kernel_info", described, 1)
+
+
+def _notebook_id(name: str) -> str:
+    return f"id-{name[:8]}"
 
 
 def _bytes(mib: int | None) -> int | None:
@@ -287,9 +313,9 @@ def _bytes(mib: int | None) -> int | None:
 
 def main(arguments: Sequence[str]) -> None:
     """Serve a cluster until the input ends, and print the ``scrape_configs`` for Prometheus."""
-    nodes, gpus = (int(argument) for argument in arguments) if arguments else (64, 8)
-    cluster = SimulatedCluster(nodes, gpus, ("dcgm", "gpuwidget"), plausible_load)
-    print(json.dumps({"scrape_configs": cluster.scrape_configs("5s")}), flush=True)
+    nodes, gpus, interval = (*arguments, *("64", "8", "5s")[len(arguments) :])
+    cluster = SimulatedCluster(int(nodes), int(gpus), ("dcgm", "gpuwidget"), plausible_load)
+    print(json.dumps({"scrape_configs": cluster.scrape_configs(interval)}), flush=True)
     sys.stdin.read()
 
 

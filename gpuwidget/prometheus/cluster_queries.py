@@ -39,7 +39,7 @@ the others come from the scrape configuration."""
 JOB_LABELS = ("hpc_job", "exported_pod", "pod", "pod_name")
 """Labels with the job or pod that uses a GPU, of dcgm-exporter."""
 _EXPORTER_LABELS: dict[Exporter, tuple[str, ...]] = {
-    "gpuwidget": ("gpu", "model", "mig_parent", "gpu_instance_id"),
+    "gpuwidget": ("gpu", "model", "mig_parent"),
     "dcgm": ("gpu", "modelName", "GPU_I_PROFILE", *JOB_LABELS, "exported_container", "container"),
     "nvidia_gpu": ("index", "name", "profile"),
 }

@@ -59,27 +59,28 @@ class ClusterMonitor:
         self._hour_expression = hour_expression(settings.matchers)
         self._state = ClusterState()
         """Only the thread of the running query uses it."""
-        self._snapshot = ClusterSnapshot(None, MIN_INTERVAL_S, _NOTHING_YET, (), ())
-        self._newest = EncodedSnapshot.of(self._snapshot)
+        self.newest = ClusterSnapshot(None, MIN_INTERVAL_S, _NOTHING_YET, (), ())
+        """The newest snapshot, which :meth:`snapshot` updates."""
+        self._encoded = EncodedSnapshot.of(self.newest)
         self._answered: float | None = None
-        """When ``_snapshot`` was received, in monotonic seconds."""
+        """When ``newest`` was received, in monotonic seconds."""
         self._asked: float | None = None
         self._query: asyncio.Task[None] | None = None
 
     async def snapshot(self) -> EncodedSnapshot:
         """Return the newest snapshot. If it is older than the scrape interval, query Prometheus first."""
         now = self._clock.monotonic()
-        shared_s = _TOLERANCE * self._snapshot.interval_s
+        shared_s = _TOLERANCE * self.newest.interval_s
         if self._query is None and (self._asked is None or now - self._asked >= shared_s):
             self._asked = now
             self._query = asyncio.ensure_future(self._update())
         if self._query is not None:
             await asyncio.wait({self._query}, timeout=_PATIENCE_S)
-        return self._newest
+        return self._encoded
 
     async def _update(self) -> None:
         try:
-            self._snapshot, self._newest = await run_in_daemon_thread(
+            self.newest, self._encoded = await run_in_daemon_thread(
                 self._query_and_encode, "gpuwidget-prometheus"
             )
         finally:
@@ -89,7 +90,7 @@ class ClusterMonitor:
         try:
             snapshot = self._query_prometheus()
         except PrometheusError as error:
-            snapshot = replace(self._snapshot, problem=self._with_age(str(error)))
+            snapshot = replace(self.newest, problem=self._with_age(str(error)))
         else:
             self._answered = self._clock.monotonic()
         return snapshot, EncodedSnapshot.of(snapshot)

@@ -55,10 +55,8 @@ class ReportedGpu:
     """One GPU or MIG slice as one exporter reports it."""
 
     exporter: Exporter
-    key: str
-    """The label ``uuid`` of the exporter's values."""
     uuid: str
-    """``key``, except that a MIG slice has the same ``uuid`` whichever exporter reports it, if possible."""
+    """The label ``uuid`` of the exporter's values: see :mod:`gpuwidget.prometheus.exporters`."""
     whole: str
     """UUID of the GPU that a slice is part of; else ``uuid``."""
     host: HostName
@@ -78,15 +76,15 @@ class Answer:
     gpus: dict[ReportedGpu, float] = field(default_factory=dict)
     """Time of each GPU's newest sample in epoch seconds."""
     metrics: defaultdict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
-    """Values of each metric, by ``ReportedGpu.key``."""
+    """Values of each metric, by ``ReportedGpu.uuid``."""
     kernels: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """Ids of the kernels that hold memory on a GPU, by ``ReportedGpu.key``."""
+    """Ids of the kernels that hold memory on a GPU, by ``ReportedGpu.uuid``."""
     notebooks: dict[str, str] = field(default_factory=dict)
     """Names of notebooks, by the kernel's id."""
     users: dict[str, str] = field(default_factory=dict)
     """Names of users, by the kernel's id."""
     xid_times: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """Time and number of the newest XID from nvidia_gpu_exporter, by ``ReportedGpu.key``."""
+    """Time and number of the newest XID from nvidia_gpu_exporter, by ``ReportedGpu.uuid``."""
 
 
 class ClusterState:
@@ -125,21 +123,21 @@ class ClusterState:
         self._has_hour = True
         for gpu, seen in hour.gpus.items():
             self._seen[gpu] = max(seen, self._seen.get(gpu, seen))
-        for key, busy in hour.metrics["busy"].items():
-            self._last_busy[key] = max(busy, self._last_busy.get(key, busy))
-        self._known_for_an_hour = {gpu.key for gpu in hour.gpus}
+        for uuid, busy in hour.metrics["busy"].items():
+            self._last_busy[uuid] = max(busy, self._last_busy.get(uuid, busy))
+        self._known_for_an_hour = {gpu.uuid for gpu in hour.gpus}
         self._xids = {
-            key: int(number)
+            uuid: int(number)
             for name in ("xid", "xid_of_gpuwidget")
-            for key, number in hour.metrics[name].items()
+            for uuid, number in hour.metrics[name].items()
             if 0 < number < _MAX_INT
-        } | {key: number for key, (_, number) in hour.xid_times.items()}
+        } | {uuid: number for uuid, (_, number) in hour.xid_times.items()}
         # increase() extrapolates and so may exceed the true number. The range is exact, but it contains older
         # errors if the driver was loaded again.
         most = hour.metrics["ecc_range"]
         self._ecc = {
-            key: int(min(round(increase), most.get(key, 0)))
-            for key, increase in hour.metrics["ecc_increase"].items()
+            uuid: int(min(round(increase), most.get(uuid, 0)))
+            for uuid, increase in hour.metrics["ecc_increase"].items()
             if 0 <= increase < _MAX_INT
         }
         # Measure the interval again, because the scrape configuration may have changed.
@@ -155,14 +153,15 @@ class ClusterState:
         names = _node_names(reports.values())
         nodes: dict[str, ClusterNode] = {}
         gpus: list[ClusterGpu] = []
-        for reported in reports.values():
+        for uuid, reported in reports.items():
             name = names[reported[0].host.name]
             live = [gpu for gpu in reported if gpu in now.gpus]
             before = nodes.get(name, ClusterNode(name, False, 0.0))
             newest = max(self._seen[gpu] for gpu in reported)
             nodes[name] = ClusterNode(name, before.up or bool(live), max(before.last_seen or 0.0, newest))
             last = [gpu for gpu in reported if self._seen[gpu] > newest - 2 * GRID_S]
-            gpus.append(self._gpu(live or last, name, now, lost=not live and _answers(reported, now)))
+            lost = not live and _answers(reported, now)
+            gpus.append(self._gpu(uuid, live or last, name, now, lost=lost))
         return ClusterSnapshot(
             time=now.time,
             interval_s=self.interval_s,
@@ -192,6 +191,7 @@ class ClusterState:
             certain = [gpu for gpu in reported if gpu.host.rank <= _OWN_HOST_RANK]
             if uuid not in by_uuid and any((gpu.target, gpu.host) in live_hosts for gpu in certain):
                 by_uuid[uuid] = certain
+        _merge_slices(by_uuid)
         return {
             uuid: sorted(reported, key=lambda gpu: (EXPORTERS.index(gpu.exporter), -self._seen[gpu]))
             for uuid, reported in by_uuid.items()
@@ -209,54 +209,56 @@ class ClusterState:
 
     def _update_busy(self, now: Answer) -> None:
         utilization, memory = now.metrics["utilization"], now.metrics["memory_used"]
-        for key in {gpu.key for gpu in now.gpus}:
-            works = utilization.get(key, 0) > 0 or memory.get(key, HELD_BYTES + 1) <= HELD_BYTES
-            is_new = key not in self._last_busy and key not in self._known_for_an_hour
+        for uuid in {gpu.uuid for gpu in now.gpus}:
+            works = utilization.get(uuid, 0) > 0 or memory.get(uuid, HELD_BYTES + 1) <= HELD_BYTES
+            is_new = uuid not in self._last_busy and uuid not in self._known_for_an_hour
             if works or is_new:
-                self._last_busy[key] = now.time
-        self._last_busy = {key: busy for key, busy in self._last_busy.items() if now.time - busy <= HOUR_S}
+                self._last_busy[uuid] = now.time
+        self._last_busy = {uuid: busy for uuid, busy in self._last_busy.items() if now.time - busy <= HOUR_S}
 
-    def _gpu(self, reported: Sequence[ReportedGpu], node: str, now: Answer, *, lost: bool) -> ClusterGpu:
-        keys = list(dict.fromkeys(gpu.key for gpu in reported))
+    def _gpu(
+        self, uuid: str, reported: Sequence[ReportedGpu], node: str, now: Answer, *, lost: bool
+    ) -> ClusterGpu:
+        uuids = list(dict.fromkeys(gpu.uuid for gpu in reported))
 
         def known(values: Mapping[str, float]) -> float | None:
-            value = next((values[key] for key in keys if key in values), None)
+            value = next((values[one] for one in uuids if one in values), None)
             return None if value is None or not math.isfinite(value) else value
 
         metrics = now.metrics
-        kernels = [kernel for key in keys for kernel in now.kernels.get(key, ())]
-        utilization, memory = known(metrics["utilization"]), known(metrics["memory_used"])
+        kernels = [kernel for one in uuids for kernel in now.kernels.get(one, ())]
+        utilization, memory = known(metrics["utilization"]), _bytes(known(metrics["memory_used"]))
         jobs = sorted({gpu.job for gpu in reported if gpu.job is not None})
         return ClusterGpu(
-            uuid=reported[0].uuid,
+            uuid=uuid,
             node=node,
             index=_first(gpu.index for gpu in reported),
             model=_first(gpu.model for gpu in reported),
             mig=_first(gpu.mig for gpu in reported),
             exporters=tuple(dict.fromkeys(gpu.exporter for gpu in reported)),
             utilization=_rounded(utilization),
-            memory_used=_bytes(memory),
+            memory_used=memory,
             memory_total=_bytes(known(metrics["memory_total"])),
             power_w=_rounded(known(metrics["power_w"])),
             power_limit_w=_rounded(known(metrics["power_limit_w"])),
             temperature_c=_rounded(known(metrics["temperature_c"])),
-            xid=_first(self._xids.get(key) for key in keys),
-            ecc_uncorrected=_first(self._ecc.get(key) for key in keys),
+            xid=_first(self._xids.get(one) for one in uuids),
+            ecc_uncorrected=_first(self._ecc.get(one) for one in uuids),
             lost=lost or known(metrics["lost"]) is not None,
-            idle_s=self._idle_s(keys, utilization, memory, now.time),
+            idle_s=self._idle_s(uuids, utilization, memory, now.time),
             users=tuple(sorted({now.users[kernel] for kernel in kernels if kernel in now.users})),
             notebooks=tuple(sorted({now.notebooks[kernel] for kernel in kernels if kernel in now.notebooks})),
             job=", ".join(jobs)[:_MAX_TEXT] or None,
         )
 
     def _idle_s(
-        self, keys: Sequence[str], utilization: float | None, memory: float | None, now: float
+        self, uuids: Sequence[str], utilization: float | None, memory: int | None, now: float
     ) -> float | None:
         if memory is not None and memory <= HELD_BYTES:
             return 0.0
         if utilization is None or memory is None or not self._has_hour:
             return None
-        busy = [self._last_busy[key] for key in keys if key in self._last_busy]
+        busy = [self._last_busy[one] for one in uuids if one in self._last_busy]
         return min(max(0.0, round(now - max(busy), 1)), HOUR_S) if busy else float(HOUR_S)
 
 
@@ -276,10 +278,10 @@ def parse(values: Iterable[InstantValue]) -> Answer:
             if labels["metric"] == "time":
                 parsed.time = value.value
             elif labels["metric"] == "xid_time":
-                key, number = labels.get("uuid", ""), _index(labels.get("xid"))
+                uuid, number = labels.get("uuid", ""), _index(labels.get("xid"))
                 if number is not None:
                     error = (value.value, number)
-                    parsed.xid_times[key] = max(error, parsed.xid_times.get(key, error))
+                    parsed.xid_times[uuid] = max(error, parsed.xid_times.get(uuid, error))
             elif "uuid" in labels:
                 parsed.metrics[labels["metric"]][labels["uuid"]] = value.value
         elif "kernel" in labels:
@@ -299,25 +301,22 @@ def parse(values: Iterable[InstantValue]) -> Answer:
 def _reported_gpu(labels: Mapping[str, str]) -> ReportedGpu | None:
     """Return the GPU that a series with these labels describes; None if it has no UUID or machine."""
     exporter = labels["exporter"]
-    key = labels.get("uuid")
+    uuid = labels.get("uuid")
     host = _host(labels)
-    if exporter not in EXPORTERS or not key or host is None:
+    if exporter not in EXPORTERS or not uuid or len(uuid) > _MAX_TEXT or host is None:
         return None
-    uuid, whole = key, key.partition("/")[0]
+    whole = uuid.partition("/")[0]
     model = _text(labels.get("model") or labels.get("modelName") or labels.get("name"))
     mig = _text(labels.get("GPU_I_PROFILE") or labels.get("profile"))
     if exporter == "gpuwidget" and labels.get("mig_parent"):
         whole = labels["mig_parent"]
-        instance = labels.get("gpu_instance_id")
-        uuid = f"{whole}/{instance}" if instance else key
         # The name of a slice ends with its profile.
         name, _, profile = (model or "").rpartition(" MIG ")
-        model, mig = (name, profile) if name else (model, mig)
+        model, mig = (name, profile) if name else (model, None)
     return ReportedGpu(
         exporter=exporter,
-        key=key,
-        uuid=uuid[:_MAX_TEXT],
-        whole=whole[:_MAX_TEXT],
+        uuid=uuid,
+        whole=whole,
         host=host,
         target=Target(labels.get("job", ""), labels.get("instance", "")),
         index=_index(labels.get("gpu") or labels.get("index")),
@@ -369,6 +368,26 @@ def _index(value: str | None) -> int | None:
 
 
 # -- names, order and units ----------------------------------------------------------------------------------
+
+
+def _merge_slices(by_uuid: dict[str, list[ReportedGpu]]) -> None:
+    """Make each MIG slice that gpuwidget and another exporter report one entry, under the other's UUID.
+
+    gpuwidget's exporter has NVML's UUID of a slice and the others the id of its GPU instance. The profile
+    tells which are the same if a GPU has one slice of it. Else gpuwidget's entries are removed, since each
+    slice would be there twice.
+    """
+    own: defaultdict[tuple[str, str | None], list[str]] = defaultdict(list)
+    others: defaultdict[tuple[str, str | None], list[str]] = defaultdict(list)
+    for uuid, reported in by_uuid.items():
+        gpu = reported[0]
+        if gpu.uuid != gpu.whole:
+            (own if gpu.exporter == "gpuwidget" else others)[gpu.whole, gpu.mig].append(uuid)
+    for profile, uuids in own.items():
+        same = others.get(profile, [])
+        removed = [by_uuid.pop(uuid) for uuid in uuids] if same else []
+        if len(removed) == len(same) == 1:
+            by_uuid[same[0]] += removed[0]
 
 
 def _node_names(reports: Iterable[Sequence[ReportedGpu]]) -> Mapping[str, str]:

@@ -45,7 +45,7 @@ class SlurmMonitor:
             end = await asyncio.to_thread(_request_end, job.id, self._environment)
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             self._log.warning(
-                "The end of Slurm job %s could not be read: squeue failed (%s). It runs again in %.0f minutes.",
+                "The end of Slurm job %s could not be read: squeue failed (%s). It runs again in %.0f min.",
                 *(job.id, error, REFRESH_S / 60),
             )
             return

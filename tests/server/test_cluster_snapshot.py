@@ -1,0 +1,339 @@
+"""The snapshot of a cluster from Prometheus's answers, with odd labels, unknown values and duplicates."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from gpuwidget.model.to_json import to_json
+from gpuwidget.prometheus.client import InstantValue
+from gpuwidget.server.cluster_snapshot import ClusterState, parse
+from gpuwidget.server.wire import ClusterGpu, ClusterSnapshot
+
+NOW = 1_000_000.0
+GIB = 1024**3
+
+
+def at(time: float = NOW) -> InstantValue:
+    """Return the time of a query."""
+    return InstantValue({"metric": "time"}, time, time)
+
+
+def dcgm(uuid: str = "GPU-a", time: float = NOW, **labels: str) -> InstantValue:
+    """Return a GPU of dcgm-exporter, whose newest sample is from ``time``."""
+    described = {"gpu": "0", "modelName": "NVIDIA H200", "Hostname": "gpu1", "job": "dcgm", **labels}
+    target = {"instance": "10.0.0.1:9400"}
+    return InstantValue({"exporter": "dcgm", "uuid": uuid, **target, **described}, NOW, time)
+
+
+def gpuwidget(uuid: str = "GPU-a", time: float = NOW, **labels: str) -> InstantValue:
+    """Return a GPU of gpuwidget's exporter."""
+    described = {
+        "gpu": "0",
+        "model": "NVIDIA H200",
+        "job": "gpuwidget",
+        "instance": "10.0.0.1:8888",
+        **labels,
+    }
+    return InstantValue({"exporter": "gpuwidget", "uuid": uuid, **described}, NOW, time)
+
+
+def value(metric: str, number: float, uuid: str = "GPU-a", **labels: str) -> InstantValue:
+    """Return a value of a GPU."""
+    return InstantValue({"metric": metric, "uuid": uuid, **labels}, NOW, number)
+
+
+def snapshot(
+    *now: InstantValue, hour: tuple[InstantValue, ...] = (), state: ClusterState | None = None
+) -> ClusterSnapshot:
+    """Return the snapshot after both queries were answered."""
+    state = state or ClusterState()
+    state.add_hour(parse(hour))
+    times = [one for one in now if one.labels.get("metric") == "time"]
+    return state.add_now(parse([*([] if times else [at()]), *now]))
+
+
+def only(found: ClusterSnapshot) -> ClusterGpu:
+    """Return the only GPU."""
+    (gpu,) = found.gpus
+    return gpu
+
+
+def test_two_exporters_on_one_machine() -> None:
+    """A GPU that two exporters report is one, on the node with the name that dcgm-exporter gives, although
+    Prometheus has only an address for the other."""
+    found = snapshot(dcgm(), gpuwidget(), dcgm("GPU-b", gpu="1"), gpuwidget("GPU-c", gpu="2"))
+    assert [(node.name, node.up) for node in found.nodes] == [("gpu1", True)]
+    assert [(gpu.uuid, gpu.node, gpu.index, gpu.exporters) for gpu in found.gpus] == [
+        ("GPU-a", "gpu1", 0, ("gpuwidget", "dcgm")),
+        ("GPU-b", "gpu1", 1, ("dcgm",)),
+        ("GPU-c", "gpu1", 2, ("gpuwidget",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "name"),
+    [
+        ({"Hostname": "GPU1.example.org"}, "gpu1.example.org"),
+        ({"Hostname": "", "hostname": "gpu2", "node": "other"}, "gpu2"),
+        ({"Hostname": "", "node": "gpu3"}, "gpu3"),
+        ({"Hostname": ""}, "10.0.0.1"),
+        ({"Hostname": "", "instance": "[2001:db8::1]:9400"}, "[2001:db8::1]"),
+        ({"Hostname": "", "instance": "hub.example.org/user/anna"}, "hub.example.org/user/anna"),
+        ({"Hostname": "", "instance": "gpu4"}, "gpu4"),
+        ({"Hostname": "a\nb\x1b[31m\u202e" + 300 * "x"}, "a\ufffdb\ufffd[31m\ufffd" + 191 * "x"),
+    ],
+)
+def test_names_of_machines(labels: dict[str, str], name: str) -> None:
+    """A node is named by dcgm-exporter's label, else by a label of the scrape configuration, else by the
+    target's host. Characters that a terminal would interpret are replaced."""
+    assert [node.name for node in snapshot(dcgm("GPU-a", NOW, **labels)).nodes] == [name]
+
+
+def test_a_gpu_without_a_machine_or_uuid_is_left_out() -> None:
+    """A series without a UUID or any name of a machine is no GPU."""
+    unnamed = dcgm(Hostname="", instance="")
+    assert snapshot(dcgm(uuid=""), unnamed).gpus == ()
+
+
+def test_nodes_and_gpus_are_in_natural_order() -> None:
+    """node2 comes before node10, and GPU 2 before GPU 10; a GPU without an index comes last."""
+    found = snapshot(
+        dcgm("GPU-c", Hostname="node10"),
+        dcgm("GPU-d", Hostname="node2", gpu="10"),
+        dcgm("GPU-e", Hostname="node2", gpu="first"),
+        dcgm("GPU-f", Hostname="node2", gpu="2"),
+    )
+    assert [node.name for node in found.nodes] == ["node2", "node10"]
+    assert [gpu.uuid for gpu in found.gpus] == ["GPU-f", "GPU-d", "GPU-e", "GPU-c"]
+
+
+def test_unknown_and_impossible_values_are_none() -> None:
+    """NaN, infinities, negative sizes and sizes beyond any memory are None, not a number."""
+    gpu = only(
+        snapshot(
+            dcgm(),
+            value("utilization", math.nan),
+            value("memory_used", -1),
+            value("memory_total", 1e300),
+            value("power_w", math.inf),
+            value("temperature_c", 41.23456),
+        )
+    )
+    assert (gpu.utilization, gpu.memory_used, gpu.memory_total, gpu.power_w, gpu.power_limit_w) == (None,) * 5
+    assert gpu.temperature_c == 41.23
+    assert gpu.idle_s is None
+
+
+def test_slices_have_their_own_entry() -> None:
+    """A MIG slice is an entry of its own beside its GPU, with its profile. A slice that two exporters report
+    is one entry, with the notebooks that gpuwidget reports, if its GPU has one slice of that profile."""
+    own = {"mig_parent": "GPU-a", "gpu": "0", "model": "NVIDIA H200 MIG 1g.18gb"}
+    other = {"mig_parent": "GPU-a", "gpu": "0", "model": "NVIDIA H200 MIG 2g.35gb"}
+    found = snapshot(
+        gpuwidget(),
+        gpuwidget("MIG-1", NOW, **own),
+        dcgm("GPU-a/9", GPU_I_PROFILE="1g.18gb"),
+        gpuwidget("MIG-2", NOW, **other),
+        value("memory_used", 7.0, "GPU-a/9"),
+        value("memory_used", 8.0, "MIG-1"),
+        InstantValue({"uuid": "MIG-1", "kernel": "k1"}, NOW, GIB),
+        InstantValue({"kernel": "k1", "name": "a.ipynb"}, NOW, 1),
+    )
+    assert [(gpu.uuid, gpu.model, gpu.mig, gpu.exporters, gpu.memory_used) for gpu in found.gpus] == [
+        ("GPU-a", "NVIDIA H200", None, ("gpuwidget",), None),
+        ("GPU-a/9", "NVIDIA H200", "1g.18gb", ("gpuwidget", "dcgm"), 8),
+        ("MIG-2", "NVIDIA H200", "2g.35gb", ("gpuwidget",), None),
+    ]
+    assert [gpu.notebooks for gpu in found.gpus] == [(), ("a.ipynb",), ()]
+    assert [node.name for node in found.nodes] == ["gpu1"]
+
+
+def test_equal_slices_are_not_counted_twice() -> None:
+    """If a GPU has two slices of one profile, it can't be known which of gpuwidget's is which of
+    dcgm-exporter's: there is one entry for each, dcgm-exporter's."""
+    own = {"mig_parent": "GPU-a", "gpu": "0", "model": "NVIDIA H200 MIG 1g.18gb"}
+    found = snapshot(
+        gpuwidget("MIG-1", NOW, **own),
+        gpuwidget("MIG-2", NOW, **own),
+        dcgm("GPU-a/9", GPU_I_PROFILE="1g.18gb"),
+        dcgm("GPU-a/10", GPU_I_PROFILE="1g.18gb"),
+    )
+    assert [(gpu.uuid, gpu.exporters) for gpu in found.gpus] == [
+        ("GPU-a/9", ("dcgm",)),
+        ("GPU-a/10", ("dcgm",)),
+    ]
+
+
+def test_a_node_is_kept_for_an_hour() -> None:
+    """A node whose exporters no longer answer keeps its name and GPUs for an hour after its newest value."""
+    state = ClusterState()
+    snapshot(dcgm(), gpuwidget(), state=state)
+    other = gpuwidget("GPU-z", instance="10.0.0.9:8888")
+    found = snapshot(at(NOW + 3599), other, state=state)
+    assert [(node.name, node.up, node.last_seen) for node in found.nodes] == [
+        ("10.0.0.9", True, NOW),
+        ("gpu1", False, NOW),
+    ]
+    assert (found.gpus[1].uuid, found.gpus[1].lost, found.gpus[1].utilization) == ("GPU-a", False, None)
+    later = gpuwidget("GPU-z", NOW + 3601, instance="10.0.0.9:8888")
+    assert [node.name for node in snapshot(at(NOW + 3601), later, state=state).nodes] == ["10.0.0.9"]
+
+
+def test_a_node_that_was_lost_before_the_server_started() -> None:
+    """A node that dropped off within the hour is shown even if this server never saw it up."""
+    found = snapshot(hour=(dcgm(time=NOW - 1800),))
+    assert [(node.name, node.up, node.last_seen) for node in found.nodes] == [("gpu1", False, NOW - 1800)]
+
+
+def test_a_users_server_that_moves_to_another_machine() -> None:
+    """If a Jupyter server is started on another machine, neither are the first machine's GPUs lost nor are
+    the two machines taken for one."""
+    state = ClusterState()
+    anna = {"instance": "hub.example.org/user/anna"}
+    snapshot(dcgm(), gpuwidget("GPU-a", NOW, **anna), gpuwidget("GPU-x", NOW, **anna), state=state)
+    second = dcgm("GPU-b", Hostname="gpu2", instance="10.0.0.2:9400")
+    found = snapshot(dcgm(), second, gpuwidget("GPU-b", NOW, **anna), state=state)
+    assert [(gpu.uuid, gpu.node, gpu.lost, gpu.exporters) for gpu in found.gpus] == [
+        ("GPU-a", "gpu1", False, ("dcgm",)),
+        ("GPU-b", "gpu2", False, ("gpuwidget", "dcgm")),
+    ]
+
+
+def test_a_gpu_that_dcgm_exporter_no_longer_lists_is_lost() -> None:
+    """A GPU that dcgm-exporter no longer lists while it answers for the same machine is lost; a slice is
+    gone, because MIG was set up again."""
+    state = ClusterState()
+    snapshot(dcgm(), dcgm("GPU-b", gpu="1"), dcgm("GPU-b/3", gpu="1"), state=state)
+    found = snapshot(dcgm(), state=state)
+    assert [(gpu.uuid, gpu.lost) for gpu in found.gpus] == [("GPU-a", False), ("GPU-b", True)]
+    assert [node.up for node in found.nodes] == [True]
+
+
+@pytest.mark.parametrize(
+    ("labels", "job"),
+    [
+        ({"hpc_job": "4711", "pod": "train-0"}, "4711"),
+        ({"exported_pod": "train-0", "pod": "gpu-metrics-x1"}, "train-0"),
+        ({"pod": "train-0", "container": "train"}, "train-0"),
+        ({"pod": "nvidia-dcgm-exporter-x1", "container": "nvidia-dcgm-exporter"}, None),
+        ({"pod": "metrics-x1", "container": "dcgm-exporter"}, None),
+        ({"pod": "metrics-x1", "exported_container": "train"}, None),
+        ({}, None),
+    ],
+)
+def test_jobs(labels: dict[str, str], job: str | None) -> None:
+    """The job or pod is the one that uses the GPU, never dcgm-exporter's own pod, which Prometheus adds."""
+    assert only(snapshot(dcgm("GPU-a", NOW, **labels))).job == job
+
+
+def test_several_jobs_on_one_gpu() -> None:
+    """A GPU that several jobs use is one entry with all jobs; a job that has ended is not shown."""
+    state = ClusterState()
+    snapshot(dcgm(hpc_job="1"), state=state)
+    assert only(snapshot(dcgm(hpc_job="3"), dcgm(hpc_job="2"), state=state)).job == "2, 3"
+
+
+def test_notebooks_and_users() -> None:
+    """A GPU has the notebooks whose kernels hold memory on it, by name or else by id, and their users."""
+    gpu = only(
+        snapshot(
+            dcgm(),
+            gpuwidget(),
+            *(InstantValue({"uuid": "GPU-a", "kernel": kernel}, NOW, GIB) for kernel in ("k1", "k2", "k3")),
+            InstantValue({"kernel": "k1", "name": "b.ipynb", "notebook": "id1", "user": "anna"}, NOW, 1),
+            InstantValue({"kernel": "k2", "notebook": "id2", "user": "anna"}, NOW, 1),
+            InstantValue({"kernel": "k4", "name": "elsewhere.ipynb", "user": "bert"}, NOW, 1),
+        )
+    )
+    assert (gpu.notebooks, gpu.users) == (("b.ipynb", "id2"), ("anna",))
+
+
+def test_errors_of_the_last_hour() -> None:
+    """The newest XID is taken from any exporter, and the number of memory errors is a whole number that is
+    not larger than the counter's change."""
+    hour = (
+        value("xid", 79, "GPU-a"),
+        value("xid_time", NOW - 60, "GPU-b", xid="31"),
+        value("xid_time", NOW - 30, "GPU-b", xid="13"),
+        value("ecc_increase", 1.97, "GPU-a"),
+        value("ecc_range", 1, "GPU-a"),
+        value("ecc_increase", 0, "GPU-b"),
+        value("ecc_range", 5, "GPU-b"),
+        value("xid", math.nan, "GPU-c"),
+        value("ecc_increase", math.inf, "GPU-c"),
+    )
+    found = snapshot(dcgm(), dcgm("GPU-b", gpu="1"), dcgm("GPU-c", gpu="2"), hour=hour)
+    assert [(gpu.xid, gpu.ecc_uncorrected) for gpu in found.gpus] == [(79, 1), (13, 0), (None, None)]
+
+
+def test_the_query_for_the_hour_is_repeated_each_minute_and_after_an_error() -> None:
+    """The query for the last hour is sent at first, then once a minute, and at once after a new error."""
+    state = ClusterState()
+    assert state.needs_hour(parse([at(NOW)]))
+    assert not state.needs_hour(parse([at(NOW + 59)]))
+    assert state.needs_hour(parse([at(NOW + 60)]))
+    assert state.needs_hour(parse([at(NOW + 61), value("errors", 79)]))
+    assert not state.needs_hour(parse([at(NOW + 62), value("errors", 79)]))
+    assert state.needs_hour(parse([at(NOW - 5), value("errors", 79)]))
+
+
+def test_held_while_idle() -> None:
+    """A GPU that holds memory without utilization is idle since it was last utilized; an hour at most. A GPU
+    that works or holds no memory has 0, and one that is new counts from now."""
+    held = (dcgm(), value("utilization", 0), value("memory_used", 20 * GIB))
+    busy = value("busy", NOW - 600)
+    assert only(snapshot(*held, hour=(dcgm(), busy))).idle_s == 600.0
+    assert only(snapshot(*held, hour=(dcgm(),))).idle_s == 3600.0
+    assert only(snapshot(*held)).idle_s == 0.0
+    works = (dcgm(), value("utilization", 5), value("memory_used", 20 * GIB))
+    assert only(snapshot(*works, hour=(dcgm(),))).idle_s == 0.0
+    free = (dcgm(), value("utilization", 0), value("memory_used", 1e9))
+    assert only(snapshot(*free, hour=(dcgm(), busy))).idle_s == 0.0
+    state = ClusterState()
+    snapshot(*works, hour=(dcgm(),), state=state)
+    assert only(snapshot(at(NOW + 5), *held, state=state)).idle_s == 5.0
+
+
+def test_idle_times_are_unknown_without_the_last_hour() -> None:
+    """Without an answer to the query for the last hour, the idle time is unknown, not 0."""
+    state = ClusterState()
+    found = state.add_now(parse([at(), dcgm(), value("utilization", 0), value("memory_used", 20 * GIB)]))
+    assert only(found).idle_s is None
+
+
+def test_the_interval_is_that_of_the_samples() -> None:
+    """Clients request newer values after the shortest scrape interval, but at most every 5 s and at least
+    once a minute. After the next query for the last hour it is measured again."""
+    state = ClusterState()
+    state.add_hour(parse([]))
+    assert state.add_now(parse([at(), dcgm(), gpuwidget()])).interval_s == 5.0
+    assert state.add_now(parse([at(NOW + 5), dcgm(), gpuwidget()])).interval_s == 5.0
+    later = (dcgm(time=NOW + 30.01), gpuwidget(time=NOW + 15))
+    assert state.add_now(parse([at(NOW + 31), *later])).interval_s == 15.0
+    state.add_hour(parse([]))
+    assert state.add_now(parse([at(NOW + 32), *later])).interval_s == 5.0
+    slow = (dcgm(time=NOW + 400), gpuwidget(time=NOW + 400))
+    assert state.add_now(parse([at(NOW + 401), *slow])).interval_s == 60.0
+    fast = (dcgm(time=NOW + 401), gpuwidget(time=NOW + 401))
+    assert state.add_now(parse([at(NOW + 402), *fast])).interval_s == 5.0
+
+
+def test_a_lost_gpu() -> None:
+    """A GPU that gpuwidget's exporter reports as lost or hanging is lost."""
+    assert only(snapshot(gpuwidget(), value("lost", 0))).lost is True
+
+
+def test_an_empty_cluster_has_the_reason() -> None:
+    """Without any GPU, the snapshot says what to check."""
+    found: Any = to_json(snapshot())
+    assert found == {
+        "time": NOW,
+        "interval_s": 5.0,
+        "problem": "Prometheus has no GPUs. Check that it scrapes dcgm-exporter, nvidia_gpu_exporter or "
+        "gpuwidget/metrics, and that the series match prometheus_matchers.",
+        "nodes": [],
+        "gpus": [],
+    }
