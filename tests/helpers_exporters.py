@@ -52,6 +52,10 @@ class SimulatedGpu:
     notebooks: tuple[str, ...] = ()
     """Notebooks whose kernels hold all of the GPU's memory, for gpuwidget's exporter."""
     user: str | None = None
+    energy_j: float | None = None
+    """Joules since the driver was loaded."""
+    held_s: float | None = None
+    """Seconds for which each of ``notebooks`` has held memory on the GPU, half of them with the GPU busy."""
     hostname_label: str = "Hostname"
     """dcgm-exporter's label: ``hostname`` in versions after 4.5.3."""
 
@@ -207,6 +211,8 @@ def _dcgm(gpus: Sequence[SimulatedGpu]) -> Iterator[str]:
         yield from _line("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", labels, gpu.power_limit_w)
         yield from _line("DCGM_FI_DEV_GPU_TEMP", labels, gpu.temperature_c)
         yield from _line("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", labels, gpu.ecc)
+        energy_mj = None if gpu.energy_j is None else gpu.energy_j * 1000
+        yield from _line("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", labels, energy_mj)
         errors = _labels(**common, err_code=str(gpu.xid), err_msg="No Error" if gpu.xid == 0 else "An error")
         yield from _line("DCGM_FI_DEV_XID_ERRORS", errors, gpu.xid)
 
@@ -260,6 +266,7 @@ def _gpuwidget(gpus: Sequence[SimulatedGpu]) -> Iterator[str]:
         yield from _line("gpuwidget_gpu_power_limit_watts", labels, gpu.power_limit_w)
         yield from _line("gpuwidget_gpu_temperature_celsius", labels, gpu.temperature_c)
         yield from _line("gpuwidget_gpu_ecc_uncorrected_errors_total", labels, gpu.ecc)
+        yield from _line("gpuwidget_gpu_energy_joules_total", labels, gpu.energy_j)
         if gpu.xid:
             yield from _line("gpuwidget_gpu_xid", labels, gpu.xid)
             yield from _line("gpuwidget_gpu_xid_timestamp_seconds", labels, gpu.xid_time)
@@ -276,11 +283,28 @@ def _gpuwidget(gpus: Sequence[SimulatedGpu]) -> Iterator[str]:
                 source="driver",
             )
             yield from _line("gpuwidget_kernel_memory_bytes", labels, _bytes(gpu.memory_used_mib))
+            if gpu.held_s is not None:
+                used = _labels(
+                    gpu=str(gpu.index),
+                    UUID=gpu.uuid,
+                    kernel=kernels[gpu.node, name][0],
+                    notebook=_notebook_id(name),
+                    user=gpu.user,
+                )
+                held = (gpu.memory_used_mib or 0) * MIB * gpu.held_s
+                yield from _line("gpuwidget_kernel_gpu_held_seconds_total", used, gpu.held_s)
+                yield from _line("gpuwidget_kernel_gpu_busy_seconds_total", used, gpu.held_s / 2)
+                yield from _line("gpuwidget_kernel_gpu_memory_byte_seconds_total", used, held)
+                yield from _line("gpuwidget_kernel_gpu_energy_joules_total", used, gpu.energy_j)
     for (_, name), (kernel, user) in kernels.items():
         described = _labels(
-            kernel=kernel, notebook=f"id-{name[:8]}", path=name, name=name, kind="notebook", user=user
+            kernel=kernel, notebook=_notebook_id(name), path=name, name=name, kind="notebook", user=user
         )
         yield from _line("gpuwidget_kernel_info", described, 1)
+
+
+def _notebook_id(name: str) -> str:
+    return f"id-{name[:8]}"
 
 
 def _bytes(mib: int | None) -> int | None:

@@ -14,6 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+DEPLOY = Path(__file__).parents[2] / "deploy"
+ALERTS = DEPLOY / "prometheus" / "alerts.yml"
+RECORDING_RULES = DEPLOY / "prometheus" / "recording-rules.yml"
+SERVER_DASHBOARD = DEPLOY / "grafana" / "server.json"
+FLEET_DASHBOARD = DEPLOY / "grafana" / "fleet.json"
+_VARIABLES = {"$instance": ".*", "$node": ".*", "$user": ".*", "$__range": "1h"}
 _PATIENCE_S = 60.0
 _LOOK_S = 0.1
 
@@ -26,7 +32,7 @@ class Prometheus:
         program: str,
         folder: Path,
         scrape: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-        rules: Path | None = None,
+        rules: Sequence[Path] = (),
     ) -> None:
         """Start Prometheus. ``scrape`` is an entry of its ``scrape_configs``,
         like the one in docs/prometheus.md, or several."""
@@ -41,7 +47,7 @@ class Prometheus:
             json.dumps(
                 {
                     "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-                    "rule_files": [] if rules is None else [str(rules)],
+                    "rule_files": [str(path) for path in rules],
                     "scrape_configs": [scrape] if isinstance(scrape, Mapping) else list(scrape),
                 }
             )
@@ -111,6 +117,15 @@ class Prometheus:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def dashboard_queries(path: Path) -> list[str]:
+    """Return the queries of a Grafana dashboard's panels, with values for its variables."""
+    panels = json.loads(path.read_text(encoding="utf-8"))["panels"]
+    found: list[str] = [target["expr"] for panel in panels for target in panel["targets"]]
+    for name, value in _VARIABLES.items():
+        found = [one.replace(name, value) for one in found]
+    return found
 
 
 def _get(address: str) -> Any:

@@ -14,7 +14,14 @@ from urllib.parse import unquote
 import pytest
 from fakes import FakeSource, gpu
 from helpers_programs import skip
-from helpers_prometheus import Prometheus
+from helpers_prometheus import (
+    ALERTS,
+    FLEET_DASHBOARD,
+    RECORDING_RULES,
+    SERVER_DASHBOARD,
+    Prometheus,
+    dashboard_queries,
+)
 from helpers_recordings import meta, tick, values, write
 from helpers_samples import GIB, process
 from helpers_server import Server
@@ -27,10 +34,12 @@ from gpuwidget.system import processes
 from tools import prometheus
 
 DOCS = Path(__file__).parents[2] / "docs"
-ALERTS = DOCS / "prometheus-alerts.yml"
-DASHBOARD = DOCS / "grafana-dashboard.json"
-ALERTS_TEST = Path(__file__).parent / "data" / "alerts_test.yml"
-VARIABLES = {"$instance": ".*", "$__range": "1h"}
+GPU_HOURS = {"gpuwidget_kernel_idle_holder"} | {
+    f"gpuwidget_kernel_gpu_{name}_total"
+    for name in ("held_seconds", "busy_seconds", "memory_byte_seconds", "energy_joules")
+}
+"""Metrics that a server exports only if the administrator has it count GPU-hours."""
+RULES_TEST = Path(__file__).parent / "data" / "rules_test.yml"
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +70,7 @@ def scrape(programs: dict[str, str], tmp_path: Path) -> Iterator[Scrape]:
             "authorization": {"credentials_file": str(folder / "token")},
             "static_configs": [{"targets": [f"127.0.0.1:{server.app.port}"], "labels": {"instance": "lab"}}],
         }
-        started.append(Prometheus(programs["prometheus"], folder, config, ALERTS))
+        started.append(Prometheus(programs["prometheus"], folder, config, [ALERTS, RECORDING_RULES]))
         return started[-1]
 
     yield scrape
@@ -84,16 +93,6 @@ def at(index: int, uuid: str, **labels: str) -> dict[str, str]:
 def metrics_of(text: str) -> set[str]:
     """Return the names of gpuwidget's metrics that occur in a text."""
     return set(re.findall(r"\bgpuwidget_[a-z0-9_]+\b", text))
-
-
-def expressions() -> list[str]:
-    """Return the queries of the Grafana dashboard's panels,
-    with the dashboard's variables replaced by values."""
-    panels = json.loads(DASHBOARD.read_text())["panels"]
-    found: list[str] = [target["expr"] for panel in panels for target in panel["targets"]]
-    for name, value in VARIABLES.items():
-        found = [one.replace(name, value) for one in found]
-    return found
 
 
 @pytest.mark.parametrize("jp_base_url", ["/user/anna/"])
@@ -149,17 +148,20 @@ class TestOnARecording:
     async def test_prometheus_accepts_the_dashboard_and_the_rules(
         self, real_server: Server, scrape: Scrape
     ) -> None:
-        """Prometheus loads the alert rules, and evaluates every query of the dashboard."""
+        """Prometheus loads all rules, and evaluates every query of the server's dashboard."""
         there = scrape(real_server)
         await there.until("gpuwidget_gpu_up")
-        asked = expressions()
+        asked = dashboard_queries(SERVER_DASHBOARD)
         answers = {expression: await there.query(expression) for expression in asked}
         assert answers['avg(gpuwidget_gpu_utilization_ratio{instance=~".*"})'] == [({}, 0.485)]
         lost = next(expression for expression in asked if expression.startswith("count(gpuwidget_gpu_up"))
         assert answers[lost] == [({}, 0.0)]
         groups = (await there.api("rules"))["data"]["groups"]
-        assert [one["name"] for one in groups] == ["gpuwidget"]
-        assert len(groups[0]["rules"]) == 8
+        assert [(one["name"], len(one["rules"])) for one in groups] == [
+            ("gpuwidget", 10),
+            ("gpuwidget-nodes", 13),
+            ("gpuwidget-users-and-notebooks", 14),
+        ]
 
 
 @pytest.fixture
@@ -206,13 +208,15 @@ async def test_memory_by_notebook(
     labels = {"instance": "lab", "kernel": kernel, "name": name}
     labels |= {"notebook": info["notebook"], "user": info["user"]}
     by_notebook = next(
-        one for one in expressions() if one.startswith("sum by (instance, kernel, notebook, user,")
+        one
+        for one in dashboard_queries(SERVER_DASHBOARD)
+        if one.startswith("sum by (instance, kernel, notebook, user,")
     )
     assert await there.query(by_notebook) == [(labels, 20.0 * GIB)]
     # The dashboard lists a notebook as idle after ten minutes.
     # A test can't wait so long, so any idle time counts here.
     await there.until("gpuwidget_kernel_idle_since_timestamp_seconds")
-    idle = [one.replace("> 600", ">= 0") for one in expressions() if "> 600" in one]
+    idle = [one.replace("> 600", ">= 0") for one in dashboard_queries(SERVER_DASHBOARD) if "> 600" in one]
     rows = [await there.query(expression) for expression in idle]
     assert [[labels for labels, _ in row] for row in rows] == [[{**labels, "path": f"work/{name}"}]] * 2
     assert rows[0][0][1] == 20.0 * GIB
@@ -230,15 +234,24 @@ def test_promtool_accepts_every_metric(programs: dict[str, str]) -> None:
     assert run(programs["promtool"], "check", "metrics", standard_input=whole()) == ""
 
 
-def test_each_alert_fires_under_its_condition(programs: dict[str, str], tmp_path: Path) -> None:
-    """Each alert fires under its condition, with its text. No alert fires on a healthy machine."""
-    assert run(programs["promtool"], "check", "rules", str(ALERTS)) == ""
+def test_each_rule_is_tested(programs: dict[str, str], tmp_path: Path) -> None:
+    """Each alert fires under its condition, with its text, and none on a healthy machine.
+    Each recording rule has the expected values."""
+    assert run(programs["promtool"], "check", "rules", str(ALERTS), str(RECORDING_RULES)) == ""
     path = tmp_path / "test.yml"
-    path.write_text(ALERTS_TEST.read_text(encoding="utf-8").replace("ALERTS", str(ALERTS)))
+    path.write_text(RULES_TEST.read_text(encoding="utf-8").replace("RULES", str(ALERTS.parent)))
     assert run(programs["promtool"], "test", "rules", str(path)) == ""
     alerts = set(re.findall(r"alert: (\w+)", ALERTS.read_text()))
-    tested = re.findall(r"alertname: (\w+)\n\s+exp_alerts", ALERTS_TEST.read_text())
+    tested = re.findall(r"alertname: (\w+)\n\s+exp_alerts", RULES_TEST.read_text())
     assert set(tested) == alerts
+    # The rules of GPUs are tested through those of their nodes.
+    recorded = {name for name in recorded_series() if not name.startswith("uuid:")}
+    assert recorded - set(re.findall(r"expr: .*?([a-z]+:gpuwidget_\w+:\w+)", RULES_TEST.read_text())) == set()
+
+
+def recorded_series() -> set[str]:
+    """Return the names of the series that the recording rules create."""
+    return set(re.findall(r"record: (\S+)", RECORDING_RULES.read_text()))
 
 
 def test_xids_of_user_programs_fire_no_alert() -> None:
@@ -255,12 +268,21 @@ def test_the_throttle_alert_has_all_harmful_reasons() -> None:
     assert [reason for reason in ALL_NAMES if re.fullmatch(pattern, reason)] == list(HARMFUL)
 
 
-@pytest.mark.parametrize("path", [ALERTS, DASHBOARD, DOCS / "prometheus.md"], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [ALERTS, RECORDING_RULES, SERVER_DASHBOARD, FLEET_DASHBOARD, DOCS / "prometheus.md"],
+    ids=lambda path: path.name,
+)
 def test_every_named_metric_exists(path: Path) -> None:
-    """Every metric that an alert rule, the dashboard or the documentation names exists."""
-    there = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE))
-    named = metrics_of(path.read_text(encoding="utf-8"))
-    assert named
+    """Every metric that a rule, a dashboard or the documentation names exists: exported, or recorded."""
+    text = path.read_text(encoding="utf-8")
+    # The documentation names the series of users and notebooks without this first part.
+    series = set(re.findall(r"(?:\b[a-z]+:)?\bgpuwidget_\w+:\w+\b", text))
+    without = {name.partition(":")[2] for name in recorded_series()}
+    assert series - recorded_series() - without == set()
+    there = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE)) | GPU_HOURS
+    named = metrics_of(re.sub(r"\bgpuwidget_\w+:\w+\b", "", text))
+    assert named | series
     assert named - there == set()
 
 
@@ -270,11 +292,16 @@ def test_every_metric_is_documented() -> None:
     assert there - metrics_of((DOCS / "prometheus.md").read_text(encoding="utf-8")) == set()
 
 
-def test_the_dashboard_is_valid_for_grafana() -> None:
-    """The Grafana dashboard takes its data source from a variable,
+@pytest.mark.parametrize(
+    ("path", "variables"),
+    [(SERVER_DASHBOARD, ["datasource", "instance"]), (FLEET_DASHBOARD, ["datasource", "node", "user"])],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_the_dashboards_are_valid_for_grafana(path: Path, variables: list[str]) -> None:
+    """Each Grafana dashboard takes its data source from a variable,
     and its panels have unique ids and do not overlap."""
-    dashboard = json.loads(DASHBOARD.read_text())
-    assert [one["name"] for one in dashboard["templating"]["list"]] == ["datasource", "instance"]
+    dashboard = json.loads(path.read_text())
+    assert [one["name"] for one in dashboard["templating"]["list"]] == variables
     panels = dashboard["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     taken: set[tuple[int, int]] = set()
