@@ -38,8 +38,17 @@ NO_LAST_REPORT = message(
     "the process ended without a last report, as one does that is killed or that calls os._exit",
 )
 WORKER_TOO_SHORT = message("worker-too-short", "the process was observed for too short a time")
+WORKER_IN_NOTEBOOK = message(
+    "worker-in-notebook", "the worker runs inside the notebook's process, whose figures are those of the GPUs"
+)
 NO_GPU_MEMORY = message("no-gpu-memory", "the process held no memory on a GPU")
 NO_PROCESS_LIST = message("no-process-list", "the driver does not list processes")
+
+
+def not_read_by_worker(reason: str | None) -> Message:
+    """Return the reason for values that a Dask worker could not read; ``reason`` is what it reported."""
+    text = "the worker could not read it from its driver"
+    return message("not-read-by-worker", text if reason is None else f"{text}: {reason}", reason=reason)
 
 
 def too_short(seconds: float) -> Message:

@@ -89,6 +89,32 @@ def start_time() -> float | None:
         return None
 
 
+class BootTime(NamedTuple):
+    """A moment, in seconds since the machine was booted, which are not affected when its clock is set."""
+
+    boot_id: str
+    """Identifies the machine and its boot."""
+    seconds: float
+
+
+def boot_time() -> BootTime | None:
+    """Return the current time since the machine was booted; None if unknown."""
+    try:
+        boot_id = _read("/proc/sys/kernel/random/boot_id").decode().strip()
+        return BootTime(boot_id, time.clock_gettime(time.CLOCK_BOOTTIME))
+    except (OSError, AttributeError):
+        return None
+
+
+def started_at() -> BootTime | None:
+    """Return when this process started, at most 0.01 s too early; None if unknown."""
+    now = boot_time()
+    try:
+        return None if now is None else BootTime(now.boot_id, float(_stat_fields(os.getpid())[19]) / _TICKS)
+    except (OSError, IndexError, ValueError):
+        return None
+
+
 def resident_memory() -> int | None:
     """Return the bytes of this process that are currently in memory (VmRSS); None if unknown."""
     try:

@@ -19,18 +19,24 @@ _FIELD_NAMES = {
     "utilization": "utilization",
     "energy_j": "energy",
     "cpu": "CPU",
+    "steps": "tasks",
     "exit_code": "exit code",
 }
 """The names of the fields whose unknown values the details explain."""
 
 
 def worker_name(worker: WorkerReport) -> str:
-    """Return a worker's name: ``rank 1``, the name of a Dask worker, or program and process id."""
+    """Return a worker's name: ``rank 1``, the name of a Dask worker, or program and process id.
+
+    Dask numbers the workers of a local cluster, so a number becomes ``worker 0``.
+    """
     host = "" if worker.host is None else f" on {clean_line(worker.host, _NAME_LENGTH)}"
     if worker.rank is not None:
         return f"rank {worker.rank}{host}"
     name = clean_line(worker.name or "process", _NAME_LENGTH)
-    return f"{name}{host}" if worker.kind == "dask" else f"{name} ({worker.pid}){host}"
+    if worker.kind == "dask":
+        return f"worker {name}{host}" if name.isdigit() else f"{name}{host}"
+    return f"{name} ({worker.pid}){host}"
 
 
 def worker_status(worker: WorkerReport) -> str:
@@ -70,7 +76,7 @@ def table(report: Report, rows: int) -> list[list[str]]:
             ("util", _utilization),
             ("energy", _energy),
             ("CPU", _cpu),
-            ("steps", _steps),
+            (_steps_title(workers), _steps),
             ("status", worker_status),
         )
     ]
@@ -102,7 +108,7 @@ def _summary(workers: Sequence[WorkerReport]) -> dict[str, str]:
             found[title] = _range(units.percent(min(known)), units.percent(max(known)))
     steps = [worker.step_s for worker in workers if worker.step_s is not None]
     if steps:
-        found["steps"] = _range(units.duration(min(steps)), units.duration(max(steps)))
+        found[_steps_title(workers)] = _range(units.duration(min(steps)), units.duration(max(steps)))
     statuses = Counter(worker.status for worker in workers)
     found["status"] = ", ".join(f"{count} {status}" for status, count in statuses.items())
     return found
@@ -168,6 +174,12 @@ def _energy(worker: WorkerReport) -> str | None:
 
 def _cpu(worker: WorkerReport) -> str | None:
     return None if worker.cpu is None else units.percent(worker.cpu)
+
+
+def _steps_title(workers: Sequence[WorkerReport]) -> str:
+    """Return the title of the column with the number of steps, which for Dask workers are tasks."""
+    kinds = {worker.kind == "dask" for worker in workers}
+    return "steps" if kinds == {False} else "tasks" if kinds == {True} else "steps or tasks"
 
 
 def _steps(worker: WorkerReport) -> str | None:

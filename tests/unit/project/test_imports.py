@@ -17,6 +17,7 @@ PACKAGE = ROOT / "gpuwidget"
 
 HOMES = {
     "__init__.py": {"IPython"},
+    "dask/worker_plugin.py": {"distributed"},
     "diagnostics/packages.py": {"packaging"},
     "diagnostics/torch_probe.py": {"numpy", "torch"},  # in the doctor's probe process
     "kernel/live/dashboard_widgets.py": {"ipywidgets"},
@@ -27,7 +28,7 @@ HOMES = {
     "model/flat_metrics.py": {"pandas"},
     "ranks/rank_socket.py": {"jupyter_core"},
     "system/processes.py": {"psutil"},
-    "server/__init__.py": {"jupyter_server"},
+    "server/__init__.py": {"jupyter_server", "tornado"},
     "server/prometheus.py": {"prometheus_client"},
     "server/handlers.py": {"jupyter_server", "tornado"},
     "server/history_chunks.py": {"numpy"},
@@ -113,6 +114,7 @@ def test_public_names() -> None:
         "__version__",
         "compare",
         "dashboard",
+        "dask",
         "devices",
         "doctor",
         "holders",

@@ -61,7 +61,10 @@ def listener(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RankList
 def values(**changes: Any) -> dict[str, Any]:
     """Return a valid update of this process as JSON values."""
     found: dict[str, Any] = dict.fromkeys(
-        ("name", "rank", "local_rank", "world_size", "steps", "step_s", "since_step_s", "cpu_s", "exit_code")
+        (
+            *("name", "rank", "local_rank", "world_size", "steps", "step_s", "since_step_s", "cpu_s"),
+            *("exit_code", "started_in_run", "reason"),
+        )
     )
     found |= {"schema": SCHEMA, "kind": "rank", "host": "here", "pid": os.getpid(), "elapsed_s": 1.0}
     return found | {"status": "running", "gpus": []} | changes
