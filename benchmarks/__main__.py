@@ -22,6 +22,7 @@ from benchmarks import (
     cluster,
     dashboard,
     dashboard_peer,
+    dask_workers,
     device,
     empty_cell,
     holders,
@@ -66,6 +67,7 @@ BENCHMARKS: dict[str, Measure] = {
     "device": device.measure,
     "lines": training.measure_lines,
     "stragglers": stragglers.measure,
+    "dask": dask_workers.measure,
     "oom": out_of_memory.measure,
     "holders": holders.measure,
 }

@@ -11,6 +11,7 @@ __all__ = [
     "__version__",
     "compare",
     "dashboard",
+    "dask",
     "devices",
     "doctor",
     "holders",
@@ -27,6 +28,7 @@ __all__ = [
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from gpuwidget import dask
     from gpuwidget.kernel.attribution.memory_holders import holders
     from gpuwidget.kernel.cells.watch_api import mark, reports, sample, watch
     from gpuwidget.kernel.commands.compare_command import compare
@@ -54,6 +56,8 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     # Imported at first use, so that `import gpuwidget` is quick and loads no other package.
+    if name == "dask":
+        return import_module("gpuwidget.dask")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES[name]), name)

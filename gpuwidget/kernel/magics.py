@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
+from gpuwidget.dask import clients as dask_clients
 from gpuwidget.kernel.attribution.cell_memory import CELL_MEMORY
 from gpuwidget.kernel.cells.options import HELP, find, parse, without_watch_line
 from gpuwidget.kernel.cells.watched_cells import CellWatcher, check, has_front_end
@@ -113,6 +114,7 @@ class Extension:
         if self._opening is not None:
             self._opening.close()
         rank_listener.stop()
+        dask_clients.stop()
         sampler = process_sampler()
         # If a watch in another thread still uses the sampler, let it run. It stops when that watch ends.
         if not sampler.wanted:

@@ -33,9 +33,22 @@ WORKER_GPU_SHARED = message(
 WORKER_NOT_REPORTED = message("worker-not-reported", "the process did not report it: see gpuwidget.rank()")
 NO_TORCH_IN_WORKER = message("no-torch-in-worker", "torch did not use CUDA on this GPU in the process")
 EXIT_CODE_NOT_REPORTED = message("exit-code-not-reported", "the process did not report its exit code")
+NO_LAST_REPORT = message(
+    "no-last-report",
+    "the process ended without a last report, as one does that is killed or that calls os._exit",
+)
 WORKER_TOO_SHORT = message("worker-too-short", "the process was observed for too short a time")
+WORKER_IN_NOTEBOOK = message(
+    "worker-in-notebook", "the worker runs inside the notebook's process, whose figures are those of the GPUs"
+)
 NO_GPU_MEMORY = message("no-gpu-memory", "the process held no memory on a GPU")
 NO_PROCESS_LIST = message("no-process-list", "the driver does not list processes")
+
+
+def not_read_by_worker(reason: str | None) -> Message:
+    """Return the reason for values that a Dask worker could not read; ``reason`` is what it reported."""
+    text = "the worker could not read it from its driver"
+    return message("not-read-by-worker", text if reason is None else f"{text}: {reason}", reason=reason)
 
 
 def too_short(seconds: float) -> Message:

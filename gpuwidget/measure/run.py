@@ -21,6 +21,7 @@ from gpuwidget.measure.torch_memory import returnable
 from gpuwidget.measure.worker_updates import WORKER_UPDATES
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.fork import reset_after_fork
+from gpuwidget.model.messages import Message
 from gpuwidget.model.report import Advice, CodeTime, Report, RunInfo, Status
 from gpuwidget.model.samples import Sample
 from gpuwidget.model.worker_update import WorkerUpdate
@@ -128,7 +129,7 @@ class Run:
             self._gpus.begin(sample, requested_at, self._options.gpus)
         self._peak_scope = PEAK_TRACKER.open()
         PRINTED_LINES.subscribe(self._on_line)
-        WORKER_UPDATES.subscribe(self._on_worker_update)
+        WORKER_UPDATES.subscribe(self.add_worker_update)
         self._memory.begin()
 
     def call_after(self, seconds: float, function: Callable[[], None]) -> None:
@@ -142,6 +143,24 @@ class Run:
         """Add a mark to the timeline."""
         if self._running:
             self._marks.add_mark(self._clock.monotonic() - self._began, str(label)[:_MAX_MARK_LENGTH])
+
+    def add_worker_update(
+        self, update: WorkerUpdate, incomplete: Message | None = None, *, gone: bool = False
+    ) -> None:
+        """Add what a worker reported about itself. May be called from any thread.
+
+        For a Dask worker, ``incomplete`` is why the update does not cover the whole run, or None if it does,
+        and ``gone`` is whether the worker has left its cluster.
+        """
+        # Updates that arrive before the start belong to the time before the run.
+        if not self._sampling:
+            return
+        t = self._clock.monotonic() - self._began
+        with self._lock:
+            is_new_step = self._gpus.workers.add_update(t, update, incomplete, gone=gone)
+        if is_new_step and update.rank is not None and update.since_step_s is not None:
+            label = f"rank {update.rank}: step {update.steps}"
+            self._marks.add_step(max(0.0, t - update.since_step_s), label)
 
     def progress(self) -> Progress:
         """Return the state of the run so far, for a live chart. May be called from any thread."""
@@ -304,7 +323,7 @@ class Run:
         """End the run without a report. Safe to call at any time and more than once."""
         self._running = self._sampling = False
         PRINTED_LINES.unsubscribe(self._on_line)
-        WORKER_UPDATES.unsubscribe(self._on_worker_update)
+        WORKER_UPDATES.unsubscribe(self.add_worker_update)
         if self._subscription is not None:
             self._subscription.close()
         if self._peak_scope is not None:
@@ -341,16 +360,6 @@ class Run:
     def _on_line(self, line: str) -> None:
         if self._running:
             self._marks.add_printed(self._clock.monotonic() - self._began, line)
-
-    def _on_worker_update(self, update: WorkerUpdate) -> None:
-        # Updates that arrive before the start belong to the time before the run.
-        if self._sampling:
-            t = self._clock.monotonic() - self._began
-            with self._lock:
-                is_new_step = self._gpus.workers.add_update(t, update)
-            if is_new_step and update.rank is not None and update.since_step_s is not None:
-                label = f"rank {update.rank}: step {update.steps}"
-                self._marks.add_step(max(0.0, t - update.since_step_s), label)
 
 
 def _drain_gpu(clock: Clock) -> tuple[float | None, bool]:

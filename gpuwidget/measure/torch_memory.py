@@ -35,13 +35,23 @@ def returnable(peaks: Mapping[int, DevicePeaks]) -> dict[int, int | None]:
 def torch_memory(peaks: DevicePeaks, returnable: int | None) -> TorchMemory:
     """Return the report's figures about torch's memory on one device."""
     before, after = peaks.before, peaks.after
+    allocated, reserved = torch_spans(peaks)
     return TorchMemory(
-        allocated=Span(before.allocated if before else 0, after.allocated, peaks.allocated_peak),
-        reserved=Span(before.reserved if before else 0, after.reserved, peaks.reserved_peak),
+        allocated=allocated,
+        reserved=reserved,
         alloc_retries=_increase(before.alloc_retries if before else 0, after.alloc_retries),
         ooms=_increase(before.ooms if before else 0, after.ooms),
         inactive_split=after.inactive_split,
         returnable=returnable,
+    )
+
+
+def torch_spans(peaks: DevicePeaks) -> tuple[Span, Span]:
+    """Return torch's allocated and its reserved memory on one device."""
+    before, after = peaks.before, peaks.after
+    return (
+        Span(before.allocated if before else 0, after.allocated, peaks.allocated_peak),
+        Span(before.reserved if before else 0, after.reserved, peaks.reserved_peak),
     )
 
 

@@ -8,13 +8,15 @@ workers on other machines are known only from such reports.
 from __future__ import annotations
 
 import math
+import os
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gpuwidget.measure import reasons
-from gpuwidget.measure.gpu_totals import MIN_ENERGY_S, Average, Integral
+from gpuwidget.measure.gpu_totals import MIN_ENERGY_S
 from gpuwidget.measure.process_memory import ProcessMemory
+from gpuwidget.measure.worker_gpu import WorkerGpu
 from gpuwidget.model.messages import Message, message_ids, texts
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Level, Span, WorkerKind, WorkerReport, WorkerStatus
@@ -28,59 +30,12 @@ from gpuwidget.system.processes import ProcessDirectory, ProcessTimes, Rank
 POLL_INTERVAL_S = 1.0
 """Seconds between two listings of this process's descendants."""
 LOST_AFTER_S = 15.0
-"""Seconds without an update after which a worker on another host counts as lost."""
+"""Seconds without an update after which a worker that is no child of this process counts as lost."""
 MAX_WORKERS = 1024
 """Maximum number of workers of a run. Further workers are ignored."""
 _RANK_SETTLED_S = 2.0
 """Seconds after which a process's environment no longer changes. A launcher forks before it executes the
 program, and until then the child has the launcher's environment."""
-_MAX_WINDOW_S = 1.0
-
-
-@dataclass(slots=True)
-class _WorkerGpu:
-    """One GPU of a worker: the process's memory and the GPU's activity while the process used it."""
-
-    max_gap_s: float
-    start: int | None
-    """Bytes at the run's start, or 0 if the process used the GPU only later."""
-    since: float
-    """Seconds into the run from which the GPU's activity counts."""
-    now: int | None = None
-    peak: int | None = None
-    sizes_known: bool = True
-    shared: bool = False
-    """Whether another process has used the GPU at the same time."""
-    present: bool = True
-    """Whether the process is in the GPU's newest process list."""
-    until: float | None = None
-    """When the process was last in the process list, in seconds into the run."""
-    utilization: Average = field(default_factory=Average)
-    energy: Integral = field(default_factory=Integral)
-    last_t: float | None = None
-
-    def add_memory(self, t: float, size: int | None, alone: bool) -> None:
-        self.present, self.until = True, t
-        self.sizes_known = self.sizes_known and size is not None
-        self.now = size
-        if size is not None:
-            self.peak = max(size, self.peak or 0)
-        self.shared = self.shared or not alone
-
-    def add_rates(self, t: float, reading: Reading) -> None:
-        """Add the GPU's utilization and power, read ``t`` seconds into the run."""
-        last, self.last_t = self.last_t, t
-        if last is not None and t - last > self.max_gap_s:
-            self.energy.add(t, None)
-        self.energy.add(t, reading.power_w)
-        # The reading covers the driver's latest window, which must lie inside the time of the process.
-        if last is not None and t - self.since >= 2 * (reading.utilization_window or _MAX_WINDOW_S):
-            self.utilization.add(reading.utilization, t - last)
-
-    def memory(self) -> Span | None:
-        if not self.sizes_known or self.peak is None:
-            return None
-        return Span(self.start, self.now if self.present else 0, self.peak)
 
 
 @dataclass(slots=True)
@@ -99,10 +54,14 @@ class _Worker:
     cpu_start: float | None = None
     cpu_end: float | None = None
     cpu_until: float = 0.0
-    gpus: dict[str, _WorkerGpu] = field(default_factory=dict)
+    gpus: dict[str, WorkerGpu] = field(default_factory=dict)
     update: WorkerUpdate | None = None
     updated_s: float = 0.0
     """When the newest update arrived, in seconds into the run."""
+    incomplete: Message | None = None
+    """Why the newest update does not cover the whole run, or None if it does. Only for Dask workers."""
+    gone: bool = False
+    """Whether a Dask worker has left its cluster without a last update."""
 
 
 class WorkerTracker:
@@ -120,7 +79,9 @@ class WorkerTracker:
         """The processes of this machine that are not known to have ended, by process id."""
         self._spawned: dict[int, Rank] = {}
         """The ranks that this process has started with torch, by process id."""
-        self._remote: dict[tuple[str, int], _Worker] = {}
+        self._reported: dict[tuple[str, int, str | None], _Worker] = {}
+        """The processes that only report, by host, process id and name: processes of other hosts, and Dask
+        workers that this process has not started."""
         self._measured: dict[str, float | None] = {}
         self._next_poll = 0.0
         self._in_use: dict[str, tuple[ProcessMemory, frozenset[int]]] = {}
@@ -165,7 +126,7 @@ class WorkerTracker:
             pids.add(child.pid)
             on_gpu = worker.gpus.get(gpu.uuid)
             if on_gpu is None:
-                on_gpu = _WorkerGpu(self._max_gap_s, start=child.memory if beginning else 0, since=t)
+                on_gpu = WorkerGpu(self._max_gap_s, start=child.memory if beginning else 0, since=t)
                 worker.gpus[gpu.uuid] = on_gpu
             on_gpu.add_memory(t, child.memory, alone=len(reading.processes or ()) == 1)
         for pid in known[1] - pids if known is not None else ():
@@ -198,36 +159,51 @@ class WorkerTracker:
         for worker in list(self._running.values()):
             self._update_times(worker, t)
 
-    def add_update(self, t: float, update: WorkerUpdate) -> bool:
+    def add_update(
+        self, t: float, update: WorkerUpdate, incomplete: Message | None = None, *, gone: bool = False
+    ) -> bool:
         """Add what a worker reported about itself ``t`` seconds into the run.
 
-        Return whether the worker has made a step since its last report.
+        ``incomplete`` is why the update of a Dask worker does not cover the whole run, or None if it does.
+        ``gone`` is whether the worker has left its cluster. Return whether the worker has made a step since
+        its last report.
         """
-        if update.host == _host_name():
+        worker = self._find(t, update)
+        if worker is None:
+            return False
+        steps = worker.update.steps if worker.update is not None else None
+        worker.update, worker.updated_s = update, t
+        worker.incomplete, worker.gone = incomplete, gone
+        worker.name = update.name or worker.name
+        if update.rank is not None:
+            worker.rank = Rank(update.rank, update.local_rank, update.world_size)
+        if update.started_in_run is False:
+            worker.started_s = 0.0
+        if (update.status != "running" or gone) and worker.ended_s is None:
+            worker.ended_s = t
+        return update.steps is not None and update.steps != steps
+
+    def _find(self, t: float, update: WorkerUpdate) -> _Worker | None:
+        """Return the worker that sent an update, which is added if it is new."""
+        here = update.host == _host_name()
+        # A Dask worker may run in this process itself, or in a container with the same host name, whose
+        # process ids are not valid here. Only for a child process are the driver's values read here.
+        if here and (update.kind == "rank" or _is_child(update.pid)):
             worker = self._local(update.pid, t, None) or self._ended(update.pid)
             if worker is None and update.status != "running":
                 # The process ended before it was seen, so its last update is all that is known.
                 worker = self._new(_Worker(update.pid, None, None, max(0.0, t - update.elapsed_s)))
                 if worker is not None:
                     worker.ended_s = t
-        else:
-            key = update.host, update.pid
-            worker = self._remote.get(key)
-            if worker is None:
-                began = max(0.0, t - update.elapsed_s)
-                worker = self._new(_Worker(update.pid, update.host, None, began))
-                if worker is not None:
-                    self._remote[key] = worker
+            return worker
+        key = update.host, update.pid, update.name
+        worker = self._reported.get(key)
         if worker is None:
-            return False
-        steps = worker.update.steps if worker.update is not None else None
-        worker.update, worker.updated_s = update, t
-        worker.name = update.name or worker.name
-        if update.rank is not None:
-            worker.rank = Rank(update.rank, update.local_rank, update.world_size)
-        if update.status != "running" and worker.ended_s is None:
-            worker.ended_s = t
-        return update.steps is not None and update.steps != steps
+            began = max(0.0, t - update.elapsed_s)
+            worker = self._new(_Worker(update.pid, None if here else update.host, None, began))
+            if worker is not None:
+                self._reported[key] = worker
+        return worker
 
     # -- processes of this machine -------------------------------------------------------------------
 
@@ -244,13 +220,17 @@ class WorkerTracker:
         worker = self._new(_Worker(pid, None, times.started, t))
         if worker is None:
             return None
+        if times.age_s is not None and times.age_s <= t:
+            # The process started during the run, up to a second before it was found.
+            worker.started_s, worker.cpu_start = t - times.age_s, 0.0
         self._running[pid] = worker
         self._identify(worker, program)
         self._add_times(worker, t, times)
         return worker
 
     def _identify(self, worker: _Worker, program: str | None) -> None:
-        worker.name = program or self._directory.look_up(worker.pid).program
+        if worker.update is None or worker.update.name is None:
+            worker.name = program or self._directory.look_up(worker.pid).program
         if worker.update is None:
             worker.rank = self._rank_of(worker.pid)
 
@@ -297,7 +277,7 @@ class WorkerTracker:
         workers = [worker for worker in self._shown() if worker.ended_s is None]
         sizes: list[int | None] = []
         for worker in workers:
-            if worker.update is not None and worker.host is not None:
+            if worker.update is not None and _reports_gpus(worker):
                 sizes += [None if gpu.memory is None else gpu.memory.end for gpu in worker.update.gpus]
             else:
                 sizes += [gpu.now for uuid, gpu in self._gpus(worker) if gpu.present]
@@ -330,7 +310,8 @@ class WorkerTracker:
         return tuple(row for worker in found for row in self._rows(worker, t, uuids))
 
     def _shown(self) -> list[_Worker]:
-        """Return the workers without the children of ranks (such as the workers of a DataLoader)."""
+        """Return the workers without the children of ranks (such as the workers of a DataLoader), and without
+        the Dask workers that have not worked for the run."""
         by_pid = {worker.pid: worker for worker in self._workers if worker.host is None}
 
         def in_rank(worker: _Worker) -> bool:
@@ -345,10 +326,12 @@ class WorkerTracker:
         return [
             worker
             for worker in self._workers
-            if (worker.rank is not None or worker.update is not None or worker.gpus) and not in_rank(worker)
+            if (worker.rank is not None or worker.update is not None or worker.gpus)
+            and not in_rank(worker)
+            and not (worker.update is not None and worker.update.kind == "dask" and worker.update.steps == 0)
         ]
 
-    def _gpus(self, worker: _Worker) -> list[tuple[str, _WorkerGpu]]:
+    def _gpus(self, worker: _Worker) -> list[tuple[str, WorkerGpu]]:
         return [(uuid, gpu) for uuid, gpu in worker.gpus.items() if uuid not in self._parents_of_slices]
 
     def _rows(self, worker: _Worker, t: float, uuids: set[str]) -> list[WorkerReport]:
@@ -370,21 +353,29 @@ class WorkerTracker:
         worker: _Worker,
         t: float,
         uuid: str | None,
-        read: _WorkerGpu | None,
+        read: WorkerGpu | None,
         reported: WorkerGpuUpdate | None,
     ) -> WorkerReport:
         missing: dict[str, Message] = {}
-        memory, utilization, energy = self._activity(worker, uuid, read, reported, missing)
         update = worker.update
+        # Figures that do not cover the whole run, or not only this worker, are not shown.
+        unusable = reasons.WORKER_IN_NOTEBOOK if worker.pid == os.getpid() else worker.incomplete
+        if unusable is not None:
+            reported = None
+        memory, utilization, energy = self._activity(worker, uuid, read, reported, unusable, missing)
         if reported is None or reported.torch_allocated is None:
             why = reasons.WORKER_NOT_REPORTED if update is None else reasons.NO_TORCH_IN_WORKER
-            missing["torch_allocated"] = missing["torch_reserved"] = why
+            missing["torch_allocated"] = missing["torch_reserved"] = unusable or why
         status = _status(worker, t)
         if status in ("ended", "failed") and (update is None or update.exit_code is None):
-            missing["exit_code"] = reasons.EXIT_CODE_NOT_REPORTED
-        cpu = _cpu(worker)
+            killed = update is not None and update.kind == "rank" and update.status == "running"
+            missing["exit_code"] = reasons.NO_LAST_REPORT if killed else reasons.EXIT_CODE_NOT_REPORTED
+        cpu = _cpu(worker) if unusable is None else None
         if cpu is None:
-            missing["cpu"] = reasons.WORKER_TOO_SHORT
+            missing["cpu"] = unusable or reasons.WORKER_TOO_SHORT
+        steps = update.steps if update is not None and worker.incomplete is None else None
+        if worker.incomplete is not None:
+            missing["steps"] = worker.incomplete
         rank = worker.rank
         kind: WorkerKind = update.kind if update is not None else "rank" if rank is not None else "child"
         return WorkerReport(
@@ -402,7 +393,7 @@ class WorkerTracker:
             utilization=utilization,
             energy_j=energy,
             cpu=cpu,
-            steps=update.steps if update is not None else None,
+            steps=steps,
             step_s=update.step_s if update is not None else None,
             status=status,
             exit_code=update.exit_code if update is not None else None,
@@ -416,17 +407,19 @@ class WorkerTracker:
         self,
         worker: _Worker,
         uuid: str | None,
-        read: _WorkerGpu | None,
+        read: WorkerGpu | None,
         reported: WorkerGpuUpdate | None,
+        unusable: Message | None,
         missing: dict[str, Message],
     ) -> tuple[Span | None, Level | None, float | None]:
-        """Return memory, utilization and energy, and add the reasons for unknown ones to ``missing``."""
+        """Return memory, utilization and energy, and add the reasons for unknown ones to ``missing``.
+
+        ``unusable`` is why the worker's own figures are not used, or None if they are.
+        """
         names = ("memory", "utilization", "energy_j")
         if read is not None:
             memory, utilization = read.memory(), read.utilization.level()
-            seconds = (read.last_t or 0.0) - read.since
-            long_enough = seconds >= MIN_ENERGY_S and read.energy.covered >= 0.9 * seconds
-            energy = read.energy.total if long_enough else None
+            energy = read.energy_j()
             if memory is None:
                 missing["memory"] = self._sizes_reason or reasons.NO_PROCESS_SIZES
             if read.shared:
@@ -437,33 +430,64 @@ class WorkerTracker:
             if energy is None:
                 missing["energy_j"] = reasons.WORKER_TOO_SHORT
             return memory, utilization, energy
-        if reported is not None and worker.host is not None:
-            utilization = (
-                None
-                if reported.utilization is None or reported.utilization_max is None
-                else Level(reported.utilization, reported.utilization_max)
+        if worker.update is not None and worker.update.kind == "dask":
+            if unusable is None and reported is not None:
+                return _reported_activity(reported, worker.update.reason, missing)
+            why = unusable or (
+                reasons.NO_GPU_MEMORY
+                if worker.update.reason is None
+                else reasons.not_read_by_worker(worker.update.reason)
             )
-            if reported.memory is None:
-                missing["memory"] = reasons.WORKER_NOT_REPORTED
-            if reported.alone is False:
-                missing["utilization"] = missing["energy_j"] = reasons.WORKER_GPU_SHARED
-                return reported.memory, None, None
-            if utilization is None:
-                missing["utilization"] = reasons.WORKER_NOT_REPORTED
-            if reported.energy_j is None:
-                missing["energy_j"] = reasons.WORKER_NOT_REPORTED
-            return reported.memory, utilization, reported.energy_j
+            missing |= dict.fromkeys(names, why)
+            return None, None, None
         unknown_process = uuid is not None or self._sizes_reason is not None
         why = (self._sizes_reason or reasons.NO_PROCESS_LIST) if unknown_process else reasons.NO_GPU_MEMORY
         missing |= dict.fromkeys(names, why)
         return None, None, None
 
 
+def _reported_activity(
+    reported: WorkerGpuUpdate, reason: str | None, missing: dict[str, Message]
+) -> tuple[Span | None, Level | None, float | None]:
+    """Return the memory, utilization and energy that a Dask worker has reported.
+
+    Add the reasons for unknown ones to ``missing``; ``reason`` is what the worker reported as the reason.
+    """
+    utilization = (
+        None
+        if reported.utilization is None or reported.utilization_max is None
+        else Level(reported.utilization, reported.utilization_max)
+    )
+    if reported.memory is None:
+        missing["memory"] = reasons.not_read_by_worker(reason)
+    if reported.alone is False:
+        missing["utilization"] = missing["energy_j"] = reasons.WORKER_GPU_SHARED
+        return reported.memory, None, None
+    why = reasons.not_read_by_worker(reason) if reported.alone is None else reasons.WORKER_TOO_SHORT
+    if utilization is None:
+        missing["utilization"] = why
+    if reported.energy_j is None:
+        missing["energy_j"] = why
+    return reported.memory, utilization, reported.energy_j
+
+
+def _is_child(pid: int) -> bool:
+    return pid != os.getpid() and processes.own_process_tree().contains(pid)
+
+
+def _reports_gpus(worker: _Worker) -> bool:
+    """Return whether a worker's memory is known from its reports only."""
+    return worker.started is None
+
+
 def _order(worker: _Worker) -> tuple[object, ...]:
     if worker.rank is not None:
         return 0, worker.rank.rank, worker.started_s, worker.pid
-    dask = worker.update is not None and worker.update.kind == "dask"
-    return (1, worker.name or "", worker.pid) if dask else (2, worker.started_s, worker.pid)
+    if worker.update is not None and worker.update.kind == "dask":
+        # Dask numbers the workers of a local cluster.
+        name = worker.name or ""
+        return 1, not name.isdigit(), int(name) if name.isdigit() else name, worker.pid
+    return 2, worker.started_s, worker.pid
 
 
 def _steps_span(worker: _Worker) -> tuple[float, float] | None:
@@ -477,23 +501,29 @@ def _steps_span(worker: _Worker) -> tuple[float, float] | None:
 
 def _status(worker: _Worker, t: float) -> WorkerStatus:
     update = worker.update
+    if worker.gone and _reports_gpus(worker):
+        return "lost"
     if update is not None and update.status == "failed":
         return "failed"
     if update is not None and update.status == "ended" and update.exit_code not in (None, 0):
         return "failed"
     if worker.ended_s is not None:
         return "ended"
-    if worker.host is not None and t - worker.updated_s > LOST_AFTER_S:
+    if _reports_gpus(worker) and t - worker.updated_s > LOST_AFTER_S:
         return "lost"
     return "running"
 
 
 def _cpu(worker: _Worker) -> float | None:
-    if worker.cpu_start is not None and worker.cpu_end is not None:
+    update = worker.update
+    if (
+        (update is None or update.kind == "rank")
+        and worker.cpu_start is not None
+        and worker.cpu_end is not None
+    ):
         seconds = worker.cpu_until - worker.started_s
         if seconds >= MIN_ENERGY_S:
             return 100 * (worker.cpu_end - worker.cpu_start) / seconds
-    update = worker.update
     if update is not None and update.cpu_s is not None and update.elapsed_s >= MIN_ENERGY_S:
         return 100 * update.cpu_s / update.elapsed_s
     return None

@@ -7,6 +7,7 @@
     ├── MissingPackageError a package that only the requested feature needs is not installed
     ├── ExamplesError       the example notebooks can't be copied
     ├── DoctorError         the doctor's checks did not finish
+    ├── DaskError           the workers of a Dask client can't be measured
     ├── PrometheusError     a Prometheus server can't answer a query
     ├── RecordingError      a file is not a recording, or a recording can't be written
     └── SourceError         a source of readings failed
@@ -35,6 +36,10 @@ class ExamplesError(GpuWidgetError):
 
 class DoctorError(GpuWidgetError):
     """The doctor's checks did not finish."""
+
+
+class DaskError(GpuWidgetError):
+    """The workers of a Dask client can't be measured."""
 
 
 class PrometheusError(GpuWidgetError):

@@ -410,7 +410,8 @@ class WorkerReport:
     exit_code: int | None
     """The exit code of the process, or None if it is still running or did not report its exit code."""
     started_s: float | None
-    """When the process was first seen, in seconds since the run's start. 0 if it existed before the run."""
+    """When the process started, in seconds since the run's start. 0 if it existed before the run. If its
+    start is unknown, this is when it was first seen."""
     ended_s: float | None
     """When the process ended, in seconds since the run's start, or None if it still ran."""
     missing: Mapping[str, str] = field(default_factory=dict)

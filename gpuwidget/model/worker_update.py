@@ -1,8 +1,8 @@
 """What a worker process reports about itself to the notebook that started it.
 
-A rank sends updates over a Unix socket, and a Dask worker over the scheduler's heartbeat. An update is a JSON
-object. Its values are totals since the worker began to report. If an update is lost, the next one contains
-the same information.
+A rank sends updates over a Unix socket, and a Dask worker through the scheduler. An update is a JSON object.
+Its values are totals: of a rank since it began to report, of a Dask worker since the notebook's run began. If
+an update is lost, the next one contains the same information.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class WorkerGpuUpdate:
     """Mean utilization of the GPU, in percent, or None if unknown."""
     utilization_max: float | None
     energy_j: float | None
-    """Joules that the GPU drew since the worker began to report, or None if unknown."""
+    """Joules that the GPU drew while the worker used it, or None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +62,24 @@ class WorkerUpdate:
     local_rank: int | None
     world_size: int | None
     steps: int | None
-    """Number of steps so far, or None if the worker does not count steps."""
+    """Number of steps of a rank so far, or None if it does not count steps. Number of tasks that a Dask
+    worker has executed, including those that it is executing."""
     step_s: float | None
     """Mean seconds per step, or None if unknown."""
     since_step_s: float | None
     """Seconds since the newest step, or None if there was none."""
     cpu_s: float | None
-    """CPU seconds of the process since it began to report, or None if unknown."""
+    """CPU seconds of the process in the time of the update, or None if unknown."""
     elapsed_s: float
-    """Seconds since the process began to report."""
+    """Seconds since a rank began to report. Seconds of the run for which the process of a Dask worker has
+    existed."""
+    started_in_run: bool | None
+    """Whether a Dask worker's process started during the run. None for a rank."""
     status: UpdateStatus
     exit_code: int | None
     gpus: tuple[WorkerGpuUpdate, ...]
+    reason: str | None
+    """Why the driver's values are unknown to a Dask worker, or None."""
 
     def to_json(self) -> str:
         """Return the update as JSON text on one line."""
@@ -105,10 +111,13 @@ def _update(values: Any) -> WorkerUpdate:
     if not isinstance(values, Mapping) or values["schema"] != SCHEMA:
         raise ValueError
     gpus = values["gpus"]
-    if not isinstance(gpus, list) or len(gpus) > MAX_GPUS:
+    if not isinstance(gpus, (list, tuple)) or len(gpus) > MAX_GPUS:
         raise ValueError
     pid = _count(values["pid"])
     if pid is None:
+        raise ValueError
+    started_in_run = values["started_in_run"]
+    if not (started_in_run is None or isinstance(started_in_run, bool)):
         raise ValueError
     return WorkerUpdate(
         schema=SCHEMA,
@@ -124,9 +133,11 @@ def _update(values: Any) -> WorkerUpdate:
         since_step_s=_number(values["since_step_s"]),
         cpu_s=_number(values["cpu_s"]),
         elapsed_s=_number(values["elapsed_s"]) or 0.0,
+        started_in_run=started_in_run,
         status=_one_of(values["status"], get_args(UpdateStatus)),
         exit_code=_integer(values["exit_code"]),
         gpus=tuple(_gpu(gpu) for gpu in gpus),
+        reason=_text(values["reason"]),
     )
 
 

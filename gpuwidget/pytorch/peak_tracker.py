@@ -83,11 +83,15 @@ class PeakTracker:
         self._scopes: list[PeakScope] = []
         self._patches = PatchedFunctions()
 
-    def open(self) -> PeakScope:
+    def open(self, *, since_process_start: bool = False) -> PeakScope:
         """Begin a scope. Reset a device's peak counters only if an earlier, higher peak would hide the run's
-        peak."""
+        peak.
+
+        With ``since_process_start``, the scope contains all that the process has done so far, and nothing is
+        reset.
+        """
         with self._lock:
-            before = cuda_state.counters()
+            before = {} if since_process_start else cuda_state.counters()
             scope = PeakScope(before)
             for index, now in before.items():
                 if now.allocated_peak > now.allocated or now.reserved_peak > now.reserved:

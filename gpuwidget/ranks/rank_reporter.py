@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import multiprocessing
 import multiprocessing.util
 import os
+import signal
 import socket
 import sys
 import threading
@@ -12,8 +14,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from gpuwidget.measure.torch_memory import torch_spans
 from gpuwidget.model.fork import reset_after_fork
-from gpuwidget.model.report import Span
 from gpuwidget.model.worker_update import MAX_GPUS, SCHEMA, UpdateStatus, WorkerGpuUpdate, WorkerUpdate
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER
@@ -141,9 +143,11 @@ class RankReporter:
             since_step_s=now - last if steps else None,
             cpu_s=time.process_time() - self._cpu_began,
             elapsed_s=now - self._began,
+            started_in_run=None,
             status=status,
             exit_code=exit_code,
             gpus=self._gpus(),
+            reason=None,
         )
 
     def _gpus(self) -> tuple[WorkerGpuUpdate, ...]:
@@ -154,16 +158,12 @@ class RankReporter:
             of_device = peaks.get(device.index)
             if of_device is None or device.uuid is None or not of_device.reserved_peak:
                 continue
-            before, after = of_device.before, of_device.after
+            allocated, reserved = torch_spans(of_device)
             found.append(
                 WorkerGpuUpdate(
                     uuid=device.uuid,
-                    torch_allocated=Span(
-                        0 if before is None else before.allocated, after.allocated, of_device.allocated_peak
-                    ),
-                    torch_reserved=Span(
-                        0 if before is None else before.reserved, after.reserved, of_device.reserved_peak
-                    ),
+                    torch_allocated=allocated,
+                    torch_reserved=reserved,
                     # The kernel reads the driver's values itself.
                     memory=None,
                     alone=None,
@@ -176,7 +176,12 @@ class RankReporter:
 
 
 def exit_code_of(error: BaseException) -> int:
-    """Return the exit code of a Python process that ends with ``error``."""
+    """Return the exit code of a Python process that ends with ``error``.
+
+    It is negative if the process ends by a signal, as in :mod:`subprocess`.
+    """
+    if isinstance(error, KeyboardInterrupt) and multiprocessing.parent_process() is None:
+        return -signal.SIGINT
     if not isinstance(error, SystemExit):
         return 1
     code = error.code

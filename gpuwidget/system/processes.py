@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Generic, NamedTuple, TypeVar
@@ -85,6 +86,32 @@ def start_time() -> float | None:
     try:
         return float(psutil.Process().create_time())
     except (psutil.Error, OSError):
+        return None
+
+
+class BootTime(NamedTuple):
+    """A moment, in seconds since the machine was booted, which are not affected when its clock is set."""
+
+    boot_id: str
+    """Identifies the machine and its boot."""
+    seconds: float
+
+
+def boot_time() -> BootTime | None:
+    """Return the current time since the machine was booted; None if unknown."""
+    try:
+        boot_id = _read("/proc/sys/kernel/random/boot_id").decode().strip()
+        return BootTime(boot_id, time.clock_gettime(time.CLOCK_BOOTTIME))
+    except (OSError, AttributeError):
+        return None
+
+
+def started_at() -> BootTime | None:
+    """Return when this process started, at most 0.01 s too early; None if unknown."""
+    now = boot_time()
+    try:
+        return None if now is None else BootTime(now.boot_id, float(_stat_fields(os.getpid())[19]) / _TICKS)
+    except (OSError, IndexError, ValueError):
         return None
 
 
@@ -233,6 +260,13 @@ class ProcessTimes(NamedTuple):
     cpu: float
     """CPU seconds of the process and of its children that have ended and for which it has waited."""
     parent: int
+    age_s: float | None = None
+    """Seconds since the process started, or None if unknown."""
+
+
+def _seconds_since_boot() -> float:
+    """Return the time of the clock to which the start times in ``/proc`` refer."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def times_of(pid: int) -> ProcessTimes | None:
@@ -242,7 +276,8 @@ def times_of(pid: int) -> ProcessTimes | None:
         fields = _stat_fields(pid)
         if fields[0] in (b"Z", b"X"):
             return None
-        return ProcessTimes(float(fields[19]), sum(map(int, fields[11:15])) / _TICKS, int(fields[1]))
+        started, cpu = float(fields[19]), sum(map(int, fields[11:15])) / _TICKS
+        return ProcessTimes(started, cpu, int(fields[1]), _seconds_since_boot() - started / _TICKS)
     except (OSError, IndexError, ValueError):
         if psutil.LINUX:
             return None
@@ -251,7 +286,8 @@ def times_of(pid: int) -> ProcessTimes | None:
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
         spent = process.cpu_times()
-        return ProcessTimes(process.create_time(), spent.user + spent.system, process.ppid())
+        created = process.create_time()
+        return ProcessTimes(created, spent.user + spent.system, process.ppid(), time.time() - created)
     except (psutil.Error, ValueError):
         return None
 

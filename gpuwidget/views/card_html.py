@@ -43,7 +43,8 @@ def card(report: Report, level: DetailLevel) -> str:
         )
     table = _table(report, level, None if chart_beside_lead else chart) if gpus else ""
     return styles.frame(
-        f"{lead}{_advice(report)}{table}{_workers(report)}{_details(report, level, chart is not None)}",
+        f"{lead}{_advice(report)}{table}{_workers(report, level)}"
+        f"{_details(report, level, chart is not None)}",
         _STATUS_COLORS[report.cell.status],
     )
 
@@ -184,9 +185,9 @@ def _row_name(parts: Sequence[str]) -> str:
     return styles.SEPARATOR.join(map(styles.unbroken, parts))
 
 
-def _workers(report: Report) -> str:
+def _workers(report: Report, level: DetailLevel) -> str:
     """Return the table of the workers as HTML, or nothing if there are none."""
-    rows = card_workers.table(report)
+    rows = card_workers.table(report, level.workers)
     return f"<div style='overflow-x:auto'>{styles.html_table(rows)}</div>" if rows else ""
 
 

@@ -32,7 +32,7 @@ def card(report: Report, level: DetailLevel) -> str:
     lines += [_INDENT + recording] if recording is not None else []
     lines += [_INDENT + text for text in summary.explanations(report)]
     lines += _gpu_table(report, min(level.gpus, _BRIEF_ROWS) if level.brief_text else level.gpus)
-    workers = card_workers.table(report)
+    workers = card_workers.table(report, level.workers)
     if workers:
         lines += text_table(workers)
     by_line = card_details.memory_rows(report)

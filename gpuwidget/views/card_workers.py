@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from gpuwidget.measure import reasons
@@ -18,18 +19,24 @@ _FIELD_NAMES = {
     "utilization": "utilization",
     "energy_j": "energy",
     "cpu": "CPU",
+    "steps": "tasks",
     "exit_code": "exit code",
 }
 """The names of the fields whose unknown values the details explain."""
 
 
 def worker_name(worker: WorkerReport) -> str:
-    """Return a worker's name: ``rank 1``, the name of a Dask worker, or program and process id."""
+    """Return a worker's name: ``rank 1``, the name of a Dask worker, or program and process id.
+
+    Dask numbers the workers of a local cluster, so a number becomes ``worker 0``.
+    """
     host = "" if worker.host is None else f" on {clean_line(worker.host, _NAME_LENGTH)}"
     if worker.rank is not None:
         return f"rank {worker.rank}{host}"
     name = clean_line(worker.name or "process", _NAME_LENGTH)
-    return f"{name}{host}" if worker.kind == "dask" else f"{name} ({worker.pid}){host}"
+    if worker.kind == "dask":
+        return f"worker {name}{host}" if name.isdigit() else f"{name}{host}"
+    return f"{name} ({worker.pid}){host}"
 
 
 def worker_status(worker: WorkerReport) -> str:
@@ -38,12 +45,23 @@ def worker_status(worker: WorkerReport) -> str:
     return worker.status if code is None else f"{worker.status} (exit code {code})"
 
 
-def table(report: Report) -> list[list[str]]:
+def by_interest(report: Report) -> tuple[WorkerReport, ...]:
+    """Return the report's workers. Those that failed or were lost come first, then ranks that are late."""
+    late = {rank for advice in report.advice for rank in advice.evidence.get("late_ranks", ())}
+
+    def rank_of_interest(worker: WorkerReport) -> int:
+        return 0 if worker.status in ("failed", "lost") else 1 if worker.rank in late else 2
+
+    return tuple(sorted(report.workers, key=rank_of_interest))
+
+
+def table(report: Report, rows: int) -> list[list[str]]:
     """Return a header and one row per worker and GPU, or nothing if there are no workers.
 
-    A figure that is unknown for all workers has no column; the details contain the reason.
+    A figure that is unknown for all workers has no column; the details contain the reason. If there are more
+    workers than ``rows``, the last row summarizes the others.
     """
-    workers = report.workers
+    workers, others = report.workers[:rows], report.workers[rows:]
     if not workers:
         return []
     gpus = {gpu.uuid: f"GPU {gpu_number(gpu)}" for gpu in report.gpus}
@@ -58,13 +76,46 @@ def table(report: Report) -> list[list[str]]:
             ("util", _utilization),
             ("energy", _energy),
             ("CPU", _cpu),
-            ("steps", _steps),
+            (_steps_title(workers), _steps),
             ("status", worker_status),
         )
     ]
     shown = [(title, cells) for title, cells in columns if any(cell is not None for cell in cells)]
-    rows = [[cells[row] or units.UNKNOWN for _, cells in shown] for row in range(len(workers))]
-    return [[title for title, _ in shown], *rows]
+    found = [[cells[row] or units.UNKNOWN for _, cells in shown] for row in range(len(workers))]
+    if others:
+        summary = _summary(others)
+        found.append([summary.get(title, "") for title, _ in shown])
+    return [[title for title, _ in shown], *found]
+
+
+def _summary(workers: Sequence[WorkerReport]) -> dict[str, str]:
+    """Return the figures of several workers by column: ranges, highest values and number per status."""
+    gpus = len({worker.gpu for worker in workers if worker.gpu is not None})
+    found = {"worker": f"{len(workers)} more", "GPU": f"{gpus} GPU{'' if gpus == 1 else 's'}"}
+    for title, spans in (
+        ("peak", [worker.memory for worker in workers]),
+        ("torch peak", [worker.torch_allocated for worker in workers]),
+    ):
+        peaks = [span.peak for span in spans if span is not None and span.peak is not None]
+        if peaks:
+            found[title] = f"to {units.memory(max(peaks))}"
+    for title, values in (
+        ("util", [None if worker.utilization is None else worker.utilization.mean for worker in workers]),
+        ("CPU", [worker.cpu for worker in workers]),
+    ):
+        known = [value for value in values if value is not None]
+        if known:
+            found[title] = _range(units.percent(min(known)), units.percent(max(known)))
+    steps = [worker.step_s for worker in workers if worker.step_s is not None]
+    if steps:
+        found["steps"] = _range(units.duration(min(steps)), units.duration(max(steps)))
+    statuses = Counter(worker.status for worker in workers)
+    found["status"] = ", ".join(f"{count} {status}" for status, count in statuses.items())
+    return found
+
+
+def _range(lowest: str, highest: str) -> str:
+    return lowest if lowest == highest else f"{lowest} to {highest}"
 
 
 def unknown_values(report: Report) -> list[str]:
@@ -123,6 +174,12 @@ def _energy(worker: WorkerReport) -> str | None:
 
 def _cpu(worker: WorkerReport) -> str | None:
     return None if worker.cpu is None else units.percent(worker.cpu)
+
+
+def _steps_title(workers: Sequence[WorkerReport]) -> str:
+    """Return the title of the column with the number of steps, which for Dask workers are tasks."""
+    kinds = {worker.kind == "dask" for worker in workers}
+    return "steps" if kinds == {False} else "tasks" if kinds == {True} else "steps or tasks"
 
 
 def _steps(worker: WorkerReport) -> str | None:

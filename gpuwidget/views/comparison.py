@@ -225,7 +225,7 @@ def _worker_rows(a: _Run, b: _Run) -> list[ComparisonRow]:
     workers = [run.report.workers for run in (a, b)]
     if not any(workers):
         return []
-    numbers = [len({(worker.host, worker.pid) for worker in rows}) for rows in workers]
+    numbers = [len({(worker.host, worker.pid, worker.name) for worker in rows}) for rows in workers]
     torch = all(worker.torch_allocated is not None for rows in workers for worker in rows)
     peaks = [
         _highest([worker.torch_allocated if torch else worker.memory for worker in rows]) for rows in workers

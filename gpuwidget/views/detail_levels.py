@@ -107,9 +107,9 @@ BRIEF = replace(
     marks=0,
     time_lines=2,
     memory_lines=2,
-    workers=4,
     optional_fields="absent",
 )
+FEW_WORKERS = replace(BRIEF, workers=4)
 MINIMAL = replace(
     BRIEF,
     name="minimal",

@@ -29,8 +29,9 @@ from gpuwidget.model.report import (
     WorkerReport,
 )
 from gpuwidget.model.terminal_text import clean_line, shorten_path
+from gpuwidget.views import card_workers
 from gpuwidget.views.card_summary import ADVICE_LENGTH
-from gpuwidget.views.detail_levels import BRIEF, COMPACT, FULL, MINIMAL, REDUCED, DetailLevel
+from gpuwidget.views.detail_levels import BRIEF, COMPACT, FEW_WORKERS, FULL, MINIMAL, REDUCED, DetailLevel
 
 LIMIT = 20_000
 """Maximum size of a whole bundle as JSON, in bytes."""
@@ -64,8 +65,8 @@ class ReducedReport:
     stored: Report
     """The version for the JSON, with fewer points and only the GPUs that fit."""
     drawn: Report
-    """The version for text and HTML, with every GPU and all points. The HTML's chart reduces the points
-    itself."""
+    """The version for text and HTML, with every GPU, all points and all workers. The HTML's chart reduces the
+    points itself."""
 
 
 Bundle = dict[str, Any]
@@ -110,7 +111,10 @@ def _candidates(report: Report) -> Iterator[DetailLevel]:
     for level in levels:
         if size + _POINT_SIZE * min(count, level.points * len(report.gpus)) <= LIMIT:
             yield level
-    yield from (BRIEF, MINIMAL)
+    yield BRIEF
+    if len(report.workers) > FEW_WORKERS.workers:
+        yield FEW_WORKERS
+    yield MINIMAL
 
 
 def reduce(report: Report, level: DetailLevel) -> ReducedReport:
@@ -135,6 +139,7 @@ def reduce(report: Report, level: DetailLevel) -> ReducedReport:
     omitted = _omitted(report, level, len(timeline.marks) if timeline is not None else 0, len(kept))
     if omitted:
         notes += (f"To keep the notebook small, this card leaves out {', '.join(omitted)}.",)
+    workers = report.workers if len(report.workers) <= level.workers else card_workers.by_interest(report)
     drawn = replace(
         report,
         gpus=gpus,
@@ -146,7 +151,7 @@ def reduce(report: Report, level: DetailLevel) -> ReducedReport:
         lines=tuple(map(_reduce_line, report.lines[: level.memory_lines])),
         time=_reduce_time(report.time, level),
         energy_idle_j=None if report.energy_idle_j is None else _short(report.energy_idle_j),
-        workers=tuple(_reduce_worker(worker, level) for worker in report.workers[: level.workers]),
+        workers=tuple(_reduce_worker(worker, level) for worker in workers),
     )
     return ReducedReport(
         level=level,
@@ -154,6 +159,7 @@ def reduce(report: Report, level: DetailLevel) -> ReducedReport:
             drawn,
             gpus=_reasons_once(kept) if level.terse else kept,
             timeline=None if timeline is None or not level.points else resample(timeline, level.points),
+            workers=drawn.workers[: level.workers],
         ),
         drawn=drawn if level.evidence else _without_evidence(drawn),
     )
@@ -171,6 +177,10 @@ def to_json(reduced: ReducedReport) -> dict[str, Any]:
             del values["time"]["reason_ids"]
     for worker in values["workers"]:
         del worker["missing"], worker["missing_ids"]
+        if optional == "absent":
+            del worker["torch_reserved"]
+            if worker["host"] is None:
+                del worker["host"]
     if not values["workers"]:
         del values["workers"]
     for place, gpu in enumerate(values["gpus"]):

@@ -41,6 +41,8 @@ class Allocator:
         self.traces: list[list[dict[str, Any]]] = [[] for _ in range(torch.GPUS)]
         self.blocks: dict[int, dict[str, Any]] = {}
         self.counts = [SimpleNamespace(ever=0, now=0, peak=0) for _ in range(torch.GPUS)]
+        self.peaks = [0] * torch.GPUS
+        """The highest number of allocated bytes of each device since its peak counters were reset."""
         self._next = 0x7F0000000000
 
     def allocate(self, size: int, index: int = 0, *, on_a_thread_of_torchs: bool = False) -> Block:
@@ -60,6 +62,7 @@ class Allocator:
             "state": "active_allocated",
             "frames": frames if self.enabled else [],
         }
+        self.peaks[index] = max(self.peaks[index], self.allocated(index))
         count = self.counts[index]
         count.ever += size
         count.now += size
@@ -106,6 +109,9 @@ class Allocator:
         if not self.enabled:
             self.traces = [[] for _ in self.traces]
 
+    def reset_peaks(self, index: int) -> None:
+        self.peaks[index] = self.allocated(index)
+
     def snapshot(self, *_: Any, **__: Any) -> dict[str, Any]:
         return {
             "segments": self.segments(),
@@ -128,7 +134,7 @@ class Allocator:
 
     def stats(self, index: int) -> dict[str, Any]:
         count = self.counts[index]
-        sizes = {"current": self.allocated(index), "peak": self.allocated(index)}
+        sizes = {"current": self.allocated(index), "peak": self.peaks[index]}
         return {
             "allocated_bytes": {"all": sizes},
             "reserved_bytes": {"all": sizes},
@@ -172,7 +178,7 @@ def install(torch: Any, capacity: int = 8 * 1024**3) -> Allocator:
     torch.OutOfMemoryError = torch.cuda.OutOfMemoryError = OutOfMemoryError
     torch._C._cuda_record_memory_history = allocator.switch
     torch._C._cuda_isHistoryEnabled = lambda: allocator.enabled
-    torch._C._cuda_resetPeakMemoryStats = lambda index: None
+    torch._C._cuda_resetPeakMemoryStats = allocator.reset_peaks
     torch.cuda.memory = SimpleNamespace(
         _record_memory_history=allocator.record_memory_history, _snapshot=allocator.snapshot
     )

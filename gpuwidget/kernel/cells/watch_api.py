@@ -12,6 +12,7 @@ from contextvars import ContextVar, Token
 from types import MethodType, TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
+from gpuwidget.dask import clients as dask_clients
 from gpuwidget.kernel.cells.run_context import RunContextBuilder
 from gpuwidget.kernel.shell.interrupts import hide_own_frames
 from gpuwidget.measure.collector import Collector
@@ -47,15 +48,20 @@ def new_run(
     ``cell`` is the source of the watched cell; None for a run outside a cell.
     """
     rank_listener.listen()
-    return Run(
+    workers = dask_clients.collector()
+    run = Run(
         process_sampler(),
         options,
         label=label,
         execution_count=execution_count,
         report_type=CardReport,
-        collectors=collectors,
+        # Workers begin to measure before the other collectors, since the run's start waits for them.
+        collectors=collectors if workers is None else (workers, *collectors),
         run_context=RunContextBuilder(cell),
     )
+    if workers is not None:
+        workers.deliver = run.add_worker_update
+    return run
 
 
 def check(options: RunOptions) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from helpers_samples import reading
 from gpuwidget.measure.process_memory import ProcessMemory
 from gpuwidget.measure.workers import MAX_WORKERS, WorkerTracker
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.messages import message
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Level, Span, WorkerReport
 from gpuwidget.model.samples import Gpu
@@ -47,6 +49,9 @@ class Machine:
     def end(self, pid: int) -> None:
         del self.times[pid]
         self.memory = {key: size for key, size in self.memory.items() if key[0] != pid}
+
+    def is_child(self, pid: int) -> bool:
+        return pid in self.times
 
     def held(self, index: int) -> tuple[ProcessMemory, tuple[Process, ...]]:
         children = tuple(
@@ -104,13 +109,17 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(processes, "descendants", lambda: list(made.times))
     monkeypatch.setattr(processes, "times_of", made.times.get)
     monkeypatch.setattr(processes, "rank_of", made.ranks.get)
+    monkeypatch.setattr(processes, "own_process_tree", lambda: SimpleNamespace(contains=made.is_child))
     monkeypatch.setattr("socket.gethostname", lambda: "here")
     return made
 
 
 def update(pid: int, **changes: Any) -> WorkerUpdate:
     values: dict[str, Any] = dict.fromkeys(
-        ("name", "rank", "local_rank", "world_size", "steps", "step_s", "since_step_s", "cpu_s", "exit_code")
+        (
+            *("name", "rank", "local_rank", "world_size", "steps", "step_s", "since_step_s", "cpu_s"),
+            *("exit_code", "started_in_run", "reason"),
+        )
     )
     values |= {"schema": SCHEMA, "kind": "rank", "host": "here", "pid": pid, "elapsed_s": 1.0}
     values |= {"status": "running", "gpus": ()}
@@ -318,6 +327,140 @@ def test_a_shared_gpu_of_another_host(machine: Machine) -> None:
     assert row.missing_ids["energy_j"].id == "worker-gpu-shared"
 
 
+# -- Dask workers ------------------------------------------------------------------------------------------
+
+
+def dask(pid: int, **changes: Any) -> WorkerUpdate:
+    return update(pid, **{"kind": "dask", "name": "0", "steps": 4, "started_in_run": False, **changes})
+
+
+def test_a_dask_worker_that_is_a_child_process_has_one_row(machine: Machine) -> None:
+    """A worker of a local cluster, which is also a child process of the notebook, has one row with its name,
+    the driver's values as read here, and its own torch peaks, tasks and CPU time."""
+    machine.start(50)
+    machine.memory[50, 0] = GIB
+    tracked = Tracked(machine)
+    tracked.run(3.0)
+    torch, elsewhere = Span(0, 5, 9), Span(7, 7, 7)
+    reported = gpu_update(UUIDS[0], torch_allocated=torch, torch_reserved=torch, memory=elsewhere)
+    tracked.tracker.add_update(tracked.t, dask(50, gpus=(reported,), cpu_s=0.5, elapsed_s=2.0))
+    tracked.run(0.2)
+    (row,) = tracked.rows()
+    assert (row.kind, row.name, row.host, row.pid, row.gpu) == ("dask", "0", None, 50, UUIDS[0])
+    assert (row.memory, row.torch_allocated, row.steps) == (Span(GIB, GIB, GIB), torch, 4)
+    assert (row.cpu, row.started_s, row.status, dict(row.missing)) == (25.0, 0.0, "running", {})
+    assert row.energy_j == pytest.approx(100.0 * 3.2)
+
+
+def test_a_dask_worker_without_tasks_has_no_row(machine: Machine) -> None:
+    """A worker that executed no task for the run has no row, also if it is a child process that holds
+    memory."""
+    machine.start(50)
+    machine.memory[50, 0] = GIB
+    tracked = Tracked(machine)
+    tracked.tracker.add_update(0.5, dask(50, steps=0))
+    tracked.tracker.add_update(0.5, dask(60, steps=0, host="there"))
+    tracked.run(2.0)
+    assert tracked.rows() == ()
+    assert tracked.tracker.now() == (0, 0)
+
+
+def test_a_dask_worker_of_this_host_that_is_no_child(machine: Machine) -> None:
+    """A worker that somebody started on this machine has the values that it reports, and no host name. It is
+    not confused with a process of the same id in another container."""
+    machine.start(50)
+    machine.memory[50, 0] = GIB
+    machine.is_child = lambda pid: False  # type: ignore[method-assign]
+    tracked = Tracked(machine)
+    reported = gpu_update(UUIDS[1], memory=Span(1, 2, 3), alone=True)
+    tracked.tracker.add_update(0.5, dask(50, gpus=(reported,)))
+    tracked.run(2.0)
+    row, child = tracked.rows()
+    assert (row.kind, row.host, row.gpu, row.memory) == ("dask", None, UUIDS[1], Span(1, 2, 3))
+    assert (child.kind, child.gpu) == ("child", UUIDS[0])
+
+
+def test_a_dask_worker_in_the_notebooks_process(machine: Machine) -> None:
+    """A worker that is a thread of the notebook's own process has a row with its tasks only: the memory and
+    the GPU's activity are the notebook's, and are shown once."""
+    tracked = Tracked(machine)
+    torch = Span(0, 5, 9)
+    for name in ("0", "1"):
+        reported = gpu_update(UUIDS[0], torch_allocated=torch, memory=torch, alone=True, energy_j=1.0)
+        tracked.tracker.add_update(0.5, dask(os.getpid(), name=name, gpus=(reported,), cpu_s=1.0))
+    rows = tracked.rows()
+    assert [(row.name, row.steps, row.memory, row.torch_allocated) for row in rows] == [
+        ("0", 4, None, None),
+        ("1", 4, None, None),
+    ]
+    assert {reason.id for reason in rows[0].missing_ids.values()} == {"worker-in-notebook"}
+    assert set(rows[0].missing) == {
+        *("memory", "utilization", "energy_j", "torch_allocated", "torch_reserved", "cpu"),
+    }
+
+
+def test_incomplete_updates_of_dask_workers(machine: Machine) -> None:
+    """If a worker's update does not cover the whole run, none of its figures is shown, with the reason. The
+    driver's values of a child process, which are read here, are shown nevertheless."""
+    machine.start(50)
+    machine.memory[50, 0] = GIB
+    tracked = Tracked(machine)
+    tracked.run(2.0)
+    late = message("late", "it was late")
+    torch = Span(0, 5, 9)
+    reported = gpu_update(UUIDS[0], torch_allocated=torch, torch_reserved=torch, memory=torch, alone=True)
+    for host in ("here", "there"):
+        tracked.tracker.add_update(2.0, dask(50, host=host, gpus=(reported,), cpu_s=0.5), late)
+    child, remote = tracked.rows()
+    assert (child.host, child.memory, remote.host, remote.memory) == (
+        None,
+        Span(GIB, GIB, GIB),
+        "there",
+        None,
+    )
+    for row in (child, remote):
+        assert (row.gpu, row.torch_allocated, row.steps, row.cpu) == (UUIDS[0], None, None, None)
+        assert row.missing["torch_allocated"] == row.missing["steps"] == row.missing["cpu"] == "it was late"
+    tracked.tracker.add_update(2.0, dask(50, gpus=(reported,), cpu_s=0.5))
+    assert [row.steps for row in tracked.rows()] == [4, None]
+
+
+def test_dask_workers_that_have_left(machine: Machine) -> None:
+    """A worker that left its cluster with a last report has the status ``ended``. One that left without has
+    the status ``lost``, or ``ended`` if its process is known to have ended."""
+    machine.start(50)
+    tracked = Tracked(machine)
+    for pid, host, status, gone in (
+        (50, "here", "running", True),
+        (60, "there", "running", True),
+        (61, "there", "ended", False),
+    ):
+        tracked.tracker.add_update(1.0, dask(pid, host=host, name=str(pid), status=status), gone=gone)
+    machine.end(50)
+    tracked.t = 1.0
+    assert [(row.pid, row.status) for row in tracked.rows()] == [(50, "ended"), (60, "lost"), (61, "ended")]
+
+
+def test_dask_workers_are_in_the_order_of_their_names(machine: Machine) -> None:
+    """The numbered workers of a local cluster come first, in the order of their numbers."""
+    tracked = Tracked(machine)
+    for pid, name in enumerate(("10", "b", "9", "a"), start=70):
+        tracked.tracker.add_update(1.0, dask(pid, name=name, host="there"))
+    assert [row.name for row in tracked.rows()] == ["9", "10", "a", "b"]
+
+
+def test_values_that_a_dask_worker_could_not_read(machine: Machine) -> None:
+    """If a worker could not read its driver's values, they are unknown, with the reason that it reported."""
+    tracked = Tracked(machine)
+    reported = gpu_update("GPU-far", torch_allocated=Span(0, 1, 2), torch_reserved=Span(0, 1, 2))
+    tracked.tracker.add_update(1.0, dask(70, host="there", reason="no driver", gpus=(reported,)))
+    tracked.tracker.add_update(1.0, dask(71, host="there", reason="no driver", name="1"))
+    first, second = tracked.rows()
+    text = "the worker could not read it from its driver: no driver"
+    assert (first.gpu, first.torch_allocated, first.missing["memory"]) == ("GPU-far", Span(0, 1, 2), text)
+    assert (second.gpu, second.missing["memory"], second.missing["energy_j"]) == (None, text, text)
+
+
 def test_the_number_of_workers_is_limited(machine: Machine) -> None:
     """A run has at most 1,024 workers, however many processes report."""
     tracked = Tracked(machine)
@@ -364,3 +507,18 @@ def test_the_time_of_the_steps(machine: Machine) -> None:
     assert (round(first, 6), last) == (4.9, 5.5)
     tracked.tracker.add_update(20.0, update(71, rank=1, since_step_s=0.1, **steps))
     assert tracked.tracker.steps_span() == (0.0, math.inf)
+
+
+def test_the_cpu_time_before_a_process_was_found(machine: Machine) -> None:
+    """The CPU use of a process that started during the run is that since its start, not since it was
+    found."""
+    tracked = Tracked(machine)
+    tracked.run(3.0)
+    machine.times[70] = ProcessTimes(1.0, 0.9, 1, age_s=0.9)
+    machine.ranks[70] = Rank(0, 0, 2)
+    tracked.run(0.2)
+    machine.times[70] = ProcessTimes(1.0, 1.9, 1, age_s=1.9)
+    tracked.run(1.0)
+    (row,) = tracked.rows()
+    assert row.started_s == pytest.approx(2.3)
+    assert row.cpu == pytest.approx(100.0)

@@ -17,6 +17,7 @@ PACKAGE = ROOT / "gpuwidget"
 
 HOMES = {
     "__init__.py": {"IPython"},
+    "dask/worker_plugin.py": {"distributed"},
     "diagnostics/packages.py": {"packaging"},
     "diagnostics/torch_probe.py": {"numpy", "torch"},  # in the doctor's probe process
     "kernel/live/dashboard_widgets.py": {"ipywidgets"},
@@ -113,6 +114,7 @@ def test_public_names() -> None:
         "__version__",
         "compare",
         "dashboard",
+        "dask",
         "devices",
         "doctor",
         "holders",

@@ -61,7 +61,10 @@ def listener(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RankList
 def values(**changes: Any) -> dict[str, Any]:
     """Return a valid update of this process as JSON values."""
     found: dict[str, Any] = dict.fromkeys(
-        ("name", "rank", "local_rank", "world_size", "steps", "step_s", "since_step_s", "cpu_s", "exit_code")
+        (
+            *("name", "rank", "local_rank", "world_size", "steps", "step_s", "since_step_s", "cpu_s"),
+            *("exit_code", "started_in_run", "reason"),
+        )
     )
     found |= {"schema": SCHEMA, "kind": "rank", "host": "here", "pid": os.getpid(), "elapsed_s": 1.0}
     return found | {"status": "running", "gpus": []} | changes
@@ -228,4 +231,11 @@ def test_a_forked_child_reports_itself(listener: RankListener, received: list[Wo
 def test_exit_codes() -> None:
     """The exit code of a process follows from the exception that ends it, as in Python itself."""
     errors: list[BaseException] = [SystemExit(), SystemExit(None), SystemExit(3), SystemExit("text")]
-    assert [exit_code_of(error) for error in [*errors, ValueError()]] == [0, 0, 3, 1, 1]
+    errors += [ValueError(), KeyboardInterrupt()]
+    assert [exit_code_of(error) for error in errors] == [0, 0, 3, 1, 1, -2]
+
+
+def test_the_exit_code_of_an_interrupted_process_of_multiprocessing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of multiprocessing that is interrupted does not end by the signal, but with exit code 1."""
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: object())
+    assert exit_code_of(KeyboardInterrupt()) == 1

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from helpers_reports import gib, gpu, report, worker
 
 from gpuwidget.measure import reasons
 from gpuwidget.model.messages import message_ids, texts
-from gpuwidget.model.report import MIME_TYPE, Span
+from gpuwidget.model.report import MIME_TYPE, Advice, Span
 from gpuwidget.views import card_workers
 from gpuwidget.views.card import bundle
 from gpuwidget.views.comparison import compare_reports
@@ -21,7 +22,7 @@ def test_the_table_of_workers() -> None:
     """Each worker has a row with its GPU, memory, utilization, energy, CPU and status. Columns without any
     known value are omitted."""
     shown = report(gpu(0), gpu(1), workers=(worker(0), worker(1, status="failed", exit_code=1)))
-    assert card_workers.table(shown) == [
+    assert card_workers.table(shown, 64) == [
         ["worker", "GPU", "memory", "peak", "util", "energy", "CPU", "status"],
         ["rank 0", "GPU 0", "0 → 3.0 GiB", "4.0 GiB", "97 %", "5.3 kJ", "101 %", "running"],
         ["rank 1", "GPU 1", "0 → 3.0 GiB", "4.0 GiB", "97 %", "5.3 kJ", "101 %", "failed (exit code 1)"],
@@ -32,7 +33,7 @@ def test_reported_values() -> None:
     """Torch peaks and steps have columns as soon as one worker has reported them. The others are n/a."""
     peak = Span(0, gib(2), gib(2.5))
     reported = worker(0, torch_allocated=peak, torch_reserved=peak, steps=20, step_s=0.21)
-    header, first, second = card_workers.table(report(gpu(0), workers=(reported, worker(1))))
+    header, first, second = card_workers.table(report(gpu(0), workers=(reported, worker(1))), 64)
     assert [row[header.index("torch peak")] for row in (first, second)] == ["2.5 GiB", "n/a"]
     assert [row[header.index("steps")] for row in (first, second)] == ["20 of 210 ms", "n/a"]
 
@@ -51,7 +52,7 @@ def test_a_worker_without_gpu() -> None:
     for reason, expected in ((reasons.NO_GPU_MEMORY, "none"), (reasons.FOREIGN_PIDS, "n/a")):
         missing = {"memory": reason}
         one = worker(0, gpu=None, memory=None, missing=texts(missing), missing_ids=message_ids(missing))
-        header, row = card_workers.table(report(gpu(0), workers=(one,)))
+        header, row = card_workers.table(report(gpu(0), workers=(one,)), 64)
         assert row[header.index("GPU")] == expected
 
 
@@ -81,6 +82,36 @@ def test_many_workers_fit_in_the_card() -> None:
         assert 0 < kept <= count
         left_out = f"{count - kept} of {count} rows of workers"
         assert (left_out in made["text/html"]) == (kept < count)
+
+
+def test_the_workers_that_matter_are_on_the_card() -> None:
+    """If a card can't contain all 64 ranks, it contains the one that failed and the one that is late. The
+    last row summarizes the ranks that it leaves out."""
+    gpus = [gpu(number) for number in range(8)]
+    ranks = [
+        worker(
+            rank,
+            gpu=gpus[rank % 8].uuid,
+            steps=20,
+            step_s=0.2 + rank / 1000,
+            cpu=100.0 + rank,
+            status="ended",
+        )
+        for rank in range(64)
+    ]
+    ranks[63] = replace(ranks[63], status="failed", exit_code=1)
+    late = Advice("straggler", True, "GPU 2 is late.", "Look.", {"late_ranks": [42]}, None)
+    made = bundle(report(*gpus, workers=tuple(ranks), advice=(late,)))
+    assert len(json.dumps(made)) <= LIMIT
+    kept = [row["rank"] for row in made[MIME_TYPE]["workers"]]
+    assert kept == [63, 42, 0, 1, 2, 3, 4, 5]
+    rows = [line.split() for line in made["text/plain"].splitlines()]
+    assert [int(row[1]) for row in rows if row[:1] == ["rank"]] == kept
+    assert ["56", "more", "8", "GPUs", "to", "4.0", "GiB", "97", "%", "106", "%", "to", "162", "%"] in [
+        row[:14] for row in rows
+    ]
+    assert "206 ms to 262 ms 56 ended" in " ".join(made["text/plain"].split())
+    assert "56 more" in made["text/html"]
 
 
 def test_metrics_of_ranks() -> None:

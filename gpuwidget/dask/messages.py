@@ -1,0 +1,51 @@
+"""The notes and reasons about Dask workers in a run's report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuwidget.model import units
+from gpuwidget.model.messages import Message, message
+from gpuwidget.model.worker_update import WorkerUpdate
+
+_MAX_NAMES = 4
+
+LATE = message("dask-worker-late", "the worker received the start of the run only after the run had begun")
+
+
+def without_end(update: WorkerUpdate) -> Message:
+    """Return the reason for the figures of a worker that sent no report at the run's end.
+
+    ``update`` is its last report.
+    """
+    peaks = [gpu.torch_allocated.peak for gpu in update.gpus if gpu.torch_allocated is not None]
+    known = [peak for peak in peaks if peak is not None]
+    torch = f" and a torch peak of {units.memory(max(known))}" if known else ""
+    steps = update.steps or 0
+    tasks = f"{steps} task{'' if steps == 1 else 's'}"
+    text = (
+        "the worker sent no report at the run's end; "
+        f"its last one, {units.duration(update.elapsed_s)} into the run, had {tasks}{torch}"
+    )
+    return message(
+        "dask-worker-without-end",
+        text,
+        elapsed_s=update.elapsed_s,
+        steps=steps,
+        torch_peak=max(known) if known else None,
+    )
+
+
+def no_reports(names: Sequence[str], error: str) -> Message:
+    """Return the note about workers whose plugin has failed with ``error``."""
+    listed = ", ".join(names[:_MAX_NAMES])
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    number = f"{len(names)} Dask worker{'' if len(names) == 1 else 's'} ({listed}{more})"
+    text = f"{number} can't report: {error}. The workers need the same gpuwidget as the notebook."
+    return message("dask-no-reports", text, workers=len(names), error=error)
+
+
+def no_connection(error: str) -> Message:
+    """Return the note about a cluster from which reports could not be read. ``error`` is the reason."""
+    text = f"Reports of Dask workers are missing: {error}"
+    return message("dask-no-connection", text, error=error)
