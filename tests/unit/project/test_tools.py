@@ -155,7 +155,7 @@ def test_an_unpacked_nginx_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     program = tmp_path / "usr" / "sbin" / "nginx"
     program.parent.mkdir(parents=True)
     program.touch(0o755)
-    monkeypatch.setattr(nginx.os, "environ", {"PATH": str(program.parent)})
+    monkeypatch.setenv("PATH", str(program.parent))
     assert nginx.find() == str(program)
 
 
