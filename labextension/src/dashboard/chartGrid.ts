@@ -177,7 +177,7 @@ class Tooltip {
    */
   show(chart: MetricChart, row: number, time: number, step: number, focused: string | null): void {
     const tooltipRows = chart.tooltipRows(row);
-    const key = tooltipRows.map(({ shown }) => `${shown.gpu.uuid} ${String(shown.position)}`).join();
+    const key = tooltipRows.map(({ shown }) => `${shown.uuid} ${String(shown.position)}`).join();
     if (key !== this.rowsKey) {
       this.rowsKey = key;
       this.cells = tooltipRows.map(({ shown }) => [
@@ -200,7 +200,7 @@ class Tooltip {
       const [gpu, meanText, spanText] = this.cells[index] ?? [];
       meanText?.set(mean);
       spanText?.set(span);
-      gpu?.parentElement?.toggleAttribute('data-focused', shown.gpu.uuid === focused);
+      gpu?.parentElement?.toggleAttribute('data-focused', shown.uuid === focused);
     });
     this.node.hidden = false;
   }

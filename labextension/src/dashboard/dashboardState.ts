@@ -1,11 +1,29 @@
 import type { MetricName } from '../metricTable';
 import { isMetric, METRICS } from './metrics';
 
-/** The selectable time ranges in seconds. */
-export const RANGES: readonly number[] = [60, 300, 900, 3600];
+const HOUR_S = 3600;
+const DAY_S = 24 * HOUR_S;
+/** The selectable time ranges in seconds. Those of more than an hour need a Prometheus. */
+export const RANGES: readonly number[] = [
+  60,
+  300,
+  900,
+  HOUR_S,
+  6 * HOUR_S,
+  DAY_S,
+  7 * DAY_S,
+  30 * DAY_S
+];
 const DEFAULT_RANGE = 300;
-/** The server keeps at most this many seconds of history. */
-const HISTORY_S = 3600;
+/** The server itself keeps at most this many seconds of history. */
+export const SERVER_HISTORY_S = HOUR_S;
+/** With a Prometheus, this many seconds of history can be shown. */
+const PROMETHEUS_HISTORY_S = 30 * DAY_S;
+
+/** Return how many seconds of history can be shown. `cluster` is whether the server has a Prometheus. */
+export function historyLength(cluster: boolean): number {
+  return cluster ? PROMETHEUS_HISTORY_S : SERVER_HISTORY_S;
+}
 
 /** A part of the history in epoch seconds. */
 export interface TimeRange {
@@ -23,6 +41,8 @@ export interface DashboardState {
   readonly metrics: readonly MetricName[];
   /** UUIDs of the hidden GPUs. The shown GPUs are not stored, so that a GPU that is added later is shown. */
   readonly hidden: readonly string[];
+  /** Name of a machine of the cluster; null for the server's own machine. */
+  readonly node: string | null;
 }
 
 /** The state of a new dashboard. */
@@ -30,27 +50,42 @@ export const DEFAULT_STATE: DashboardState = {
   range: DEFAULT_RANGE,
   zoom: null,
   metrics: METRICS,
-  hidden: []
+  hidden: [],
+  node: null
 };
 
 /**
  * Return the state saved in a workspace, with defaults in place of invalid values. `now` is in epoch seconds.
  */
 export function restoreState(saved: unknown, now: number): DashboardState {
-  const { range, zoom, metrics, hidden } = asRecord(saved);
+  const { range, zoom, metrics, hidden, node } = asRecord(saved);
   const chosen = Array.isArray(metrics) ? METRICS.filter(name => metrics.includes(name)) : METRICS;
   return {
     range: RANGES.find(seconds => seconds === range) ?? DEFAULT_STATE.range,
     zoom: restoreZoom(zoom, now),
     metrics: chosen.length > 0 || (Array.isArray(metrics) && metrics.length === 0) ? chosen : METRICS,
-    hidden: Array.isArray(hidden) ? hidden.filter(uuid => typeof uuid === 'string') : []
+    hidden: Array.isArray(hidden) ? hidden.filter(uuid => typeof uuid === 'string') : [],
+    node: typeof node === 'string' && node !== '' ? node : null
   };
 }
 
-/** Return the saved zoom, or null if it is invalid or the server no longer has that part of its history. */
+/**
+ * Return the state without what needs a Prometheus, for a server that has none. `now` is in epoch seconds.
+ */
+export function withoutPrometheus(state: DashboardState, now: number): DashboardState {
+  const { range, zoom } = state;
+  return {
+    ...state,
+    range: Math.min(range, SERVER_HISTORY_S),
+    zoom: zoom !== null && zoom.to > now - SERVER_HISTORY_S ? zoom : null,
+    node: null
+  };
+}
+
+/** Return the saved zoom, or null if it is invalid or too long ago. */
 function restoreZoom(saved: unknown, now: number): TimeRange | null {
   const { from, to } = asRecord(saved);
-  return typeof from === 'number' && typeof to === 'number' && from < to && to > now - HISTORY_S
+  return typeof from === 'number' && typeof to === 'number' && from < to && to > now - PROMETHEUS_HISTORY_S
     ? { from, to }
     : null;
 }
@@ -127,17 +162,18 @@ export function keyAction(
 }
 
 /**
- * Return the time range after moving or zooming, limited to the history that the server keeps. `newest` is
- * the time of the newest sample. Zooming keeps the time `cursor` in place, or the center of the range if
- * `cursor` is null.
+ * Return the time range after moving or zooming, limited to the last `length` seconds before `newest`, the time
+ * of the newest sample. Zooming keeps the time `cursor` in place, or the center of the range if `cursor` is
+ * null.
  */
 export function navigate(
   action: Extract<KeyAction, { kind: 'move' | 'zoom' }>,
   range: TimeRange,
   newest: number,
-  cursor: number | null
+  cursor: number | null,
+  length: number
 ): TimeRange {
-  const limits = { from: Math.min(range.from, newest - HISTORY_S), to: Math.max(range.to, newest) };
+  const limits = { from: Math.min(range.from, newest - length), to: Math.max(range.to, newest) };
   return action.kind === 'move'
     ? move(range, action.share, limits)
     : zoom(range, action.factor, cursor ?? (range.from + range.to) / 2, limits);

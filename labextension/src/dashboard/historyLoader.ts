@@ -16,17 +16,23 @@ const RETRY_MS = 5000;
 const REQUEST_TIMEOUT_MS = 10_000;
 /** Maximum number of the stream's samples that are kept while a request is pending. */
 const MAX_PENDING = 1000;
+/** Minimum time between two requests for a live part of the history that no stream continues. */
+const MIN_RELOAD_MS = 5000;
 const SPARE_CAPACITY = 64;
 
-/**
- * A request for a part of the history: either the last `seconds`, to which new samples are appended, or a
- * fixed time range.
- */
+/** A request for a part of the history: either the last `seconds` or a fixed time range. */
 export interface LoadRequest {
   readonly span: { readonly seconds: number } | TimeRange;
   readonly metrics: readonly MetricName[];
   /** Maximum number of steps. */
   readonly points: number;
+  /** Name of a machine of the cluster; null for the server's own machine. */
+  readonly node: string | null;
+  /**
+   * Whether the samples of the stream are appended to the last `seconds`. Otherwise, these are loaded again
+   * after each step.
+   */
+  readonly streams: boolean;
 }
 
 /** Loads the displayed part of the history from the server and appends the samples of the stream to it. */
@@ -92,7 +98,7 @@ export class HistoryLoader {
 
   /** Append the next sample of the stream to the history, if the history is live. */
   append(sample: Sample): void {
-    if (this.wanted === null || !isLive(this.wanted.span)) {
+    if (this.wanted === null || !this.wanted.streams || !isLive(this.wanted.span)) {
       return;
     }
     if (this.pending !== null) {
@@ -114,9 +120,9 @@ export class HistoryLoader {
     const request = (this.pending = new AbortController());
     this.outdated = false;
     this.samples = [];
-    const { span, metrics, points } = wanted;
+    const { span, metrics, points, node } = wanted;
     const part = isLive(span) ? span : { since: span.from, until: span.to };
-    void this.server.history({ part, metrics, points }, request.signal).then(
+    void this.server.history({ part, metrics, points, node }, request.signal).then(
       history => {
         if (this.pending === request) {
           this.handleResponse(history, wanted);
@@ -157,13 +163,21 @@ export class HistoryLoader {
     } else {
       this.cancelTimer();
       this.samples = [];
-      if (error !== null) {
-        this.timer = this.clock.after(RETRY_MS, () => {
+      const pause = error === null ? this.reloadMs : RETRY_MS;
+      if (pause !== null) {
+        this.timer = this.clock.after(pause, () => {
           this.request();
         });
       }
     }
     this.changes.emit();
+  }
+
+  /** Milliseconds until the part is loaded again; null if that is not necessary. */
+  private get reloadMs(): number | null {
+    return this.wanted === null || this.wanted.streams || !isLive(this.wanted.span)
+      ? null
+      : Math.max(MIN_RELOAD_MS, 1000 * (this.current?.stepSeconds ?? 0));
   }
 
   private cancelTimer(): void {

@@ -1,9 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { gpuName, unavailability } from '../panel/panelMessages';
 import { element, setAttribute, Text } from '../ui/dom';
-import { gpuNumber } from '../ui/format';
-import type { Gpu, Sample } from '../wire';
+import type { DashboardGpu } from './dashboardGpus';
 import { legendSwatch } from './gpuColors';
 
 /** If there are more GPUs than this, the chips show only the GPUs' indices. */
@@ -40,33 +38,30 @@ export class Legend {
     setAttribute(this.node, 'aria-label', options.trans.__('GPUs'));
   }
 
-  /** Show the GPUs of `sample`, and which of them are `hidden`. */
-  update(sample: Sample | null, hidden: readonly string[]): void {
-    const gpus = sample?.gpus ?? [];
+  /** Show the GPUs, and which of them are `hidden`. */
+  update(gpus: readonly DashboardGpu[], hidden: readonly string[]): void {
     this.updateChips(gpus);
-    gpus.forEach((gpu, index) => {
-      const chip = this.chips.get(gpu.uuid);
-      const reading = sample?.readings[index];
-      if (chip === undefined || reading === undefined) {
+    gpus.forEach(({ uuid, name, number, problem }) => {
+      const chip = this.chips.get(uuid);
+      if (chip === undefined) {
         return;
       }
       const { trans } = this.options;
-      const name = gpuName(trans, gpu);
-      setAttribute(chip.node, 'aria-pressed', String(!hidden.includes(gpu.uuid)));
-      chip.name.set(gpus.length <= MAX_NAMED ? `${gpuNumber(gpu)} ${name}` : gpuNumber(gpu));
-      const [short, long] = unavailability(trans, reading, sample?.time ?? NaN) ?? ['', ''];
+      setAttribute(chip.node, 'aria-pressed', String(!hidden.includes(uuid)));
+      chip.name.set(gpus.length <= MAX_NAMED ? `${number} ${name}` : number);
+      const [short, long] = problem ?? ['', ''];
       chip.problem.set(short);
       setAttribute(
         chip.node,
         'title',
-        [trans.__('GPU %1, %2', gpuNumber(gpu), name), long, trans.__('Shift: this one alone')]
+        [trans.__('GPU %1, %2', number, name), long, trans.__('Shift: this one alone')]
           .filter(line => line !== '')
           .join('\n')
       );
     });
   }
 
-  private updateChips(gpus: readonly Gpu[]): void {
+  private updateChips(gpus: readonly DashboardGpu[]): void {
     const uuids = gpus.map(gpu => gpu.uuid);
     if (uuids.join() === [...this.chips.keys()].join()) {
       return;

@@ -3,7 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { metricTexts, type MetricName } from '../metricTable';
 import { element, setAttribute, Text } from '../ui/dom';
 import { UNKNOWN } from '../ui/format';
-import type { Gpu, Reading } from '../wire';
+import type { DashboardGpu } from './dashboardGpus';
 import type { TimeRange } from './dashboardState';
 import { axisTop, formatIn, reasonOf, unitOf, valueOf, type Unit } from './metrics';
 import { Plot, type PlotOptions } from './plot';
@@ -15,24 +15,16 @@ import { emptyLine, type Line, type TimeAxis, type TimeSeries } from './timeSeri
  */
 const MAX_VALUES = 4;
 
-/** A GPU that is shown. */
-export interface ShownGpu {
-  readonly gpu: Gpu;
-  readonly reading: Reading;
-  /** Position in the driver's list of GPUs, which determines the color. */
-  readonly position: number;
-  /** The GPU's index as in `nvidia-smi`. */
-  readonly number: string;
-}
-
 /** The data that all charts draw at the same time. */
 export interface Frame {
   readonly series: TimeSeries;
   readonly axis: TimeAxis;
   readonly range: TimeRange;
-  readonly gpus: readonly ShownGpu[];
+  readonly gpus: readonly DashboardGpu[];
   /** Whether the values above the charts are taken from the newest sample. */
   readonly live: boolean;
+  /** The text of a chart without any value, if no GPU has a reason. */
+  readonly missing: string;
 }
 
 /** The dependencies that all charts share. */
@@ -49,7 +41,7 @@ export interface ChartOptions extends Omit<PlotOptions, 'cursorMoved'> {
 
 /** The values of one GPU in the tooltip. */
 export interface TooltipRow {
-  readonly shown: ShownGpu;
+  readonly shown: DashboardGpu;
   readonly mean: string;
   /** Minimum and maximum; empty if they are equal. */
   readonly span: string;
@@ -101,19 +93,18 @@ export class MetricChart {
     this.frame = frame;
     const { gpus, series, axis, range } = frame;
     const maxima: number[] = [];
-    for (const { gpu } of gpus) {
-      const line = this.line(gpu.uuid);
-      series.line(gpu.uuid, this.name, axis, line);
+    for (const { uuid } of gpus) {
+      const line = this.line(uuid);
+      series.line(uuid, this.name, axis, line);
       if (!Number.isNaN(line.highest)) {
         maxima.push(line.highest);
       }
     }
-    const powerLimits = gpus.map(({ reading }) => reading.power_limit_w ?? 0);
     const top = axisTop(
       this.name,
       Math.max(0, ...maxima),
-      gpus.map(({ gpu }) => gpu),
-      powerLimits
+      gpus.map(({ memoryTotal }) => memoryTotal ?? 0),
+      gpus.map(({ powerLimit }) => powerLimit ?? 0)
     );
     this.unit = unitOf(this.name, top);
     this.updateReason(maxima.length === 0);
@@ -126,7 +117,7 @@ export class MetricChart {
   /** Return one tooltip row per GPU, with the GPU's values at the time index `row`. */
   tooltipRows(row: number): TooltipRow[] {
     return (this.frame?.gpus ?? []).map(shown => {
-      const { low, mean, high } = this.line(shown.gpu.uuid);
+      const { low, mean, high } = this.line(shown.uuid);
       const limits = [low[row] ?? null, high[row] ?? null];
       return {
         shown,
@@ -173,11 +164,13 @@ export class MetricChart {
     }
     const { gpus, live, axis } = this.frame;
     const shownRow = row ?? axis.times.length - 1;
-    const values = gpus.map(({ gpu, reading }) =>
-      row === null && live ? valueOf(reading, this.name) : (this.line(gpu.uuid).mean[shownRow] ?? null)
+    const values = gpus.map(({ uuid, reading }) =>
+      row === null && live && reading !== null
+        ? valueOf(reading, this.name)
+        : (this.line(uuid).mean[shownRow] ?? null)
     );
     const known = values.filter(value => value !== null);
-    const reasons = gpus.map(({ reading }) => reasonOf(reading, this.name));
+    const reasons = gpus.map(({ reading }) => (reading === null ? '' : reasonOf(reading, this.name)));
     this.values.set(
       this.valuesText(gpus, values, known),
       known.length > 0 ? '' : (reasons.find(Boolean) ?? '')
@@ -185,11 +178,11 @@ export class MetricChart {
   }
 
   private valuesText(
-    gpus: readonly ShownGpu[],
+    gpus: readonly DashboardGpu[],
     values: readonly (number | null)[],
     known: readonly number[]
   ): string {
-    const focused = gpus.findIndex(({ gpu }) => gpu.uuid === this.focused);
+    const focused = gpus.findIndex(({ uuid }) => uuid === this.focused);
     const format = (value: number | null): string => formatIn(value, this.unit);
     if (focused >= 0) {
       const value = this.withUnit(format(values[focused] ?? null));
@@ -220,7 +213,10 @@ export class MetricChart {
 
   /** If all values are unknown and every GPU has a reason, show the first reason in place of the plot. */
   private updateReason(isEmpty: boolean): void {
-    const reasons = this.frame?.gpus.map(({ reading }) => reasonOf(reading, this.name)) ?? [];
+    const { gpus = [], missing = '' } = this.frame ?? {};
+    const reasons = gpus.map(({ reading }) =>
+      reading === null || missing !== '' ? missing : reasonOf(reading, this.name)
+    );
     const unsupported = isEmpty && reasons.length > 0 && reasons.every(reason => reason !== '');
     setAttribute(this.node, 'data-empty', unsupported ? 'true' : '');
     this.reason.set(unsupported ? (reasons[0] ?? '') : '');
@@ -241,13 +237,13 @@ export class MetricChart {
 
   /** Return the plot. If the GPUs or their positions have changed, replace the plot first. */
   private ensurePlot({ gpus, axis }: Frame): Plot {
-    const key = gpus.map(({ gpu, position }) => `${gpu.uuid} ${String(position)}`).join();
+    const key = gpus.map(({ uuid, position }) => `${uuid} ${String(position)}`).join();
     if (this.plot !== null && this.plotKey === key) {
       return this.plot;
     }
     this.plot?.dispose();
     this.plotKey = key;
-    const lines = gpus.map(shown => ({ ...shown, line: this.line(shown.gpu.uuid) }));
+    const lines = gpus.map(shown => ({ ...shown, line: this.line(shown.uuid) }));
     this.plot = new Plot(this.canvas, this.width, lines, axis.times, {
       ...this.options,
       cursorMoved: (row, isHovered, uuid) => {

@@ -1,6 +1,6 @@
 import { memoryUnit, UNKNOWN, temperatureUnit } from '../ui/format';
 import { METRIC_TABLE, type MetricKind, type MetricName } from '../metricTable';
-import type { Gpu, Reading } from '../wire';
+import type { Reading } from '../wire';
 
 /** All metrics with a chart, in display order. */
 export const METRICS: readonly MetricName[] = METRIC_TABLE.map(({ name }) => name);
@@ -83,7 +83,7 @@ export function formatIn(value: number | null, unit: Unit): string {
 export function axisTop(
   name: MetricName,
   highest: number,
-  gpus: readonly Gpu[],
+  memoryTotals: readonly number[],
   powerLimits: readonly number[]
 ): number {
   const value = Number.isFinite(highest) ? highest : 0;
@@ -93,7 +93,7 @@ export function axisTop(
     case 'temperature':
       return Math.max(100, roundUp(value, 1));
     case 'memory':
-      return Math.max(MIB, value, ...gpus.map(gpu => gpu.memory_total ?? 0));
+      return Math.max(MIB, value, ...memoryTotals);
     case 'power':
       return Math.max(100, roundUp(Math.max(value, ...powerLimits), 1));
     case 'clock':

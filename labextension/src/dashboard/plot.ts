@@ -1,6 +1,5 @@
 import uPlot from 'uplot';
 
-import type { Gpu } from '../wire';
 import { twoDigits } from '../ui/format';
 import type { TimeRange } from './dashboardState';
 import { colorIndex, dashPattern, type ChartColors } from './gpuColors';
@@ -23,10 +22,11 @@ const MIN_DRAG = 6;
 const FOCUS_DISTANCE = 14;
 /** A cursor position that is outside the plot, so that uPlot hides the cursor. */
 const OUTSIDE = -10;
+const DAY_S = 24 * 3600;
 
 /** The line of one GPU. */
 export interface GpuLine {
-  readonly gpu: Gpu;
+  readonly uuid: string;
   /** Position in the driver's list of GPUs, which determines the color. */
   readonly position: number;
   /** The GPU's index as in `nvidia-smi`. */
@@ -98,7 +98,7 @@ export class Plot {
   /** Focus the line of one GPU; null removes the focus. */
   focus(uuid: string | null): void {
     this.focused = uuid;
-    const index = this.lines.findIndex(({ gpu }) => gpu.uuid === uuid);
+    const index = this.lines.findIndex(gpu => gpu.uuid === uuid);
     this.u.setSeries(index < 0 ? null : index + 1, { focus: true }, false);
   }
 
@@ -174,7 +174,7 @@ export class Plot {
           size: 18,
           gap: 3,
           space: 64,
-          values: (_, splits, __, ___, step) => splits.map(time => timeOfDay(time, step))
+          values: (_, splits, __, ___, step) => splits.map(time => timeLabel(time, step))
         },
         {
           ...axis,
@@ -196,8 +196,8 @@ export class Plot {
       hooks: {
         drawAxes: [
           (u: uPlot) => {
-            for (const { gpu, position, line } of this.lines) {
-              paintSpan(u, this.times, line, this.color(position), this.alpha(gpu.uuid));
+            for (const { uuid, position, line } of this.lines) {
+              paintSpan(u, this.times, line, this.color(position), this.alpha(uuid));
             }
           }
         ],
@@ -258,12 +258,12 @@ export class Plot {
     const pointer = u.cursor.top ?? 0;
     let nearest: string | null = null;
     let minimum = FOCUS_DISTANCE;
-    for (const { gpu, line } of this.lines) {
+    for (const { uuid, line } of this.lines) {
       const value = line.mean[row] ?? null;
       const distance = value === null ? Infinity : Math.abs(u.valToPos(value, 'y') - pointer);
       if (distance < minimum) {
         minimum = distance;
-        nearest = gpu.uuid;
+        nearest = uuid;
       }
     }
     return nearest;
@@ -292,10 +292,10 @@ export class Plot {
     const [top, bottom] = [bbox.top + height / 3, bbox.top + bbox.height];
     for (const { y, members } of groupLabels(positions, height, top, bottom)) {
       const group = members.flatMap(member => ends[member]?.gpuLine ?? []);
-      const focused = group.find(({ gpu }) => gpu.uuid === this.focused);
+      const focused = group.find(({ uuid }) => uuid === this.focused);
       const single = focused ?? (group.length === 1 ? group[0] : undefined);
       const indices = group.map(({ number }) => number);
-      ctx.globalAlpha = this.alpha(single?.gpu.uuid ?? '');
+      ctx.globalAlpha = this.alpha(single?.uuid ?? '');
       ctx.fillStyle = single === undefined ? text : this.color(single.position);
       ctx.fillText(single?.number ?? abbreviate(indices, MAX_INDICES), left, y);
     }
@@ -309,9 +309,14 @@ function cursorRow(u: uPlot): number | null {
 
 /**
  * Return a time in epoch seconds as local time of day, with seconds if the axis labels are close together.
+ * Midnight, and every time if the labels are a day apart, is a date.
  */
-function timeOfDay(time: number, step: number): string {
+function timeLabel(time: number, step: number): string {
   const date = new Date(1000 * time);
+  const isMidnight = date.getHours() === 0 && date.getMinutes() === 0 && date.getSeconds() === 0;
+  if (step >= DAY_S || (isMidnight && step >= 60)) {
+    return `${twoDigits(date.getMonth() + 1)}-${twoDigits(date.getDate())}`;
+  }
   const parts = [date.getHours(), date.getMinutes(), ...(step < 60 ? [date.getSeconds()] : [])];
   return parts.map(twoDigits).join(':');
 }
