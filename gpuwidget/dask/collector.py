@@ -32,6 +32,7 @@ _COLLECT_TIMEOUT_S = 1.0
 """Maximum seconds for which a run's end waits for the collector's thread."""
 INTERVAL_S = 1.0
 """Seconds between two readings of the workers' heartbeats. Longer for more than 100 workers."""
+_MAX_INTERVAL_S = 10.0
 _RENEW_S = 20.0
 """Seconds after which the workers are told that the run goes on."""
 _ANSWER_TIMEOUT_S = 5.0
@@ -208,7 +209,7 @@ class _Cluster:
     @property
     def interval_s(self) -> float:
         """Seconds between two readings of the heartbeats."""
-        return max(INTERVAL_S, len(self._workers) / 100)
+        return min(max(INTERVAL_S, len(self._workers) / 100), _MAX_INTERVAL_S)
 
     @property
     def closed(self) -> bool:
