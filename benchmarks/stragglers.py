@@ -32,33 +32,36 @@ from gpuwidget.model.worker_update import WorkerUpdate
 from gpuwidget.sampler import INTERVAL_S, process_sampler
 
 _VARIABLE = "GPUWIDGET_BENCH_RECORDINGS"
-_LATE_RANK = 1
+LATE_RANK = 1
 _DEADLINE_S = 390.0
 """Seconds after which no further scenario is started."""
 _SCRIPT = "from benchmarks.straggler_ranks import main\n\nmain()\n"
 
 
 @dataclass(frozen=True)
-class _Scenario:
+class Scenario:
+    """Ranks of distributed training, or independent jobs, one per GPU."""
+
     name: str
     start: Literal["spawn", "torchrun", "gpuwidget run", "independent"]
     load: Literal["large", "small"]
     late: Literal["forward", "backward"] | None
+    """The pass in which rank 1 is late in each step; None if no rank is late."""
     report: bool = False
     """Whether the ranks call ``gpuwidget.rank()``."""
 
 
-_SCENARIOS = (
-    _Scenario("spawn-large-balanced", "spawn", "large", None),
-    _Scenario("spawn-large-forward", "spawn", "large", "forward"),
-    _Scenario("spawn-large-backward", "spawn", "large", "backward", report=True),
-    _Scenario("torchrun-large-backward", "torchrun", "large", "backward", report=True),
-    _Scenario("spawn-small-forward", "spawn", "small", "forward"),
-    _Scenario("spawn-small-backward", "spawn", "small", "backward"),
-    _Scenario("torchrun-small-balanced", "torchrun", "small", None, report=True),
-    _Scenario("run-small-forward", "gpuwidget run", "small", "forward"),
-    _Scenario("independent-small", "independent", "small", None),
-    _Scenario("torchrun-large-forward", "torchrun", "large", "forward"),
+SCENARIOS = (
+    Scenario("spawn-large-balanced", "spawn", "large", None),
+    Scenario("spawn-large-forward", "spawn", "large", "forward"),
+    Scenario("spawn-large-backward", "spawn", "large", "backward", report=True),
+    Scenario("torchrun-large-backward", "torchrun", "large", "backward", report=True),
+    Scenario("spawn-small-forward", "spawn", "small", "forward"),
+    Scenario("spawn-small-backward", "spawn", "small", "backward"),
+    Scenario("torchrun-small-balanced", "torchrun", "small", None, report=True),
+    Scenario("run-small-forward", "gpuwidget run", "small", "forward"),
+    Scenario("independent-small", "independent", "small", None),
+    Scenario("torchrun-large-forward", "torchrun", "large", "forward"),
 )
 
 
@@ -68,14 +71,14 @@ def measure(settings: Settings) -> Iterator[Figure]:
     archive = os.environ.get(_VARIABLE)
     until = time.monotonic() + _DEADLINE_S
     kernel: Kernel | None = None
-    for scenario in _SCENARIOS:
+    for scenario in SCENARIOS:
         reason = unmeasured or ("the time was up" if time.monotonic() > until else None)
         found: dict[str, Any] = {}
         if reason is None:
             with TemporaryDirectory() as folder:
                 try:
-                    kernel = kernel or _start_kernel()
-                    found = _run(kernel, scenario, Path(folder), settings.pick(15.0, 4.0))
+                    kernel = kernel or start_kernel()
+                    found = run_scenario(kernel, scenario, Path(folder), settings.pick(15.0, 4.0))
                 except Exception as error:
                     reason = f"{type(error).__name__}: {error}"
                     if kernel is not None:
@@ -89,9 +92,9 @@ def measure(settings: Settings) -> Iterator[Figure]:
         kernel.__exit__(None, None, None)
 
 
-def _figure(scenario: _Scenario, found: dict[str, Any], reason: str | None) -> Figure:
+def _figure(scenario: Scenario, found: dict[str, Any], reason: str | None) -> Figure:
     advice = [one for one in found.get("advice", ()) if one["rule"] == "straggler"]
-    late = [found["ranks"][_LATE_RANK]["gpu_index"]] if scenario.late and reason is None else []
+    late = [found["ranks"][LATE_RANK]["gpu_index"]] if scenario.late and reason is None else []
     return Figure(
         benchmark="stragglers",
         what=f"{scenario.name}: wrong or missing advice",
@@ -99,21 +102,22 @@ def _figure(scenario: _Scenario, found: dict[str, Any], reason: str | None) -> F
         bar=0.0,
         values=[] if reason is not None else [float([one["evidence"]["late"] for one in advice] != late)],
         conditions={
-            "the rank is named": all(one["evidence"].get("late_ranks") == [_LATE_RANK] for one in advice)
+            "the rank is named": all(one["evidence"].get("late_ranks") == [LATE_RANK] for one in advice)
         },
         details=found,
         not_measured=reason,
     )
 
 
-def _start_kernel() -> Kernel:
+def start_kernel() -> Kernel:
+    """Return a kernel that has loaded gpuwidget, and torch without CUDA."""
     kernel = Kernel(environment())
     kernel.run("%load_ext gpuwidget")
     kernel.run("import sys, torch, torch.multiprocessing as mp\nfrom benchmarks import stragglers as _ours")
     return kernel
 
 
-def _run(kernel: Kernel, scenario: _Scenario, folder: Path, seconds: float) -> dict[str, Any]:
+def run_scenario(kernel: Kernel, scenario: Scenario, folder: Path, seconds: float) -> dict[str, Any]:
     """Run a scenario. Return its advice, and the facts of its ranks."""
     ranks = int(kernel.run("", {"n": "torch.cuda.device_count() or 2"}).values["n"])
     spec = {
@@ -121,7 +125,7 @@ def _run(kernel: Kernel, scenario: _Scenario, folder: Path, seconds: float) -> d
         "ranks": ranks,
         "load": scenario.load,
         "late": scenario.late,
-        "late_rank": _LATE_RANK,
+        "late_rank": LATE_RANK,
         "report": scenario.report,
         "folder": str(folder),
     }
@@ -147,7 +151,7 @@ def _run(kernel: Kernel, scenario: _Scenario, folder: Path, seconds: float) -> d
     }
 
 
-def _cell(scenario: _Scenario, folder: Path, spec: dict[str, Any]) -> str:
+def _cell(scenario: Scenario, folder: Path, spec: dict[str, Any]) -> str:
     if scenario.start in ("spawn", "independent"):
         function = "train" if scenario.start == "spawn" else "independent"
         return (
@@ -196,7 +200,7 @@ class Recorder:
         (self._folder / "updates.json").write_text(json.dumps(self._updates), encoding="utf-8")
 
 
-def _save(archive: Path, scenario: _Scenario, folder: Path) -> None:
+def _save(archive: Path, scenario: Scenario, folder: Path) -> None:
     with zipfile.ZipFile(archive, "a", zipfile.ZIP_DEFLATED) as file:
         for path in sorted(folder.iterdir()):
             if path.suffix in (".json", ".gz"):

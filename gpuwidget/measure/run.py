@@ -158,9 +158,9 @@ class Run:
         t = self._clock.monotonic() - self._began
         with self._lock:
             is_new_step = self._gpus.workers.add_update(t, update, incomplete, gone=gone)
-        if is_new_step and update.rank is not None and update.since_step_s is not None:
-            label = f"rank {update.rank}: step {update.steps}"
-            self._marks.add_step(max(0.0, t - update.since_step_s), label)
+        steps, since = update.steps, update.since_step_s
+        if is_new_step and update.rank is not None and steps is not None and since is not None:
+            self._marks.add_step(max(0.0, t - since), update.rank, steps)
 
     def progress(self) -> Progress:
         """Return the state of the run so far, for a live chart. May be called from any thread."""

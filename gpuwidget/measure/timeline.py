@@ -20,6 +20,7 @@ MEMORY_INTERVAL_S = 0.1
 during a long run."""
 _MAX_MARKS = 200
 _MAX_THINNED = 100
+_MAX_STEPS = 1600
 _KEEP_MAXIMUM = (False, True, False, False)
 """For each metric of :class:`GpuTimeSeries`, whether merged points keep the maximum (memory) or the mean."""
 
@@ -171,14 +172,14 @@ class RunTimeSeries:
 
 @dataclass(slots=True)
 class _ThinnedMarks:
-    """Every n-th of the added marks, with n such that at most 100 remain."""
+    """Every n-th of the added marks, with n such that only a limited number remains."""
 
     marks: list[Mark] = field(default_factory=list)
     stride: int = 1
     added: int = 0
 
-    def add(self, mark: Mark) -> None:
-        if self.added % self.stride == 0 and len(self.marks) == _MAX_THINNED:
+    def add(self, mark: Mark, most: int = _MAX_THINNED) -> None:
+        while self.added % self.stride == 0 and len(self.marks) >= most:
             self.marks = self.marks[::2]
             self.stride *= 2
         if self.added % self.stride == 0:
@@ -187,14 +188,16 @@ class _ThinnedMarks:
 
 
 class TimelineMarks:
-    """Keeps the user's first 200 marks, and up to 100 printed lines and 100 steps of ranks."""
+    """Keeps the user's first 200 marks, up to 100 printed lines, and up to 100 steps of each rank, or fewer
+    if there are many ranks."""
 
     def __init__(self) -> None:
         # Reentrant, because a signal handler or a finalizer may print while this thread holds the lock.
         self._lock = threading.RLock()
         self._marks: list[Mark] = []
         self._printed = _ThinnedMarks()
-        self._steps = _ThinnedMarks()
+        self._steps: dict[int, _ThinnedMarks] = {}
+        """The steps of each rank."""
         self._marks_set = 0
 
     def add_mark(self, t: float, label: str) -> None:
@@ -209,16 +212,18 @@ class TimelineMarks:
         with self._lock:
             self._printed.add(Mark(t, line, "printed"))
 
-    def add_step(self, t: float, label: str) -> None:
-        """Add a step that a rank reported, ``t`` seconds into the run."""
+    def add_step(self, t: float, rank: int, step: int) -> None:
+        """Add the number of steps that a rank reported, ``t`` seconds into the run."""
         with self._lock:
-            self._steps.add(Mark(t, label, "step"))
+            of_rank = self._steps.setdefault(rank, _ThinnedMarks())
+            most = min(_MAX_THINNED, max(2, _MAX_STEPS // len(self._steps)))
+            of_rank.add(Mark(t, f"rank {rank}: step {step}", "step"), most)
 
     def all(self) -> tuple[Mark, ...]:
         """Return all marks, lines and steps that were kept, in chronological order."""
         with self._lock:
-            kept = (*self._marks, *self._printed.marks, *self._steps.marks)
-            return tuple(sorted(kept, key=lambda mark: mark.t))
+            steps = [mark for of_rank in self._steps.values() for mark in of_rank.marks]
+            return tuple(sorted((*self._marks, *self._printed.marks, *steps), key=lambda mark: mark.t))
 
     def notes(self) -> list[Message]:
         """Return notes about the marks and lines that were not kept."""

@@ -495,9 +495,11 @@ def _order(worker: _Worker) -> tuple[object, ...]:
 
 
 def _steps_span(worker: _Worker) -> tuple[float, float] | None:
-    """Return when a worker made its first and its last step, or None if it does not report steps."""
+    """Return when a rank made its first and its last step, or None if it does not report steps."""
     update = worker.update
-    if update is None or update.steps is None or update.step_s is None or update.since_step_s is None:
+    if update is None or update.kind != "rank":
+        return None
+    if update.steps is None or update.step_s is None or update.since_step_s is None:
         return None
     last = worker.updated_s - update.since_step_s
     return last - update.step_s * (update.steps - 1), last

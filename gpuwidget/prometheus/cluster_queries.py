@@ -21,6 +21,7 @@ from gpuwidget.prometheus.exporters import (
     memory_total_expression,
     metric_expression,
     over,
+    recordings,
     selector,
     with_uuid,
 )
@@ -48,14 +49,16 @@ _PRESENCE: dict[Exporter, tuple[str, ...]] = {
     "dcgm": ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_TEMP"),
     "nvidia_gpu": ("nvidia_smi_gpu_info", "nvidia_smi_mig_info"),
 }
-"""Series that an exporter has for each GPU. The second is used where the first is not configured."""
+"""Series that an exporter has for each GPU. dcgm-exporter's second is for where the first is switched off."""
+_PRESENCE_IN_THE_HOUR = {**_PRESENCE, "dcgm": _PRESENCE["dcgm"][:1]}
+"""As ``_PRESENCE``, for the query that evaluates them for many moments."""
 
 
 def now_expression(matchers: Sequence[str]) -> str:
     """Return PromQL for the newest values of all GPUs."""
     parts = [
         '(label_replace(vector(time()), "metric", "time", "", ""))',
-        _identities(matchers),
+        _identities(matchers, _timestamp),
         *(_as_metric(key, metric_expression(key, matchers)) for key in VALUES),
         _as_metric("memory_total", memory_total_expression(matchers)),
         _as_metric("lost", f"{_of('gpuwidget', 'gpuwidget_gpu_up', matchers)} == 0"),
@@ -76,7 +79,7 @@ def now_expression(matchers: Sequence[str]) -> str:
 def hour_expression(matchers: Sequence[str]) -> str:
     """Return PromQL for the GPUs, errors and use of the last hour."""
     parts = [
-        f"(max_over_time(({_identities(matchers)})[{HOUR_S}s:{GRID_S}s]))",
+        _identities(matchers, _last_timestamp),
         _as_metric("busy", _last_busy(matchers)),
         _as_metric("xid", _dcgm_xid(matchers)),
         _as_metric("xid_of_gpuwidget", _gpuwidget_xid(matchers)),
@@ -99,15 +102,25 @@ def _of(exporter: Exporter, name: str, matchers: Sequence[str], apply: Apply | N
     return by_uuid(exporter, selector(exporter, name, matchers, apply=apply))
 
 
-def _identities(matchers: Sequence[str]) -> str:
+def _timestamp(series: str) -> str:
+    return f"timestamp({series})"
+
+
+def _last_timestamp(series: str) -> str:
+    # The labels are changed after this and not in the subquery, where that would take most of the time.
+    return f"max_over_time(timestamp({series})[{HOUR_S}s:{GRID_S}s])"
+
+
+def _identities(matchers: Sequence[str], time_of: Apply) -> str:
     """Return PromQL for the time of each GPU's newest sample, with the labels that describe the GPU."""
     found = []
     for exporter in EXPORTERS:
         labels = ", ".join(dict.fromkeys(("uuid", "job", *NODE_LABELS, *_EXPORTER_LABELS[exporter])))
-        present = " or ".join(
-            f"({selector(exporter, name, matchers, apply=lambda series: f'timestamp({series})')})"
-            for name in _PRESENCE[exporter]
-        )
+        names = _PRESENCE[exporter] if time_of is _timestamp else _PRESENCE_IN_THE_HOUR[exporter]
+        present = " or ".join(f"({selector(exporter, name, matchers, apply=time_of)})" for name in names)
+        if exporter == "gpuwidget" and time_of is _last_timestamp:
+            # A server with a recording may have ended since.
+            present += f" unless on (job, instance) last_over_time({recordings(matchers)}[{HOUR_S}s])"
         newest = f"max by ({labels}) ({with_uuid(exporter, f'({present})')})"
         found.append(f'(label_replace({newest}, "exporter", "{exporter}", "", ""))')
     return " or ".join(found)

@@ -114,9 +114,14 @@ def selector(
     if apply is not None:
         series = apply(series)
     if exporter == "gpuwidget":
-        recordings = ",".join(('source!="nvml"', *matchers))
-        series = f"({series} unless on (job, instance) gpuwidget_build_info{{{recordings}}})"
+        series = f"({series} unless on (job, instance) {recordings(matchers)})"
     return series
+
+
+def recordings(matchers: Sequence[str]) -> str:
+    """Return the selector of the Jupyter servers that play a recording."""
+    inside = ",".join(('source!="nvml"', *matchers))
+    return f"gpuwidget_build_info{{{inside}}}"
 
 
 def by_uuid(exporter: Exporter, vector: str) -> str:

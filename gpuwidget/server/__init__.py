@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from tornado.ioloop import PeriodicCallback
+
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.kernel_requests import REPLY, REQUEST
 from gpuwidget.sampler import Sampler
@@ -41,6 +43,7 @@ from gpuwidget.server.settings import (
     load_settings,
     server_user,
 )
+from gpuwidget.server.slurm import REFRESH_S, server_job
 from gpuwidget.server.stream_handler import StreamHandler
 
 if TYPE_CHECKING:
@@ -54,8 +57,9 @@ _UNTRACKED = (
 )
 """Types of messages on the control channel that do not count as activity: the panel's requests and replies,
 and the messages that JupyterLab sends when a live chart's widgets appear and disappear."""
-IDLE_HOLDERS_OPTION = "gpuwidgetIdleHolders"
-"""Name of the option in JupyterLab's page config that makes a page listen for idle holders."""
+NOTIFICATIONS_OPTION = "gpuwidgetNotifications"
+"""Name of the option in JupyterLab's page config that makes a page listen for idle holders and for the end of
+the Slurm job."""
 _GIB = 1024**3
 _LINGER_S = 10.0
 """Seconds for which the driver stays open after the last client has disconnected. Reloading a page takes
@@ -79,6 +83,7 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         clock,
         execution_tracker,
     )
+    slurm = server_job(settings.slurm_warning_minutes, serverapp.log)
     sampler = Sampler(source, clock, linger_s=_LINGER_S)
     prometheus = configured_prometheus(settings, serverapp.log)
     cluster = None if prometheus is None else ClusterMonitor(prometheus, clock)
@@ -90,6 +95,7 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         history_s=settings.history,
         install=install_command(settings.install_requirement, serverapp.log),
         cluster=cluster is not None,
+        slurm=slurm,
     )
     notebook_ids = NotebookIds(Path(serverapp.data_dir), serverapp.root_dir, serverapp.log)
     kernel_labels = KernelLabels(notebook_ids.notebook_id, server_user(), settings.metrics_names)
@@ -97,6 +103,13 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         # This is delayed until the event loop runs, because the driver may take seconds to open, and the
         # server's start must not wait for that.
         serverapp.io_loop.add_callback(hub.stay_on)
+    if slurm.needs_refresh:
+        serverapp.io_loop.add_callback(slurm.refresh)
+        serverapp.io_loop.add_callback(PeriodicCallback(slurm.refresh, 1000 * REFRESH_S).start)
+    if slurm.job is not None or settings.idle_holder_memory:
+        # A page opens the stream for notifications only if the server may have any.
+        page_config = serverapp.web_app.settings.setdefault("page_config_data", {})
+        page_config[NOTIFICATIONS_OPTION] = "true"
     options = gpu_use_options(settings, inventory, serverapp)
     if options:
         serverapp.io_loop.add_callback(hub.monitor_use, GpuUseMonitor(sampler, clock, options))
@@ -136,9 +149,6 @@ def gpu_use_options(settings: GpuWidget, inventory: KernelInventory, serverapp: 
     """Return what the administrator has turned on of what follows from the use of the GPUs."""
     currency, limit = settings.gpu_hour_currency, settings.idle_holder_memory * _GIB
     web_settings = serverapp.web_app.settings
-    if limit:
-        # A page opens the stream for notifications only if the server may send any.
-        web_settings.setdefault("page_config_data", {})[IDLE_HOLDERS_OPTION] = "true"
     return GpuUseOptions(
         activity=JupyterActivity(inventory, web_settings) if settings.gpu_activity else None,
         hours=GpuHoursCounter(settings.gpu_hour_price, currency) if settings.gpu_hours else None,

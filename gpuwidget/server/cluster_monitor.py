@@ -99,10 +99,12 @@ class ClusterMonitor:
         now = parse(self._client.query(self._now_expression))
         problem = None
         if self._state.needs_hour(now):
+            began = self._clock.monotonic()
             try:
                 self._state.add_hour(parse(self._client.query(self._hour_expression)))
             except PrometheusError as error:
                 problem = f"Errors, idle times and lost nodes of the last hour are not up to date. {error}"
+            self._state.set_hour_duration(self._clock.monotonic() - began)
         snapshot = self._state.add_now(now)
         return snapshot if problem is None else replace(snapshot, problem=problem)
 

@@ -18,6 +18,8 @@ MIN_INTERVAL_S = 5.0
 MAX_INTERVAL_S = 60.0
 _REFRESH_S = 60.0
 """Seconds after which the query for the last hour is repeated."""
+_REST = 20
+"""The query for the last hour is not repeated for this many times the seconds that it took."""
 _OWN_HOST_RANK = 1
 """Names of machines up to this rank are from dcgm-exporter itself, not from the scrape configuration."""
 _MAX_TEXT = 200
@@ -98,7 +100,7 @@ class ClusterState:
         self.interval_s = MIN_INTERVAL_S
         """Seconds between two samples of the exporter with the shortest scrape interval, 5 to 60."""
         self._seen: dict[ReportedGpu, float] = {}
-        self._newest: Mapping[ReportedGpu, float] = {}
+        self._before: Answer | None = None
         self._measured: float | None = None
         self._last_busy: dict[str, float] = {}
         self._known_for_an_hour: set[str] = set()
@@ -106,17 +108,28 @@ class ClusterState:
         self._ecc: dict[str, int] = {}
         self._asked: float | None = None
         """When the query for the last hour was sent."""
+        self._took_s = 0.0
         self._has_hour = False
         self._errors: Mapping[str, Mapping[str, float]] = {}
 
     def needs_hour(self, now: Answer) -> bool:
-        """Return whether the query for the last hour must be sent: every minute, and after an error."""
+        """Return whether the query for the last hour must be sent: every minute, and after an error.
+
+        It is sent less often if it takes long, so that Prometheus spends at most a twentieth of its time on
+        it.
+        """
         errors = {name: values for name, values in now.metrics.items() if "errors" in name}
-        changed, self._errors = errors != self._errors, errors
-        if self._asked is not None and not changed and 0 <= now.time - self._asked < _REFRESH_S:
-            return False
-        self._asked = now.time
+        if self._asked is not None and now.time >= self._asked:
+            elapsed = now.time - self._asked
+            due = elapsed >= _REFRESH_S or errors != self._errors
+            if not due or elapsed < _REST * self._took_s:
+                return False
+        self._asked, self._errors = now.time, errors
         return True
+
+    def set_hour_duration(self, took_s: float) -> None:
+        """Store how many seconds the query for the last hour took, whether it was answered or not."""
+        self._took_s = took_s
 
     def add_hour(self, hour: Answer) -> None:
         """Store the answer to the query for the last hour."""
@@ -142,10 +155,11 @@ class ClusterState:
         }
         # Measure the interval again, because the scrape configuration may have changed.
         self._measured = None
+        self.interval_s = MIN_INTERVAL_S
 
     def add_now(self, now: Answer) -> ClusterSnapshot:
         """Store the answer to the query for the newest values, and return the snapshot."""
-        self._update_interval(now.gpus)
+        self._update_interval(now)
         self._update_busy(now)
         self._seen.update(now.gpus)
         self._seen = {gpu: seen for gpu, seen in self._seen.items() if now.time - seen <= HOUR_S}
@@ -197,13 +211,13 @@ class ClusterState:
             for uuid, reported in by_uuid.items()
         }
 
-    def _update_interval(self, live: Mapping[ReportedGpu, float]) -> None:
-        before, self._newest = self._newest, live
-        spacings = [
-            time - before[gpu] for gpu, time in live.items() if gpu in before and time - before[gpu] > 0.5
-        ]
-        if spacings:
-            self._measured = min([*spacings, *([] if self._measured is None else [self._measured])])
+    def _update_interval(self, now: Answer) -> None:
+        before, self._before = self._before, now
+        # After a pause without clients, several samples may lie between the two answers.
+        if before is not None and now.time - before.time < 2 * self.interval_s:
+            spacings = [time - before.gpus[gpu] for gpu, time in now.gpus.items() if gpu in before.gpus]
+            known = [spacing for spacing in (*spacings, self._measured or 0.0) if spacing > 0.5]
+            self._measured = min(known, default=None)
         measured = MIN_INTERVAL_S if self._measured is None else round(self._measured, 1)
         self.interval_s = min(max(measured, MIN_INTERVAL_S), MAX_INTERVAL_S)
 

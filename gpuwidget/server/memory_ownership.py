@@ -22,6 +22,7 @@ from gpuwidget.server.kernel_inventory import InventorySnapshot, KernelInventory
 from gpuwidget.server.kernel_reports import KernelReports
 from gpuwidget.server.ownership_resolver import OwnershipRequest, OwnershipResolver, OwnershipResult
 from gpuwidget.server.rolling_mean import RollingMeans
+from gpuwidget.server.slurm import SlurmMonitor
 from gpuwidget.server.wire import MemoryOwnership
 
 _LOG = logging.getLogger(__name__)
@@ -48,6 +49,8 @@ class OwnershipMonitor:
     ) -> None:
         self.gpu_use: GpuUseMonitor | None = None
         """Receives the owners of the processes on each GPU; None if nobody needs them."""
+        self.slurm: SlurmMonitor | None = None
+        """Reads the Slurm job in which this server runs; None without one."""
         self._inventory = inventory
         self._clock = clock
         self._publish = publish
@@ -116,10 +119,11 @@ class OwnershipMonitor:
         kernels = {kernel.id: pids.get(kernel.id) for kernel in inventory.kernels}
         means = {gpu.uuid: self._means.means(gpu.uuid) for gpu in sample.gpus}
         reports = self._reports.newest(kernels)
+        job = None if self.slurm is None else self.slurm.job
         find_owners = self.gpu_use is not None
         if self.gpu_use is not None:
             inventory = replace(inventory, kernels=tuple(map(self.gpu_use.with_use, inventory.kernels)))
-        return OwnershipRequest(sample, inventory, kernels, reports, means, self.ownership, find_owners)
+        return OwnershipRequest(sample, inventory, kernels, reports, means, self.ownership, find_owners, job)
 
     def _start(self, request: OwnershipRequest, now: float) -> None:
         if self._pending_since is None:

@@ -36,7 +36,7 @@ from gpuwidget.server.gpu_holders import ProcessContext, gpu_owners, gpu_ownersh
 from gpuwidget.server.gpu_owners import NO_OWNER, GpuOwners, ProcessOwner
 from gpuwidget.server.kernel_inventory import InventorySnapshot
 from gpuwidget.server.kernel_reports import KernelUsage
-from gpuwidget.server.wire import GpuMemoryOwnership, MeanUtilization, MemoryOwnership
+from gpuwidget.server.wire import GpuMemoryOwnership, MeanUtilization, MemoryOwnership, SlurmJob
 from gpuwidget.system import processes
 from gpuwidget.system.processes import Identity, ProcessDirectory, ProcessTrees
 
@@ -57,13 +57,15 @@ class OwnershipRequest(NamedTuple):
     """The message that was sent last."""
     find_owners: bool = False
     """Whether the owners of the processes on each GPU are needed, not only those of its memory."""
+    job: SlurmJob | None = None
+    """The Slurm job in which this server runs."""
 
     def message(self, gpus: tuple[GpuMemoryOwnership, ...]) -> tuple[MemoryOwnership, bytes] | None:
         """Return the message and its JSON.
 
         Return None if the message differs only in its time from the message that was sent last.
         """
-        ownership = MemoryOwnership("usage", self.sample.time, self.inventory.kernels, gpus)
+        ownership = MemoryOwnership("usage", self.sample.time, self.inventory.kernels, gpus, self.job)
         if self.sent is not None and replace(ownership, time=self.sent.time) == self.sent:
             return None
         return ownership, json.dumps(to_json(ownership), allow_nan=False, separators=(",", ":")).encode()

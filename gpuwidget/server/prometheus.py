@@ -18,7 +18,7 @@ from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.server.gpu_hours import UseCounters
 from gpuwidget.server.gpu_use import GpuUseMonitor
 from gpuwidget.server.prometheus_metrics import PROMETHEUS_METRICS
-from gpuwidget.server.wire import GpuMemoryOwnership, MemoryHolder, MemoryOwnership, ServerKernel
+from gpuwidget.server.wire import GpuMemoryOwnership, MemoryHolder, MemoryOwnership, ServerKernel, SlurmJob
 from gpuwidget.sources import throttle_reasons
 from gpuwidget.version import __version__
 
@@ -61,6 +61,7 @@ def metrics_text(
                 *_machine_families(sample),
                 *_gpu_families(sample),
                 *_ownership_families(sample, ownership, labels),
+                *_slurm_families(None if ownership is None else ownership.job),
                 *(_use_families(gpu_use, labels) if gpu_use is not None else ()),
             ]
         )
@@ -235,6 +236,22 @@ def _kernel_families(kernels: Sequence[ServerKernel], labels: KernelLabels) -> I
     for kernel in kernels:
         _add_value(idle, (kernel.id,), kernel.idle_since)
     yield idle
+
+
+def _slurm_families(job: SlurmJob | None) -> Iterator[_Family]:
+    if job is None:
+        return
+    yield _info_family(
+        "gpuwidget_slurm_job_info",
+        "The Slurm job in which this server runs, and the number of GPUs that it has on this machine.",
+        ("job", "gpus"),
+        [(job.id, None if job.gpus is None else str(job.gpus))],
+    )
+    end = GaugeMetricFamily(
+        "gpuwidget_slurm_job_end_timestamp_seconds", "When Slurm ends the job.", labels=("job",)
+    )
+    _add_value(end, (job.id,), job.end)
+    yield end
 
 
 # -- use of the GPUs -----------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from gpuwidget.server.kernel_inventory import KernelInventory
 from gpuwidget.server.memory_ownership import OwnershipMonitor
 from gpuwidget.server.rate_limit import RateLimit
 from gpuwidget.server.scrape_state import ScrapeState
+from gpuwidget.server.slurm import SlurmMonitor
 from gpuwidget.server.wire import SCHEMA, MemoryOwnership
 from gpuwidget.version import __version__
 
@@ -74,6 +75,7 @@ class SampleHub:
         history_s: float,
         install: str | None = None,
         cluster: bool = False,
+        slurm: SlurmMonitor | None = None,
     ) -> None:
         self._install = install
         self._cluster = cluster
@@ -84,6 +86,7 @@ class SampleHub:
         self._clock = clock
         self._history = HistoryStore(history_s, interval_s)
         self._ownership = OwnershipMonitor(inventory, clock, interval_s, self._broadcast)
+        self._ownership.slurm = slurm
         self._scrape_state = ScrapeState(clock, interval_s)
         self._clients: set[StreamClient] = set()
         self._waiting: set[asyncio.Future[bytes]] = set()

@@ -43,6 +43,7 @@ _RANGES = {
     "gpu_hour_currency": "a word in quotes, as 'EUR'",
     "idle_holder_memory": "a number of GiB from 0 on",
     "idle_holder_minutes": "a number of minutes from 1 on",
+    "slurm_warning_minutes": "a number of minutes from 0 on",
     "metrics_names": "True or False",
     "metrics_token_file": "a file's path in quotes",
     "prometheus_url": "an address in quotes, as 'https://prometheus.example.org:9090'",
@@ -114,6 +115,9 @@ class GpuWidget(Configurable):
     idle_holder_minutes = Float(
         30.0, min=1.0, help="Minutes after which an idle kernel that holds memory is reported."
     ).tag(config=True)
+    slurm_warning_minutes = Float(
+        15.0, min=0.0, help="Minutes before the end of this server's Slurm job at which users are warned."
+    ).tag(config=True)
     metrics_names = Bool(
         False,
         help="""Whether gpuwidget/metrics contains the names and paths of notebooks. Without them a notebook
@@ -168,6 +172,7 @@ class GpuWidget(Configurable):
     @validate(
         "idle_holder_memory",
         "idle_holder_minutes",
+        "slurm_warning_minutes",
         "gpu_hour_price",
         "interval",
         "history",

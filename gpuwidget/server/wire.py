@@ -302,6 +302,19 @@ class GpuMemoryOwnership:
 
 
 @dataclass(frozen=True, slots=True)
+class SlurmJob:
+    """The Slurm job in which this server runs."""
+
+    id: str
+    gpus: int | None
+    """Number of GPUs that the job has on this machine; None if unknown."""
+    end: float | None
+    """When Slurm ends the job, in epoch seconds; None if unknown or if there is no limit."""
+    warning_s: float
+    """How many seconds before the end the user is warned."""
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryOwnership:
     """A message of a stream: the owners of the memory.
 
@@ -315,6 +328,8 @@ class MemoryOwnership:
     """All kernels of this server, including those without GPU memory."""
     gpus: tuple[GpuMemoryOwnership, ...]
     """One entry for each of the sample's GPUs, in the same order."""
+    job: SlurmJob | None
+    """The job in which this server runs; None if it runs in none."""
 
 
 # -- cluster -------------------------------------------------------------------------------------------------

@@ -200,7 +200,8 @@ def _details(report: Report, level: DetailLevel, charted: bool) -> str:
     marks = report.timeline.marks if report.timeline is not None else ()
     if charted:
         legend = "filled: utilization, dashed: memory of the GPU, both 0 to 100 %"
-        ticks = "; long ticks: marks, short ones: printed lines" if marks else ""
+        short = "printed lines and steps of ranks" if _has_steps(marks) else "printed lines"
+        ticks = f"; long ticks: marks, short ones: {short}" if marks else ""
         lines.append(("Chart", legend + ticks))
     items = "".join(
         f"<div>{_name(name)}{escape(clean_line(text, summary.NOTE_LENGTH))}</div>" for name, text in lines
@@ -227,4 +228,9 @@ def _marks(marks: Sequence[Mark]) -> str:
         for time, mark in zip(times, marks, strict=True)
     ]
     text = "\n".join(lines)
-    return f"<div><b>Marks and printed lines:</b></div><pre style='margin:0;font-size:12px'>{text}</pre>"
+    title = "Marks, printed lines and steps of ranks" if _has_steps(marks) else "Marks and printed lines"
+    return f"<div><b>{title}:</b></div><pre style='margin:0;font-size:12px'>{text}</pre>"
+
+
+def _has_steps(marks: Sequence[Mark]) -> bool:
+    return any(mark.kind == "step" for mark in marks)

@@ -108,7 +108,7 @@ def _summary(workers: Sequence[WorkerReport]) -> dict[str, str]:
             found[title] = _range(units.percent(min(known)), units.percent(max(known)))
     steps = [worker.step_s for worker in workers if worker.step_s is not None]
     if steps:
-        found["steps"] = _range(units.duration(min(steps)), units.duration(max(steps)))
+        found[_steps_title(workers)] = _range(units.duration(min(steps)), units.duration(max(steps)))
     statuses = Counter(worker.status for worker in workers)
     found["status"] = ", ".join(f"{count} {status}" for status, count in statuses.items())
     return found

@@ -214,7 +214,9 @@ def _omitted(report: Report, level: DetailLevel, marks: int, gpus: int) -> list[
     found = []
     if report.timeline is not None and marks < len(report.timeline.marks):
         total = len(report.timeline.marks)
-        found.append(f"{total - marks} of {total} marks and printed lines")
+        steps = any(mark.kind == "step" for mark in report.timeline.marks)
+        names = "marks, printed lines and steps" if steps else "marks and printed lines"
+        found.append(f"{total - marks} of {total} {names}")
     if gpus < len(report.gpus):
         found.append(f"{len(report.gpus) - gpus} of {len(report.gpus)} GPUs")
     if len(report.lines) > level.memory_lines:
@@ -293,16 +295,30 @@ def bin_maxima(values: Sequence[int | None], bins: Bins) -> tuple[int | None, ..
 def _select_marks(marks: Sequence[Mark], level: DetailLevel) -> tuple[Mark, ...]:
     """Return an even selection of marks in order of time.
 
-    The user's marks take precedence over printed lines and steps.
+    The user's marks take precedence over printed lines and steps, which share the rest. All ranks have the
+    same number of steps.
     """
-    own = [mark for mark in marks if mark.kind == "mark"]
-    printed = [mark for mark in marks if mark.kind != "mark"]
+    own, printed, steps = (
+        [mark for mark in marks if mark.kind == kind] for kind in ("mark", "printed", "step")
+    )
     kept = _evenly(own, level.marks)
-    kept += _evenly(printed, level.marks - len(kept))
+    rest = level.marks - len(kept)
+    kept += _evenly(printed, max(rest // 2, rest - len(steps)))
+    kept += _steps_of_each_rank(steps, level.marks - len(kept))
     return tuple(
         replace(mark, t=round(mark.t, 3), label=clean_line(mark.label, level.mark_length))
         for mark in sorted(kept, key=lambda mark: mark.t)
     )
+
+
+def _steps_of_each_rank(steps: Sequence[Mark], count: int) -> list[Mark]:
+    by_rank: dict[str, list[Mark]] = {}
+    for step in steps:
+        by_rank.setdefault(step.label.partition(":")[0], []).append(step)
+    each = count // len(by_rank) if by_rank else 0
+    if not each:
+        return _evenly(steps, count)
+    return [step for of_rank in by_rank.values() for step in _evenly(of_rank, each)]
 
 
 def _evenly(marks: Sequence[Mark], count: int) -> list[Mark]:

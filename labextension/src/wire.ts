@@ -690,6 +690,17 @@ export interface GpuMemoryOwnership {
   readonly means: readonly MeanUtilization[];
 }
 
+/** The Slurm job in which this server runs. */
+export interface SlurmJob {
+  readonly id: string;
+  /** Number of GPUs that the job has on this machine; null if unknown. */
+  readonly gpus: number | null;
+  /** When Slurm ends the job, in epoch seconds; null if unknown or if there is no limit. */
+  readonly end: number | null;
+  /** How many seconds before the end the user is warned. */
+  readonly warning_s: number;
+}
+
 /**
  * A message of a stream: the owners of the memory.
  *
@@ -703,6 +714,8 @@ export interface MemoryOwnership {
   readonly kernels: readonly ServerKernel[];
   /** One entry for each of the sample's GPUs, in the same order. */
   readonly gpus: readonly GpuMemoryOwnership[];
+  /** The job in which this server runs; null if it runs in none. */
+  readonly job: SlurmJob | null;
 }
 
 /** Requests the kernel's state. */

@@ -383,5 +383,5 @@ export function usage(
   gpus: readonly GpuMemoryOwnership[],
   time = 1000
 ): MemoryOwnership {
-  return { type: 'usage', time, kernels, gpus };
+  return { type: 'usage', time, kernels, gpus, job: null };
 }

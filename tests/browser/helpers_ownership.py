@@ -26,9 +26,14 @@ class FakeOwnershipStream:
         """Seconds to add to the time of each sample."""
         page.route_web_socket(re.compile("gpuwidget/api/stream"), self._opened)
 
-    def send(self, kernels: list[dict[str, Any]], gpus: list[dict[str, Any]]) -> None:
+    def send(
+        self,
+        kernels: list[dict[str, Any]],
+        gpus: list[dict[str, Any]],
+        job: dict[str, Any] | None = None,
+    ) -> None:
         """Send the memory ownership to the page now, and again whenever a new stream starts."""
-        usage = {"type": "usage", "time": time.time(), "kernels": kernels, "gpus": gpus}
+        usage = {"type": "usage", "time": time.time(), "kernels": kernels, "gpus": gpus, "job": job}
         self._message = json.dumps(usage)
         for route in self._routes:
             route.send(self._message)

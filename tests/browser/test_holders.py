@@ -424,3 +424,46 @@ def _connections(lab: Lab, kernel_id: str) -> int:
     with urllib.request.urlopen(url, timeout=30) as answer:
         connections: int = json.load(answer)["connections"]
     return connections
+
+
+def test_the_notification_of_an_idle_holder(open_panel: Callable[..., OpenPanel]) -> None:
+    """A kernel that the server reports as an idle holder is notified once, with two actions:
+    one frees its cache, the other asks and shuts the kernel down."""
+    view = open_panel(settings={NOTIFICATION: {"doNotDisturbMode": False, "fetchNews": "false"}})
+    idle = {"since": time.time() - 1900, "memory": round(60 * GIB)}
+    hours = {
+        "held_s": 11520.0,
+        "busy_s": 3960.0,
+        "memory_byte_s": 144000.0 * GIB,
+        "energy_j": 2.16e6,
+        "shared": False,
+        "price": 8.0,
+        "currency": "EUR",
+    }
+    kernels = [kernel(view.active_kernel, "train.ipynb", idle_holder=idle, gpu_hours=hours)]
+    job = {"id": "1234", "gpus": 2, "end": time.time() + 11_550, "warning_s": 900}
+    holders = [gpu(view.gpus[0], allocation(60, kernel=view.active_kernel)), gpu(view.gpus[1])]
+    view.ownership.send(kernels, holders, job)
+    page = view.notebook.page
+    toast = page.locator(".Toastify__toast")
+    toast.wait_for()
+    assert "train.ipynb has been idle for 31 min and holds 60.0 GiB of GPU memory" in toast.inner_text()
+    wait_for_text(
+        view.notebook, f"{PANEL} .jp-gpuwidget-panel-job", "Slurm job 1234 · 2 GPUs · 3 h 12 min left"
+    )
+    wait_for_text(
+        view.notebook,
+        f"{PANEL} .jp-gpuwidget-panel-use",
+        "This notebook: 3.2 GPU-hours held · 1.1 busy · 40 GiB-hours · 0.60 kWh · 8.00 EUR",
+    )
+    view.notebook.script(
+        "await panel.sessionContext.session.kernel.requestExecute({code: argument}).done;",
+        helpers_kernel_state.cell(view.kernel_state(), freed=FREED),
+    )
+    view.ownership.send(kernels, holders, job)
+    assert toast.count() == 1
+    toast.get_by_text("Free the cache").click()
+    wait_for_text(view.notebook, MESSAGE, FREED)
+    view.ownership.send([kernel(view.active_kernel, "train.ipynb")], holders, job)
+    view.ownership.send(kernels, holders, {**job, "end": time.time() + 700})
+    page.get_by_text("Slurm ends job 1234").wait_for()

@@ -280,6 +280,15 @@ def test_the_query_for_the_hour_is_repeated_each_minute_and_after_an_error() -> 
     assert state.needs_hour(parse([at(NOW - 5), value("errors", 79)]))
 
 
+def test_a_slow_query_for_the_hour_is_sent_less_often() -> None:
+    """If the query for the last hour takes 7 s, it is repeated after 140 s, also if there is a new error."""
+    state = ClusterState()
+    assert state.needs_hour(parse([at(NOW)]))
+    state.set_hour_duration(7)
+    assert not state.needs_hour(parse([at(NOW + 139), value("errors", 79)]))
+    assert state.needs_hour(parse([at(NOW + 140)]))
+
+
 def test_held_while_idle() -> None:
     """A GPU that holds memory without utilization is idle since it was last utilized; an hour at most. A GPU
     that works or holds no memory has 0, and one that is new counts from now."""
@@ -308,17 +317,31 @@ def test_the_interval_is_that_of_the_samples() -> None:
     """Clients request newer values after the shortest scrape interval, but at most every 5 s and at least
     once a minute. After the next query for the last hour it is measured again."""
     state = ClusterState()
+
+    def interval(now: float, *samples: float) -> float:
+        gpus = (dcgm(time=samples[0]), gpuwidget(time=samples[1]))
+        return state.add_now(parse([at(now), *gpus])).interval_s
+
+    assert interval(NOW, NOW - 1, NOW - 2) == 5.0
+    assert interval(NOW + 5, NOW - 1, NOW - 2) == 5.0
+    assert interval(NOW + 10, NOW - 1, NOW + 13.01) == 15.0
+    assert interval(NOW + 25, NOW + 29, NOW + 13.01) == 15.0
     state.add_hour(parse([]))
-    assert state.add_now(parse([at(), dcgm(), gpuwidget()])).interval_s == 5.0
-    assert state.add_now(parse([at(NOW + 5), dcgm(), gpuwidget()])).interval_s == 5.0
-    later = (dcgm(time=NOW + 30.01), gpuwidget(time=NOW + 15))
-    assert state.add_now(parse([at(NOW + 31), *later])).interval_s == 15.0
+    assert interval(NOW + 30, NOW + 29, NOW + 27) == 14.0
     state.add_hour(parse([]))
-    assert state.add_now(parse([at(NOW + 32), *later])).interval_s == 5.0
-    slow = (dcgm(time=NOW + 400), gpuwidget(time=NOW + 400))
-    assert state.add_now(parse([at(NOW + 401), *slow])).interval_s == 60.0
-    fast = (dcgm(time=NOW + 401), gpuwidget(time=NOW + 401))
-    assert state.add_now(parse([at(NOW + 402), *fast])).interval_s == 5.0
+    assert interval(NOW + 34, NOW + 29, NOW + 27) == 5.0
+    assert interval(NOW + 39, NOW + 39, NOW + 127) == 10.0
+    state.add_hour(parse([]))
+    assert interval(NOW + 43, NOW + 139, NOW + 227) == 60.0
+    state.add_hour(parse([]))
+    assert interval(NOW + 44, NOW + 140, NOW + 228) == 5.0
+
+
+def test_a_pause_without_clients_does_not_change_the_interval() -> None:
+    """If nobody looked for a while, the samples of that time do not make the interval longer."""
+    state = ClusterState()
+    for time in (NOW, NOW + 5, NOW + 70, NOW + 75):
+        assert state.add_now(parse([at(time), dcgm(time=time)])).interval_s == 5.0
 
 
 def test_a_lost_gpu() -> None:

@@ -71,7 +71,7 @@ def usage(
     *gpus: GpuMemoryOwnership, kernels: tuple[ServerKernel, ...] = (NOTEBOOK, CONSOLE, HOLDS_NOTHING)
 ) -> MemoryOwnership:
     """Return the memory ownership of these GPUs."""
-    return MemoryOwnership("usage", EPOCH, kernels, gpus)
+    return MemoryOwnership("usage", EPOCH, kernels, gpus, None)
 
 
 def series(text: bytes, name: str) -> list[tuple[dict[str, str], float]]:

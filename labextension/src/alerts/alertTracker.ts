@@ -9,6 +9,7 @@ import {
   type AlertSettings,
   type Finding
 } from './alertRules';
+import type { ServerAlert } from './serverAlerts';
 
 /** A condition must hold for this long before it raises an alert, so that short peaks raise none. */
 const MIN_DURATION_S = 3;
@@ -16,6 +17,8 @@ const MIN_DURATION_S = 3;
 const RESET_S = 60;
 /** A driver error of at most this age also raises an alert on a page that was opened after the error. */
 const NEW_ERROR_S = 600;
+/** The first word of the keys of the server's alerts, which are about no GPU. */
+const SERVER_ALERT = 'server';
 
 /** Storage for the alerts already raised, which survives a reload of the page. */
 export interface AlertStore {
@@ -26,8 +29,9 @@ export interface AlertStore {
 
 interface RaisedAlerts {
   /**
-   * The alerts that were raised and may not be raised again yet, by `<kind> <uuid>`. For a lost GPU, the
-   * value is the time of the loss; for other conditions, it is empty.
+   * The alerts that were raised and may not be raised again yet, by `<kind> <uuid>`, or for the server's alerts
+   * by `server <kind> <id>`. For a lost GPU, the value is the time of the loss; for the server's alerts, their
+   * event; for other conditions, it is empty.
    */
   readonly events: Record<string, string>;
   /** The errors known so far, by the GPU's UUID. */
@@ -66,7 +70,8 @@ export class AlertTracker {
   configure(settings: AlertSettings): void {
     this.settings = settings;
     this.update(() => {
-      const isOff = (key: string): boolean => !isEnabled(kindOf(key), settings);
+      const isOff = (key: string): boolean =>
+        key.startsWith(`${SERVER_ALERT} `) ? settings.when === 'never' : !isEnabled(kindOf(key), settings);
       for (const key of Object.keys(this.raised.events).filter(isOff)) {
         Reflect.deleteProperty(this.raised.events, key);
       }
@@ -99,6 +104,31 @@ export class AlertTracker {
     });
     const kinds = [...new Set(findings.map(({ kind }) => kind))];
     return kinds.map(kind => ({ kind, findings: findings.filter(finding => finding.kind === kind) }));
+  }
+
+  /**
+   * Return those of the server's alerts that are new. `alerts` are all that hold now: an alert that is no longer
+   * among them can be raised again.
+   */
+  takeServerAlerts(alerts: readonly ServerAlert[]): ServerAlert[] {
+    if (this.settings.when === 'never') {
+      return [];
+    }
+    const keyed = new Map(alerts.map(alert => [`${SERVER_ALERT} ${alert.kind} ${alert.id}`, alert]));
+    let found: ServerAlert[] = [];
+    this.update(() => {
+      const { events } = this.raised;
+      found = [...keyed].flatMap(([key, alert]) => (events[key] === alert.event ? [] : [alert]));
+      for (const key of Object.keys(events)) {
+        if (key.startsWith(`${SERVER_ALERT} `) && !keyed.has(key)) {
+          Reflect.deleteProperty(events, key);
+        }
+      }
+      for (const [key, alert] of keyed) {
+        events[key] = alert.event;
+      }
+    });
+    return found;
   }
 
   /** Run `change`, and save the raised alerts if it has changed them. */

@@ -9,6 +9,7 @@ import { NoticeView, StatusMessageView } from './notice';
 import { serverNotice, type Notice } from './panelMessages';
 import type { PanelState } from './panelState';
 import { SettingsSection } from './settingsSection';
+import { gpuHoursText, gpuHoursTitle, jobText } from '../memory/gpuHours';
 import { HintFinder, type Hint, type Thresholds } from '../memory/hints';
 import { kernelsOf } from '../memory/holders';
 import type { ShownSections } from '../settings';
@@ -41,6 +42,10 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private readonly rate = new Text('panel-rate');
   private readonly header: HTMLElement;
   private readonly recording = new Text('panel-recording', 'div');
+  /** The Slurm job in which the server runs. */
+  private readonly job = new Text('panel-job', 'div');
+  /** What the notebook in front has used of the GPUs. */
+  private readonly use = new Text('panel-use', 'div');
   private readonly notice: NoticeView;
   private readonly device: DeviceSection;
   private readonly settings: SettingsSection;
@@ -107,10 +112,12 @@ export class GpuPanel extends Widget implements IGpuPanel {
       'panel-scroll',
       this.settings.node,
       this.recording.node,
+      this.job.node,
       this.notice.node,
       this.hintList.node,
       this.legend,
-      this.list.node
+      this.list.node,
+      this.use.node
     );
     this.node.append(this.header, this.device.node, this.scroll, this.cellsSection.node, this.message.node);
     monitor.changed.connect(this.update, this);
@@ -216,6 +223,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     const recording = origin?.recording ?? null;
     this.recording.set(recording ?? '');
     this.recording.node.hidden = recording === null;
+    this.updateUse(kernels.view.kernel?.id ?? null);
     this.notice.show(this.serverNotice(quiet, origin?.reason ?? null));
     this.device.update(model.server, live && this.monitor.hasSample ? model.gpus(null, null) : []);
     this.moveRequestedFocus();
@@ -257,6 +265,21 @@ export class GpuPanel extends Widget implements IGpuPanel {
     if (this.deviceFocusRequested) {
       this.deviceFocusRequested = document.activeElement === this.node && !this.device.focus();
     }
+  }
+
+  /** Show the server's Slurm job, and what the notebook in front has used of the GPUs. */
+  private updateUse(kernel: string | null): void {
+    const { usage, sample } = this.monitor.model;
+    const job = usage?.job ?? null;
+    this.job.set(job === null ? '' : jobText(this.trans, job, sample?.time ?? 0));
+    this.job.node.hidden = job === null || sample === null;
+    const hours = usage?.kernels.find(({ id }) => id === kernel)?.gpu_hours ?? null;
+    const text = hours === null ? '' : gpuHoursText(this.trans, hours);
+    this.use.set(
+      hours === null ? '' : this.trans.__('This notebook: %1', text),
+      hours === null ? '' : gpuHoursTitle(this.trans, hours)
+    );
+    this.use.node.hidden = hours === null;
   }
 
   private hints(): Hint[] {

@@ -2,6 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { ellipsesIcon } from '@jupyterlab/ui-components';
 
 import type { PanelState } from './panelState';
+import { gpuHoursText } from '../memory/gpuHours';
 import {
   holderName,
   holdersOf,
@@ -188,7 +189,14 @@ class HolderLine {
     const [name, fullName] = holderName(trans, holder, kernels.values());
     setAttribute(this.node, 'data-who', active ? 'here' : kind === 'unattributed' ? 'unknown' : 'other');
     setAttribute(this.node, 'aria-current', active ? 'true' : '');
-    this.name.set(name, active ? trans.__('%1 · the notebook in front', fullName) : fullName);
+    const hours = kernel?.gpu_hours ?? null;
+    this.name.set(
+      name,
+      [
+        active ? trans.__('%1 · the notebook in front', fullName) : fullName,
+        ...(hours === null ? [] : [trans.__('Since the server’s start: %1', gpuHoursText(trans, hours))])
+      ].join('\n')
+    );
     const state = kernelStateText(trans, kernel, time);
     this.state.set(state);
     setAttribute(this.node, 'data-state', state === '' ? '' : 'true');

@@ -1,10 +1,12 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { PageConfig } from '@jupyterlab/coreutils';
+import { ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
 
 import { alertText, type AlertKind } from '../alerts/alertRules';
 import { AlertTracker, type AlertStore } from '../alerts/alertTracker';
-import { CommandIds, DOMAIN, IGpuSettings, IMonitor } from '../tokens';
+import { serverAlerts } from '../alerts/serverAlerts';
+import { CommandIds, DOMAIN, HolderCommandIds, IGpuSettings, IMonitor } from '../tokens';
 
 const KEY = 'gpuwidget:alerts';
 /** The kinds of alerts that require action soon. They are shown as errors, all other kinds as warnings. */
@@ -31,10 +33,30 @@ const SESSION_STORE: AlertStore = {
   }
 };
 
+/** Return the actions of the notification of an idle holder. */
+function holderActions(
+  commands: JupyterFrontEnd['commands'],
+  trans: TranslationBundle,
+  kernel: string
+): Notification.IAction[] {
+  return [
+    {
+      label: trans.__('Free the cache'),
+      caption: trans.__('Give back what torch keeps and nobody uses (torch.cuda.empty_cache())'),
+      callback: () => void commands.execute(HolderCommandIds.freeCache, { kernel })
+    },
+    {
+      label: trans.__('Shut down…'),
+      caption: trans.__('End the kernel, after a question that names what is lost'),
+      callback: () => void commands.execute(HolderCommandIds.shutDown, { kernel })
+    }
+  ];
+}
+
 /** Notifications about GPUs. */
 export const alerts: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:alerts',
-  description: 'Notifications of lost GPUs, errors and limits, once each.',
+  description: 'Notifications of lost GPUs, errors, limits, idle notebooks and the end of a Slurm job.',
   autoStart: true,
   requires: [IMonitor, IGpuSettings],
   optional: [ITranslator],
@@ -46,12 +68,14 @@ export const alerts: JupyterFrontEndPlugin<void> = {
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const tracker = new AlertTracker(SESSION_STORE, settings.current.alerts);
+    // The administrator has turned on notifications about this server, so listen even if no view is visible.
+    const serverNotifies = PageConfig.getOption('gpuwidgetNotifications') === 'true';
     const updateMonitor = (): void => {
       // While the page is hidden, it receives no samples. Alerts for events in that time are raised when the
       // page is visible again.
-      monitor.setBackground(
-        settings.current.alerts.when === 'always' && document.visibilityState === 'visible'
-      );
+      const { when } = settings.current.alerts;
+      const wanted = when === 'always' || (when !== 'never' && serverNotifies);
+      monitor.setBackground(wanted && document.visibilityState === 'visible');
     };
     settings.changed.connect(() => {
       tracker.configure(settings.current.alerts);
@@ -59,9 +83,15 @@ export const alerts: JupyterFrontEndPlugin<void> = {
     });
     document.addEventListener('visibilitychange', updateMonitor);
     monitor.changed.connect(({ model }) => {
-      const { sample, server } = model;
+      const { sample, server, usage } = model;
       if (sample === null) {
         return;
+      }
+      if (usage !== null) {
+        for (const { kind, id, text } of tracker.takeServerAlerts(serverAlerts(trans, usage, sample.time))) {
+          const actions = kind === 'idle' ? holderActions(app.commands, trans, id) : [];
+          Notification.warning(text, { autoClose: false, actions });
+        }
       }
       for (const alert of tracker.take(sample, server?.interval ?? 0)) {
         const notify = SEVERE.has(alert.kind) ? Notification.error : Notification.warning;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 from fakes import EPOCH
@@ -142,3 +143,14 @@ def test_too_many_marks_are_counted() -> None:
         marks.add_mark(float(number), "x")
     assert len(marks.all()) == 200
     assert [note.text for note in marks.notes()] == ["300 marks were set; the first 200 are kept."]
+
+
+def test_steps_of_many_ranks() -> None:
+    """The steps of all ranks stay on the timeline, however many steps and ranks there are."""
+    marks = TimelineMarks()
+    for step in range(1, 301):
+        for rank in range(64):
+            marks.add_step(step + rank / 100, rank, step)
+    kept = Counter(mark.label.partition(":")[0] for mark in marks.all())
+    assert (len(kept), len(marks.all()) <= 1600, min(kept.values())) == (64, True, 19)
+    assert marks.all()[0] == Mark(1.0, "rank 0: step 1", "step")

@@ -28,7 +28,7 @@ HOMES = {
     "model/flat_metrics.py": {"pandas"},
     "ranks/rank_socket.py": {"jupyter_core"},
     "system/processes.py": {"psutil"},
-    "server/__init__.py": {"jupyter_server"},
+    "server/__init__.py": {"jupyter_server", "tornado"},
     "server/prometheus.py": {"prometheus_client"},
     "server/handlers.py": {"jupyter_server", "tornado"},
     "server/history_chunks.py": {"numpy"},

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 
 from helpers_reports import gib, gpu, report, worker
 
 from gpuwidget.measure import reasons
 from gpuwidget.model.messages import message_ids, texts
-from gpuwidget.model.report import MIME_TYPE, Advice, Span
+from gpuwidget.model.report import MIME_TYPE, Advice, Mark, Span
 from gpuwidget.views import card_workers
 from gpuwidget.views.card import bundle
 from gpuwidget.views.comparison import compare_reports
@@ -112,6 +113,19 @@ def test_the_workers_that_matter_are_on_the_card() -> None:
     ]
     assert "206 ms to 262 ms 56 ended" in " ".join(made["text/plain"].split())
     assert "56 more" in made["text/html"]
+
+
+def test_steps_on_the_timeline() -> None:
+    """The card has as many steps of each rank as of the others, and they leave room for printed lines."""
+    steps = [Mark(n / 10, f"rank {n % 2}: step {n // 2}", "step") for n in range(120)]
+    printed = [Mark(n / 2, f"loss {n}", "printed") for n in range(20)]
+    shown = report(gpu(0), workers=(worker(0), worker(1)))
+    assert shown.timeline is not None
+    made = bundle(replace(shown, timeline=replace(shown.timeline, marks=(*steps, *printed))))
+    kept = Counter(mark["label"].split()[0:2][-1] for mark in made[MIME_TYPE]["timeline"]["marks"])
+    assert (kept["0:"], kept["1:"], sum(kept.values())) == (5, 5, 20)
+    assert "Marks, printed lines and steps of ranks:" in made["text/html"]
+    assert "short ones: printed lines and steps of ranks" in made["text/html"]
 
 
 def test_metrics_of_ranks() -> None:

@@ -1,0 +1,97 @@
+"""The Slurm job in which this server runs: its id, the GPUs granted to it, and when it ends.
+
+Slurm puts the id and the GPUs into the environment, and since version 22.05 the end too. Otherwise ``squeue``
+is run, on a thread and with a time-out, because Slurm's controller may not answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import time
+from collections.abc import Mapping
+from logging import Logger
+
+from gpuwidget.server.wire import SlurmJob
+
+REFRESH_S = 300.0
+"""Seconds between two runs of ``squeue``. The end changes if an administrator extends the job."""
+_TIMEOUT_S = 10.0
+_MAX_ID = 64
+
+
+class SlurmMonitor:
+    """Reads the job of this server. All methods are called on the server's event loop."""
+
+    def __init__(self, environment: Mapping[str, str], warning_s: float, log: Logger) -> None:
+        """``warning_s`` is how many seconds before the job's end the user is warned."""
+        self._environment = environment
+        self._log = log
+        self.job = _job(environment, warning_s)
+        """The job; None if this server does not run in one."""
+
+    @property
+    def needs_refresh(self) -> bool:
+        """Whether the end must be requested from Slurm, because the environment does not contain it."""
+        return self.job is not None and _end_in(self._environment) is None
+
+    async def refresh(self) -> None:
+        """Request the job's end from Slurm. If that fails, the last known end is kept."""
+        job = self.job
+        if job is None:
+            return
+        try:
+            end = await asyncio.to_thread(_request_end, job.id, self._environment)
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            self._log.warning(
+                "The end of Slurm job %s could not be read: squeue failed (%s). It runs again in %.0f min.",
+                *(job.id, error, REFRESH_S / 60),
+            )
+            return
+        self.job = SlurmJob(job.id, job.gpus, end, job.warning_s)
+
+
+def _job(environment: Mapping[str, str], warning_s: float) -> SlurmJob | None:
+    job = environment.get("SLURM_JOB_ID", "")
+    # The id is passed to squeue. It is a number, with a suffix in a job array.
+    if not job or len(job) > _MAX_ID or not job.replace("_", "").isalnum():
+        return None
+    return SlurmJob(job, _gpus_in(environment), _end_in(environment), warning_s)
+
+
+def _gpus_in(environment: Mapping[str, str]) -> int | None:
+    """Return the number of GPUs that the job has on this machine; None if unknown."""
+    count = environment.get("SLURM_GPUS_ON_NODE", "")
+    if count.isascii() and count.isdigit():
+        return int(count)
+    indices = [part for part in environment.get("SLURM_JOB_GPUS", "").split(",") if part]
+    return len(indices) or None
+
+
+def _end_in(environment: Mapping[str, str]) -> float | None:
+    end = environment.get("SLURM_JOB_END_TIME", "")
+    return float(end) if end.isascii() and end.isdigit() else None
+
+
+def _request_end(job: str, environment: Mapping[str, str]) -> float | None:
+    """Return the job's end in epoch seconds, or None if it has no time limit. Raises OSError,
+    SubprocessError and ValueError."""
+    done = subprocess.run(
+        ["squeue", "--noheader", f"--jobs={job}", "--format=%e"],
+        env={**environment, "SLURM_TIME_FORMAT": "standard"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=True,
+    )
+    text = done.stdout.strip()
+    if text in ("N/A", "NOT_SET", "UNLIMITED"):
+        return None
+    return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+
+
+def server_job(warning_minutes: float, log: Logger) -> SlurmMonitor:
+    """Return the monitor of this server's job, by the process's environment."""
+    return SlurmMonitor(dict(os.environ), 60.0 * warning_minutes, log)

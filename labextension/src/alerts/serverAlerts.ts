@@ -1,0 +1,50 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import { approximateDuration, kernelName } from '../memory/holders';
+import { timeLeft } from '../memory/gpuHours';
+import { memory } from '../ui/format';
+import type { MemoryOwnership } from '../wire';
+
+/** A notification about something of this server that the administrator wants users to know. */
+export interface ServerAlert {
+  readonly kind: 'idle' | 'job';
+  /** Identifies the kernel or the job. */
+  readonly id: string;
+  /** Identifies the event: another value raises the alert again. */
+  readonly event: string;
+  readonly text: string;
+}
+
+/**
+ * Return the alerts that hold now: one for each kernel that is an idle holder, and one if the Slurm job ends
+ * soon. The server has applied the administrator's limits. `now` is in epoch seconds.
+ */
+export function serverAlerts(
+  trans: TranslationBundle,
+  { kernels, job }: MemoryOwnership,
+  now: number
+): ServerAlert[] {
+  const alerts = kernels.flatMap((kernel): ServerAlert[] => {
+    const { id, idle_holder: holder } = kernel;
+    if (holder === null) {
+      return [];
+    }
+    const text = trans.__(
+      '%1 has been idle for %2 and holds %3 of GPU memory that others cannot use.',
+      kernelName(trans, kernel, kernels),
+      approximateDuration(Math.max(0, now - holder.since)),
+      memory(holder.memory)
+    );
+    return [{ kind: 'idle', id, event: String(holder.since), text }];
+  });
+  const end = job?.end ?? null;
+  if (job !== null && end !== null && end > now && end - now <= job.warning_s) {
+    const text = trans.__(
+      'Slurm ends job %1, and with it this server and its kernels, in %2. Save what you need.',
+      job.id,
+      timeLeft(end - now)
+    );
+    alerts.push({ kind: 'job', id: job.id, event: String(end), text });
+  }
+  return alerts;
+}

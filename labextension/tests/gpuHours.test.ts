@@ -1,0 +1,85 @@
+import { strict as assert } from 'node:assert';
+import { test } from 'node:test';
+
+import { AlertTracker } from '../src/alerts/alertTracker';
+import { serverAlerts } from '../src/alerts/serverAlerts';
+import { gpuHoursText, jobText } from '../src/memory/gpuHours';
+import type { GpuHours } from '../src/wire';
+import { GIB, serverKernel, trans, usage } from './fakes';
+
+const HOURS: GpuHours = {
+  held_s: 3.2 * 3600,
+  busy_s: 1.1 * 3600,
+  memory_byte_s: 40 * GIB * 3600,
+  energy_j: 0.6 * 3.6e6,
+  shared: false,
+  price: null,
+  currency: ''
+};
+const JOB = { id: '1234', gpus: 2, end: 20_000, warning_s: 900 };
+
+test('GPU-hours have two significant digits, and an unknown value is n/a or left out', () => {
+  assert.equal(gpuHoursText(trans, HOURS), '3.2 GPU-hours held · 1.1 busy · 40 GiB-hours · 0.60 kWh');
+  assert.equal(
+    gpuHoursText(trans, {
+      ...HOURS,
+      held_s: 10,
+      busy_s: null,
+      memory_byte_s: null,
+      energy_j: null,
+      price: 8,
+      currency: 'EUR'
+    }),
+    '<0.01 GPU-hours held · n/a busy · 8.00 EUR'
+  );
+});
+
+test('of a notebook that has shared its GPUs, busy time and energy are marked as a part', () => {
+  assert.equal(
+    gpuHoursText(trans, { ...HOURS, shared: true }),
+    '3.2 GPU-hours held · ≥ 1.1 busy · 40 GiB-hours · ≥ 0.60 kWh'
+  );
+});
+
+test('a Slurm job has the time that is left, and leaves out what is unknown', () => {
+  assert.equal(
+    jobText(trans, JOB, 20_000 - 3 * 3600 - 12 * 60 - 5),
+    'Slurm job 1234 · 2 GPUs · 3 h 12 min left'
+  );
+  assert.equal(jobText(trans, { ...JOB, gpus: 1 }, 20_000 - 300), 'Slurm job 1234 · 1 GPU · 5 min left');
+  assert.equal(jobText(trans, JOB, 20_100), 'Slurm job 1234 · 2 GPUs · 0 s left');
+  assert.equal(jobText(trans, { ...JOB, gpus: null, end: null }, 0), 'Slurm job 1234');
+});
+
+test('an idle holder and the end of a job are notified once each, also after a reload', () => {
+  let saved: string | null = null;
+  const store = { load: () => saved, save: (text: string) => (saved = text) };
+  const settings = {
+    when: 'panel',
+    lost: true,
+    errors: true,
+    throttle: false,
+    memory: null,
+    temperature: null
+  } as const;
+  const idle = (since: number) =>
+    usage([serverKernel('a', { idle_holder: { since, memory: 60 * GIB } }), serverKernel('b')], []);
+  const texts = (tracker: AlertTracker, message: ReturnType<typeof idle>, now: number): string[] =>
+    tracker.takeServerAlerts(serverAlerts(trans, message, now)).map(({ text }) => text);
+  const first = new AlertTracker(store, settings);
+  const text = 'a.ipynb has been idle for 30 min and holds 60.0 GiB of GPU memory that others cannot use.';
+  assert.deepEqual(texts(first, idle(1000), 1000 + 1800), [text]);
+  assert.deepEqual(texts(first, idle(1000), 1000 + 2800), []);
+  assert.deepEqual(texts(new AlertTracker(store, settings), idle(1000), 5000), []);
+  assert.deepEqual(texts(first, usage([serverKernel('a')], []), 6000), []);
+  assert.deepEqual(texts(first, idle(1000), 1000 + 1800), [text]);
+  const job = { ...usage([], []), job: JOB };
+  assert.deepEqual(texts(first, job, 20_000 - 901), []);
+  assert.deepEqual(texts(first, job, 20_000 - 899), [
+    'Slurm ends job 1234, and with it this server and its kernels, in 14 min. Save what you need.'
+  ]);
+  assert.deepEqual(texts(first, { ...job, job: { ...JOB, end: 21_000 } }, 20_000), []);
+  assert.deepEqual(texts(first, job, 20_000), []);
+  first.configure({ ...settings, when: 'never' });
+  assert.deepEqual(texts(first, idle(1000), 5000), []);
+});
