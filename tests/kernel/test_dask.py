@@ -131,7 +131,7 @@ def cluster(
     made = Cluster(start(start_kernel, standin), standin, 3)
     made.kernel.setup("gpuwidget.dask.watch(client)")
     yield made
-    made.kernel.setup("client.close()\ncluster.close()")
+    made.kernel.ok("client.close()\ncluster.close()")
 
 
 def named(workers: list[dict[str, Any]], *fields: str) -> list[tuple[Any, ...]]:
