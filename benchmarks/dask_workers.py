@@ -23,9 +23,9 @@ from benchmarks.standin import machine
 
 _GPUS = 8
 _WORKERS = 2
-_ROUNDS = 10
-_TASKS = 2000
-_IDLE_S = 10.0
+_ROUNDS = 30
+_TASKS = 500
+_IDLE_S = 3.0
 _RATIO_BAR = 1.02
 _CPU_BAR = 0.5
 

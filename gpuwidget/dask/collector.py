@@ -18,6 +18,7 @@ from gpuwidget.measure.worker_updates import WORKER_UPDATES
 from gpuwidget.model import worker_update
 from gpuwidget.model.messages import Message
 from gpuwidget.model.report import Report
+from gpuwidget.model.terminal_text import clean_line
 from gpuwidget.model.worker_update import WorkerUpdate
 from gpuwidget.system import processes
 from gpuwidget.system.processes import BootTime
@@ -371,7 +372,7 @@ class _Cluster:
 
 def _error_of(answer: Mapping[str, Any]) -> str:
     """Return the error in a worker's answer. Dask answers with an empty message if there is no plugin."""
-    return str(answer.get("error") or "the plugin is missing")[:_MAX_ERROR]
+    return clean_line(str(answer.get("error") or "the plugin is missing"), _MAX_ERROR)
 
 
 def _ignore(update: WorkerUpdate, incomplete: Message | None = None, *, gone: bool = False) -> None:
