@@ -73,6 +73,8 @@ class SimulatedCluster:
     vary: Callable[[Sequence[SimulatedGpu], float], None] | None = None
     down: set[str] = field(default_factory=set)
     """Nodes, or single exporters such as ``node001/dcgm``, that don't answer."""
+    recordings: set[str] = field(default_factory=set)
+    """Nodes whose Jupyter server plays a recording."""
     address: tuple[str, int] = ("127.0.0.1", 0)
     """Address and port of the web server; any free port if it is 0."""
 
@@ -119,7 +121,10 @@ class SimulatedCluster:
         gpus = self.by_node[node]
         if self.vary is not None:
             self.vary(gpus, time.time())
-        lines = {"gpuwidget": _gpuwidget, "dcgm": _dcgm, "nvidia_gpu": _nvidia_gpu}[kind](gpus)
+        if kind == "gpuwidget":
+            lines = _gpuwidget(gpus, "replay" if node in self.recordings else "nvml")
+        else:
+            lines = {"dcgm": _dcgm, "nvidia_gpu": _nvidia_gpu}[kind](gpus)
         return "\n".join([*lines, ""])
 
     def scrape_configs(self, interval: str = "1s") -> list[dict[str, Any]]:
@@ -250,8 +255,8 @@ def _nvidia_gpu(gpus: Sequence[SimulatedGpu]) -> Iterator[str]:
             yield from _line("nvidia_smi_xid_last_timestamp_seconds", error, gpu.xid_time)
 
 
-def _gpuwidget(gpus: Sequence[SimulatedGpu]) -> Iterator[str]:
-    build = _labels(version="1", source="nvml", driver="590.48.01", cuda_driver="13.1")
+def _gpuwidget(gpus: Sequence[SimulatedGpu], source: str) -> Iterator[str]:
+    build = _labels(version="1", source=source, driver="590.48.01", cuda_driver="13.1")
     yield from _line("gpuwidget_build_info", build, 1)
     for gpu in gpus:
         labels = _labels(gpu=str(gpu.index), UUID=gpu.uuid, model=gpu.model)

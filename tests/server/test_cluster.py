@@ -26,10 +26,11 @@ _PATIENCE_S = 60.0
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[SimulatedCluster]:
     """Four nodes: with dcgm-exporter alone, with dcgm-exporter of a newer version and gpuwidget, with
-    nvidia_gpu_exporter alone, and with all three."""
-    made = SimulatedCluster(4, 2, ("gpuwidget", "dcgm", "nvidia_gpu"))
+    nvidia_gpu_exporter alone, and with all three. And a Jupyter server that plays a recording."""
+    made = SimulatedCluster(5, 2, ("gpuwidget", "dcgm", "nvidia_gpu"))
     made.down |= {"node001/gpuwidget", "node001/nvidia_gpu", "node002/nvidia_gpu"}
-    made.down |= {"node003/gpuwidget", "node003/dcgm"}
+    made.down |= {"node003/gpuwidget", "node003/dcgm", "node005/dcgm", "node005/nvidia_gpu"}
+    made.recordings.add("node005")
     for gpu in made.all_gpus:
         gpu.utilization, gpu.memory_used_mib, gpu.power_w = 50.0 + gpu.index, 20_000, 612.4
     for gpu in made.by_node["node002"]:
@@ -75,13 +76,13 @@ async def until(server: Server, holds: Callable[[Any], bool]) -> Any:
 
 async def all_gpus(there: Prometheus, server: Server) -> Any:
     """Wait until Prometheus has scraped every exporter, and return the answer with all GPUs."""
-    await there.until("(count(up == 1) == 7) and (count(count_over_time(up[1m]) >= 3) == 12)")
+    await there.until("(count(up == 1) == 8) and (count(count_over_time(up[1m]) >= 3) == 15)")
     return await until(server, lambda answer: sum(len(gpu["exporters"]) for gpu in answer["gpus"]) == 14)
 
 
 async def test_every_gpu_once(there: Prometheus, real_server: Server, cluster: SimulatedCluster) -> None:
     """Each GPU is one entry with the same units, whichever exporters report it. Errors, notebooks, users and
-    jobs are on the GPU that has them, and names arrive unchanged."""
+    jobs are on the GPU that has them, names arrive unchanged, and a recording's GPUs are absent."""
     answer = await all_gpus(there, real_server)
     assert answer["problem"] is None
     assert answer["interval_s"] == 5.0
@@ -89,7 +90,7 @@ async def test_every_gpu_once(there: Prometheus, real_server: Server, cluster: S
     assert [(node["name"], node["up"]) for node in answer["nodes"]] == [
         (f"node00{number}", True) for number in range(1, 5)
     ]
-    assert [gpu["uuid"] for gpu in answer["gpus"]] == [gpu.uuid for gpu in cluster.all_gpus]
+    assert [gpu["uuid"] for gpu in answer["gpus"]] == [gpu.uuid for gpu in cluster.all_gpus[:8]]
     first = answer["gpus"][0]
     assert first == {
         "uuid": cluster.all_gpus[0].uuid,
@@ -133,6 +134,18 @@ async def test_every_gpu_once(there: Prometheus, real_server: Server, cluster: S
         ['<img src=x onerror="alert(1)">.ipynb'],
         "4711",
     )
+
+
+async def test_history_of_a_node(there: Prometheus, real_server: Server, cluster: SimulatedCluster) -> None:
+    """The history of another machine contains the GPUs of that machine, in the format of the server's own."""
+    await all_gpus(there, real_server)
+    query = {"node": "node001", "metrics": "power_w,temperature_c", "seconds": 60}
+    status, answer = await real_server.get("history", **query)
+    assert status == 200
+    assert [one["uuid"] for one in answer["gpus"]] == [gpu.uuid for gpu in cluster.by_node["node001"]]
+    for one in answer["gpus"]:
+        assert set(one["metrics"]["power_w"]["mean"]) == {612.4}
+        assert set(one["metrics"]["temperature_c"]["mean"]) == {30.0}
 
 
 async def test_a_node_that_drops_off_and_comes_back(
@@ -202,7 +215,7 @@ class TestMatchers:
         self, there: Prometheus, real_server: Server, matchers: str
     ) -> None:
         """Only GPUs whose series match are shown."""
-        await there.until("count(up == 1) == 7")
+        await there.until("count(up == 1) == 8")
         answer = await until(real_server, lambda answer: len(answer["gpus"]) == 4)
         assert [gpu["exporters"] for gpu in answer["gpus"]] == [["dcgm"]] * 2 + [["nvidia_gpu"]] * 2
 

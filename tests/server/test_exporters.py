@@ -19,9 +19,11 @@ Values = dict[str, float]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[SimulatedCluster]:
-    """Three nodes, each with another exporter, and a fourth with all of them."""
-    made = SimulatedCluster(4, 2, ("gpuwidget", "dcgm", "nvidia_gpu"))
-    kinds = {"node001": "gpuwidget", "node002": "dcgm", "node003": "nvidia_gpu"}
+    """Three nodes, each with another exporter, a fourth with all of them, and a server that plays a
+    recording."""
+    made = SimulatedCluster(5, 2, ("gpuwidget", "dcgm", "nvidia_gpu"))
+    kinds = {"node001": "gpuwidget", "node002": "dcgm", "node003": "nvidia_gpu", "node005": "gpuwidget"}
+    made.recordings.add("node005")
     for node, only in kinds.items():
         made.down.update(f"{node}/{kind}" for kind in made.kinds if kind != only)
     for gpu in made.all_gpus:
@@ -57,7 +59,7 @@ def there(cluster: SimulatedCluster, tmp_path_factory: pytest.TempPathFactory) -
 
 async def values(there: Prometheus, expression: str) -> Values:
     """Return the values by UUID. Fails if a series has another label, or two have the same UUID."""
-    await there.until("count(up == 1) == 6")
+    await there.until("count(up == 1) == 7")
     found = await there.query(expression)
     assert [set(labels) for labels, _ in found] == [{"uuid"}] * len(found)
     by_uuid = {labels["uuid"]: value for labels, value in found}
@@ -67,8 +69,9 @@ async def values(there: Prometheus, expression: str) -> Values:
 
 async def test_all_exporters_have_the_same_unit(cluster: SimulatedCluster, there: Prometheus) -> None:
     """A metric has the same unit and one series for each GPU, whichever exporters the GPU has. MIG slices of
-    one GPU are distinct."""
-    uuids = [gpu.uuid for gpu in cluster.all_gpus if gpu.instance is None]
+    one GPU are distinct, and GPUs of a recording are absent."""
+    real = [gpu for gpu in cluster.all_gpus if gpu.node not in cluster.recordings]
+    uuids = [gpu.uuid for gpu in real if gpu.instance is None]
     utilization = await values(there, metric_expression("utilization", ()))
     assert {uuid: round(value, 6) for uuid, value in utilization.items()} == {
         uuid: 29.0 + index % 2 for index, uuid in enumerate(uuids) if index != 5
