@@ -34,7 +34,7 @@ JLPM := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" jlpm
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-quick test-python test-typescript test-server test-kernel test-kernel-newest \
 	test-kernel-oldest test-browser test-browser-newest test-browser-oldest hardware check format build lock bench clean compiler chromium \
-	prometheus
+	prometheus nginx
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -53,7 +53,7 @@ test-python: $(INSTALLED) compiler ## the unit tests of the package
 
 # The server tests are asynchronous. They can't share a process with the browser tests, which use Playwright's
 # synchronous interface.
-test-server: $(INSTALLED) compiler prometheus ## the tests of the Jupyter server extension
+test-server: $(INSTALLED) $(NODE_MODULES) compiler prometheus nginx ## the tests of the Jupyter server extension
 	$(PYTEST) tests/server
 
 test-kernel: test-kernel-newest test-kernel-oldest ## cells in a real kernel, with the newest and the oldest packages
@@ -169,3 +169,6 @@ chromium: $(INSTALLED)
 
 prometheus: $(INSTALLED)
 	@$(RUN) tools.prometheus $(UNLESS_CI)
+
+nginx: $(INSTALLED)
+	@$(RUN) tools.nginx $(UNLESS_CI)

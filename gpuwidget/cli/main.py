@@ -1,4 +1,4 @@
-"""The ``gpuwidget`` command: the table of GPUs, and the subcommands record, doctor, run and examples."""
+"""The ``gpuwidget`` command: the table of GPUs, and the subcommands."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -35,6 +36,8 @@ _NO_ANSWER = (
     f"The driver has not answered for {_OPEN_TIMEOUT_S:.0f} seconds. If nvidia-smi hangs too, the driver "
     "or a GPU is stuck: look into the kernel log (dmesg); a restart of the machine usually helps."
 )
+_TIME_SPAN = re.compile(r"([0-9]{1,6})([mhdw])")
+_UNITS_S = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
@@ -55,6 +58,8 @@ def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> i
     try:
         if options.command == "doctor":
             return _doctor(options)
+        if options.command == "usage":
+            return _usage(options)
         chosen = sampler or process_sampler()
         try:
             status = _run(options, chosen)
@@ -124,6 +129,31 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument(
         "--diff", type=Path, metavar="FILE", help="say what changed since FILE, an earlier one's JSON"
     )
+    usage = commands.add_parser(
+        "usage",
+        help="GPU-hours by user, notebook or kernel",
+        description="Read from Prometheus how many GPU-hours users, notebooks or kernels have used. The "
+        "servers count them where c.GpuWidget.gpu_hours is on.",
+    )
+    usage.add_argument(
+        "--since",
+        metavar="TIME",
+        type=_time_span,
+        default="30d",
+        help="how far back, as 12h, 7d or 4w (default: %(default)s)",
+    )
+    usage.add_argument(
+        "--by", choices=("user", "notebook", "kernel"), default="user", help="default: %(default)s"
+    )
+    usage.add_argument(
+        "--prometheus",
+        metavar="URL",
+        help="address of Prometheus; without it, c.GpuWidget.prometheus_url and its settings in Jupyter's "
+        "configuration",
+    )
+    usage.add_argument("--ca-file", type=Path, metavar="FILE", help="certificates of its authorities (PEM)")
+    usage.add_argument("--token-file", type=Path, metavar="FILE", help="file with its bearer token")
+    usage.add_argument("--json", action="store_true", dest="usage_json", help="print it as JSON")
     run = commands.add_parser(
         "run",
         help="run a Python script whose memory a watched cell shows",
@@ -153,6 +183,14 @@ def _seconds(text: str) -> float:
             f"{text!r} is no number of seconds from {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g}"
         )
     return seconds
+
+
+def _time_span(text: str) -> float:
+    match = _TIME_SPAN.fullmatch(text)
+    seconds = 0 if match is None else int(match[1]) * _UNITS_S[match[2]]
+    if not seconds:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: give a number and m, h, d or w, as 30d")
+    return float(seconds)
 
 
 def _run(options: argparse.Namespace, sampler: Sampler) -> int:
@@ -206,6 +244,25 @@ def _doctor(options: argparse.Namespace) -> int:
     )
     print(text, flush=True)
     return 0 if ok else _FAILED
+
+
+def _usage(options: argparse.Namespace) -> int:
+    if options.every is not None:
+        raise OptionError("usage takes no --interval.")
+    # Imported here, because printing the GPUs does not need a client of Prometheus.
+    from gpuwidget.cli.usage import UsageOptions, run
+
+    wanted = UsageOptions(
+        since_s=options.since,
+        group=options.by,
+        url=options.prometheus,
+        ca_file=options.ca_file,
+        token_file=options.token_file,
+        as_json=options.json or options.usage_json,
+    )
+    # If stdout is not a terminal, do not truncate lines to 80 characters.
+    print(run(wanted, shutil.get_terminal_size((160, 24)).columns), flush=True)
+    return 0
 
 
 def _print_line(line: str) -> None:

@@ -43,7 +43,8 @@ Apply = Callable[[str], str]
 
 
 def over(
-    function: Literal["avg_over_time", "min_over_time", "max_over_time", "increase"], seconds: float
+    function: Literal["avg_over_time", "min_over_time", "max_over_time", "count_over_time", "increase"],
+    seconds: float,
 ) -> Apply:
     """Return what applies a function to the samples in the seconds before each point."""
     return lambda series: f"{function}({series}[{max(1, round(seconds))}s])"
@@ -72,6 +73,25 @@ def metric_expression(
         series = selector("nvidia_gpu", exported.nvidia_gpu, matchers, uuids, apply)
         parts.append(_scaled(by_uuid("nvidia_gpu", series), exported.unit_size))
     return first_known(parts)
+
+
+def count_expression(key: str, matchers: Sequence[str], uuids: Collection[str], seconds: float) -> str:
+    """Return PromQL for the number of samples of a metric in the seconds before each point, whose series have
+    the label ``uuid`` alone. Raises KeyError if the metric is not exported."""
+    exported = _exported(key)
+    names: tuple[tuple[Exporter, str | None], ...] = (
+        ("gpuwidget", exported.name),
+        ("dcgm", exported.dcgm),
+        ("nvidia_gpu", exported.nvidia_gpu),
+    )
+    count = over("count_over_time", seconds)
+    return first_known(
+        [
+            by_uuid(exporter, selector(exporter, name, matchers, uuids, count))
+            for exporter, name in names
+            if name is not None
+        ]
+    )
 
 
 def memory_total_expression(matchers: Sequence[str], uuids: Collection[str] | None = None) -> str:

@@ -34,6 +34,7 @@ from gpuwidget.server.kernel_inventory import KernelInventory
 from gpuwidget.server.metrics_token import MetricsToken
 from gpuwidget.server.notebook_ids import NotebookIds
 from gpuwidget.server.prometheus import KernelLabels
+from gpuwidget.server.prometheus_history import PrometheusHistory
 from gpuwidget.server.sample_hub import SampleHub
 from gpuwidget.server.settings import (
     GpuWidget,
@@ -87,6 +88,9 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
     sampler = Sampler(source, clock, linger_s=_LINGER_S)
     prometheus = configured_prometheus(settings, serverapp.log)
     cluster = None if prometheus is None else ClusterMonitor(prometheus, clock)
+    long_history = None
+    if prometheus is not None and cluster is not None:
+        long_history = PrometheusHistory(prometheus, cluster, clock)
     hub = SampleHub(
         sampler,
         inventory,
@@ -122,7 +126,7 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         ".*$",
         [
             (f"{base}/gpuwidget/api/sample", SampleHandler, {"hub": hub}),
-            (f"{base}/gpuwidget/api/history", HistoryHandler, {"hub": hub}),
+            (f"{base}/gpuwidget/api/history", HistoryHandler, {"hub": hub, "long_history": long_history}),
             (f"{base}/gpuwidget/api/stream", StreamHandler, {"hub": hub}),
             (
                 f"{base}/gpuwidget/api/doctor",

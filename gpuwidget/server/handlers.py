@@ -13,12 +13,14 @@ from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from tornado import web
 from tornado.iostream import StreamClosedError
 
-from gpuwidget.model.errors import DoctorError
+from gpuwidget.model.errors import DoctorError, PrometheusError
 from gpuwidget.server.cached_diagnosis import CachedDiagnosis
 from gpuwidget.server.cluster_monitor import ClusterMonitor
-from gpuwidget.server.history_query import HistoryQuery, parse_seconds
+from gpuwidget.server.history_query import PROMETHEUS_S, HistoryQuery, parse_seconds
+from gpuwidget.server.hourly_rollup import HOUR_S
 from gpuwidget.server.metrics_token import MetricsToken
 from gpuwidget.server.prometheus import CONTENT_TYPE, KernelLabels, metrics_text
+from gpuwidget.server.prometheus_history import PrometheusHistory
 from gpuwidget.server.sample_hub import SampleHub
 
 _may_execute: Callable[[Any], Any] = authorized(action="execute")
@@ -30,6 +32,12 @@ _NO_PROMETHEUS = (
     "No Prometheus is configured, so there is no cluster view: an administrator of this server sets "
     "c.GpuWidget.prometheus_url."
 )
+_NO_NODE = (
+    "Prometheus has no GPUs of a machine with this name. It may have been renamed, or it has been down for "
+    "more than an hour: see the cluster view."
+)
+_CLOCK_TOLERANCE_S = 5.0
+"""A range of the last hour may begin this many seconds before it, since the client's request takes time."""
 _NO_SAMPLE = (
     f"The driver has not answered within {_SAMPLE_TIMEOUT_S:g} seconds. Where nothing keeps it initialised "
     "it may take longer to come up: ask again. If nvidia-smi hangs too, the driver or a GPU is stuck: look "
@@ -69,34 +77,69 @@ class SampleHandler(GpuWidgetHandler, APIHandler):
         sample = await self._hub.sample(_SAMPLE_TIMEOUT_S)
         if sample is None:
             raise web.HTTPError(503, _NO_SAMPLE)
-        await self.finish(sample)
+        await self.finish(sample.whole)
 
 
 class HistoryHandler(GpuWidgetHandler, APIHandler):
-    """``GET gpuwidget/api/history?seconds=N[&metrics=…]``: the stored samples."""
+    """``GET gpuwidget/api/history?seconds=N[&metrics=…][&node=…]``: samples of the past."""
+
+    def initialize(  # type: ignore[override]
+        self, hub: SampleHub, long_history: PrometheusHistory | None
+    ) -> None:
+        """Store the server's sample hub, and the history in Prometheus; None if none is configured."""
+        super().initialize(hub)
+        self._long_history = long_history
 
     @web.authenticated
     @authorized
     async def get(self) -> None:
         """Return a :class:`gpuwidget.server.wire.History` of the last N seconds, or of all that is stored.
 
-        If the request has metrics, a time range or a number of points, return a
-        :class:`gpuwidget.server.wire.MetricHistory` instead.
+        If the request has metrics, a time range, a number of points or a node, return a
+        :class:`gpuwidget.server.wire.MetricHistory` instead. Prometheus answers for other machines, and for
+        times of which this server has no sample.
         """
-        query = HistoryQuery.parse(self, self._hub.now)
+        length_s = HOUR_S if self._long_history is None else PROMETHEUS_S
+        query = HistoryQuery.parse(self, self._hub.now, length_s)
         if query is None:
             await self.finish(self._hub.history(parse_seconds(self, "seconds", self._hub.history_s)))
             return
         self.set_header("Content-Type", "application/json")
         try:
-            for piece in await self._hub.query_history(query):
+            for piece in await self._pieces(query):
                 self.write(piece)
                 # Send the response piece by piece. Hashing, copying and sending the whole response at once
                 # would delay other requests.
                 await self.flush()
             await self.finish()
+        except PrometheusError as error:
+            # web.HTTPError can't be used, because it would double the percent signs of the message.
+            self.set_status(503)
+            await self.finish({"message": str(error)})
         except StreamClosedError:
             pass  # The client has closed the connection.
+
+    async def _pieces(self, query: HistoryQuery) -> list[bytes]:
+        """Return the response. Raises PrometheusError if only Prometheus has the data and does not answer."""
+        if query.node is not None:
+            if self._long_history is None:
+                raise web.HTTPError(404, _NO_PROMETHEUS)
+            uuids = await self._long_history.gpus_of(query.node)
+            if uuids is None:
+                raise web.HTTPError(404, _NO_NODE)
+            return await self._long_history.query(query, uuids)
+        is_old = query.since < self._hub.now - HOUR_S - _CLOCK_TOLERANCE_S
+        is_stored = self._hub.has_history(query.since, query.until)
+        if self._long_history is not None and (is_old or not is_stored):
+            sample = await self._hub.sample(_SAMPLE_TIMEOUT_S)
+            uuids = () if sample is None else tuple(gpu.uuid for gpu in sample.sample.gpus)
+            try:
+                return await self._long_history.query(query, uuids)
+            except PrometheusError:
+                if is_old:
+                    raise
+                # The server's own history has no sample of this time, which is also an answer.
+        return await self._hub.query_history(query)
 
 
 class DoctorHandler(GpuWidgetHandler, APIHandler):

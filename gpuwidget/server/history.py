@@ -51,6 +51,11 @@ class HistoryStore:
         self._full_rate.add(sample.time, values)
         self._rollup.add(sample.time, values)
 
+    def has_samples(self, since: float, until: float) -> bool:
+        """Return whether any sample between two times (epoch seconds) is stored."""
+        chunks = (*self._full_rate.chunks, *self._rollup.chunks())
+        return any(chunk.index_of(until) > chunk.index_of(since) for chunk in chunks)
+
     def encode_recent(self, since: float) -> str:
         """Return the :class:`gpuwidget.server.wire.History` since ``since`` (epoch seconds) as JSON."""
         return self._full_rate.encode(since)

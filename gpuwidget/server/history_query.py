@@ -13,11 +13,13 @@ from gpuwidget.server.history_metrics import METRIC_INDEX, METRICS, Values
 from gpuwidget.server.hourly_rollup import HOUR_S
 
 MIN_POINTS, MAX_POINTS = 2, 4000
+PROMETHEUS_S = 30 * 24 * 3600.0
+"""Length in seconds of the history that clients can request if a Prometheus is configured."""
 
 _ALL = "all"
 _DEFAULT_POINTS = 600
 _FRACTIONS_OF_A_SECOND = (0.1, 0.2, 0.5)
-_SECONDS = (1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
+_SECONDS = (1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 43_200, 86_400)
 _MIN_SAMPLES = 2
 """A step of less than a second is used only if it is at least this many sampling intervals long. Some shorter
 steps might contain no sample, because the time between two samples varies."""
@@ -32,18 +34,22 @@ class HistoryQuery:
     metrics: tuple[str, ...]
     points: int
     """The maximum number of points of each series."""
+    node: str | None
+    """Name of the machine in the cluster; None for this server's own machine."""
 
     @classmethod
-    def parse(cls, handler: RequestHandler, now: float) -> HistoryQuery | None:
+    def parse(cls, handler: RequestHandler, now: float, length_s: float = HOUR_S) -> HistoryQuery | None:
         """Return the query of a request, or None if the request is for the short history at the full rate.
 
-        ``now`` is the current time in epoch seconds. If an argument is invalid, raises HTTPError 400 with a
-        sentence about the allowed values.
+        ``now`` is the current time in epoch seconds, and ``length_s`` is the length of the history. If an
+        argument is invalid, raises HTTPError 400 with a sentence about the allowed values.
         """
-        if not {"metrics", "since", "until", "points"} & set(handler.request.query_arguments):
+        if not {"metrics", "since", "until", "points", "node"} & set(handler.request.query_arguments):
             return None
         since, until = _parse_time(handler, "since"), _parse_time(handler, "until")
-        seconds = parse_seconds(handler, "seconds", HOUR_S)
+        seconds = HOUR_S
+        if handler.get_query_argument("seconds", None) is not None:
+            seconds = parse_seconds(handler, "seconds", length_s)
         until = now if until is None else until
         if since is None:
             since = until - seconds
@@ -51,9 +57,9 @@ class HistoryQuery:
             raise HTTPError(400, "since and seconds both say where to begin: give one of them.")
         if since > until:
             raise HTTPError(400, "since must not be later than until.")
-        # The history covers the last hour.
-        since, until = max(since, now - HOUR_S), min(until, now)
-        return cls(since, max(since, until), _parse_metrics(handler), _parse_points(handler))
+        since, until = max(since, now - length_s), min(until, now)
+        node = handler.get_query_argument("node", None)
+        return cls(since, max(since, until), _parse_metrics(handler), _parse_points(handler), node)
 
     def step_s(self, *, full_rate: bool, samples: int, interval_s: float) -> float:
         """Return the seconds per step that yield at most ``points`` steps. 0 means one step per sample.

@@ -70,7 +70,9 @@ class MetricsToken:
         else:
             self._digest = _digest(token)
             self._problem = None
-            if status.st_mode & (stat.S_IRGRP | stat.S_IROTH):
+            # A file of another owner, such as a secret that Kubernetes mounts, can only be read as its group.
+            group = stat.S_IRGRP if status.st_uid == os.geteuid() else 0
+            if status.st_mode & (group | stat.S_IROTH):
                 self._log.warning(
                     "Other users of this machine may read the file of GpuWidget.metrics_token_file, %s. The "
                     "token opens gpuwidget/metrics to them: chmod 600 %s.",

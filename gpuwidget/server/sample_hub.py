@@ -89,7 +89,7 @@ class SampleHub:
         self._ownership.slurm = slurm
         self._scrape_state = ScrapeState(clock, interval_s)
         self._clients: set[StreamClient] = set()
-        self._waiting: set[asyncio.Future[bytes]] = set()
+        self._waiting: set[asyncio.Future[EncodedSample]] = set()
         self._subscription: Subscription | None = None
         self._always_on = False
         self._gpu_use: GpuUseMonitor | None = None
@@ -157,11 +157,11 @@ class SampleHub:
         self._update_subscription()
         self._update_activity()
 
-    async def sample(self, timeout_s: float) -> bytes | None:
-        """Return the newest sample as JSON, at most one interval old; None if no sample arrives in time."""
+    async def sample(self, timeout_s: float) -> EncodedSample | None:
+        """Return the newest sample, at most one interval old; None if no sample arrives in time."""
         if self._newest is not None:
-            return self._newest.whole
-        waiting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+            return self._newest
+        waiting: asyncio.Future[EncodedSample] = asyncio.get_running_loop().create_future()
         self._waiting.add(waiting)
         self._update_subscription()
         try:
@@ -193,6 +193,10 @@ class SampleHub:
     def now(self) -> float:
         """The current time in epoch seconds, from the clock that sets the times of samples."""
         return self._clock.time()
+
+    def has_history(self, since: float, until: float) -> bool:
+        """Return whether any sample between two times (epoch seconds) is stored."""
+        return self._history.has_samples(since, until)
 
     def history(self, history_s: float) -> bytes:
         """Return the last ``history_s`` seconds of the history as JSON."""
@@ -298,7 +302,7 @@ class SampleHub:
             self._history.add(sample)
             for waiting in self._waiting:
                 if not waiting.done():
-                    waiting.set_result(encoded.whole)
+                    waiting.set_result(encoded)
             due = {client for client in self._clients if self._rate_limit.due(client, arrived)}
             self._send_sample(encoded, due)
             if self._needs_encoded:

@@ -131,7 +131,7 @@ def cluster(
     made = Cluster(start(start_kernel, standin), standin, 3)
     made.kernel.setup("gpuwidget.dask.watch(client)")
     yield made
-    made.kernel.setup("client.close()\ncluster.close()")
+    made.kernel.ok("client.close()\ncluster.close()")
 
 
 def named(workers: list[dict[str, Any]], *fields: str) -> list[tuple[Any, ...]]:
@@ -262,7 +262,7 @@ def test_a_worker_that_is_killed(cluster: Cluster) -> None:
         "os.kill(pids(client)['0'], signal.SIGKILL)\nclient.submit(pow, 2, 5, pure=False).result()"
     )
     assert ran.result == "32"
-    killed = next(row for row in workers if row["pid"] == pids["0"])
+    (killed,) = (row for row in workers if row["pid"] == pids["0"])
     assert (killed["name"], killed["status"], killed["steps"], killed["torch_allocated"]) == (
         *("0", "ended", None, None),
     )
@@ -304,8 +304,10 @@ def test_removal(cluster: Cluster) -> None:
     workers, _ = cluster.watch("submit(0, int).result()")
     assert len(workers) == 1
     kernel.setup(
-        "gpuwidget.dask.watch(client)\ngpuwidget.dask.unwatch(client)\ngpuwidget.dask.unwatch(client)\n"
-        "while any(client.run(left).values()): time.sleep(0.02)"
+        "gpuwidget.dask.watch(client)\ngpuwidget.dask.unwatch(client)\n"
+        "while any(client.run(left).values()): time.sleep(0.02)\n"
+        "while gpuwidget.dask.clients._has_plugin(client): time.sleep(0.02)\n"
+        "gpuwidget.dask.unwatch(client)"
     )
     ran = kernel.ok("%%gpuwatch --no-live\nsubmit(0, int).result()")
     assert [row["kind"] for row in ran.report["workers"]] == []

@@ -109,9 +109,10 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 def fetch(
     address: str, headers: Mapping[str, str] | None = None, context: ssl.SSLContext | None = None
 ) -> tuple[int, dict[str, str], str]:
-    """Return the status, the headers (names in lower case) and the text of the answer to a GET request.
+    """Return the status, the headers and the text of the answer to a GET request.
 
-    No redirect is followed.
+    The headers' names are in lower case; several headers of one name are lines of its value. No redirect is
+    followed.
     """
     handlers: list[Any] = [_NoRedirects(), urllib.request.ProxyHandler({})]
     if context is not None:
@@ -126,4 +127,4 @@ def fetch(
 
 
 def _lower(headers: Message) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
+    return {name.lower(): "\n".join(headers.get_all(name, [])) for name in headers}

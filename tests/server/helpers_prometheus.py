@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,8 @@ class Prometheus:
         rules: Sequence[Path] = (),
     ) -> None:
         """Start Prometheus. ``scrape`` is an entry of its ``scrape_configs``,
-        like the one in docs/prometheus.md, or several."""
+        like the one in docs/prometheus.md, or several. :func:`write_past` may have written samples into
+        ``folder``."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -58,6 +59,7 @@ class Prometheus:
                     program,
                     f"--config.file={configuration}",
                     f"--storage.tsdb.path={folder / 'data'}",
+                    "--storage.tsdb.retention.time=60d",
                     f"--web.listen-address={address}",
                 ],
                 stdout=log,
@@ -131,3 +133,21 @@ def dashboard_queries(path: Path) -> list[str]:
 def _get(address: str) -> Any:
     with urllib.request.urlopen(address, timeout=10) as answer:
         return json.loads(answer.read())
+
+
+def write_past(promtool: str, folder: Path, series: Mapping[str, Iterable[tuple[float, float]]]) -> None:
+    """Write samples of the past into the folder of a Prometheus that is started later.
+
+    ``series`` has the times (in epoch seconds) and values of each series, by its name with its labels.
+    """
+    lines = []
+    for name, samples in series.items():
+        lines += [f"# TYPE {name.partition('{')[0]} gauge"]
+        lines += [f"{name} {value} {time:.3f}" for time, value in samples]
+    text = folder / "past.txt"
+    text.write_text("\n".join([*lines, "# EOF"]) + "\n", encoding="utf-8")
+    subprocess.run(
+        [promtool, "tsdb", "create-blocks-from", "openmetrics", str(text), str(folder / "data")],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )

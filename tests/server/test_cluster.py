@@ -136,6 +136,18 @@ async def test_every_gpu_once(there: Prometheus, real_server: Server, cluster: S
     )
 
 
+async def test_history_of_a_node(there: Prometheus, real_server: Server, cluster: SimulatedCluster) -> None:
+    """The history of another machine contains the GPUs of that machine, in the format of the server's own."""
+    await all_gpus(there, real_server)
+    query = {"node": "node001", "metrics": "power_w,temperature_c", "seconds": 60}
+    status, answer = await real_server.get("history", **query)
+    assert status == 200
+    assert [one["uuid"] for one in answer["gpus"]] == [gpu.uuid for gpu in cluster.by_node["node001"]]
+    for one in answer["gpus"]:
+        assert set(one["metrics"]["power_w"]["mean"]) == {612.4}
+        assert set(one["metrics"]["temperature_c"]["mean"]) == {30.0}
+
+
 async def test_a_node_that_drops_off_and_comes_back(
     there: Prometheus, real_server: Server, cluster: SimulatedCluster
 ) -> None:

@@ -32,11 +32,13 @@ MAX_SPINNING_SM = 40.0
 MAX_SPINNING_POWER = 20.0
 """Maximum power, in percent of the power limit, that waiting in a collective adds to that of a GPU's own
 work. In recorded runs: 7 at most."""
-SAME_WORK = 1.5
+SAME_WORK = 1.2
 """Maximum ratio of the tensor-core activity, or of the use of memory bandwidth, of a GPU that waits to that
 of the straggler. A GPU that waits does no more work per step than the straggler. In recorded runs: 1.0."""
 TOLERANCE = 5.0
-"""Percentage points that are added to each maximum, since the counters' windows are short."""
+"""Percentage points that are added to the maxima of SM activity and power."""
+SMALL_WORK = 0.5
+"""Percentage points that are added to the maxima of tensor-core activity and use of memory bandwidth."""
 MAX_WAITING_SM, MAX_WAITING_POWER = 50.0, 50.0
 """Maximum SM activity, in percent, and maximum power, in percent of the power limit, of a GPU that waits for
 a straggler that is always busy."""
@@ -151,7 +153,7 @@ def _waits_for(gpu: GpuReport, late: GpuReport) -> bool:
 
 def _no_more(work: Level | None, work_of_late: Level | None) -> bool:
     own, of_late = mean(work), mean(work_of_late)
-    return own is None or of_late is None or own <= SAME_WORK * of_late + TOLERANCE
+    return own is None or of_late is None or own <= SAME_WORK * of_late + SMALL_WORK
 
 
 def _only_waits(gpu: GpuReport) -> bool:

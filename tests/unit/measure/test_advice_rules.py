@@ -674,6 +674,34 @@ def rank(number: int, on: GpuReport) -> WorkerReport:
     return reports.worker(number, gpu=on.uuid)
 
 
+def test_a_pipeline_of_two_gpus_is_not_a_straggler() -> None:
+    """If a model is divided over two GPUs, one of them may do less work than the other, which does not wait
+    for it, also if the work is small."""
+    links = Traffic(level(2.0 * gib(1)), level(2.0 * gib(1)))
+    small = {"nvlink": links, "fp32_activity": level(0.5)}
+    more = busy(
+        0,
+        utilization=level(93.0),
+        sm_activity=level(16.0),
+        tensor_activity=level(3.0),
+        dram_activity=level(6.0),
+        power_w=level(180.0),
+        **small,
+    )
+    less = busy(
+        1,
+        utilization=level(60.0),
+        sm_activity=level(10.0),
+        tensor_activity=level(1.9),
+        dram_activity=level(3.9),
+        power_w=level(165.0),
+        **small,
+    )
+    assert "straggler" not in rules(evidence(more, less))
+    same = replace(less, tensor_activity=level(2.9), dram_activity=level(5.8))
+    assert rules(evidence(more, same)) == ["straggler"]
+
+
 def test_the_late_ranks_are_named() -> None:
     """The advice names the ranks on the late GPU, if they are known."""
     links = Traffic(level(8.0 * gib(1)), level(8.0 * gib(1)))

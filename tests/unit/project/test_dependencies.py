@@ -29,6 +29,7 @@ OPTIONAL = {
     "model/flat_metrics.py": {"pandas"},  # only for to_frame(), for users who have pandas
     "diagnostics/torch_probe.py": {"torch"},  # the doctor's probe process imports the user's torch
     "dask/worker_plugin.py": {"distributed"},  # only for users who have Dask
+    "cli/jupyter_config.py": {"jupyter_core"},  # only for users whose servers Jupyter configures
     "ranks/rank_socket.py": {
         "jupyter_core"
     },  # ipykernel requires it; without it, there are no reports of ranks

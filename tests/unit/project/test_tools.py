@@ -23,7 +23,7 @@ import pytest
 
 from gpuwidget.model.messages import message
 from gpuwidget.sources.none import NoSource
-from tools import build_hook, check_python, chromium, demo, prometheus, summarize_tests
+from tools import build_hook, check_python, chromium, demo, nginx, prometheus, summarize_tests
 
 ROOT = Path(__file__).parents[3]
 
@@ -143,6 +143,20 @@ def test_a_missing_prometheus_is_reported_in_one_sentence(
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr(prometheus, "UNPACKED", tmp_path)
     assert prometheus.main() == prometheus.MISSING
+
+
+def test_an_unpacked_nginx_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """nginx is also searched in the folder of the unpacked package. If it can't be downloaded, the tool fails
+    with a message that lists what to install."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr(nginx, "UNPACKED", tmp_path)
+    monkeypatch.setattr(nginx, "can_run", lambda path, _: path.startswith(str(tmp_path)))
+    assert nginx.main() == nginx.MISSING
+    program = tmp_path / "usr" / "sbin" / "nginx"
+    program.parent.mkdir(parents=True)
+    program.touch(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert nginx.find() == str(program)
 
 
 def test_a_prometheus_without_its_promtool_does_not_count(

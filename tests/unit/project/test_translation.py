@@ -18,7 +18,7 @@ PLACEHOLDER = re.compile(r"%\d")
 HAN = re.compile(r"[\u4e00-\u9fff]")
 NAMES = {
     *("CSV", "Core", "FP", "GPU", "Hz", "NCCL", "PCIe", "PyTorch", "TF", "Tensor"),
-    *("benchmark", "cuDNN", "gpuwidget", "min", "torch"),
+    *("benchmark", "cuDNN", "gpuwidget", "kWh", "min", "torch"),
 }
 """Words that stay in Latin script in the Chinese translation."""
 
