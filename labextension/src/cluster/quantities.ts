@@ -2,7 +2,16 @@
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { duration, memory, powerOf, temperature, temperatureUnit, UNKNOWN, whole, withUnit } from '../ui/format';
+import {
+  duration,
+  memory,
+  powerOf,
+  temperature,
+  temperatureUnit,
+  UNKNOWN,
+  whole,
+  withUnit
+} from '../ui/format';
 import type { ClusterGpu } from '../wire';
 
 export const QUANTITY_NAMES = ['utilization', 'memory', 'power', 'temperature', 'errors', 'idle'] as const;
@@ -128,7 +137,10 @@ export function legendTitle(trans: TranslationBundle, name: QuantityName): strin
 }
 
 /** Return the range of values of each level that the quantity uses, lowest first, in the legend's unit. */
-export function legendRanges({ name, bounds }: Quantity): { readonly level: number; readonly text: string }[] {
+export function legendRanges({
+  name,
+  bounds
+}: Quantity): { readonly level: number; readonly text: string }[] {
   const texts = bounds.map(bound => whole(displayed(name, bound)));
   return [...bounds, Infinity].map((_, index) => {
     const [below, above] = [texts[index - 1], texts[index]];
@@ -144,7 +156,7 @@ export function valueText(trans: TranslationBundle, name: QuantityName, gpu: Clu
     case 'utilization':
       return withUnit(whole(gpu.utilization), '%');
     case 'memory':
-      return gpu.memory_total === null
+      return gpu.memory_used === null || gpu.memory_total === null
         ? memory(gpu.memory_used)
         : trans.__('%1 of %2', memory(gpu.memory_used), memory(gpu.memory_total));
     case 'power':

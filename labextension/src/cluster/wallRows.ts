@@ -100,7 +100,10 @@ export function wallGroups(snapshot: ClusterSnapshot, state: WallState): WallGro
   }
   const result = [...groups].map(([name, rows]) => ({
     name,
-    rows: sortedRows([...rows].map(([node, gpus]) => row(nodes, node, gpus, state.search)), state)
+    rows: sortedRows(
+      [...rows].map(([node, gpus]) => row(nodes, node, gpus, state.search)),
+      state
+    )
   }));
   return result.sort(
     (a, b) =>
@@ -163,7 +166,11 @@ function sortedRows(rows: WallRow[], { sorting, search, quantity: name }: WallSt
 }
 
 /** Return a number by which rows are sorted, lowest first. Rows without a value are last. */
-function sortKey({ node, gpus }: WallRow, sorting: WallState['sorting'], name: WallState['quantity']): number {
+function sortKey(
+  { node, gpus }: WallRow,
+  sorting: WallState['sorting'],
+  name: WallState['quantity']
+): number {
   switch (sorting) {
     case 'name':
       return 0;
@@ -181,7 +188,9 @@ function sortKey({ node, gpus }: WallRow, sorting: WallState['sorting'], name: W
 function matches(gpu: ClusterGpu, words: readonly string[]): boolean {
   const model = gpu.model === null ? [] : [modelName(gpu.model)];
   const job = gpu.job === null ? [] : [gpu.job];
-  const text = [gpu.node, gpu.uuid, ...model, ...job, ...gpu.users, ...gpu.notebooks].join('\n').toLowerCase();
+  const text = [gpu.node, gpu.uuid, ...model, ...job, ...gpu.users, ...gpu.notebooks]
+    .join('\n')
+    .toLowerCase();
   return words.every(word => text.includes(word));
 }
 
