@@ -11,7 +11,6 @@ __all__ = [
     "__version__",
     "compare",
     "dashboard",
-    "dask",
     "devices",
     "doctor",
     "holders",
@@ -28,7 +27,6 @@ __all__ = [
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from gpuwidget import dask
     from gpuwidget.kernel.attribution.memory_holders import holders
     from gpuwidget.kernel.cells.watch_api import mark, reports, sample, watch
     from gpuwidget.kernel.commands.compare_command import compare
@@ -56,6 +54,7 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     # Imported at first use, so that `import gpuwidget` is quick and loads no other package.
+    # Not in __all__: `from gpuwidget import *` would hide the user's `dask`.
     if name == "dask":
         return import_module("gpuwidget.dask")
     if name not in _MODULES:
