@@ -54,8 +54,8 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     # Imported at first use, so that `import gpuwidget` is quick and loads no other package.
-    # Not in __all__: `from gpuwidget import *` would hide the user's `dask`.
     if name == "dask":
+        # This name is not in __all__, because `from gpuwidget import *` would hide the user's `dask`.
         return import_module("gpuwidget.dask")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
