@@ -56,7 +56,7 @@ def opened(cluster_lab: Lab, browser: Browser, fake: FakeCluster) -> Iterator[No
 
 
 @pytest.fixture
-def wall(opened: Notebook, fake: FakeCluster) -> Iterator[Notebook]:
+def wall(opened: Notebook, fake: FakeCluster) -> Notebook:
     """Open a wall with its default state."""
     fake.snapshot = cluster()
     opened.script(
@@ -66,7 +66,7 @@ def wall(opened: Notebook, fake: FakeCluster) -> Iterator[Notebook]:
         "await app.commands.execute('gpuwidget:open-cluster', {state: {}});"
     )
     opened.page.wait_for_function(f"() => document.querySelectorAll('{CELL}').length === 512")
-    yield opened
+    return opened
 
 
 def choose(page: Page, label: str, option: str) -> None:
@@ -105,8 +105,9 @@ def cell(node: str, index: int) -> str:
 def test_color_by_each_quantity(
     wall: Notebook, quantity: str, legend: str, name: str, level: str, value: str
 ) -> None:
-    """Cells are colored by the chosen quantity. The legend has its unit, and each cell's name its value. A GPU
-    without a known value is hatched, with n/a in its name."""
+    """Cells are colored by the chosen quantity. The legend has its unit, and each cell's name its value.
+
+    A GPU without a known value is hatched, with n/a in its name."""
     page = wall.page
     choose(page, "Color by", quantity)
     wait_for_text(wall, LEGEND, legend)
@@ -140,8 +141,8 @@ def test_group_by(wall: Notebook) -> None:
         title = page.locator(f"{WALL} .jp-gpuwidget-cluster-group-title").first
         title.wait_for(state="visible")
         page.wait_for_function(
-            "([text]) => document.querySelector('.jp-gpuwidget-cluster-group-title').textContent.startsWith(text)",
-            arg=[first],
+            "([title, text]) => document.querySelector(title).textContent.startsWith(text)",
+            arg=[f"{WALL} .jp-gpuwidget-cluster-group-title", first],
         )
 
 
