@@ -33,8 +33,8 @@ export interface GpuGridOptions {
 /**
  * The nodes and their GPUs: an ARIA grid whose rows are nodes and whose cells are GPUs.
  *
- * The cells are DOM elements that are updated in place, rather than a canvas: 4,096 of them update within the
- * budget (`benchmarks/cluster_page.py`), and focus, names and themes come with them.
+ * The cells are DOM elements that are updated in place, rather than a canvas, because focus, names and themes
+ * come with elements.
  */
 export class GpuGrid {
   readonly node: HTMLElement;
