@@ -288,11 +288,6 @@ class WorkerTracker:
         known = [size for size in sizes if size is not None]
         return len(workers), sum(known) if len(known) == len(sizes) else None
 
-    @property
-    def any(self) -> bool:
-        """Whether the run has had a worker."""
-        return bool(self._shown())
-
     def steps_span(self) -> tuple[float, float]:
         """Return the time in which all workers that report steps made steps, in seconds into the run.
 

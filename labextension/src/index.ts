@@ -1,4 +1,5 @@
 import { alerts } from './plugins/alerts';
+import { cluster } from './plugins/cluster';
 import { cells, monitor } from './plugins/models';
 import { commands } from './plugins/commands';
 import { dashboard } from './plugins/dashboard';
@@ -10,4 +11,16 @@ import { statusBar } from './plugins/statusBar';
 
 export * from './tokens';
 
-export default [settings, monitor, cells, memory, panel, commands, dashboard, statusBar, alerts, diagnostics];
+export default [
+  settings,
+  monitor,
+  cells,
+  memory,
+  panel,
+  commands,
+  dashboard,
+  cluster,
+  statusBar,
+  alerts,
+  diagnostics
+];

@@ -140,6 +140,7 @@ export const CommandIds = {
   watch: 'gpuwidget:watch-cells',
   load: 'gpuwidget:load-in-kernel',
   dashboard: 'gpuwidget:open-dashboard',
+  cluster: 'gpuwidget:open-cluster',
   doctor: 'gpuwidget:examine'
 } as const;
 

@@ -69,14 +69,15 @@ def pids(client):
 def submit(name, function, *arguments):
     return client.submit(function, *arguments, workers=[name], allow_other_workers=False, pure=False)
 
+def reports():
+    collectors = [collect.__self__ for collect in WORKER_UPDATES._collectors]
+    clusters = [cluster for one in collectors for cluster in getattr(one, "_clusters", ())]
+    updates = [worker.update for cluster in clusters for worker in cluster._workers.values()]
+    return [update for update in updates if update is not None]
+
 def wait_for_reports(tasks):
     # Wait until the workers' heartbeats with this number of tasks have arrived.
-    def reported():
-        collectors = [collect.__self__ for collect in WORKER_UPDATES._collectors]
-        clusters = [cluster for one in collectors for cluster in getattr(one, "_clusters", ())]
-        updates = [worker.update for cluster in clusters for worker in cluster._workers.values()]
-        return sum(update.steps for update in updates if update is not None)
-    while reported() != tasks:
+    while sum(update.steps for update in reports()) != tasks:
         time.sleep(0.02)
 """
 
@@ -290,6 +291,31 @@ def test_a_worker_without_gpuwidget(cluster: Cluster) -> None:
         note,
     )
     kernel.setup("other.close()\nwithout.close()")
+
+
+def test_workers_on_another_host(cluster: Cluster) -> None:
+    """The row of a worker on another host has the worker's own readings: its memory, and the utilization and
+    the energy of a GPU that it has alone. The GPU is joined by its UUID."""
+    kernel = cluster.kernel
+    kernel.setup(
+        "far = local_cluster(1, preload=['import socket; socket.gethostname = lambda: \"node7\"'])\n"
+        "other = Client(far, set_as_default=False)\ngpuwidget.dask.watch(other)"
+    )
+    pid = int(kernel.value("list(other.run(os.getpid).values())[0]"))
+    cluster.put_on_gpus({}, {pid: 3 * GIB})
+    workers, ran = cluster.watch(
+        "other.submit(int).result()\n"
+        "while not any(gpu.utilization for update in reports() for gpu in update.gpus): time.sleep(0.02)"
+    )
+    row = next(row for row in workers if row["kind"] == "dask")
+    assert (row["host"], row["pid"], row["gpu"], row["steps"], row["status"]) == (
+        *("node7", pid, UUIDS[1], 1, "running"),
+    )
+    assert (row["memory"]["end"], row["memory"]["peak"]) == (3 * GIB, 3 * GIB)
+    assert row["utilization"] == {"mean": 90.0, "max": 90.0}
+    assert row["energy_j"] > 0
+    assert "worker 0 on node7" in ran.cards[0]["text/plain"]
+    kernel.ok("other.close()\nfar.close()")
 
 
 def test_removal(cluster: Cluster) -> None:

@@ -14,7 +14,8 @@ const UNITS: Readonly<Record<MetricKind, string>> = {
   clock: 'MHz',
   rate: 'B/s'
 };
-const LINE_END = '\r\n';
+/** The end of a line in a CSV file. */
+export const CSV_LINE_END = '\r\n';
 /**
  * Maximum number of rows. It suffices for an hour in steps of one second, or for a few minutes at the full
  * sampling rate.
@@ -100,7 +101,7 @@ export function toCsv(
     const cells = [new Date(1000 * time).toISOString(), time, history.step_s, history.samples[row] ?? ''];
     rows.push([...cells, ...columns.map(column => column[row] ?? '')].join(','));
   });
-  return rows.join(LINE_END) + LINE_END;
+  return rows.join(CSV_LINE_END) + CSV_LINE_END;
 }
 
 /**
@@ -116,13 +117,19 @@ export function quoteField(text: string): string {
  * Return a file name with the end of the time range in local time, such as `gpus 2026-11-21 14.03.20.csv`.
  */
 export function fileName(until: number, isRecording: boolean): string {
-  const end = new Date(1000 * until);
-  const date = [end.getFullYear(), twoDigits(end.getMonth() + 1), twoDigits(end.getDate())].join('-');
-  const time = [end.getHours(), end.getMinutes(), end.getSeconds()].map(twoDigits).join('.');
-  return `${isRecording ? 'recording of gpus' : 'gpus'} ${date} ${time}.csv`;
+  return csvName(isRecording ? 'recording of gpus' : 'gpus', until);
 }
 
-function saveFile(name: string, text: string): void {
+/** Return the name of a CSV file with a time in local time. `time` is in epoch seconds. */
+export function csvName(what: string, time: number): string {
+  const end = new Date(1000 * time);
+  const date = [end.getFullYear(), twoDigits(end.getMonth() + 1), twoDigits(end.getDate())].join('-');
+  const timeOfDay = [end.getHours(), end.getMinutes(), end.getSeconds()].map(twoDigits).join('.');
+  return `${what} ${date} ${timeOfDay}.csv`;
+}
+
+/** Offer a CSV file to the user. */
+export function saveFile(name: string, text: string): void {
   // Spreadsheets recognize UTF-8 by the byte order mark.
   const url = URL.createObjectURL(new Blob(['\ufeff', text], { type: 'text/csv;charset=utf-8' }));
   const link = document.createElement('a');

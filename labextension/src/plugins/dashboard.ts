@@ -7,7 +7,6 @@ import {
 import { ICommandPalette, IThemeManager, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
-import { SplitPanel, type Widget } from '@lumino/widgets';
 
 import { BROWSER_CLOCK } from '../clock';
 import { restoreState, type DashboardState } from '../dashboard/dashboardState';
@@ -15,13 +14,9 @@ import { GpuDashboard } from '../dashboard/gpuDashboard';
 import { ServerApi } from '../stream/serverApi';
 import { CommandIds, DOMAIN, IGpuPanel, IMonitor } from '../tokens';
 import { gpuIcon } from '../ui/icon';
+import { addBelow } from '../ui/notebook7Layout';
 
 const RANK = 9;
-/**
- * If the dashboard in Notebook 7 has less than this fraction of the height, it is enlarged to `DOWN_SHARE`.
- */
-const MIN_DOWN_SHARE = 0.3;
-const DOWN_SHARE = 0.5;
 
 /** The dashboard in the main area. */
 export const dashboard: JupyterFrontEndPlugin<void> = {
@@ -68,9 +63,7 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
         void tracker.save(widget);
       });
       if (labShell === null) {
-        // Notebook 7 allows only the notebook in its main area, so the dashboard is added below it.
-        shell.add(widget, 'down', { type: 'GPUs' });
-        enlarge(widget);
+        addBelow(shell, widget);
       } else {
         shell.add(widget, 'main', { type: 'GPUs' });
       }
@@ -109,23 +102,3 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
     });
   }
 };
-
-/**
- * Enlarge a widget in the area below the notebook. Notebook 7 does not give a new widget enough height there.
- */
-function enlarge(widget: Widget): void {
-  for (let child = widget; child.parent !== null; child = child.parent) {
-    const panel = child.parent;
-    if (!(panel instanceof SplitPanel) || panel.orientation !== 'vertical') {
-      continue;
-    }
-    const index = panel.widgets.indexOf(child);
-    const sizes = panel.relativeSizes();
-    const share = sizes[index] ?? 0;
-    if (share < MIN_DOWN_SHARE) {
-      const scale = (1 - DOWN_SHARE) / (1 - share);
-      panel.setRelativeSizes(sizes.map((size, at) => (at === index ? DOWN_SHARE : size * scale)));
-    }
-    return;
-  }
-}

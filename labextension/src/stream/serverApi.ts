@@ -6,6 +6,7 @@ import type { Socket, StreamServer } from './connection';
 
 const STREAM = 'gpuwidget/api/stream';
 const HISTORY = 'gpuwidget/api/history';
+const CLUSTER = 'gpuwidget/api/cluster';
 
 /** A request for a part of the server's history. */
 export interface HistoryQuery {
@@ -25,8 +26,14 @@ export interface HistoryServer {
   history(query: HistoryQuery, signal: AbortSignal): Promise<MetricHistory>;
 }
 
+/** Provides the newest values of all GPUs of the cluster. */
+export interface ClusterServer {
+  /** Return the server's reply, which should be a `ClusterSnapshot`. Rejects with a sentence to display. */
+  cluster(signal: AbortSignal): Promise<unknown>;
+}
+
 /** The routes of gpuwidget on the Jupyter server. */
-export class ServerApi implements StreamServer, HistoryServer {
+export class ServerApi implements StreamServer, HistoryServer, ClusterServer {
   /**
    * Whether the server keeps less history than this page requests. If so, a stream requests no particular
    * length and receives the server's whole history.
@@ -60,6 +67,17 @@ export class ServerApi implements StreamServer, HistoryServer {
       throw await ServerConnection.ResponseError.create(response);
     }
     return (await response.json()) as MetricHistory;
+  }
+
+  /** Return the newest values of all GPUs of the cluster. */
+  async cluster(signal: AbortSignal): Promise<unknown> {
+    const url = URLExt.join(this.settings.baseUrl, CLUSTER);
+    // The browser revalidates its copy, so that the server need not send an unchanged snapshot again.
+    const response = await ServerConnection.makeRequest(url, { cache: 'no-cache', signal }, this.settings);
+    if (!response.ok) {
+      throw await ServerConnection.ResponseError.create(response);
+    }
+    return response.json();
   }
 
   /** Return the HTTP status of a request for the history with which a stream starts. */
