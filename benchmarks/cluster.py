@@ -39,7 +39,7 @@ _FRESHNESS_BAR_MS = 5000.0
 
 def measure(settings: Settings) -> Iterator[Figure]:
     """Measure CPU time, freshness and encoding."""
-    rounds, window_s = settings.pick(4, 1), settings.pick(60.0, 10.0)
+    rounds, window_s = settings.pick(3, 1), settings.pick(60.0, 10.0)
     with TemporaryDirectory() as folder, _prometheus(Path(folder), _NODES) as there:
         if there is None:
             yield Figure("cluster", "CPU time of the server", "%", not_measured="no Prometheus on the PATH")

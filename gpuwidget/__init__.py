@@ -11,7 +11,6 @@ __all__ = [
     "__version__",
     "compare",
     "dashboard",
-    "dask",
     "devices",
     "doctor",
     "holders",
@@ -28,7 +27,6 @@ __all__ = [
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from gpuwidget import dask
     from gpuwidget.kernel.attribution.memory_holders import holders
     from gpuwidget.kernel.cells.watch_api import mark, reports, sample, watch
     from gpuwidget.kernel.commands.compare_command import compare
@@ -57,6 +55,7 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     # Imported at first use, so that `import gpuwidget` is quick and loads no other package.
     if name == "dask":
+        # This name is not in __all__, because `from gpuwidget import *` would hide the user's `dask`.
         return import_module("gpuwidget.dask")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

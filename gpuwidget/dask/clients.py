@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
-from gpuwidget.dask.collector import DaskCollector
+from gpuwidget.dask.collector import NAME, DaskCollector
 from gpuwidget.model.errors import DaskError
 
 _lock = threading.Lock()
@@ -27,7 +27,8 @@ def watch(client: Any = None) -> None:
     """
     global _automatic
     if client is not None:
-        install(client)
+        # Another notebook may have removed the plugin since an earlier call.
+        install(client, again=True)
         return
     _automatic = True
     _current()
@@ -41,31 +42,49 @@ def unwatch(client: Any = None) -> None:
     global _automatic
     if client is None:
         _automatic = False
-    for each in list(_clients) if client is None else [client]:
-        with _lock:
-            _clients.discard(each)
+    by_scheduler = {_scheduler(each): each for each in (list(_clients) if client is None else [client])}
+    for each in by_scheduler.values():
         if each.status != "running":
             continue
-        from gpuwidget.dask.worker_plugin import NAME
-
         try:
-            each.unregister_worker_plugin(NAME)
-        except ValueError:
-            pass  # The cluster does not have the plugin.
+            # If the plugin is not there, a local cluster prints a traceback into the notebook.
+            if _forget(each) or _has_plugin(each):
+                each.unregister_worker_plugin(NAME)
         except Exception as error:
             raise DaskError(f"The plugin could not be removed from the Dask workers: {error!r}.") from None
 
 
-def install(client: Any) -> None:
+def _forget(client: Any) -> bool:
+    """Remove all clients of the same cluster from the watched ones, and return whether there were any."""
+    with _lock:
+        same = [one for one in _clients if _scheduler(one) == _scheduler(client)]
+        for one in same:
+            _clients.discard(one)
+    return bool(same)
+
+
+def _has_plugin(client: Any) -> bool:
+    """Return whether a worker of the cluster has the plugin, which another notebook may have added."""
+    workers = client.sync(client.scheduler.identity, asynchronous=False)["workers"].values()
+    return any(NAME in worker["metrics"] for worker in workers)
+
+
+def _scheduler(client: Any) -> str | None:
+    """Return the address of a client's scheduler; None if the client is closed."""
+    return getattr(client.scheduler, "address", None)
+
+
+def install(client: Any, *, again: bool = False) -> None:
     """Add the plugin to the workers of ``client``, unless they have it.
 
-    Raise DaskError if that is impossible.
+    With ``again``, the plugin is registered even if this process has added the plugin before. Raise DaskError
+    if the plugin can't be added.
     """
     refusal = _refusal(client)
     if refusal is not None:
         raise DaskError(refusal)
     with _lock:
-        if client in _clients:
+        if client in _clients and not again:
             return
     from gpuwidget.dask.worker_plugin import GpuWidgetPlugin
 
@@ -79,7 +98,9 @@ def install(client: Any) -> None:
 
 def collector() -> DaskCollector | None:
     """Return a collector for a new run, or None if no Dask client is watched."""
-    return DaskCollector(_current) if _automatic or _clients else None
+    with _lock:
+        watched = _automatic or any(client.status == "running" for client in _clients)
+    return DaskCollector(_current) if watched else None
 
 
 def _current() -> list[Any]:

@@ -18,6 +18,7 @@ from gpuwidget.measure.worker_updates import WORKER_UPDATES
 from gpuwidget.model import worker_update
 from gpuwidget.model.messages import Message
 from gpuwidget.model.report import Report
+from gpuwidget.model.terminal_text import clean_line
 from gpuwidget.model.worker_update import WorkerUpdate
 from gpuwidget.system import processes
 from gpuwidget.system.processes import BootTime
@@ -32,6 +33,7 @@ _COLLECT_TIMEOUT_S = 1.0
 """Maximum seconds for which a run's end waits for the collector's thread."""
 INTERVAL_S = 1.0
 """Seconds between two readings of the workers' heartbeats. Longer for more than 100 workers."""
+_MAX_INTERVAL_S = 10.0
 _RENEW_S = 20.0
 """Seconds after which the workers are told that the run goes on."""
 _ANSWER_TIMEOUT_S = 5.0
@@ -208,7 +210,7 @@ class _Cluster:
     @property
     def interval_s(self) -> float:
         """Seconds between two readings of the heartbeats."""
-        return max(INTERVAL_S, len(self._workers) / 100)
+        return min(max(INTERVAL_S, len(self._workers) / 100), _MAX_INTERVAL_S)
 
     @property
     def closed(self) -> bool:
@@ -370,7 +372,7 @@ class _Cluster:
 
 def _error_of(answer: Mapping[str, Any]) -> str:
     """Return the error in a worker's answer. Dask answers with an empty message if there is no plugin."""
-    return str(answer.get("error") or "the plugin is missing")[:_MAX_ERROR]
+    return clean_line(str(answer.get("error") or "the plugin is missing"), _MAX_ERROR)
 
 
 def _ignore(update: WorkerUpdate, incomplete: Message | None = None, *, gone: bool = False) -> None:

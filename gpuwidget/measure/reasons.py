@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from gpuwidget.model.messages import Message, message
+from gpuwidget.model.terminal_text import clean_line
+
+_MAX_REASON = 150
 
 UNANSWERED = message("unanswered", "the GPU did not answer in time")
 GAP = message("gap", "the driver did not say it throughout the run")
@@ -48,7 +51,9 @@ NO_PROCESS_LIST = message("no-process-list", "the driver does not list processes
 def not_read_by_worker(reason: str | None) -> Message:
     """Return the reason for values that a Dask worker could not read; ``reason`` is what it reported."""
     text = "the worker could not read it from its driver"
-    return message("not-read-by-worker", text if reason is None else f"{text}: {reason}", reason=reason)
+    if reason is not None:
+        text = f"{text}: {clean_line(reason, _MAX_REASON)}"
+    return message("not-read-by-worker", text, reason=reason)
 
 
 def too_short(seconds: float) -> Message:

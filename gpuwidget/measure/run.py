@@ -292,7 +292,7 @@ class Run:
         # The lock is not held during this call, so that the sampler's thread does not wait for torch.
         can_return = returnable(peaks)
         with self._lock:
-            self._steady = self._steady_part()
+            self._steady = self._steady_part(t)
             return build_report(
                 self._report_type,
                 cell,
@@ -306,9 +306,9 @@ class Run:
                 self._contexts_before,
             )
 
-    def _steady_part(self) -> SteadyPart | None:
+    def _steady_part(self, t: float) -> SteadyPart | None:
         with suppress(Exception):
-            window = self._gpus.steady_window(steady_mark(self._marks.all()))
+            window = self._gpus.steady_window(t, steady_mark(self._marks.all()))
             if window is not None:
                 builder = GpuReportBuilder((), {}, {}, recorded=self._gpus.recorded)
                 seconds = window.until - window.since

@@ -173,16 +173,19 @@ class RunGpus:
         found = [self._recent.get(totals.gpu.uuid) for totals in self.shown()]
         return [recent.totals(t) for recent in found if recent is not None]
 
-    def steady_window(self, steady_from: float | None) -> SteadyWindow | None:
-        """Return the time in which the run's workers did their work; None if there is no such time.
+    def steady_window(self, t: float, steady_from: float | None) -> SteadyWindow | None:
+        """Return when, in a run of ``t`` seconds, the workers did their work; None if there is no such time.
 
         A run without workers has no steady window, unless its samples come from a recording. ``steady_from``
         is the time of the user's mark for the steady state, or None without such a mark.
         """
-        if not self.recorded and not self.workers.any:
+        workers = self.workers.rows(t, self._by_uuid)
+        if not self.recorded and not workers:
             return None
+        used = {worker.gpu for worker in workers} - {None}
+        gpus = [totals for totals in self.shown() if not used or totals.gpu.uuid in used]
         busiest: dict[float, tuple[float, float | None]] = {}
-        for totals in self.shown():
+        for totals in gpus:
             for since, until, utilization in totals.parts.utilization() if totals.parts is not None else ():
                 _, highest = busiest.get(since, (until, None))
                 values = [value for value in (highest, utilization) if value is not None]

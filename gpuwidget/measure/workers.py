@@ -188,8 +188,10 @@ class WorkerTracker:
         here = update.host == _host_name()
         # A Dask worker may run in this process itself, or in a container with the same host name, whose
         # process ids are not valid here. Only for a child process are the driver's values read here.
-        if here and (update.kind == "rank" or _is_child(update.pid)):
-            worker = self._local(update.pid, t, None) or self._ended(update.pid)
+        known = self._ended(update.pid)
+        has_reported = known is not None and known.update is not None
+        if here and (has_reported or update.kind == "rank" or _is_child(update.pid)):
+            worker = self._local(update.pid, t, None) or known
             if worker is None and update.status != "running":
                 # The process ended before it was seen, so its last update is all that is known.
                 worker = self._new(_Worker(update.pid, None, None, max(0.0, t - update.elapsed_s)))
@@ -244,7 +246,9 @@ class WorkerTracker:
         return worker
 
     def _ended(self, pid: int) -> _Worker | None:
-        return next((worker for worker in reversed(self._workers) if worker.pid == pid), None)
+        """Return the newest process of this machine with this id, which may have ended, or None."""
+        found = (worker for worker in reversed(self._workers) if not _reports_gpus(worker))
+        return next((worker for worker in found if worker.pid == pid), None)
 
     def _update_times(self, worker: _Worker, t: float) -> None:
         times = processes.times_of(worker.pid)
@@ -283,11 +287,6 @@ class WorkerTracker:
                 sizes += [gpu.now for uuid, gpu in self._gpus(worker) if gpu.present]
         known = [size for size in sizes if size is not None]
         return len(workers), sum(known) if len(known) == len(sizes) else None
-
-    @property
-    def any(self) -> bool:
-        """Whether the run has had a worker."""
-        return bool(self._shown())
 
     def steps_span(self) -> tuple[float, float]:
         """Return the time in which all workers that report steps made steps, in seconds into the run.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import (
@@ -36,8 +36,7 @@ _REDIRECTS = range(300, 400)
 _MAX_TOKEN = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class InstantValue:
+class InstantValue(NamedTuple):
     """One element of an instant query's result."""
 
     labels: Mapping[str, str]

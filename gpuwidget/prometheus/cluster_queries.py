@@ -31,7 +31,7 @@ GRID_S = 60
 """Seconds between the moments of the last hour that are evaluated."""
 HELD_BYTES = 1e9
 """A GPU whose used memory exceeds this holds memory: more than a context of an idle program or a desktop."""
-VALUES = ("utilization", "memory_used", "power_w", "power_limit_w", "temperature_c")
+_VALUES = ("utilization", "memory_used", "power_w", "temperature_c")
 """The metrics of the table that a snapshot contains."""
 
 NODE_LABELS = ("Hostname", "hostname", "node", "nodename", "kubernetes_node", "instance")
@@ -59,8 +59,7 @@ def now_expression(matchers: Sequence[str]) -> str:
     parts = [
         '(label_replace(vector(time()), "metric", "time", "", ""))',
         _identities(matchers, _timestamp),
-        *(_as_metric(key, metric_expression(key, matchers)) for key in VALUES),
-        _as_metric("memory_total", memory_total_expression(matchers)),
+        *(_as_metric(key, metric_expression(key, matchers)) for key in _VALUES),
         _as_metric("lost", f"{_of('gpuwidget', 'gpuwidget_gpu_up', matchers)} == 0"),
         # An error's number or count that changes is a reason to repeat the other query at once.
         _as_metric("errors", f"{_of('dcgm', 'DCGM_FI_DEV_XID_ERRORS', matchers)} > 0"),
@@ -77,8 +76,10 @@ def now_expression(matchers: Sequence[str]) -> str:
 
 
 def hour_expression(matchers: Sequence[str]) -> str:
-    """Return PromQL for the GPUs, errors and use of the last hour."""
+    """Return PromQL for the GPUs, errors and use of the last hour, and for values that hardly change."""
     parts = [
+        _as_metric("power_limit_w", metric_expression("power_limit_w", matchers)),
+        _as_metric("memory_total", memory_total_expression(matchers)),
         _identities(matchers, _last_timestamp),
         _as_metric("busy", _last_busy(matchers)),
         _as_metric("xid", _dcgm_xid(matchers)),

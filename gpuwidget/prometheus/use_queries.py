@@ -48,7 +48,7 @@ def gpu_use(
     """Return the use of GPUs in the last ``since_s`` seconds, the largest first. Raises PrometheusError.
 
     The values are Prometheus's ``increase()``: they include the restarts of servers, and are extrapolated by
-    at most one scrape interval at the begin and the end of each kernel.
+    at most one scrape interval at the start and the end of each kernel.
     """
     labels = _LABELS[group]
     selector, time_range = f"{{{','.join(matchers)}}}", f"[{round(since_s)}s]"

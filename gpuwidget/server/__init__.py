@@ -61,6 +61,9 @@ and the messages that JupyterLab sends when a live chart's widgets appear and di
 NOTIFICATIONS_OPTION = "gpuwidgetNotifications"
 """Name of the option in JupyterLab's page config that makes a page listen for idle holders and for the end of
 the Slurm job."""
+CLUSTER_OPTION = "gpuwidgetCluster"
+"""Name of the option in JupyterLab's page config with which a page offers the cluster view before it opens a
+stream."""
 _GIB = 1024**3
 _LINGER_S = 10.0
 """Seconds for which the driver stays open after the last client has disconnected. Reloading a page takes
@@ -98,7 +101,6 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         interval_s=settings.interval,
         history_s=settings.history,
         install=install_command(settings.install_requirement, serverapp.log),
-        cluster=cluster is not None,
         slurm=slurm,
     )
     notebook_ids = NotebookIds(Path(serverapp.data_dir), serverapp.root_dir, serverapp.log)
@@ -110,9 +112,11 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
     if slurm.needs_refresh:
         serverapp.io_loop.add_callback(slurm.refresh)
         serverapp.io_loop.add_callback(PeriodicCallback(slurm.refresh, 1000 * REFRESH_S).start)
+    page_config = serverapp.web_app.settings.setdefault("page_config_data", {})
+    if cluster is not None:
+        page_config[CLUSTER_OPTION] = "true"
     if slurm.job is not None or settings.idle_holder_memory:
         # A page opens the stream for notifications only if the server may have any.
-        page_config = serverapp.web_app.settings.setdefault("page_config_data", {})
         page_config[NOTIFICATIONS_OPTION] = "true"
     options = gpu_use_options(settings, inventory, serverapp)
     if options:

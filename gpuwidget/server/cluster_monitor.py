@@ -20,7 +20,7 @@ from gpuwidget.system.daemon_thread import run_in_daemon_thread
 
 _PATIENCE_S = 2.0
 """Seconds for which a request waits for Prometheus. Then it gets the newest values that there are."""
-_TOLERANCE = 0.8
+_TOLERANCE = 0.9
 """A snapshot is shared for this fraction of the scrape interval, so that a client that requests one per
 interval does not get the same one twice because its request is a little early."""
 _GZIP_LEVEL = 4

@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from gpuwidget.prometheus.client import InstantValue
@@ -20,10 +21,13 @@ _REFRESH_S = 60.0
 """Seconds after which the query for the last hour is repeated."""
 _REST = 20
 """The query for the last hour is not repeated for this many times the seconds that it took."""
+_RANKS: Mapping[Exporter, int] = {exporter: rank for rank, exporter in enumerate(EXPORTERS)}
 _OWN_HOST_RANK = 1
 """Names of machines up to this rank are from dcgm-exporter itself, not from the scrape configuration."""
 _MAX_TEXT = 200
 """The maximum length of a name from a label."""
+_CACHED = 1 << 14
+"""Number of GPUs whose parsed labels are kept, since most series are the same in the next answer."""
 _MAX_INT = 2**53
 """Integers from here on are not exact in JavaScript."""
 _NO_GPUS = (
@@ -69,6 +73,10 @@ class ReportedGpu:
     """Profile of a slice; None for a whole GPU, or if unknown."""
     job: str | None
 
+    def __hash__(self) -> int:
+        # Reports are keys of dicts, and the generated method would take most of the time of a snapshot.
+        return hash(self.uuid)
+
 
 @dataclass(slots=True)
 class Answer:
@@ -104,6 +112,8 @@ class ClusterState:
         self._measured: float | None = None
         self._last_busy: dict[str, float] = {}
         self._known_for_an_hour: set[str] = set()
+        self._memory_total: Mapping[str, float] = {}
+        self._power_limit_w: Mapping[str, float] = {}
         self._xids: dict[str, int] = {}
         self._ecc: dict[str, int] = {}
         self._asked: float | None = None
@@ -113,7 +123,7 @@ class ClusterState:
         self._errors: Mapping[str, Mapping[str, float]] = {}
 
     def needs_hour(self, now: Answer) -> bool:
-        """Return whether the query for the last hour must be sent: every minute, and after an error.
+        """Return whether the query for the last hour must be sent: every minute, and for errors and new GPUs.
 
         It is sent less often if it takes long, so that Prometheus spends at most a twentieth of its time on
         it.
@@ -121,7 +131,8 @@ class ClusterState:
         errors = {name: values for name, values in now.metrics.items() if "errors" in name}
         if self._asked is not None and now.time >= self._asked:
             elapsed = now.time - self._asked
-            due = elapsed >= _REFRESH_S or errors != self._errors
+            is_new = any(gpu not in self._seen for gpu in now.gpus)
+            due = elapsed >= _REFRESH_S or is_new or errors != self._errors
             if not due or elapsed < _REST * self._took_s:
                 return False
         self._asked, self._errors = now.time, errors
@@ -134,6 +145,8 @@ class ClusterState:
     def add_hour(self, hour: Answer) -> None:
         """Store the answer to the query for the last hour."""
         self._has_hour = True
+        self._memory_total = hour.metrics["memory_total"]
+        self._power_limit_w = hour.metrics["power_limit_w"]
         for gpu, seen in hour.gpus.items():
             self._seen[gpu] = max(seen, self._seen.get(gpu, seen))
         for uuid, busy in hour.metrics["busy"].items():
@@ -207,7 +220,7 @@ class ClusterState:
                 by_uuid[uuid] = certain
         _merge_slices(by_uuid)
         return {
-            uuid: sorted(reported, key=lambda gpu: (EXPORTERS.index(gpu.exporter), -self._seen[gpu]))
+            uuid: sorted(reported, key=lambda gpu: (_RANKS[gpu.exporter], -self._seen[gpu]))
             for uuid, reported in by_uuid.items()
         }
 
@@ -236,7 +249,10 @@ class ClusterState:
         uuids = list(dict.fromkeys(gpu.uuid for gpu in reported))
 
         def known(values: Mapping[str, float]) -> float | None:
-            value = next((values[one] for one in uuids if one in values), None)
+            if len(uuids) == 1:
+                value = values.get(uuids[0])
+            else:
+                value = next((values[one] for one in uuids if one in values), None)
             return None if value is None or not math.isfinite(value) else value
 
         metrics = now.metrics
@@ -252,9 +268,9 @@ class ClusterState:
             exporters=tuple(dict.fromkeys(gpu.exporter for gpu in reported)),
             utilization=_rounded(utilization),
             memory_used=memory,
-            memory_total=_bytes(known(metrics["memory_total"])),
+            memory_total=_bytes(known(self._memory_total)),
             power_w=_rounded(known(metrics["power_w"])),
-            power_limit_w=_rounded(known(metrics["power_limit_w"])),
+            power_limit_w=_rounded(known(self._power_limit_w)),
             temperature_c=_rounded(known(metrics["temperature_c"])),
             xid=_first(self._xids.get(one) for one in uuids),
             ecc_uncorrected=_first(self._ecc.get(one) for one in uuids),
@@ -285,7 +301,7 @@ def parse(values: Iterable[InstantValue]) -> Answer:
     for value in values:
         labels = value.labels
         if "exporter" in labels:
-            gpu = _reported_gpu(labels)
+            gpu = _reported_gpu(tuple(labels.items()))
             if gpu is not None and math.isfinite(value.value):
                 parsed.gpus[gpu] = max(value.value, parsed.gpus.get(gpu, value.value))
         elif "metric" in labels:
@@ -312,8 +328,10 @@ def parse(values: Iterable[InstantValue]) -> Answer:
     return parsed
 
 
-def _reported_gpu(labels: Mapping[str, str]) -> ReportedGpu | None:
+@lru_cache(_CACHED)
+def _reported_gpu(items: tuple[tuple[str, str], ...]) -> ReportedGpu | None:
     """Return the GPU that a series with these labels describes; None if it has no UUID or machine."""
+    labels = dict(items)
     exporter = labels["exporter"]
     uuid = labels.get("uuid")
     host = _host(labels)
@@ -372,6 +390,8 @@ def _text(value: str | None) -> str | None:
     """Return a label's value without control characters, shortened; None if it is empty."""
     if not value:
         return None
+    if value.isprintable():
+        return value[:_MAX_TEXT]
     return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in value[:_MAX_TEXT])
 
 
@@ -428,9 +448,10 @@ def _answers(reported: Sequence[ReportedGpu], now: Answer) -> bool:
     return any(gpu.target in targets for gpu in reported)
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
+@lru_cache(_CACHED)
+def _natural(name: str) -> tuple[tuple[int, str], ...]:
     """Return a key that sorts ``node2`` before ``node10``."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name))
 
 
 def _order(gpu: ClusterGpu) -> tuple[object, ...]:

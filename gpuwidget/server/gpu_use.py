@@ -21,6 +21,8 @@ from gpuwidget.server.jupyter_activity import JupyterActivity
 from gpuwidget.server.ownership_resolver import OwnershipResult
 from gpuwidget.server.wire import GpuHours, IdleHolder, ServerKernel
 
+_FREQUENT_S = 1.0
+"""Seconds between two samples if the driver keeps no records of the time in between."""
 _REFRESH_S = 60.0
 """Seconds between two updates of the GPU-hours that clients get. Each update is a message to all clients."""
 
@@ -42,9 +44,6 @@ class GpuUseMonitor:
 
     All methods are called on the server's event loop, and none of them waits.
     """
-
-    interval_s = STEP_S
-    """Seconds between two samples without viewers."""
 
     def __init__(self, sampler: Sampler, clock: Clock, options: GpuUseOptions) -> None:
         self._sampler = sampler
@@ -69,6 +68,11 @@ class GpuUseMonitor:
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds between two samples without viewers."""
+        return _FREQUENT_S if self._tracker.needs_frequent_samples else STEP_S
 
     # -- results -------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ Evidence of work, in this order:
 
 1. The driver's utilization windows. The driver keeps those of the last 14 s (H200), so that a poll every ten
    seconds misses none. A GPU without windows, such as a MIG slice, has its hardware counters (GPM) or,
-   without these, the utilization of each sample.
+   without these, the utilization of each sample, which is then taken every second.
 2. If all processes on a busy GPU belong to one kernel or terminal, the work is its own.
 3. If a busy GPU is shared, the driver's records of each process's work. They are evidence only that a process
    has run something, because their values are wrong when processes share a GPU.
@@ -88,6 +88,11 @@ class GpuWorkTracker:
         """Whether the hardware counters are needed, because a GPU has no utilization."""
         return any(gpu.needs_activity for gpu in self._gpus.values())
 
+    @property
+    def needs_frequent_samples(self) -> bool:
+        """Whether work can be seen only in the samples, because the driver keeps no records of a GPU."""
+        return any(gpu.lacks_records for gpu in self._gpus.values())
+
     def observe(self, sample: Sample) -> None:
         """Collect the evidence of work up to ``sample``."""
         parents = {gpu.mig_parent for gpu in sample.gpus}
@@ -145,6 +150,8 @@ class _GpuWork:
         self._working_since: float | None = None
         """Time of the newest reading of working processes that has been collected; None if there was none."""
         self._evidence = _Evidence()
+        self.lacks_records = False
+        """Whether the driver kept no records of the GPU in the last step, although it has a utilization."""
 
     @property
     def needs_working_processes(self) -> bool:
@@ -215,14 +222,14 @@ class _GpuWork:
         candidates = self._owners_before | self._owners
         complete = self._complete and self._complete_before
         evidence, self._evidence = self._evidence, _Evidence()
+        pids = self._pids(evidence, time)
+        self.lacks_records = pids is None and not self._has_windows and self._has_utilization is True
         if reading.lost_since is not None:
             working: frozenset[ProcessOwner] = frozenset()
         elif reading.silent_since is not None:
             working = candidates - {NO_OWNER}
         else:
-            working = self._working(
-                candidates, complete, self._busy(evidence, time), self._pids(evidence, time)
-            )
+            working = self._working(candidates, complete, self._busy(evidence, time), pids)
         (sole_owner,) = candidates if complete and len(candidates) == 1 else (None,)
         self._owners_before, self._owners = frozenset(self._owners), set(self._newest)
         self._owner_of_before, self._owner_of = self._owner_of, {}

@@ -61,8 +61,8 @@ class SampleHub:
     A client that received the previous sample receives only the changes since then.
 
     All methods are called on the server's event loop. ``interval_s`` is the sampling interval in seconds,
-    ``history_s`` is the length of the full-rate history in seconds, ``install`` is the command that
-    installs gpuwidget, and ``cluster`` is whether a Prometheus is configured.
+    ``history_s`` is the length of the full-rate history in seconds, and ``install`` is the command that
+    installs gpuwidget.
     """
 
     def __init__(
@@ -74,11 +74,9 @@ class SampleHub:
         interval_s: float,
         history_s: float,
         install: str | None = None,
-        cluster: bool = False,
         slurm: SlurmMonitor | None = None,
     ) -> None:
         self._install = install
-        self._cluster = cluster
         self._documentation = documentation()
         self.interval_s = interval_s
         self.history_s = history_s
@@ -366,7 +364,6 @@ class SampleHub:
             "history_s": self.history_s,
             "install": self._install,
             "documentation": self._documentation,
-            "cluster": self._cluster,
         }
         # The sample and the history are already encoded, so insert them as text.
         begin = json.dumps(fields, separators=(",", ":")).encode()[:-1]

@@ -162,8 +162,6 @@ class InitialMessage:
     if the administrator has not configured one."""
     documentation: str | None
     """Address of the documentation, or None if there is no public documentation."""
-    cluster: bool
-    """Whether the administrator has configured a Prometheus, so that the server answers ``api/cluster``."""
     sample: Sample | None
     """The newest sample. None if there have been no clients yet; in that case the next message contains a
     sample."""

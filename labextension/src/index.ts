@@ -1,5 +1,6 @@
 import { alerts } from './plugins/alerts';
-import { cells, monitor } from './plugins/models';
+import { cluster } from './plugins/cluster';
+import { cells, clusterModel, monitor } from './plugins/models';
 import { commands } from './plugins/commands';
 import { dashboard } from './plugins/dashboard';
 import { diagnostics } from './plugins/diagnostics';
@@ -10,4 +11,17 @@ import { statusBar } from './plugins/statusBar';
 
 export * from './tokens';
 
-export default [settings, monitor, cells, memory, panel, commands, dashboard, statusBar, alerts, diagnostics];
+export default [
+  settings,
+  monitor,
+  clusterModel,
+  cells,
+  memory,
+  panel,
+  commands,
+  dashboard,
+  cluster,
+  statusBar,
+  alerts,
+  diagnostics
+];

@@ -3,6 +3,7 @@ import type { ISignal } from '@lumino/signaling';
 import type { Widget } from '@lumino/widgets';
 
 import type { RunningCell, ClockSkew } from './cells/cellRuns';
+import type { ClusterModel } from './cluster/clusterModel';
 import type { CellRun } from './cells/runTable';
 import type { ActiveKernel } from './kernel/activeKernel';
 import type { ActionTarget } from './memory/holders';
@@ -60,6 +61,14 @@ export interface IMonitor {
 export const IMonitor = new Token<IMonitor>(
   'jupyterlab-gpuwidget:IMonitor',
   'Live GPU samples of the server and the kernel of the active notebook.'
+);
+
+/** The newest snapshot of the cluster; null if no Prometheus is configured. */
+export type IClusterModel = ClusterModel | null;
+
+export const IClusterModel = new Token<IClusterModel>(
+  'jupyterlab-gpuwidget:IClusterModel',
+  'The newest values of all GPUs that Prometheus monitors.'
 );
 
 /** The runs of the active notebook's cells, from the reports in its outputs, and the running cell. */
@@ -140,6 +149,7 @@ export const CommandIds = {
   watch: 'gpuwidget:watch-cells',
   load: 'gpuwidget:load-in-kernel',
   dashboard: 'gpuwidget:open-dashboard',
+  cluster: 'gpuwidget:open-cluster',
   doctor: 'gpuwidget:examine'
 } as const;
 

@@ -559,8 +559,6 @@ export interface InitialMessage {
   readonly install: string | null;
   /** Address of the documentation, or null if there is no public documentation. */
   readonly documentation: string | null;
-  /** Whether the administrator has configured a Prometheus, so that the server answers `api/cluster`. */
-  readonly cluster: boolean;
   /**
    * The newest sample. null if there have been no clients yet; in that case the next message contains a
    * sample.

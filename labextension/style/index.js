@@ -6,3 +6,4 @@ import './cells.css';
 import './status.css';
 import './memory.css';
 import './diagnostics.css';
+import './cluster.css';

@@ -62,8 +62,9 @@ test('a hidden GPU is not in the table', () => {
 });
 
 test('the file name tells a recording', () => {
-  assert.match(fileName(1_700_000_000, false), /^gpus 2023-11-1\d \d\d\.\d\d\.\d\d\.csv$/);
-  assert.match(fileName(1_700_000_000, true), /^recording of gpus 2023/);
+  assert.match(fileName(1_700_000_000, false, null), /^gpus 2023-11-1\d \d\d\.\d\d\.\d\d\.csv$/);
+  assert.match(fileName(1_700_000_000, true, null), /^recording of gpus 2023/);
+  assert.match(fileName(1_700_000_000, false, '../node 1'), /^gpus of \.\._node_1 2023/);
 });
 
 /** A server that replies when the test calls `reply` or `fail`. */
@@ -85,7 +86,8 @@ const REQUEST = {
   range: { from: 1, to: 2 },
   gpus: [{ uuid: 'GPU-0', name: 'GPU 0' }],
   metrics: ['utilization'],
-  isRecording: false
+  isRecording: false,
+  node: null
 } as const;
 
 test('an export saves one file', async () => {

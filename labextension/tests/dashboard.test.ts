@@ -7,13 +7,14 @@ import {
   withGpu,
   withMetric,
   withOnly,
+  withoutPrometheus,
   keyAction,
   navigate
 } from '../src/dashboard/dashboardState';
 import { axisTop, formatIn, isMetric, METRICS, reasonOf, unitOf, valueOf } from '../src/dashboard/metrics';
 import { abbreviate, groupLabels, rowRanges } from '../src/dashboard/plotPainting';
 import { RenderThrottle } from '../src/dashboard/renderThrottle';
-import { FakeClock, GIB, gpu, reading } from './fakes';
+import { FakeClock, GIB, reading } from './fakes';
 
 const ACTIVITY = {
   since: 0,
@@ -39,15 +40,21 @@ test('the saved state is restored after a reload, including the zoom', () => {
     range: 900,
     zoom: { from: 9000, to: 9100 },
     metrics: ['utilization', 'tensor'] as const,
-    hidden: ['GPU-1']
+    hidden: ['GPU-1'],
+    node: 'node001'
   };
   assert.deepEqual(restoreState(JSON.parse(JSON.stringify(state)), NOW), state);
 });
 
-test('a saved zoom is dropped once the server has no history of it', () => {
-  const state = { ...DEFAULT_STATE, zoom: { from: 9000, to: 9100 } };
-  assert.deepEqual(restoreState(state, 9100 + 3599).zoom, { from: 9000, to: 9100 });
-  assert.equal(restoreState(state, 9100 + 3600).zoom, null);
+test('a saved zoom is dropped once nobody has the history of it', () => {
+  const zoom = { from: 9000, to: 9100 };
+  const state = { ...DEFAULT_STATE, range: 7 * 86_400, zoom, node: 'node001' };
+  assert.deepEqual(restoreState(state, 9100 + 30 * 86_400 - 1), state);
+  assert.equal(restoreState(state, 9100 + 30 * 86_400).zoom, null);
+  // A server without a Prometheus has an hour of its own machine.
+  const own = { ...state, range: 3600, node: null };
+  assert.deepEqual(withoutPrometheus(state, 9100 + 3599), own);
+  assert.deepEqual(withoutPrometheus(state, 9100 + 3600), { ...own, zoom: null });
 });
 
 test('an invalid saved state is replaced by defaults', () => {
@@ -60,7 +67,8 @@ test('an invalid saved state is replaced by defaults', () => {
     range: 300,
     zoom: null,
     metrics: ['sm'],
-    hidden: ['GPU-0']
+    hidden: ['GPU-0'],
+    node: null
   });
   assert.deepEqual(restoreState({ metrics: [] }, NOW).metrics, []);
 });
@@ -119,7 +127,7 @@ test('every metric has a value or a reason', () => {
 
 test('an axis ends at the capacity or at a round number above the values', () => {
   assert.equal(axisTop('utilization', 3, [], []), 100);
-  assert.equal(axisTop('memory_used', 5, [gpu(0), gpu(1, { memory_total: 80 * GIB })], []), 140 * GIB);
+  assert.equal(axisTop('memory_used', 5, [140 * GIB, 80 * GIB], []), 140 * GIB);
   assert.equal(axisTop('power_w', 90, [], [700]), 800);
   assert.equal(axisTop('power_w', 1017, [], [700]), 1500);
   assert.equal(axisTop('temperature_c', 104, [], []), 150);
@@ -179,17 +187,29 @@ test('keys move, zoom, move the cursor and return to live mode', () => {
 
 test('moving and zooming stay within the history', () => {
   const part = { from: 9700, to: 10_000 };
-  const move = (share: number): unknown => navigate({ kind: 'move', share }, part, 10_000, null);
+  const move = (share: number): unknown => navigate({ kind: 'move', share }, part, 10_000, null, 3600);
   assert.deepEqual(move(-0.2), { from: 9640, to: 9940 });
   assert.deepEqual(move(0.2), part);
-  assert.deepEqual(navigate({ kind: 'move', share: -1 }, { from: 6500, to: 6800 }, 10_000, null), {
+  assert.deepEqual(navigate({ kind: 'move', share: -1 }, { from: 6500, to: 6800 }, 10_000, null, 3600), {
     from: 6400,
     to: 6700
   });
-  assert.deepEqual(navigate({ kind: 'zoom', factor: 0.5 }, part, 10_000, null), { from: 9775, to: 9925 });
-  assert.deepEqual(navigate({ kind: 'zoom', factor: 0.5 }, part, 10_000, 10_000), { from: 9850, to: 10_000 });
-  assert.deepEqual(navigate({ kind: 'zoom', factor: 100 }, part, 10_000, null), { from: 6400, to: 10_000 });
-  assert.deepEqual(navigate({ kind: 'zoom', factor: 0.001 }, part, 10_000, 9850), { from: 9849, to: 9851 });
+  assert.deepEqual(navigate({ kind: 'zoom', factor: 0.5 }, part, 10_000, null, 3600), {
+    from: 9775,
+    to: 9925
+  });
+  assert.deepEqual(navigate({ kind: 'zoom', factor: 0.5 }, part, 10_000, 10_000, 3600), {
+    from: 9850,
+    to: 10_000
+  });
+  assert.deepEqual(navigate({ kind: 'zoom', factor: 100 }, part, 10_000, null, 3600), {
+    from: 6400,
+    to: 10_000
+  });
+  assert.deepEqual(navigate({ kind: 'zoom', factor: 0.001 }, part, 10_000, 9850, 3600), {
+    from: 9849,
+    to: 9851
+  });
 });
 
 test('drawing is limited, and the last change is always drawn', async () => {

@@ -273,7 +273,6 @@ export function hello(changes: Partial<InitialMessage> = {}): InitialMessage {
     history_s: 600,
     install: null,
     documentation: null,
-    cluster: false,
     sample: null,
     history: { t: [], gpus: [] },
     ...changes

@@ -7,7 +7,13 @@ import type { HistoryQuery, HistoryServer } from '../src/stream/serverApi';
 import type { MetricHistory } from '../src/wire';
 import { FakeClock, sample, settled } from './fakes';
 
-const LIVE = { span: { seconds: 300 }, metrics: ['utilization'], points: 400 } as const;
+const LIVE = {
+  span: { seconds: 300 },
+  metrics: ['utilization'],
+  points: 400,
+  node: null,
+  streams: true
+} as const;
 
 /** A server that replies when the test calls `reply` or `fail`. */
 class FakeHistoryServer implements HistoryServer {
@@ -58,7 +64,9 @@ function setUp(): {
 test('the history is requested once, and samples that arrive meanwhile are appended', async () => {
   const { loader, server, changes } = setUp();
   loader.load(LIVE);
-  assert.deepEqual(server.requests, [{ part: { seconds: 300 }, metrics: ['utilization'], points: 400 }]);
+  assert.deepEqual(server.requests, [
+    { part: { seconds: 300 }, metrics: ['utilization'], points: 400, node: null }
+  ]);
   loader.append(sample(11));
   loader.append(sample(12));
   loader.append(sample(13));
@@ -176,4 +184,22 @@ test('stopping aborts the pending request', () => {
   loader.load(LIVE);
   loader.stop();
   assert.equal(server.signals[0]?.aborted, true);
+});
+
+test('a live part that no stream continues is loaded again after each step, but not more than every 5 s', async () => {
+  const { loader, server, clock } = setUp();
+  loader.load({ ...LIVE, node: 'node001', streams: false });
+  assert.equal(server.requests[0]?.node, 'node001');
+  loader.append(sample(12));
+  await server.reply([10, 11]);
+  loader.append(sample(13));
+  assert.deepEqual([loader.series?.newest], [11]);
+  await clock.pass(4999);
+  assert.equal(server.requests.length, 1);
+  await clock.pass(1);
+  assert.equal(server.requests.length, 2);
+  await server.reply([10, 11, 12]);
+  assert.deepEqual([loader.series?.newest], [12]);
+  loader.stop();
+  assert.equal(clock.running, 0);
 });

@@ -467,3 +467,22 @@ def test_the_notification_of_an_idle_holder(open_panel: Callable[..., OpenPanel]
     view.ownership.send([kernel(view.active_kernel, "train.ipynb")], holders, job)
     view.ownership.send(kernels, holders, {**job, "end": time.time() + 700})
     page.get_by_text("Slurm ends job 1234").wait_for()
+
+
+def test_the_end_of_a_slurm_job_is_notified_without_a_panel(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page on a server in a Slurm job warns before the job's end, although no view of gpuwidget is open."""
+    monkeypatch.setenv("SLURM_JOB_ID", "1234")
+    monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 600))
+    with lab_with(tmp_path, *machine(1)) as (lab, _):
+        file = tmp_path / "lab" / "settings" / f"{NOTIFICATION}.jupyterlab-settings"
+        file.write_text(
+            json.dumps({"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": False})
+        )
+        notebook = lab.open(browser, lab.write("train.ipynb", ["pass"]))
+        toast = notebook.page.locator(".Toastify__toast")
+        toast.wait_for()
+        assert "Slurm ends job 1234, and with it this server and its kernels" in toast.inner_text()
+        assert not notebook.page.is_visible(PANEL)
+        notebook.page.close(run_before_unload=False)

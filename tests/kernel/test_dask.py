@@ -69,14 +69,15 @@ def pids(client):
 def submit(name, function, *arguments):
     return client.submit(function, *arguments, workers=[name], allow_other_workers=False, pure=False)
 
+def reports():
+    collectors = [collect.__self__ for collect in WORKER_UPDATES._collectors]
+    clusters = [cluster for one in collectors for cluster in getattr(one, "_clusters", ())]
+    updates = [worker.update for cluster in clusters for worker in cluster._workers.values()]
+    return [update for update in updates if update is not None]
+
 def wait_for_reports(tasks):
     # Wait until the workers' heartbeats with this number of tasks have arrived.
-    def reported():
-        collectors = [collect.__self__ for collect in WORKER_UPDATES._collectors]
-        clusters = [cluster for one in collectors for cluster in getattr(one, "_clusters", ())]
-        updates = [worker.update for cluster in clusters for worker in cluster._workers.values()]
-        return sum(update.steps for update in updates if update is not None)
-    while reported() != tasks:
+    while sum(update.steps for update in reports()) != tasks:
         time.sleep(0.02)
 """
 
@@ -131,7 +132,7 @@ def cluster(
     made = Cluster(start(start_kernel, standin), standin, 3)
     made.kernel.setup("gpuwidget.dask.watch(client)")
     yield made
-    made.kernel.setup("client.close()\ncluster.close()")
+    made.kernel.ok("client.close()\ncluster.close()")
 
 
 def named(workers: list[dict[str, Any]], *fields: str) -> list[tuple[Any, ...]]:
@@ -262,7 +263,7 @@ def test_a_worker_that_is_killed(cluster: Cluster) -> None:
         "os.kill(pids(client)['0'], signal.SIGKILL)\nclient.submit(pow, 2, 5, pure=False).result()"
     )
     assert ran.result == "32"
-    killed = next(row for row in workers if row["pid"] == pids["0"])
+    (killed,) = (row for row in workers if row["pid"] == pids["0"])
     assert (killed["name"], killed["status"], killed["steps"], killed["torch_allocated"]) == (
         *("0", "ended", None, None),
     )
@@ -292,6 +293,31 @@ def test_a_worker_without_gpuwidget(cluster: Cluster) -> None:
     kernel.setup("other.close()\nwithout.close()")
 
 
+def test_workers_on_another_host(cluster: Cluster) -> None:
+    """The row of a worker on another host has the worker's own readings: its memory, and the utilization and
+    the energy of a GPU that it has alone. The GPU is joined by its UUID."""
+    kernel = cluster.kernel
+    kernel.setup(
+        "far = local_cluster(1, preload=['import socket; socket.gethostname = lambda: \"node7\"'])\n"
+        "other = Client(far, set_as_default=False)\ngpuwidget.dask.watch(other)"
+    )
+    pid = int(kernel.value("list(other.run(os.getpid).values())[0]"))
+    cluster.put_on_gpus({}, {pid: 3 * GIB})
+    workers, ran = cluster.watch(
+        "other.submit(int).result()\n"
+        "while not any(gpu.utilization for update in reports() for gpu in update.gpus): time.sleep(0.02)"
+    )
+    row = next(row for row in workers if row["kind"] == "dask")
+    assert (row["host"], row["pid"], row["gpu"], row["steps"], row["status"]) == (
+        *("node7", pid, UUIDS[1], 1, "running"),
+    )
+    assert (row["memory"]["end"], row["memory"]["peak"]) == (3 * GIB, 3 * GIB)
+    assert row["utilization"] == {"mean": 90.0, "max": 90.0}
+    assert row["energy_j"] > 0
+    assert "worker 0 on node7" in ran.cards[0]["text/plain"]
+    kernel.ok("other.close()\nfar.close()")
+
+
 def test_removal(cluster: Cluster) -> None:
     """``unwatch`` removes the plugin, its metrics, its handler and its threads from all workers. Cards then
     have no rows of workers. Both functions can be called twice."""
@@ -304,8 +330,10 @@ def test_removal(cluster: Cluster) -> None:
     workers, _ = cluster.watch("submit(0, int).result()")
     assert len(workers) == 1
     kernel.setup(
-        "gpuwidget.dask.watch(client)\ngpuwidget.dask.unwatch(client)\ngpuwidget.dask.unwatch(client)\n"
-        "while any(client.run(left).values()): time.sleep(0.02)"
+        "gpuwidget.dask.watch(client)\ngpuwidget.dask.unwatch(client)\n"
+        "while any(client.run(left).values()): time.sleep(0.02)\n"
+        "while gpuwidget.dask.clients._has_plugin(client): time.sleep(0.02)\n"
+        "gpuwidget.dask.unwatch(client)"
     )
     ran = kernel.ok("%%gpuwatch --no-live\nsubmit(0, int).result()")
     assert [row["kind"] for row in ran.report["workers"]] == []

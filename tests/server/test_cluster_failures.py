@@ -91,7 +91,7 @@ async def test_all_clients_share_a_query(server: Server, there: FakePrometheus, 
     assert answer["gpus"][0]["utilization"] == 97
     assert len(there.queries) == 2
     there.utilization = 5
-    clock.advance(3.9)
+    clock.advance(4.4)
     assert (await cluster(server))["gpus"][0]["utilization"] == 97
     clock.advance(0.2)
     assert (await cluster(server))["gpus"][0]["utilization"] == 5

@@ -117,9 +117,9 @@ def test_unknown_and_impossible_values_are_none() -> None:
             dcgm(),
             value("utilization", math.nan),
             value("memory_used", -1),
-            value("memory_total", 1e300),
             value("power_w", math.inf),
             value("temperature_c", 41.23456),
+            hour=(value("memory_total", 1e300),),
         )
     )
     assert (gpu.utilization, gpu.memory_used, gpu.memory_total, gpu.power_w, gpu.power_limit_w) == (None,) * 5
@@ -270,13 +270,14 @@ def test_errors_of_the_last_hour() -> None:
 
 
 def test_the_query_for_the_hour_is_repeated_each_minute_and_after_an_error() -> None:
-    """The query for the last hour is sent at first, then once a minute, and at once after a new error."""
+    """The query for the last hour is sent at first, once a minute, and at once for a new error or GPU."""
     state = ClusterState()
     assert state.needs_hour(parse([at(NOW)]))
     assert not state.needs_hour(parse([at(NOW + 59)]))
     assert state.needs_hour(parse([at(NOW + 60)]))
     assert state.needs_hour(parse([at(NOW + 61), value("errors", 79)]))
     assert not state.needs_hour(parse([at(NOW + 62), value("errors", 79)]))
+    assert state.needs_hour(parse([at(NOW + 63), value("errors", 79), dcgm()]))
     assert state.needs_hour(parse([at(NOW - 5), value("errors", 79)]))
 
 

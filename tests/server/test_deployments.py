@@ -7,7 +7,6 @@ of the test.
 from __future__ import annotations
 
 import asyncio
-import datetime
 import json
 import os
 import re
@@ -21,10 +20,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from helpers_http import write_certificate
 from helpers_jupyter import Service, fetch, free_port, jupyter_variables
 from helpers_programs import skip
 from helpers_prometheus import DEPLOY
@@ -35,7 +31,7 @@ from tools import nginx, prometheus
 
 TOKEN = "jupyter-0f1e2d3c4b5a6978"
 METRICS_TOKEN = "metrics-8f7e6d5c4b3a2918"
-HOST = "localhost"
+HOST = "127.0.0.1"
 FORBIDDEN_HOST = "127.0.0.2"
 """An address of this machine that is not in nginx's list of the monitoring network."""
 
@@ -107,6 +103,7 @@ def test_the_container_starts(jupyter: Jupyter) -> None:
     assert fetch(f"{jupyter.url}/api/contents", with_token(METRICS_TOKEN))[0] == 403
     assert METRICS_TOKEN not in jupyter.log
     assert TOKEN not in jupyter.log
+    assert re.findall(r"GpuWidget.*", jupyter.log) == []  # such as an unknown setting
 
 
 def test_the_containers_health_check(jupyter: Jupyter, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,42 +221,17 @@ http {{
 """A main configuration as Debian's, which includes the files in conf.d, for a user without root."""
 
 
-def write_certificate(folder: Path) -> None:
-    """Write a key and a certificate for the test's host, signed by itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOST)])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(HOST)]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "certificate.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    (folder / "certificate.key").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )
-
-
 class Nginx(Service):
     """A real nginx with deploy/nginx in front of a Jupyter server."""
 
     def __init__(self, program: str, folder: Path, jupyter: Jupyter) -> None:
-        write_certificate(folder)
+        certificate = write_certificate(folder / "certificate.pem")
         http, https = free_port(), free_port()
         text = substituted(
             (DEPLOY / "nginx" / "gpuwidget.conf").read_text(encoding="utf-8"),
             {
                 "gpu.example.org.pem": "certificate.pem",
-                "gpu.example.org.key": "certificate.key",
+                "gpu.example.org.key": "certificate.pem",
                 "/etc/ssl/certs/": f"{folder}/",
                 "/etc/ssl/private/": f"{folder}/",
                 "/var/log/nginx/": f"{folder}/",
@@ -275,7 +247,7 @@ class Nginx(Service):
         self.http = f"http://{HOST}:{http}"
         self.https = f"https://{HOST}:{https}"
         self.port = https
-        self.context = ssl.create_default_context(cafile=str(folder / "certificate.pem"))
+        self.context = ssl.create_default_context(cafile=str(certificate))
         files = ["-e", str(folder / "main-error.log"), "-c", str(folder / "nginx.conf")]
         super().__init__([program, *files, "-g", "daemon off;"], folder, self.http)
 

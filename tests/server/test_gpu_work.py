@@ -198,8 +198,10 @@ def test_a_gpu_without_windows() -> None:
     utilization and the processes' records."""
     machine = started(10, busy=None)
     assert machine.tracker.needs_activity is False
+    assert machine.tracker.needs_frequent_samples is True
     assert machine.step([10]) == GpuStep(GPU, 10.0, frozenset(), ANNA, 0.0)
     assert machine.step([10], working=[10]).working == {ANNA}
+    assert machine.tracker.needs_frequent_samples is False
     machine.utilization = 40.0
     assert machine.step([10]) == GpuStep(GPU, 10.0, frozenset({ANNA}), ANNA, 4.0)
     machine.utilization = None

@@ -34,11 +34,15 @@ from gpuwidget.system import processes
 from tools import prometheus
 
 DOCS = Path(__file__).parents[2] / "docs"
-GPU_HOURS = {"gpuwidget_kernel_idle_holder"} | {
+OPTIONAL_METRICS = {
+    "gpuwidget_kernel_idle_holder",
+    "gpuwidget_slurm_job_info",
+    "gpuwidget_slurm_job_end_timestamp_seconds",
+} | {
     f"gpuwidget_kernel_gpu_{name}_total"
     for name in ("held_seconds", "busy_seconds", "memory_byte_seconds", "energy_joules")
 }
-"""Metrics that a server exports only if the administrator has it count GPU-hours."""
+"""Metrics that a server exports only if the administrator has turned them on, or in a Slurm job."""
 RULES_TEST = Path(__file__).parent / "data" / "rules_test.yml"
 
 
@@ -280,7 +284,7 @@ def test_every_named_metric_exists(path: Path) -> None:
     series = set(re.findall(r"(?:\b[a-z]+:)?\bgpuwidget_\w+:\w+\b", text))
     without = {name.partition(":")[2] for name in recorded_series()}
     assert series - recorded_series() - without == set()
-    there = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE)) | GPU_HOURS
+    there = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE)) | OPTIONAL_METRICS
     named = metrics_of(re.sub(r"\bgpuwidget_\w+:\w+\b", "", text))
     assert named | series
     assert named - there == set()

@@ -29,7 +29,6 @@ async def test_the_initial_message_comes_first_then_every_sample(server: Server)
         "history_s": 600.0,
         "install": None,
         "documentation": installation.documentation(),
-        "cluster": False,
         "sample": None,
         "history": {"t": [], "gpus": []},
     }

@@ -14,10 +14,11 @@ const UNITS: Readonly<Record<MetricKind, string>> = {
   clock: 'MHz',
   rate: 'B/s'
 };
-const LINE_END = '\r\n';
+/** The end of a line in a CSV file. */
+export const CSV_LINE_END = '\r\n';
 /**
  * Maximum number of rows. It suffices for an hour in steps of one second, or for a few minutes at the full
- * sampling rate.
+ * sampling rate. Prometheus answers with at most 600 rows.
  */
 const MAX_ROWS = 4000;
 
@@ -33,6 +34,8 @@ export interface CsvRequest {
   readonly gpus: readonly NamedGpu[];
   readonly metrics: readonly MetricName[];
   readonly isRecording: boolean;
+  /** Name of a machine of the cluster; null for the server's own machine. */
+  readonly node: string | null;
 }
 
 /** Exports a part of the history as a CSV file. */
@@ -49,14 +52,14 @@ export class CsvExport {
    * Load the data and save the file. Rejects with the server's error; resolves without a file if the export
    * was canceled.
    */
-  async run({ range, gpus, metrics, isRecording }: CsvRequest): Promise<void> {
+  async run({ range, gpus, metrics, isRecording, node }: CsvRequest): Promise<void> {
     this.cancel();
     const request = (this.request = new AbortController());
     const part = { since: range.from, until: range.to };
     try {
-      const history = await this.server.history({ part, metrics, points: MAX_ROWS }, request.signal);
+      const history = await this.server.history({ part, metrics, points: MAX_ROWS, node }, request.signal);
       if (!request.signal.aborted) {
-        this.save(fileName(range.to, isRecording), toCsv(history, gpus, metrics));
+        this.save(fileName(range.to, isRecording, node), toCsv(history, gpus, metrics));
       }
     } catch (error) {
       if (!request.signal.aborted) {
@@ -100,7 +103,7 @@ export function toCsv(
     const cells = [new Date(1000 * time).toISOString(), time, history.step_s, history.samples[row] ?? ''];
     rows.push([...cells, ...columns.map(column => column[row] ?? '')].join(','));
   });
-  return rows.join(LINE_END) + LINE_END;
+  return rows.join(CSV_LINE_END) + CSV_LINE_END;
 }
 
 /**
@@ -115,14 +118,22 @@ export function quoteField(text: string): string {
 /**
  * Return a file name with the end of the time range in local time, such as `gpus 2026-11-21 14.03.20.csv`.
  */
-export function fileName(until: number, isRecording: boolean): string {
-  const end = new Date(1000 * until);
-  const date = [end.getFullYear(), twoDigits(end.getMonth() + 1), twoDigits(end.getDate())].join('-');
-  const time = [end.getHours(), end.getMinutes(), end.getSeconds()].map(twoDigits).join('.');
-  return `${isRecording ? 'recording of gpus' : 'gpus'} ${date} ${time}.csv`;
+export function fileName(until: number, isRecording: boolean, node: string | null): string {
+  // A machine's name comes from Prometheus, and may contain characters that no file name may.
+  const suffix = node === null ? '' : ` of ${node.replace(/[^\w.-]/g, '_')}`;
+  return csvName(`${isRecording ? 'recording of gpus' : 'gpus'}${suffix}`, until);
 }
 
-function saveFile(name: string, text: string): void {
+/** Return the name of a CSV file with a time in local time. `time` is in epoch seconds. */
+export function csvName(what: string, time: number): string {
+  const end = new Date(1000 * time);
+  const date = [end.getFullYear(), twoDigits(end.getMonth() + 1), twoDigits(end.getDate())].join('-');
+  const timeOfDay = [end.getHours(), end.getMinutes(), end.getSeconds()].map(twoDigits).join('.');
+  return `${what} ${date} ${timeOfDay}.csv`;
+}
+
+/** Offer a CSV file to the user. */
+export function saveFile(name: string, text: string): void {
   // Spreadsheets recognize UTF-8 by the byte order mark.
   const url = URL.createObjectURL(new Blob(['\ufeff', text], { type: 'text/csv;charset=utf-8' }));
   const link = document.createElement('a');

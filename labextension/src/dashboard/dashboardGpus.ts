@@ -45,7 +45,11 @@ export function gpusOfSample(trans: TranslationBundle, sample: Sample | null): D
 }
 
 /** Return the GPUs of another machine. */
-export function gpusOfNode(trans: TranslationBundle, snapshot: ClusterSnapshot, node: string): DashboardGpu[] {
+export function gpusOfNode(
+  trans: TranslationBundle,
+  snapshot: ClusterSnapshot,
+  node: string
+): DashboardGpu[] {
   return snapshot.gpus
     .filter(gpu => gpu.node === node)
     .map((gpu, position) => ({

@@ -4,16 +4,7 @@ import { isMetric, METRICS } from './metrics';
 const HOUR_S = 3600;
 const DAY_S = 24 * HOUR_S;
 /** The selectable time ranges in seconds. Those of more than an hour need a Prometheus. */
-export const RANGES: readonly number[] = [
-  60,
-  300,
-  900,
-  HOUR_S,
-  6 * HOUR_S,
-  DAY_S,
-  7 * DAY_S,
-  30 * DAY_S
-];
+export const RANGES: readonly number[] = [60, 300, 900, HOUR_S, 6 * HOUR_S, DAY_S, 7 * DAY_S, 30 * DAY_S];
 const DEFAULT_RANGE = 300;
 /** The server itself keeps at most this many seconds of history. */
 export const SERVER_HISTORY_S = HOUR_S;
@@ -162,9 +153,9 @@ export function keyAction(
 }
 
 /**
- * Return the time range after moving or zooming, limited to the last `length` seconds before `newest`, the time
- * of the newest sample. Zooming keeps the time `cursor` in place, or the center of the range if `cursor` is
- * null.
+ * Return the time range after moving or zooming, limited to the last `length` seconds before `newest`, the
+ * time of the newest sample. Zooming keeps the time `cursor` in place, or the center of the range if `cursor`
+ * is null.
  */
 export function navigate(
   action: Extract<KeyAction, { kind: 'move' | 'zoom' }>,

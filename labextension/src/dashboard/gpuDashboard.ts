@@ -7,17 +7,22 @@ import type { Clock } from '../clock';
 import { NoticeView } from '../panel/notice';
 import { serverNotice, type Notice } from '../panel/panelMessages';
 import type { HistoryServer } from '../stream/serverApi';
-import type { IMonitor } from '../tokens';
+import type { IClusterModel, IMonitor } from '../tokens';
 import { setAttribute, Text } from '../ui/dom';
-import { errorText, gpuNumber, unitsChanged } from '../ui/format';
+import { errorText, unitsChanged } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
 import type { ReceivedMessage } from '../wire';
+import type { IDisposable } from '@lumino/disposable';
 import { ChartGrid } from './chartGrid';
 import { CsvExport } from './csvExport';
+import { gpusOfNode, gpusOfSample, type DashboardGpu } from './dashboardGpus';
 import {
+  historyLength,
+  SERVER_HISTORY_S,
   withGpu,
   withMetric,
   withOnly,
+  withoutPrometheus,
   type DashboardState,
   type TimeRange,
   keyAction,
@@ -27,7 +32,6 @@ import { emptyState, EmptyStateView, type EmptyState } from './emptyState';
 import { readChartColors, type ChartColors } from './gpuColors';
 import { HistoryLoader } from './historyLoader';
 import { Legend } from './legend';
-import type { ShownGpu } from './metricChart';
 import { METRICS } from './metrics';
 import { RenderThrottle } from './renderThrottle';
 import type { TimeAxis } from './timeSeries';
@@ -49,6 +53,7 @@ export interface DashboardOptions {
   readonly trans: TranslationBundle;
   readonly monitor: IMonitor;
   readonly server: HistoryServer;
+  readonly cluster: IClusterModel;
   readonly clock: Clock;
 }
 
@@ -58,6 +63,9 @@ export interface DashboardOptions {
 export class GpuDashboard extends Widget {
   private readonly trans: TranslationBundle;
   private readonly monitor: IMonitor;
+  private readonly cluster: IClusterModel;
+  /** The view of the cluster's model; null without a Prometheus. */
+  private readonly clusterView: IDisposable | null;
   private readonly loader: HistoryLoader;
   private readonly throttle: RenderThrottle;
   private readonly csvExport: CsvExport;
@@ -76,13 +84,16 @@ export class GpuDashboard extends Widget {
   /** The number of steps in the last request. */
   private requestedPoints = POINTS;
   private readonly stateChanges = new Signal<this, void>(this);
+  private current: DashboardState;
 
-  constructor(
-    options: DashboardOptions,
-    private current: DashboardState
-  ) {
+  constructor(options: DashboardOptions, state: DashboardState) {
     super();
-    const { trans, monitor, server, clock } = options;
+    const { trans, monitor, server, cluster, clock } = options;
+    this.cluster = cluster;
+    const current = cluster === null ? withoutPrometheus(state, Date.now() / 1000) : state;
+    this.current = current;
+    this.clusterView = cluster?.addView(() => this.active) ?? null;
+    cluster?.changed.connect(this.handleCluster, this);
     this.trans = trans;
     this.monitor = monitor;
     this.id = 'jp-gpuwidget-dashboard';
@@ -110,6 +121,13 @@ export class GpuDashboard extends Widget {
     });
     this.toolbar = new Toolbar({
       trans,
+      hasPrometheus: cluster !== null,
+      setNode: node => {
+        this.setState({ node, hidden: [] });
+      },
+      setZoom: zoom => {
+        this.setState({ zoom });
+      },
       setRange: range => {
         this.setState({ range, zoom: null });
       },
@@ -143,7 +161,7 @@ export class GpuDashboard extends Widget {
         this.setState(withGpu(this.current, uuid, this.current.hidden.includes(uuid)));
       },
       showOnly: uuid => {
-        const uuids = monitor.model.sample?.gpus.map(gpu => gpu.uuid) ?? [];
+        const uuids = this.gpus().map(gpu => gpu.uuid);
         this.setState(withOnly(this.current, uuid, uuids));
       },
       focus: uuid => {
@@ -183,6 +201,11 @@ export class GpuDashboard extends Widget {
     return this.current;
   }
 
+  /** Show another part of the history, or another machine. */
+  showState(state: DashboardState): void {
+    this.setState(state);
+  }
+
   /** Emitted when `state` changes. */
   get stateChanged(): ISignal<this, void> {
     return this.stateChanges;
@@ -201,6 +224,7 @@ export class GpuDashboard extends Widget {
     document.removeEventListener('visibilitychange', this.updateActive);
     this.csvExport.cancel();
     this.csvErrorTimeout.dispose();
+    this.clusterView?.dispose();
     this.grid.dispose();
     super.dispose(); // This stops the work by detaching the widget, and disconnects all signals.
   }
@@ -235,7 +259,8 @@ export class GpuDashboard extends Widget {
   /** Update everything except the charts. */
   private updateSections(): void {
     const { sample } = this.monitor.model;
-    const recording = sample?.origin.recording ?? null;
+    const { node } = this.current;
+    const recording = node === null ? (sample?.origin.recording ?? null) : null;
     this.recording.set(recording ?? '');
     this.recording.node.hidden = recording === null;
     const server = this.serverNotice();
@@ -246,10 +271,11 @@ export class GpuDashboard extends Widget {
     this.notice.show(this.csvError === null ? notice : { text: this.csvError });
     this.emptyView.show(empty);
     this.showCharts(empty === null);
-    this.toolbar.node.hidden = sample?.gpus.length === 0;
+    this.toolbar.node.hidden = this.cluster === null && sample?.gpus.length === 0;
+    this.toolbar.setNodes(this.cluster?.snapshot?.nodes.map(({ name }) => name) ?? [], node);
     this.toolbar.setEmpty(empty !== null);
     setAttribute(this.node, 'data-link', server !== null && this.current.zoom === null ? 'lost' : '');
-    this.legend.update(sample, this.current.hidden);
+    this.legend.update(this.gpus(), this.current.hidden);
   }
 
   /** Focus the charts, or the dashboard while there are none. */
@@ -275,9 +301,15 @@ export class GpuDashboard extends Widget {
 
   private emptyState(notice: Notice | null): EmptyState | null {
     const { sample } = this.monitor.model;
+    const { node } = this.current;
+    const snapshot = this.cluster?.snapshot ?? null;
+    const known = node === null ? sample !== null : snapshot !== null;
     return emptyState(this.trans, {
-      gpus: sample?.gpus.length ?? null,
-      reason: sample?.origin.reason ?? null,
+      gpus: known ? this.gpus().length : null,
+      reason:
+        node === null
+          ? (sample?.origin.reason ?? null)
+          : this.trans.__('Prometheus has no GPUs of %1 now. Choose another machine.', node),
       shownGpus: this.shownGpus().length,
       metrics: this.current.metrics.length,
       loaded: this.loader.series !== null,
@@ -297,7 +329,8 @@ export class GpuDashboard extends Widget {
     }
     this.active = true;
     this.monitor.setDashboardVisible(this, true);
-    if (this.monitor.connectionState === 'open' || this.current.zoom !== null) {
+    this.cluster?.wake();
+    if (this.monitor.connectionState === 'open' || !this.streams) {
       // If the stream is not open yet, the history is loaded when the stream's first message arrives. If
       // the history were loaded earlier, there would be a gap between the history and the samples.
       this.load();
@@ -323,11 +356,21 @@ export class GpuDashboard extends Widget {
       }
       this.loader.append(message.sample);
       this.throttle.invoke();
-    } else if (message.type === 'hello' && this.current.zoom === null) {
+    } else if (message.type === 'hello' && this.streams) {
       // Only the server has the samples that were taken between the previous stream and this new one, so load
       // the history again.
       this.load();
     }
+  }
+
+  private handleCluster(): void {
+    if (!this.active) {
+      return;
+    }
+    if (this.current.node !== null && this.points !== this.requestedPoints) {
+      this.load();
+    }
+    this.update();
   }
 
   private redraw(): void {
@@ -346,6 +389,7 @@ export class GpuDashboard extends Widget {
     const needsData =
       state.range !== previous.range ||
       state.zoom !== previous.zoom ||
+      state.node !== previous.node ||
       state.metrics.some(name => !previous.metrics.includes(name));
     this.grid.setMetrics(state.metrics);
     this.toolbar.update(state);
@@ -358,11 +402,19 @@ export class GpuDashboard extends Widget {
   }
 
   private load(): void {
-    const { range, zoom, metrics } = this.current;
+    const { range, zoom, metrics, node } = this.current;
     if (this.active && metrics.length > 0) {
       this.requestedPoints = this.points;
-      this.loader.load({ span: zoom ?? { seconds: range }, metrics, points: this.requestedPoints });
+      const span = zoom ?? { seconds: range };
+      const { requestedPoints: points, streams } = this;
+      this.loader.load({ span, metrics, points, node, streams });
     }
+  }
+
+  /** Whether the samples of the stream continue what is shown. */
+  private get streams(): boolean {
+    const { range, zoom, node } = this.current;
+    return zoom === null && node === null && range <= SERVER_HISTORY_S;
   }
 
   /** Return the visible time range. */
@@ -380,17 +432,21 @@ export class GpuDashboard extends Widget {
   }
 
   private get hasManyGpus(): boolean {
-    const { gpus = [] } = this.monitor.model.sample ?? {};
-    return gpus.filter(({ uuid }) => !this.current.hidden.includes(uuid)).length > MANY_GPUS;
+    return this.shownGpus().length > MANY_GPUS;
   }
 
-  private shownGpus(): ShownGpu[] {
-    const { gpus = [], readings = [] } = this.monitor.model.sample ?? {};
-    return gpus.flatMap((gpu, position) => {
-      const reading = readings[position];
-      const shown = reading !== undefined && !this.current.hidden.includes(gpu.uuid);
-      return shown ? [{ gpu, reading, position, number: gpuNumber(gpu) }] : [];
-    });
+  /** Return all GPUs of the chosen machine. */
+  private gpus(): DashboardGpu[] {
+    const { node } = this.current;
+    if (node === null) {
+      return gpusOfSample(this.trans, this.monitor.model.sample);
+    }
+    const snapshot = this.cluster?.snapshot ?? null;
+    return snapshot === null ? [] : gpusOfNode(this.trans, snapshot, node);
+  }
+
+  private shownGpus(): DashboardGpu[] {
+    return this.gpus().filter(({ uuid }) => !this.current.hidden.includes(uuid));
   }
 
   private draw(): void {
@@ -401,7 +457,10 @@ export class GpuDashboard extends Widget {
     const range = this.timeRange();
     const live = this.current.zoom === null;
     series.axis(range.from, this.monitor.model.server?.interval ?? 0, this.axis);
-    this.grid.draw({ series, axis: this.axis, range, gpus: this.shownGpus(), live });
+    const missing = this.streams
+      ? ''
+      : this.trans.__('No values are stored for this metric in this time range.');
+    this.grid.draw({ series, axis: this.axis, range, gpus: this.shownGpus(), live, missing });
     this.throttle.seconds = live ? this.current.range : Infinity;
     this.throttle.slow = this.hasManyGpus;
   }
@@ -411,6 +470,9 @@ export class GpuDashboard extends Widget {
    * sample is still expected.
    */
   private serverNotice(): Notice | null {
+    if (this.current.node !== null) {
+      return null; // Prometheus has the values of other machines.
+    }
     const { connectionState, hasSample, model, silentFor } = this.monitor;
     const known = model.sample !== null;
     const connecting = connectionState === 'open' || connectionState === 'opening';
@@ -433,6 +495,10 @@ export class GpuDashboard extends Widget {
     if (this.loader.failure !== null) {
       return { text: this.trans.__('The past can’t be had now: %1. Trying again.', this.loader.failure) };
     }
+    if (this.current.node !== null) {
+      const problem = this.cluster?.failure ?? this.cluster?.snapshot?.problem ?? null;
+      return problem === null ? null : { text: problem };
+    }
     const reason = this.monitor.model.sample?.origin.reason ?? null;
     return reason === null ? null : { text: reason };
   }
@@ -453,7 +519,8 @@ export class GpuDashboard extends Widget {
       case 'move':
       case 'zoom': {
         const newest = this.monitor.model.sample?.time ?? range.to;
-        this.setState({ zoom: navigate(action, range, newest, cursor) });
+        const length = historyLength(this.cluster !== null);
+        this.setState({ zoom: navigate(action, range, newest, cursor, length) });
         break;
       }
       case 'point': {
@@ -465,9 +532,9 @@ export class GpuDashboard extends Widget {
   };
 
   private async exportCsv(): Promise<void> {
-    const gpus = this.shownGpus().map(({ gpu, number }) => ({
-      uuid: gpu.uuid,
-      name: `${this.trans.__('GPU %1', number)} (${gpu.name})`
+    const gpus = this.shownGpus().map(({ uuid, number, name }) => ({
+      uuid,
+      name: `${this.trans.__('GPU %1', number)} (${name})`
     }));
     this.setCsvError(null);
     this.toolbar.setExporting(true);
@@ -476,7 +543,8 @@ export class GpuDashboard extends Widget {
         range: this.timeRange(),
         gpus,
         metrics: this.current.metrics,
-        isRecording: (this.monitor.model.sample?.origin.recording ?? null) !== null
+        isRecording: (this.monitor.model.sample?.origin.recording ?? null) !== null,
+        node: this.current.node
       });
     } catch (error) {
       this.setCsvError(this.trans.__('The table could not be made: %1', errorText(error)));

@@ -1,14 +1,26 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { element, setAttribute, Text } from '../ui/dom';
-import { moment } from '../ui/format';
-import { RANGES, type DashboardState } from './dashboardState';
+import { moment, twoDigits } from '../ui/format';
+import {
+  historyLength,
+  RANGES,
+  SERVER_HISTORY_S,
+  type DashboardState,
+  type TimeRange
+} from './dashboardState';
 import { metricTexts, type MetricName } from '../metricTable';
 import { isCounter, kindOf, METRICS } from './metrics';
 
 /** The dependencies of the toolbar. */
 export interface ToolbarOptions {
   readonly trans: TranslationBundle;
+  /** Whether a Prometheus has the history beyond the server's hour, and of other machines. */
+  readonly hasPrometheus: boolean;
+  /** Called when the user selects a machine; null is the server's own. */
+  readonly setNode: (node: string | null) => void;
+  /** Called when the user selects a part of the history. */
+  readonly setZoom: (zoom: TimeRange) => void;
   /** Called when the user selects a time range. */
   readonly setRange: (seconds: number) => void;
   /** Called when the user resumes or pauses live mode. */
@@ -28,16 +40,20 @@ export class Toolbar {
   private readonly csv: HTMLButtonElement;
   private readonly timeRange = new Text('dashboard-time-range');
   private readonly metricPicker: MetricPicker;
+  private readonly nodePicker = element('select', 'dashboard-button');
+  private nodes: readonly string[] | null = null;
+  private readonly trans: TranslationBundle;
   private exporting = false;
   private empty = true;
 
   constructor(options: ToolbarOptions) {
-    const { trans, setRange, setLive, exportCsv } = options;
+    this.trans = options.trans;
+    const { trans, hasPrometheus, setRange, setLive, exportCsv } = options;
     const group = element('div', 'dashboard-ranges');
     setAttribute(group, 'role', 'group');
     setAttribute(group, 'aria-label', trans.__('How much of the past'));
-    for (const seconds of RANGES) {
-      const label = seconds < 3600 ? trans.__('%1 min', seconds / 60) : trans.__('%1 h', seconds / 3600);
+    for (const seconds of RANGES.filter(range => hasPrometheus || range <= SERVER_HISTORY_S)) {
+      const label = rangeLabel(trans, seconds);
       const node = button(label, trans.__('Show the last %1', label), () => {
         setRange(seconds);
       });
@@ -51,10 +67,17 @@ export class Toolbar {
     this.csv = button(trans.__('CSV'), trans.__('Save what is shown as a table (CSV)'), exportCsv);
     this.csv.classList.add('jp-gpuwidget-dashboard-csv');
     this.metricPicker = new MetricPicker(options);
+    this.nodePicker.title = trans.__('The machine whose GPUs are shown');
+    setAttribute(this.nodePicker, 'aria-label', trans.__('Machine'));
+    this.nodePicker.onchange = () => {
+      options.setNode(this.nodePicker.value === '' ? null : this.nodePicker.value);
+    };
     this.node = element(
       'div',
       'dashboard-toolbar',
+      ...(hasPrometheus ? [this.nodePicker] : []),
       group,
+      ...(hasPrometheus ? [new DatePicker(options).node] : []),
       this.live,
       this.timeRange.node,
       this.metricPicker.node,
@@ -73,6 +96,17 @@ export class Toolbar {
     const now = Date.now() / 1000;
     this.timeRange.set(zoom === null ? '' : `${moment(zoom.from, now)} – ${moment(zoom.to, now)}`);
     this.metricPicker.update(metrics);
+  }
+
+  /** Show the names of the cluster's machines. `node` is the chosen one; null is the server's own. */
+  setNodes(names: readonly string[], node: string | null): void {
+    const nodes = node === null || names.includes(node) ? names : [...names, node];
+    if (nodes.join('\n') !== this.nodes?.join('\n')) {
+      this.nodes = nodes;
+      const options = nodes.map(name => new Option(name, name));
+      this.nodePicker.replaceChildren(new Option(this.trans.__('This machine'), ''), ...options);
+    }
+    this.nodePicker.value = node ?? '';
   }
 
   /** Disable the export if there is nothing to export. */
@@ -115,19 +149,7 @@ class MetricPicker {
       this.group(trans.__('Traffic'), name => kindOf(name) === 'rate'),
       element('div', 'dashboard-metric-buttons', all, none)
     );
-    this.node = element('details', 'dashboard-metric-picker', summary, list);
-    this.node.onkeydown = event => {
-      if (event.key === 'Escape' && this.node.open) {
-        this.node.open = false;
-        summary.focus();
-        event.stopPropagation();
-      }
-    };
-    this.node.addEventListener('focusout', ({ relatedTarget }) => {
-      if (relatedTarget instanceof Node && !this.node.contains(relatedTarget)) {
-        this.node.open = false;
-      }
-    });
+    this.node = dropdown(summary, list);
   }
 
   /** Check the boxes of the selected metrics. */
@@ -159,6 +181,107 @@ class MetricPicker {
     node.title = description;
     return node;
   }
+}
+
+/** A dropdown in which the user chooses start and end of a part of the history, in local time. */
+class DatePicker {
+  readonly node: HTMLDetailsElement;
+  private readonly from = element('input', '');
+  private readonly to = element('input', '');
+
+  constructor({ trans, setZoom }: ToolbarOptions) {
+    const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+    const title = trans.__('Show a part of the last 30 days');
+    const summary = element('summary', 'dashboard-button', trans.__('Date…'));
+    summary.title = title;
+    const show = element('button', 'dashboard-button', trans.__('Show'));
+    show.type = 'submit';
+    const form = element(
+      'form',
+      'dashboard-date-form',
+      element('label', '', trans.__('From'), this.from),
+      element('label', '', trans.__('To'), this.to),
+      element('div', 'dashboard-date-zone', trans.__('Time zone: %1', timeZone)),
+      show
+    );
+    setAttribute(form, 'aria-label', title);
+    for (const input of [this.from, this.to]) {
+      input.type = 'datetime-local';
+      input.required = true;
+      input.oninput = () => {
+        this.to.setCustomValidity('');
+      };
+    }
+    this.node = dropdown(summary, form);
+    this.node.ontoggle = () => {
+      if (this.node.open) {
+        this.suggest();
+      }
+    };
+    form.onsubmit = event => {
+      event.preventDefault();
+      const zoom = { from: epoch(this.from.value), to: epoch(this.to.value) };
+      if (zoom.from >= zoom.to) {
+        this.to.setCustomValidity(trans.__('The end must be later than the start.'));
+        this.to.reportValidity();
+        return;
+      }
+      this.node.open = false;
+      summary.focus();
+      setZoom(zoom);
+    };
+  }
+
+  /** Set the limits and, the first time, the last hour. */
+  private suggest(): void {
+    const now = Date.now() / 1000;
+    for (const input of [this.from, this.to]) {
+      input.min = localTime(now - historyLength(true));
+      input.max = localTime(now + 60);
+    }
+    if (this.from.value === '') {
+      this.from.value = localTime(now - SERVER_HISTORY_S);
+      this.to.value = localTime(now);
+    }
+    this.from.focus();
+  }
+}
+
+/** Return the epoch seconds of a local time such as `2026-11-24T03:00`. */
+function epoch(local: string): number {
+  return new Date(local).getTime() / 1000;
+}
+
+/** Return a time in epoch seconds as local time such as `2026-11-24T03:00`. */
+function localTime(time: number): string {
+  const date = new Date(1000 * time);
+  const day = [date.getFullYear(), twoDigits(date.getMonth() + 1), twoDigits(date.getDate())].join('-');
+  return `${day}T${twoDigits(date.getHours())}:${twoDigits(date.getMinutes())}`;
+}
+
+function rangeLabel(trans: TranslationBundle, seconds: number): string {
+  if (seconds < 3600) {
+    return trans.__('%1 min', seconds / 60);
+  }
+  return seconds <= 24 * 3600 ? trans.__('%1 h', seconds / 3600) : trans.__('%1 d', seconds / (24 * 3600));
+}
+
+/** Return a dropdown that Escape closes, and that closes when the focus leaves it. */
+function dropdown(summary: HTMLElement, content: HTMLElement): HTMLDetailsElement {
+  const node = element('details', 'dashboard-dropdown', summary, content);
+  node.onkeydown = event => {
+    if (event.key === 'Escape' && node.open) {
+      node.open = false;
+      summary.focus();
+      event.stopPropagation();
+    }
+  };
+  node.addEventListener('focusout', ({ relatedTarget }) => {
+    if (relatedTarget instanceof Node && !node.contains(relatedTarget)) {
+      node.open = false;
+    }
+  });
+  return node;
 }
 
 function button(label: string, title: string, onclick: () => void): HTMLButtonElement {

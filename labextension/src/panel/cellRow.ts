@@ -51,13 +51,28 @@ class Row {
   }
 }
 
+/** What the user can do with a run that has ended. */
+export interface RunActions {
+  /** Scroll to the cell. */
+  readonly reveal: () => void;
+  /** Show the time of the run in the dashboard. */
+  readonly showTime: () => void;
+  /** Return why the time of the run can't be shown; null if it can. */
+  readonly timeProblem: () => string | null;
+}
+
 /**
  * The row of a run that has ended. The run's report never changes, but the unit of its memory figures may.
  */
 export class RunRow extends Row {
   private readonly report: CellReport;
 
-  constructor(trans: TranslationBundle, { report, cellId }: CellRun, now: number, reveal: () => void) {
+  constructor(
+    trans: TranslationBundle,
+    { report, cellId }: CellRun,
+    now: number,
+    { reveal, showTime, timeProblem }: RunActions
+  ) {
     super(reveal);
     this.report = report;
     this.node.dataset.cellId = cellId;
@@ -78,7 +93,24 @@ export class RunRow extends Row {
     const memory = memoryTitle(trans, report);
     this.delta.set('', memory);
     this.peak.set('', memory);
-    this.time.set(shortElapsedTime(report.duration), timeTitle(trans, report, now));
+    const time = element('button', 'cells-time', shortElapsedTime(report.duration));
+    time.type = 'button';
+    time.tabIndex = -1;
+    time.onmouseenter = time.onfocus = () => {
+      const problem = timeProblem();
+      setAttribute(time, 'aria-disabled', problem === null ? '' : 'true');
+      time.title = [
+        timeTitle(trans, report, now),
+        problem ?? trans.__('Show this time in the dashboard')
+      ].join('\n');
+    };
+    time.onclick = event => {
+      event.stopPropagation(); // A click elsewhere in the row reveals the cell.
+      if (timeProblem() === null) {
+        showTime();
+      }
+    };
+    this.time.node.append(time);
     const joules = { joules: report.energy, atLeast: report.atLeast };
     this.energy.set(report.gpus.length === 0 ? NONE : energyText(joules), energyTitle(trans, report));
   }

@@ -5,11 +5,24 @@ import { RunningRow, RunRow, totalsText } from './cellRow';
 import type { PanelState } from './panelState';
 import type { ICellRuns } from '../tokens';
 import { sortedRuns, toggledSort, totals, type CellRun, type Column, type Sort } from '../cells/runTable';
+import { SERVER_HISTORY_S, type TimeRange } from '../dashboard/dashboardState';
 import { element, setAttribute, Text } from '../ui/dom';
 import { memoryUnit, type MemoryUnit, memoryScale } from '../ui/format';
 
+/** Minimum time, in seconds, that the dashboard shows before and after a cell's run. */
+const MIN_MARGIN_S = 5;
+/** Fraction of a run's duration that the dashboard shows before and after it. */
+const MARGIN_SHARE = 0.1;
 /** The section's name in the saved state of the panel. */
 const NAME = 'cells';
+
+/** Shows the time of a run in the dashboard. */
+export interface DashboardLink {
+  /** How many seconds of history the dashboard can show. */
+  readonly historySeconds: number;
+  /** Open the dashboard with a part of the history. */
+  readonly show: (range: TimeRange) => void;
+}
 
 interface ColumnHeader {
   readonly node: HTMLElement;
@@ -37,7 +50,8 @@ export class CellsSection {
   constructor(
     private readonly trans: TranslationBundle,
     private readonly cells: ICellRuns,
-    private readonly panelState: PanelState
+    private readonly panelState: PanelState,
+    private readonly dashboard: DashboardLink
   ) {
     const caret = caretRightIcon.element({ tag: 'span', className: 'jp-gpuwidget-panel-caret' });
     this.toggle.type = 'button';
@@ -134,8 +148,14 @@ export class CellsSection {
       let row = this.rows.get(run.key);
       if (row?.node.dataset.cellId !== run.cellId) {
         row?.node.remove();
-        row = new RunRow(this.trans, run, now, () => {
-          this.cells.reveal(run.cellId);
+        row = new RunRow(this.trans, run, now, {
+          reveal: () => {
+            this.cells.reveal(run.cellId);
+          },
+          showTime: () => {
+            this.showTime(run);
+          },
+          timeProblem: () => this.timeProblem(run)
         });
         this.rows.set(run.key, row);
         row.setUnit(unit);
@@ -225,7 +245,29 @@ export class CellsSection {
     this.notes.node.hidden = this.notes.value === '';
   }
 
-  // The list is a single tab stop; the arrow keys move the focus between its rows.
+  private showTime({ report: { started, duration } }: CellRun): void {
+    if (started !== null) {
+      const length = duration ?? 0;
+      const margin = Math.max(MIN_MARGIN_S, MARGIN_SHARE * length);
+      this.dashboard.show({ from: started - margin, to: started + length + margin });
+    }
+  }
+
+  private timeProblem({ report: { started, duration } }: CellRun): string | null {
+    if (started === null) {
+      return this.trans.__('The report does not contain when the cell ran.');
+    }
+    const { historySeconds } = this.dashboard;
+    if (started + (duration ?? 0) >= Date.now() / 1000 - historySeconds) {
+      return null;
+    }
+    return historySeconds <= SERVER_HISTORY_S
+      ? this.trans.__('The server stores the last hour. A Prometheus would store more.')
+      : this.trans.__('The dashboard shows the last 30 days.');
+  }
+
+  // The list is a single tab stop; the arrow keys move the focus between its rows, and between the name and the
+  // time of a row.
 
   private get buttons(): HTMLElement[] {
     return [...this.list.querySelectorAll<HTMLElement>('.jp-gpuwidget-cells-name')];
@@ -241,7 +283,18 @@ export class CellsSection {
 
   private onKeyDown(event: KeyboardEvent): void {
     const { buttons } = this;
-    const index = buttons.findIndex(button => button === document.activeElement);
+    const focused = document.activeElement;
+    const name = focused?.closest('.jp-gpuwidget-cells-row')?.querySelector('.jp-gpuwidget-cells-name');
+    if (event.key === 'ArrowRight' || event.key === 'ArrowLeft') {
+      const selector = event.key === 'ArrowRight' ? '.jp-gpuwidget-cells-time' : '.jp-gpuwidget-cells-name';
+      const target = name?.closest('.jp-gpuwidget-cells-row')?.querySelector<HTMLElement>(selector);
+      if (target !== null && target !== undefined && this.list.contains(target)) {
+        event.preventDefault();
+        target.focus();
+      }
+      return;
+    }
+    const index = buttons.findIndex(button => button === name);
     const next = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: buttons.length - 1 }[event.key];
     const target = index < 0 || next === undefined ? undefined : buttons[next];
     if (target !== undefined) {

@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 
-import { CellsSection } from './cellsSection';
+import { CellsSection, type DashboardLink } from './cellsSection';
 import { DeviceSection } from './deviceSection';
 import { GpuList } from './gpuList';
 import { HintList } from './hintList';
@@ -30,6 +30,7 @@ export interface PanelOptions {
   readonly panelState: PanelState;
   readonly cells: ICellRuns;
   readonly holders: IHolderActions;
+  readonly dashboard: DashboardLink;
   /** The limits at which hints are shown. */
   readonly thresholds: Thresholds;
   /** Which parts of the panel are shown. */
@@ -69,7 +70,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   constructor(
     private readonly trans: TranslationBundle,
     private readonly monitor: IMonitor,
-    { cells, panelState, holders, thresholds, shown }: PanelOptions
+    { cells, panelState, holders, dashboard, thresholds, shown }: PanelOptions
   ) {
     super();
     this.id = 'jp-gpuwidget-panel';
@@ -84,7 +85,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     this.thresholds = thresholds;
     this.shown = shown;
     this.notice = new NoticeView(trans, () => undefined);
-    this.cellsSection = new CellsSection(trans, cells, panelState);
+    this.cellsSection = new CellsSection(trans, cells, panelState, dashboard);
     this.device = new DeviceSection(trans, monitor.kernels, panelState, sentence => {
       holders.message.set(sentence);
     });

@@ -7,33 +7,29 @@ import {
 import { ICommandPalette, IThemeManager, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
-import { SplitPanel, type Widget } from '@lumino/widgets';
 
 import { BROWSER_CLOCK } from '../clock';
 import { restoreState, type DashboardState } from '../dashboard/dashboardState';
 import { GpuDashboard } from '../dashboard/gpuDashboard';
 import { ServerApi } from '../stream/serverApi';
-import { CommandIds, DOMAIN, IGpuPanel, IMonitor } from '../tokens';
+import { CommandIds, DOMAIN, IClusterModel, IGpuPanel, IMonitor } from '../tokens';
 import { gpuIcon } from '../ui/icon';
+import { addBelow } from '../ui/notebook7Layout';
 
 const RANK = 9;
-/**
- * If the dashboard in Notebook 7 has less than this fraction of the height, it is enlarged to `DOWN_SHARE`.
- */
-const MIN_DOWN_SHARE = 0.3;
-const DOWN_SHARE = 0.5;
 
 /** The dashboard in the main area. */
 export const dashboard: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:dashboard',
   description: 'Every metric of every GPU over time, in the main area.',
   autoStart: true,
-  requires: [IMonitor, IGpuPanel],
+  requires: [IMonitor, IGpuPanel, IClusterModel],
   optional: [ICommandPalette, ILabShell, ILauncher, ILayoutRestorer, IThemeManager, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     monitor: IMonitor,
     panel: IGpuPanel,
+    cluster: IClusterModel,
     palette: ICommandPalette | null,
     labShell: ILabShell | null,
     launcher: ILauncher | null,
@@ -54,7 +50,7 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
     let lastState: DashboardState | undefined;
     const open = (state: unknown): MainAreaWidget<GpuDashboard> => {
       const content = new GpuDashboard(
-        { trans, monitor, server, clock: BROWSER_CLOCK },
+        { trans, monitor, server, cluster, clock: BROWSER_CLOCK },
         restoreState(state, Date.now() / 1000)
       );
       const widget = new MainAreaWidget({ content });
@@ -68,9 +64,7 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
         void tracker.save(widget);
       });
       if (labShell === null) {
-        // Notebook 7 allows only the notebook in its main area, so the dashboard is added below it.
-        shell.add(widget, 'down', { type: 'GPUs' });
-        enlarge(widget);
+        addBelow(shell, widget);
       } else {
         shell.add(widget, 'main', { type: 'GPUs' });
       }
@@ -88,7 +82,13 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
         }
       },
       execute: args => {
-        const widget = tracker.currentWidget ?? open(args.state ?? lastState);
+        const current = tracker.currentWidget;
+        if (current !== null && args.state !== undefined) {
+          const { state } = current.content;
+          current.content.showState(restoreState(withChoice(state, args.state), Date.now() / 1000));
+        }
+        const widget =
+          current ?? open(args.state === undefined ? lastState : withChoice(lastState, args.state));
         shell.activateById(widget.id);
       }
     });
@@ -111,21 +111,9 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
 };
 
 /**
- * Enlarge a widget in the area below the notebook. Notebook 7 does not give a new widget enough height there.
+ * Return a dashboard's state with some fields replaced by those of `args`. A machine is shown live, and a part
+ * of the history is the own machine's, unless `args` contains both.
  */
-function enlarge(widget: Widget): void {
-  for (let child = widget; child.parent !== null; child = child.parent) {
-    const panel = child.parent;
-    if (!(panel instanceof SplitPanel) || panel.orientation !== 'vertical') {
-      continue;
-    }
-    const index = panel.widgets.indexOf(child);
-    const sizes = panel.relativeSizes();
-    const share = sizes[index] ?? 0;
-    if (share < MIN_DOWN_SHARE) {
-      const scale = (1 - DOWN_SHARE) / (1 - share);
-      panel.setRelativeSizes(sizes.map((size, at) => (at === index ? DOWN_SHARE : size * scale)));
-    }
-    return;
-  }
+function withChoice(state: DashboardState | undefined, args: unknown): object {
+  return { ...state, zoom: null, node: null, ...(args as Partial<DashboardState>) };
 }

@@ -1,5 +1,6 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker } from '@jupyterlab/notebook';
+import { PageConfig } from '@jupyterlab/coreutils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { BROWSER_CLOCK } from '../clock';
@@ -9,8 +10,9 @@ import { Connection } from '../stream/connection';
 import { GpuMonitor } from '../stream/gpuMonitor';
 import { ServerApi } from '../stream/serverApi';
 import { StreamModel } from '../stream/streamModel';
-import { DOMAIN, IMonitor, ICellRuns } from '../tokens';
+import { DOMAIN, IClusterModel, IMonitor, ICellRuns } from '../tokens';
 import { translateUnknown } from '../ui/format';
+import { ClusterModel } from '../cluster/clusterModel';
 import { CellRuns, RunningCells } from '../cells/cellRuns';
 import { CellTracker } from '../cells/cellTracker';
 import { ReportReader } from '../cells/reportReader';
@@ -37,6 +39,24 @@ export const monitor: JupyterFrontEndPlugin<IMonitor> = {
     }
     return new GpuMonitor(model, kernels, connection, BROWSER_CLOCK);
   }
+};
+
+/** The newest snapshot of the cluster. */
+export const clusterModel: JupyterFrontEndPlugin<IClusterModel> = {
+  id: 'jupyterlab-gpuwidget:cluster-model',
+  description: 'The newest values of all GPUs that Prometheus monitors.',
+  autoStart: true,
+  provides: IClusterModel,
+  optional: [ITranslator],
+  activate: ({ serviceManager }: JupyterFrontEnd, translator: ITranslator | null) =>
+    // The page config is known before a stream is open, so a layout can be restored without waiting for it.
+    PageConfig.getOption('gpuwidgetCluster') !== 'true'
+      ? null // No Prometheus is configured.
+      : new ClusterModel(
+          (translator ?? nullTranslator).load(DOMAIN),
+          new ServerApi(serviceManager.serverSettings, () => 0),
+          BROWSER_CLOCK
+        )
 };
 
 /** The runs of the active notebook's cells. */

@@ -3,10 +3,20 @@ import { IThemeManager } from '@jupyterlab/apputils';
 import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
+import { historyLength } from '../dashboard/dashboardState';
 import { GpuPanel } from '../panel/gpuPanel';
 import { databaseStore, PanelState } from '../panel/panelState';
 import { SETTINGS_ID } from '../settings';
-import { DOMAIN, ICellRuns, IGpuPanel, IGpuSettings, IHolderActions, IMonitor } from '../tokens';
+import {
+  CommandIds,
+  DOMAIN,
+  ICellRuns,
+  IClusterModel,
+  IGpuPanel,
+  IGpuSettings,
+  IHolderActions,
+  IMonitor
+} from '../tokens';
 import { setUnits } from '../ui/format';
 
 const RANK = 700;
@@ -17,14 +27,15 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
   description: 'The GPU panel of the right sidebar.',
   autoStart: true,
   provides: IGpuPanel,
-  requires: [IMonitor, ICellRuns, IHolderActions, IGpuSettings],
+  requires: [IMonitor, ICellRuns, IHolderActions, IGpuSettings, IClusterModel],
   optional: [ILayoutRestorer, IThemeManager, ITranslator, IStateDB],
   activate: (
-    { shell }: JupyterFrontEnd,
+    { commands, shell }: JupyterFrontEnd,
     monitor: IMonitor,
     cells: ICellRuns,
     holders: IHolderActions,
     settings: IGpuSettings,
+    cluster: IClusterModel,
     restorer: ILayoutRestorer | null,
     themes: IThemeManager | null,
     translator: ITranslator | null,
@@ -41,6 +52,12 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
       cells,
       panelState: new PanelState(database && databaseStore(database, SETTINGS_ID)),
       holders,
+      dashboard: {
+        historySeconds: historyLength(cluster !== null),
+        show: zoom => {
+          void commands.execute(CommandIds.dashboard, { state: { zoom: { ...zoom } } });
+        }
+      },
       thresholds: settings.current.hints,
       shown: settings.current.show
     });

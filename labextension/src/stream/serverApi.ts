@@ -1,7 +1,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import type { ClusterSnapshot, MetricHistory } from '../wire';
+import type { MetricHistory } from '../wire';
 import type { Socket, StreamServer } from './connection';
 
 const STREAM = 'gpuwidget/api/stream';
@@ -30,8 +30,8 @@ export interface HistoryServer {
 
 /** Provides the newest values of all GPUs of the cluster. */
 export interface ClusterServer {
-  /** Return the newest snapshot. Rejects with a sentence to display. */
-  cluster(signal: AbortSignal): Promise<ClusterSnapshot>;
+  /** Return the server's reply, which should be a `ClusterSnapshot`. Rejects with a sentence to display. */
+  cluster(signal: AbortSignal): Promise<unknown>;
 }
 
 /** The routes of gpuwidget on the Jupyter server. */
@@ -66,12 +66,23 @@ export class ServerApi implements StreamServer, HistoryServer, ClusterServer {
     for (const [name, seconds] of Object.entries(part)) {
       query.set(name, String(seconds));
     }
-    return (await this.get(`${HISTORY}?${query.toString()}`, signal)) as MetricHistory;
+    const url = `${URLExt.join(this.settings.baseUrl, HISTORY)}?${query.toString()}`;
+    const response = await ServerConnection.makeRequest(url, { cache: 'no-store', signal }, this.settings);
+    if (!response.ok) {
+      throw await ServerConnection.ResponseError.create(response);
+    }
+    return (await response.json()) as MetricHistory;
   }
 
-  /** Return the newest snapshot of the cluster. */
-  async cluster(signal: AbortSignal): Promise<ClusterSnapshot> {
-    return (await this.get(CLUSTER, signal)) as ClusterSnapshot;
+  /** Return the newest values of all GPUs of the cluster. */
+  async cluster(signal: AbortSignal): Promise<unknown> {
+    const url = URLExt.join(this.settings.baseUrl, CLUSTER);
+    // The browser revalidates its copy, so that the server need not send an unchanged snapshot again.
+    const response = await ServerConnection.makeRequest(url, { cache: 'no-cache', signal }, this.settings);
+    if (!response.ok) {
+      throw await ServerConnection.ResponseError.create(response);
+    }
+    return response.json();
   }
 
   /** Return the HTTP status of a request for the history with which a stream starts. */
@@ -80,14 +91,5 @@ export class ServerApi implements StreamServer, HistoryServer, ClusterServer {
     const { status } = await ServerConnection.makeRequest(url, { cache: 'no-store' }, this.settings);
     this.hasShortHistory = status === 400;
     return status;
-  }
-
-  private async get(path: string, signal: AbortSignal): Promise<unknown> {
-    const url = URLExt.join(this.settings.baseUrl, path);
-    const response = await ServerConnection.makeRequest(url, { cache: 'no-store', signal }, this.settings);
-    if (!response.ok) {
-      throw await ServerConnection.ResponseError.create(response);
-    }
-    return response.json();
   }
 }

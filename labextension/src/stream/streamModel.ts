@@ -47,8 +47,6 @@ export interface ServerInfo {
   readonly install: string | null;
   /** The URL of the documentation; null if there is none. */
   readonly documentation: string | null;
-  /** Whether the server answers requests about the cluster. */
-  readonly cluster: boolean;
 }
 
 /**
@@ -112,8 +110,8 @@ export class StreamModel {
       return;
     }
     this.ownInterval = message.interval_s;
-    const { version, install, documentation, cluster } = message;
-    this.server = { version, interval: this.interval, install, documentation, cluster };
+    const { version, install, documentation } = message;
+    this.server = { version, interval: this.interval, install, documentation };
     this.longestInterval = this.interval;
     const capacity = Math.ceil((CAPACITY_FACTOR * this.seconds) / message.interval_s) + MIN_CAPACITY;
     this.history = new HistoryBuffer(capacity);

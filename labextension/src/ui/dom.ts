@@ -57,15 +57,16 @@ export interface ListItem {
 
 /** A list that reuses the node of each item for as long as the item's key is in the list. */
 export class KeyedList<Item extends ListItem> {
-  readonly node: HTMLUListElement;
+  readonly node: HTMLElement;
   private readonly items = new Map<string, Item>();
   private keys: readonly string[] = [];
 
   constructor(
     className: string,
-    private readonly create: (key: string) => Item
+    private readonly create: (key: string) => Item,
+    name: 'ul' | 'div' = 'ul'
   ) {
-    this.node = element('ul', className);
+    this.node = element(name, className);
   }
 
   /** Show the items of `keys` in this order and remove all others. Return the items. */

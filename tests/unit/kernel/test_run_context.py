@@ -87,6 +87,18 @@ def test_other_libraries_and_children_may_work_on_gpus(monkeypatch: pytest.Monke
     assert RunContextBuilder("x")(ended(0, 1)).other_gpu_work is True
 
 
+def test_child_processes_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Child processes that ended during the run may have used GPUs if they took a second of CPU time."""
+    monkeypatch.setattr(processes, "has_children", lambda: False)
+    for seconds, expected in ((0.1, False), (5.0, True)):
+        monkeypatch.setattr(processes, "ended_children_cpu_time", lambda: 7.0)
+        build = RunContextBuilder("x")
+        monkeypatch.setattr(processes, "ended_children_cpu_time", lambda s=seconds: 7.0 + s)
+        assert build(ended(0, 1)).other_gpu_work is expected
+    with_workers = replace(ended(0, 1), workers=(reports.worker(0),))
+    assert RunContextBuilder("x")(with_workers).other_gpu_work is True
+
+
 def test_short_code_with_a_long_gpu_drain() -> None:
     """After a short cell whose GPU work lasts longer than the cell, the whole context is collected.
 

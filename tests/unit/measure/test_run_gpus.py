@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from fakes import EPOCH
+from helpers_reports import worker
 from helpers_samples import GIB, h200, process, reading, sample
 
 from gpuwidget.measure.run_gpus import RunGpus
@@ -99,3 +100,25 @@ def test_time_series_are_by_uuid() -> None:
     gpus.begin(sample(at(0), at(1)), EPOCH, ())
     t, series = gpus.time_series()
     assert (t, list(series)) == ((0.0,), [h200(0).uuid, h200(1).uuid])
+
+
+@pytest.mark.parametrize("workers", [True, False])
+def test_the_steady_window(monkeypatch: pytest.MonkeyPatch, workers: bool) -> None:
+    """A run with workers has a steady window, in which its busiest GPU did its usual work, and which begins
+    after the user's mark. The GPUs of other jobs don't count. A run without workers has no steady window,
+    because its GPU work is that of the code."""
+    rows = (worker(0, gpu=h200(0).uuid), worker(1, gpu=h200(1).uuid)) if workers else ()
+    monkeypatch.setattr("gpuwidget.measure.workers.WorkerTracker.rows", lambda *_: rows)
+    gpus = RunGpus(1.0)
+    gpus.begin(sample(at(0), at(1), at(2)), EPOCH, ("0", "1", "2"))
+    gpus.started = EPOCH
+    for tick in range(1, 101):
+        t = tick / 5
+        busy = 99.0 if 8 < t <= 18 else 1.0
+        pairs = [
+            (h200(n), reading(h200(n), measured=EPOCH + t, utilization=utilization, utilization_window=0.2))
+            for n, utilization in enumerate((busy, busy / 10, 100.0))
+        ]
+        gpus.add(t, sample(*pairs))
+    windows = [gpus.steady_window(20.0, mark) for mark in (None, 12.0)]
+    assert windows == ([(9.5, 16.8), (13.0, 16.8)] if workers else [None, None])

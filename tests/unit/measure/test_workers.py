@@ -441,6 +441,19 @@ def test_dask_workers_that_have_left(machine: Machine) -> None:
     assert [(row.pid, row.status) for row in tracked.rows()] == [(50, "ended"), (60, "lost"), (61, "ended")]
 
 
+def test_the_last_report_of_a_dask_worker_whose_process_has_ended(machine: Machine) -> None:
+    """If the last report of a child process arrives after the process has ended, it belongs to the row of
+    that process."""
+    machine.start(50)
+    tracked = Tracked(machine)
+    tracked.tracker.add_update(0.5, dask(50, steps=1), message("unfinished", "it has not ended"))
+    machine.end(50)
+    tracked.run(2.0)
+    tracked.tracker.add_update(2.0, dask(50, steps=9, status="ended"))
+    (row,) = tracked.rows()
+    assert (row.pid, row.steps, row.status, row.ended_s) == (50, 9, "ended", 0.2)
+
+
 def test_dask_workers_are_in_the_order_of_their_names(machine: Machine) -> None:
     """The numbered workers of a local cluster come first, in the order of their numbers."""
     tracked = Tracked(machine)

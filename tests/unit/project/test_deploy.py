@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from traitlets.config.loader import PyFileConfigLoader
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 CHARTS = ("jupyterhub", "dcgm-exporter")
@@ -37,6 +40,31 @@ def compose() -> Any:
 def test_the_container_recipe_has_no_lint() -> None:
     """hadolint accepts the container recipe."""
     assert program_output("hadolint", str(DEPLOY / "Dockerfile")) == ""
+
+
+def test_the_container_gets_the_tested_versions() -> None:
+    """The recipe makes constraints for pip from the lock: every pin with its marker and without hashes,
+    except JupyterHub's, which must be the Hub's version."""
+    (command,) = re.findall(r"(sed .*) /tmp/lock.txt", (DEPLOY / "Dockerfile").read_text())
+    lock = DEPLOY.parent / "requirements" / "lock.txt"
+    done = subprocess.run([*shlex.split(command), str(lock)], capture_output=True, text=True, check=True)
+    lines = [line for line in done.stdout.splitlines() if line and not line.startswith("#")]
+    pins = [str(Requirement(line)) for line in lines]
+    locked = re.findall(r"^[\w.-]+==[^\\\n]*", lock.read_text(), re.MULTILINE)
+    assert pins == [str(Requirement(line)) for line in locked if not line.startswith("jupyterhub==")]
+
+
+def test_the_configuration_behind_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With JupyterHub, the container's configuration leaves address, base URL and token to the Hub, has the
+    notebooks in the user's volume, and counts GPU work as activity."""
+    monkeypatch.setenv("JUPYTERHUB_SERVICE_PREFIX", "/user/anna/")
+    monkeypatch.setenv("GPUWIDGET_METRICS_TOKEN_FILE", "/etc/gpuwidget/token")
+    monkeypatch.setenv("HOME", "/home/jovyan")
+    config = PyFileConfigLoader("jupyter_server_config.py", str(DEPLOY)).load_config()
+    assert config.ServerApp == {"allow_remote_access": True, "root_dir": "/home/jovyan"}
+    assert "IdentityProvider" not in config
+    assert config.GpuWidget.gpu_activity is True
+    assert config.GpuWidget.metrics_token_file == "/etc/gpuwidget/token"
 
 
 def test_the_container_has_no_root_and_no_secret() -> None:

@@ -115,7 +115,6 @@ def test_public_names() -> None:
         "__version__",
         "compare",
         "dashboard",
-        "dask",
         "devices",
         "doctor",
         "holders",

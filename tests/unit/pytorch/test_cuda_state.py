@@ -118,6 +118,21 @@ def test_an_older_higher_peak_does_not_hide_the_runs_own(torch: FakeTorch) -> No
     assert scope.user_resets == 0
 
 
+def test_the_peak_since_the_process_started(torch: FakeTorch) -> None:
+    """A run that contains the whole life of the process has the peak of everything so far, and torch's
+    counter is not reset. A later run inside it keeps that peak."""
+    torch.allocate(9 * GIB)
+    torch.allocate(-9 * GIB)
+    tracker = PeakTracker()
+    whole = tracker.open(since_process_start=True)
+    assert (torch.resets, whole.hidden_peaks) == (0, {})
+    inner = tracker.open()
+    torch.allocate(2 * GIB)
+    assert tracker.close(inner)[0].allocated_peak == 2 * GIB
+    found = tracker.close(whole)[0]
+    assert (found.before, found.allocated_peak) == (None, 9 * GIB)
+
+
 def test_nested_runs_share_one_peak_tracker(torch: FakeTorch) -> None:
     """If torch's peak counter is reset for an inner run, the outer run keeps its higher peak."""
     tracker = PeakTracker()

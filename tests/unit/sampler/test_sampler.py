@@ -166,6 +166,28 @@ def test_windows_are_read_only_of_requested_gpus(
         assert sampler.windows(source.gpus[0].uuid) == ()
 
 
+def test_working_processes_are_read_only_of_requested_gpus(
+    sampler: Sampler, source: FakeSource, clock: FakeClock
+) -> None:
+    """Which processes have worked is read only for the GPUs for which a subscription requests it, as often as
+    that subscription requests windows."""
+    source.working = {0: None, 1: frozenset({11})}
+    uuid = source.gpus[1].uuid
+    with sampler.subscribe(interval_s=10.0) as subscription:
+        subscription.windows_interval_s = 10.0
+        clock.until(lambda: source.calls["slow"] == 2)
+        assert (source.calls["working"], sampler.working_processes(uuid)) == (0, ())
+        subscription.working_processes = frozenset({uuid})
+        clock.until(lambda: sampler.working_processes(uuid) != (), step=0.1)
+        first = sampler.working_processes(uuid)
+        clock.until(lambda: len(sampler.working_processes(uuid)) == 2, step=0.1)
+        (earlier, later) = sampler.working_processes(uuid)
+        assert first == (earlier,)
+        assert (earlier.pids, later.pids) == ({11}, {11})
+        assert 10.0 <= later.time - earlier.time < 11.0
+        assert (source.calls["working 0"], source.calls["windows"]) == (0, 0)
+
+
 def test_read_now_is_newer_than_the_call(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
     """`read_now()` returns values that are read after the call, not the latest sample."""
     with sampler.subscribe():

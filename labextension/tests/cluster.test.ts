@@ -1,0 +1,159 @@
+import { strict as assert } from 'node:assert';
+import { test } from 'node:test';
+
+import { ClusterModel } from '../src/cluster/clusterModel';
+import { clusterCsv } from '../src/cluster/clusterCsv';
+import { legendRanges, level, quantity } from '../src/cluster/quantities';
+import { findFree, isFree, wallGroups } from '../src/cluster/wallRows';
+import { DEFAULT_WALL, restoreWall } from '../src/cluster/wallState';
+import type { ClusterGpu, ClusterSnapshot } from '../src/wire';
+import { FakeClock, settled, trans } from './fakes';
+
+const GPU: ClusterGpu = {
+  uuid: 'GPU-0',
+  node: 'a1',
+  index: 0,
+  model: 'NVIDIA H200',
+  mig: null,
+  exporters: ['dcgm'],
+  utilization: 0,
+  memory_used: 0,
+  memory_total: 100,
+  power_w: null,
+  power_limit_w: 700,
+  temperature_c: 30,
+  xid: null,
+  ecc_uncorrected: null,
+  lost: false,
+  idle_s: 0,
+  users: [],
+  notebooks: [],
+  job: null
+};
+const SNAPSHOT: ClusterSnapshot = {
+  time: 1_700_000_000,
+  interval_s: 5,
+  problem: null,
+  nodes: [
+    { name: 'a1', up: true, last_seen: null },
+    { name: 'a2', up: true, last_seen: null },
+    { name: 'a10', up: false, last_seen: null }
+  ],
+  gpus: [
+    GPU,
+    { ...GPU, uuid: 'GPU-1', index: 1, utilization: null },
+    { ...GPU, uuid: 'GPU-2', node: 'a2', utilization: 50, users: ['ada', 'bob'] },
+    { ...GPU, uuid: 'GPU-3', node: 'a10' }
+  ]
+};
+
+test('a snapshot is requested only while a view is visible', async () => {
+  const clock = new FakeClock();
+  let requests = 0;
+  let visible = false;
+  const model = new ClusterModel(trans, { cluster: () => Promise.resolve(++requests && SNAPSHOT) }, clock);
+  model.addView(() => visible);
+  model.wake();
+  await clock.pass(20_000);
+  assert.equal(requests, 0);
+  visible = true;
+  model.wake();
+  model.wake();
+  await clock.pass(11_000);
+  assert.deepEqual([requests, model.snapshot?.gpus.length], [3, 4]);
+  visible = false;
+  await clock.pass(20_000);
+  assert.deepEqual([requests, clock.running], [3, 0]);
+});
+
+test('after a failure the last values stay, with the reason', async () => {
+  const clock = new FakeClock();
+  let reply: unknown = SNAPSHOT;
+  const cluster = (): Promise<unknown> =>
+    reply instanceof Error ? Promise.reject(reply) : Promise.resolve(reply);
+  const model = new ClusterModel(trans, { cluster }, clock);
+  model.addView(() => true);
+  model.wake();
+  await settled();
+  reply = new Error('Away.');
+  await clock.pass(5000);
+  assert.deepEqual([model.failure, model.snapshot], ['Away.', SNAPSHOT]);
+  reply = { gpus: 'none' };
+  await clock.pass(5000);
+  assert.match(model.failure ?? '', /another version/);
+  reply = SNAPSHOT;
+  await clock.pass(5000);
+  assert.equal(model.failure, null);
+});
+
+test('a GPU with an unknown value, with memory or that is lost is not free', () => {
+  assert.equal(isFree(GPU), true);
+  for (const other of [
+    { utilization: null },
+    { utilization: 1 },
+    { memory_used: null },
+    { memory_used: 2e9 },
+    { lost: true }
+  ]) {
+    assert.equal(isFree({ ...GPU, ...other }), false);
+  }
+});
+
+test('free GPUs are found on nodes that are up', () => {
+  assert.deepEqual(findFree(SNAPSHOT, { count: 1, model: 'NVIDIA H200' }), {
+    nodes: ['a1'],
+    total: 1,
+    spread: 1
+  });
+  assert.deepEqual(findFree(SNAPSHOT, { count: 2, model: '' }).nodes, []);
+  assert.equal(findFree(SNAPSHOT, { count: 1, model: 'NVIDIA A100' }).total, 0);
+});
+
+test('GPUs are filtered, grouped and sorted', () => {
+  const names = (state: Partial<typeof DEFAULT_WALL>): unknown =>
+    wallGroups(SNAPSHOT, { ...DEFAULT_WALL, ...state }).map(({ name, rows }) => [
+      name,
+      ...rows.map(row => row.node.name)
+    ]);
+  assert.deepEqual(names({}), [[null, 'a1', 'a2', 'a10']]);
+  assert.deepEqual(names({ sorting: 'highest' }), [[null, 'a2', 'a1', 'a10']]);
+  assert.deepEqual(names({ sorting: 'problems' }), [[null, 'a10', 'a1', 'a2']]);
+  assert.deepEqual(names({ filter: 'H200 ada' }), [[null, 'a2']]);
+  assert.deepEqual(names({ grouping: 'user' }), [
+    ['ada', 'a2'],
+    ['bob', 'a2'],
+    [null, 'a1', 'a10']
+  ]);
+});
+
+test('the color scale has a level for each range and none for an unknown value', () => {
+  const utilization = quantity('utilization');
+  assert.deepEqual(
+    [null, 0, 1, 20, 21, 81].map(value => level(utilization, value)),
+    [null, 0, 1, 1, 2, 5]
+  );
+  assert.deepEqual(
+    legendRanges(utilization).map(({ text }) => text),
+    ['0', '0–20', '20–40', '40–60', '60–80', '> 80']
+  );
+  assert.deepEqual(legendRanges(quantity('errors')), [
+    { level: 0, text: '0' },
+    { level: 5, text: '> 0' }
+  ]);
+});
+
+test('a table has each GPU once, and unknown values are empty', () => {
+  const groups = wallGroups(SNAPSHOT, { ...DEFAULT_WALL, grouping: 'user' });
+  const lines = clusterCsv(1_700_000_000, groups).trimEnd().split('\r\n');
+  assert.equal(lines.length, 5);
+  assert.equal(
+    lines[1],
+    '2023-11-14T22:13:20.000Z,a2,true,0,GPU-2,NVIDIA H200,,50,0,100,,700,30,,,false,0,ada bob,,,dcgm'
+  );
+});
+
+test('an invalid saved state has defaults', () => {
+  assert.deepEqual(restoreWall({ quantity: 'x', search: { count: 0, model: '' } }), DEFAULT_WALL);
+  const saved = { ...DEFAULT_WALL, search: { count: 4, model: 'NVIDIA H200' } };
+  assert.deepEqual(restoreWall(saved), saved);
+});
