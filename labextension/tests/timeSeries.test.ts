@@ -166,3 +166,10 @@ test('history that exceeds the capacity is cut at its beginning', () => {
   series.restart(history(0, [1, 2, 3], { mean: [1, 2, 3] }));
   assert.deepEqual(shown(series)[2], [2, 3]);
 });
+
+test('steps that are regularly longer than requested are connected', () => {
+  // Prometheus has a sample every 60 s, in steps of 5 s.
+  const series = new TimeSeries(10, METRICS);
+  series.restart(history(5, [0, 60, 120, 180, 400], { mean: [1, 2, 3, 4, 5] }));
+  assert.deepEqual(shown(series)[2], [1, 2, 3, 4, null, 5]);
+});

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -56,13 +56,16 @@ def machine(gpus: int, step: int = 0) -> list[str]:
 
 
 @contextmanager
-def lab_with(folder: Path, *scenario: str) -> Iterator[tuple[Lab, Standin]]:
-    """Start a JupyterLab on a machine with this scenario; yield the JupyterLab and the NVML stand-in."""
+def lab_with(folder: Path, *scenario: str, options: Sequence[str] = ()) -> Iterator[tuple[Lab, Standin]]:
+    """Start a JupyterLab on a machine with this scenario; yield the JupyterLab and the NVML stand-in.
+
+    ``options`` are added to the server's command line.
+    """
     standin = Standin(build(folder / "build"), folder / "nvml")
     standin.scenario(*scenario)
     variables = {**standin.variables, "LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
     (folder / "lab").mkdir()
-    lab = Lab(folder / "lab", "nvml", variables=variables)
+    lab = Lab(folder / "lab", "nvml", variables=variables, options=options)
     try:
         lab.wait_until_ready()
         yield lab, standin

@@ -36,6 +36,16 @@ export function emptyLine(): Line {
   return { low: [], mean: [], high: [], highest: NaN, varies: false };
 }
 
+/** If there are fewer spaces between times than this, their usual length is unknown. */
+const MIN_SPACES = 4;
+
+/** Return the median of the spaces between neighboring times; 0 if there are too few. */
+function usualSpacing(times: readonly number[]): number {
+  const spacings = times.slice(1).map((time, index) => time - (times[index] ?? time));
+  const middle = spacings.sort((a, b) => a - b)[Math.floor(spacings.length / 2)] ?? 0;
+  return spacings.length < MIN_SPACES ? 0 : middle;
+}
+
 const UNKNOWN = NaN;
 const MIN_GAP_S = 2;
 const GAP_STEPS = 2.5;
@@ -53,6 +63,8 @@ export class TimeSeries {
   private first = 0;
   private end = 0;
   private stepLength = 0;
+  /** The usual time between two steps of the server's history; at least `stepLength`. */
+  private spacing = 0;
   private last = -Infinity;
 
   /** `capacity` is the maximum number of steps. */
@@ -80,6 +92,7 @@ export class TimeSeries {
     const skipped = Math.max(0, history.t.length - this.capacity);
     this.end = history.t.length - skipped;
     this.stepLength = history.step_s;
+    this.spacing = Math.max(this.stepLength, usualSpacing(history.t));
     this.last = history.newest ?? -Infinity;
     for (let index = 0; index < this.end; index++) {
       this.times[index] = history.t[index + skipped] ?? NaN;
@@ -142,7 +155,7 @@ export class TimeSeries {
    * a gap is inserted between them.
    */
   axis(since: number, interval: number, into: TimeAxis): void {
-    const gap = Math.max(MIN_GAP_S, GAP_STEPS * this.stepLength, GAP_INTERVALS * interval);
+    const gap = Math.max(MIN_GAP_S, GAP_STEPS * this.spacing, GAP_INTERVALS * interval);
     const { times, indices } = into;
     let length = 0;
     let before = NaN;

@@ -94,7 +94,8 @@ export class Toolbar {
     }
     setAttribute(this.live, 'aria-pressed', String(zoom === null));
     const now = Date.now() / 1000;
-    this.timeRange.set(zoom === null ? '' : `${moment(zoom.from, now)} – ${moment(zoom.to, now)}`);
+    const range = zoom === null ? '' : `${moment(zoom.from, now)} – ${moment(zoom.to, now)}`;
+    this.timeRange.set(range, range);
     this.metricPicker.update(metrics);
   }
 
