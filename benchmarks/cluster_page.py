@@ -46,7 +46,8 @@ const snapshot = gpus => {
             memory_used: any(0, 140) * gib, memory_total: 141 * gib, power_w: any(70, 700),
             power_limit_w: 700, temperature_c: any(25, 90), xid: gpu % 101 === 5 ? 79 : null,
             ecc_uncorrected: 0, lost: gpu % 211 === 9, idle_s: any(0, 1) * any(0, 3600),
-            users: [`user${gpu % 11}`], notebooks: [`train-${gpu % 23}.ipynb`], job: String(4000 + Math.floor(gpu / 16))
+            users: [`user${gpu % 11}`], notebooks: [`train-${gpu % 23}.ipynb`],
+            job: String(4000 + Math.floor(gpu / 16))
         }))
     };
 };
