@@ -134,7 +134,8 @@ async def run(
         for kernel_id in list(kernels):
             if await kernels.cull(kernel_id):
                 ended[kernel_id] = machine.now
-        hub.last_activity = ServerWebApplication.last_activity(SimpleNamespace(settings=settings))
+        application: Any = SimpleNamespace(settings=settings)
+        hub.last_activity = ServerWebApplication.last_activity(application)
         if not hub.ended:
             await jupyterhub_idle_culler.cull_idle(
                 "http://hub", "token", TIMEOUT_S, logging.getLogger("test")
@@ -169,14 +170,14 @@ def test_no_training_is_ended_and_every_idle_holder_is(monkeypatch: pytest.Monke
             if idle < LONGEST_PAUSE_S:
                 wrong.append((seed, name, round(idle)))
         for one in machine.workloads:
-            name = one.owner.kernel
-            if name is None:
+            kernel = one.owner.kernel
+            if kernel is None:
                 continue
-            idle = LENGTH_S - last_work(machine, name, LENGTH_S)
+            idle = LENGTH_S - last_work(machine, kernel, LENGTH_S)
             unanswered = sum(end - begin for begin, end in machine.silent)
-            if name.startswith("hold") and name not in ended and idle > 2 * TIMEOUT_S + unanswered:
-                kept.append((seed, name))
-            ended_holders += name.startswith("hold") and name in ended
+            if kernel.startswith("hold") and kernel not in ended and idle > 2 * TIMEOUT_S + unanswered:
+                kept.append((seed, kernel))
+            ended_holders += kernel.startswith("hold") and kernel in ended
     assert wrong == []
     assert kept == []
     assert ended_holders > SEEDS

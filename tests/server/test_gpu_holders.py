@@ -10,7 +10,8 @@ import pytest
 from helpers_samples import GIB, LIVE, h200, process, reading
 
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.server.gpu_holders import ProcessContext, ProcessOwner, gpu_ownership
+from gpuwidget.server.gpu_holders import ProcessContext, gpu_ownership
+from gpuwidget.server.gpu_owners import ProcessOwner
 from gpuwidget.server.kernel_reports import KernelUsage
 from gpuwidget.server.rolling_mean import RollingMeans
 from gpuwidget.server.wire import GpuMemoryOwnership, MemoryHolder

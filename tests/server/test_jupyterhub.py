@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -59,7 +60,7 @@ def test_a_silent_training_survives_and_an_idle_holder_ends(hub: JupyterHub, sta
     for user in ("trains", "holds"):
         hub.start_server(user)
         kernels[user] = hub.start_kernel(user)
-    pids = {user: hub.until(lambda kernel=kernel: pid_of(kernel)) for user, kernel in kernels.items()}
+    pids = {user: hub.until(partial(pid_of, kernel)) for user, kernel in kernels.items()}
     standin.scenario(
         "gpus=2",
         "gpu.0.util=80",

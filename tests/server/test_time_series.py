@@ -31,7 +31,7 @@ def query(
 ) -> tuple[list[float], dict[str, Any], Any]:
     """Query the history. Return the times relative to the tests' epoch,
     each GPU's metrics by UUID, and the whole reply."""
-    asked = HistoryQuery(EPOCH + since, EPOCH + until, names or ("utilization",), points)
+    asked = HistoryQuery(EPOCH + since, EPOCH + until, names or ("utilization",), points, None)
     whole = json.loads("".join(store.query(asked)))
     times = [round(time - EPOCH, 3) for time in whole["t"]]
     return times, {gpu["uuid"]: gpu["metrics"] for gpu in whole["gpus"]}, whole
@@ -214,9 +214,9 @@ def test_before_the_first_sample() -> None:
 def test_the_reply_is_a_snapshot() -> None:
     """The reply does not change if samples are added while its parts are being sent."""
     store = filled([float(tick) for tick in range(130)])
-    asked = HistoryQuery(EPOCH, EPOCH + 600.0, ("utilization", "power_w"), 100)
+    asked = HistoryQuery(EPOCH, EPOCH + 600.0, ("utilization", "power_w"), 100, None)
     for seconds in (20.0, 600.0):
-        asked = HistoryQuery(EPOCH, EPOCH + seconds, ("utilization", "power_w"), 120)
+        asked = HistoryQuery(EPOCH, EPOCH + seconds, ("utilization", "power_w"), 120, None)
         expected = "".join(store.query(asked))
         pieces = []
         for number, piece in enumerate(store.query(asked)):

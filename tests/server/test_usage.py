@@ -35,7 +35,7 @@ COUNTERS = {
 def data(now: float) -> str:
     """Return the samples in the text format of OpenMetrics."""
     times = [now - STEP_S * step for step in range(HOURS * 3600 // STEP_S, -1, -1)]
-    lines = []
+    lines: list[str] = []
 
     def series(name: str, labels: dict[str, str], values: list[float]) -> None:
         text = ",".join(f'{label}="{value}"' for label, value in labels.items())

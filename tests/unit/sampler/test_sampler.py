@@ -183,7 +183,7 @@ def test_working_processes_are_read_only_of_requested_gpus(
         clock.until(lambda: len(sampler.working_processes(uuid)) == 2, step=0.1)
         (earlier, later) = sampler.working_processes(uuid)
         assert first == (earlier,)
-        assert (earlier.pids, later.pids) == ({11}, {11})
+        assert earlier.pids == later.pids == frozenset({11})
         assert 10.0 <= later.time - earlier.time < 11.0
         assert (source.calls["working 0"], source.calls["windows"]) == (0, 0)
 

@@ -384,7 +384,7 @@ def test_the_processes_that_have_worked(machine: Machine) -> None:
     machine.set_scenario("gpus=2", "gpu.0.working=11:40 12:0 13:1", "gpu.1.mig=0")
     source = machine.source()
     first, second, part = source.open().gpus
-    assert source.read_working_processes(first) == {11, 13}
+    assert source.read_working_processes(first) == frozenset({11, 13})
     assert source.read_working_processes(second) == frozenset()
     assert source.read_working_processes(part) is None
     machine.set_scenario("gpus=2", "gpu.0.nvmlDeviceGetProcessUtilization=error 3", "gpu.1.mig=0")
