@@ -94,8 +94,8 @@ export class Toolbar {
     }
     setAttribute(this.live, 'aria-pressed', String(zoom === null));
     const now = Date.now() / 1000;
-    const range = zoom === null ? '' : `${moment(zoom.from, now)} – ${moment(zoom.to, now)}`;
-    this.timeRange.set(range, range);
+    const shown = zoom === null ? '' : `${moment(zoom.from, now)} – ${moment(zoom.to, now)}`;
+    this.timeRange.set(shown, shown);
     this.metricPicker.update(metrics);
   }
 
