@@ -1,4 +1,4 @@
-"""Helpers for tests that need a program besides Python: a C compiler, Chromium or Prometheus."""
+"""Helpers for tests that need a program besides Python: such as a C compiler, Chromium or nginx."""
 
 from __future__ import annotations
 

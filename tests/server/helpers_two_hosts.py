@@ -48,11 +48,16 @@ class Host:
     """Environment variables of the Jupyter server, which select the driver."""
 
 
-def why_not() -> str | None:
-    """Return why this machine can't have namespaces of the test's own, or None if it can."""
+def missing_program() -> str | None:
+    """Return which program for namespaces is missing, as a sentence, or None if there is none."""
     for program in ("unshare", "nsenter", "ip"):
         if shutil.which(program) is None:
             return f"no network namespaces: {program} is not on the PATH (Debian: util-linux, iproute2)"
+    return None
+
+
+def why_not() -> str | None:
+    """Return why this machine can't have namespaces of the test's own, or None if it can."""
     try_it = "ip link add gpu-veth0 type veth peer name gpu-veth1"
     done = subprocess.run([*_UNSHARE, *try_it.split()], capture_output=True, text=True, check=False)
     reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers_programs import skip
-from helpers_two_hosts import Host, in_namespaces, why_not
+from helpers_two_hosts import Host, in_namespaces, missing_program, why_not
 from nvml_standin import Standin, build
 
 from tools import prometheus
@@ -39,6 +39,9 @@ def test_a_host_that_drops_off_and_comes_back(tmp_path: Path) -> None:
     programs = prometheus.find()
     if programs is None:
         skip(prometheus.MISSING)
+    missing = missing_program()
+    if missing is not None:
+        skip(missing)
     reason = why_not()
     if reason is not None:
         # Not a failure in CI either, because many containers do not allow namespaces.
