@@ -20,6 +20,7 @@ from typing import Any
 from benchmarks import (
     card_size,
     cluster,
+    cluster_page,
     dashboard,
     dashboard_peer,
     dask_workers,
@@ -64,6 +65,7 @@ BENCHMARKS: dict[str, Measure] = {
     "dashboard": dashboard.measure,
     "dashboard-peer": dashboard_peer.measure,
     "cluster": cluster.measure,
+    "cluster_page": cluster_page.measure,
     "device": device.measure,
     "lines": training.measure_lines,
     "stragglers": stragglers.measure,

@@ -196,7 +196,7 @@ def _prometheus(folder: Path, nodes: int, interval: str = "5s") -> Iterator[str 
     if programs is None:
         yield None
         return
-    sys.path.insert(0, str(ROOT / "tests" / "server"))
+    sys.path.insert(0, str(ROOT / "tests"))
     helpers = importlib.import_module("helpers_prometheus")
     exporters_file = str(ROOT / "tests" / "helpers_exporters.py")
     command = [sys.executable, exporters_file, str(nodes), str(_GPUS_PER_NODE), interval]

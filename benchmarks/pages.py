@@ -78,19 +78,27 @@ page's clock by 200 ms."""
 
 @contextmanager
 def jupyterlab(
-    chromium: str, folder: Path, variables: Mapping[str, str], *, python: str | None = None
+    chromium: str,
+    folder: Path,
+    variables: Mapping[str, str],
+    *,
+    python: str | None = None,
+    options: Sequence[str] = (),
 ) -> Iterator[Callable[..., Any]]:
     """Start a JupyterLab with its home folders in ``folder``.
 
     Yield a function that opens a notebook with the given cells. It also takes the keyword arguments of
     ``Lab.open`` in the browser tests. ``variables`` are added to the server's environment. ``python`` is the
-    interpreter that runs JupyterLab, by default the one that the browser tests use.
+    interpreter that runs JupyterLab, by default the one that the browser tests use. ``options`` are added to
+    the server's command line.
     """
     helpers, playwright = _browser_helpers(), importlib.import_module("playwright.sync_api")
     folder.mkdir()
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=chromium, args=list(helpers.CHROMIUM_ARGUMENTS))
-        lab = helpers.Lab(folder, "nvml", variables=variables, python=python or helpers.PYTHON)
+        lab = helpers.Lab(
+            folder, "nvml", variables=variables, python=python or helpers.PYTHON, options=options
+        )
         try:
             lab.wait_until_ready()
             yield lambda cells, **how: lab.open(
@@ -171,6 +179,10 @@ class Page:
         after = self._metrics()
         busy = (after["TaskDuration"] - before["TaskDuration"]) / (after["Timestamp"] - before["Timestamp"])
         return 1e3 * busy
+
+    def busy_ms(self) -> float:
+        """Return how long the main thread has been busy since the page was opened, in milliseconds."""
+        return 1e3 * self._metrics()["TaskDuration"]
 
     def heap(self) -> float:
         """Return the size of the JavaScript heap after a garbage collection, in bytes."""

@@ -86,17 +86,21 @@ test('after a failure the last values stay, with the reason', async () => {
   assert.equal(model.failure, null);
 });
 
-test('a GPU with an unknown value, with memory or that is lost is not free', () => {
+test('a GPU with an unknown value, with memory or errors of its own, or that is lost is not free', () => {
   assert.equal(isFree(GPU), true);
   for (const other of [
     { utilization: null },
     { utilization: 1 },
     { memory_used: null },
     { memory_used: 2e9 },
+    { xid: 79 },
+    { ecc_uncorrected: 1 },
     { lost: true }
   ]) {
     assert.equal(isFree({ ...GPU, ...other }), false);
   }
+  // A program's own error says nothing about the GPU.
+  assert.equal(isFree({ ...GPU, xid: 31 }), true);
 });
 
 test('free GPUs are found on nodes that are up', () => {

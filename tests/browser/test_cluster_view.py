@@ -10,9 +10,14 @@ from pathlib import Path
 import pytest
 from helpers_axe import violations
 from helpers_cluster import CLUSTER_OPTION, FREE_NODES, LOST_NODE, XID_NODE, FakeCluster, cluster
+from helpers_exporters import SimulatedCluster
 from helpers_lab import Lab, Notebook
 from helpers_panel import show, wait_for_text
+from helpers_programs import skip
+from helpers_prometheus import Prometheus
 from playwright.sync_api import Browser, Page
+
+from tools import prometheus
 
 WALL = ".jp-gpuwidget-cluster"
 NODE = f"{WALL} .jp-gpuwidget-cluster-node"
@@ -313,3 +318,37 @@ def test_in_notebook_7(cluster_lab: Lab, browser: Browser) -> None:
     assert box is not None
     assert box["height"] > 300
     page.close(run_before_unload=False)
+
+
+def test_with_a_real_prometheus(browser: Browser, tmp_path: Path) -> None:
+    """The wall shows what a real Prometheus has scraped from exporters. A node whose exporter stops is lost,
+    without values."""
+    programs = prometheus.find()
+    if programs is None:
+        skip(prometheus.MISSING)
+    nodes = SimulatedCluster(2, 8)
+    for gpu in nodes.by_node["node001"][4:]:
+        gpu.utilization, gpu.memory_used_mib = 87, 70_000
+    for folder in ("prometheus", "lab"):
+        (tmp_path / folder).mkdir()
+    there = Prometheus(programs["prometheus"], tmp_path / "prometheus", nodes.scrape_configs())
+    lab = Lab(tmp_path / "lab", "none", options=[f"--GpuWidget.prometheus_url={there.url}"])
+    try:
+        lab.wait_until_ready()
+        notebook = lab.open(browser, lab.write("real.ipynb", ["1"]), kernel=False)
+        page = notebook.page
+        notebook.script("await app.commands.execute('gpuwidget:open-cluster');")
+        page.wait_for_function(f"() => document.querySelectorAll('{CELL}').length === 16", timeout=60_000)
+        assert node_names(page) == ["node001", "node002"]
+        label = "GPU 4, Utilization 87 %"
+        page.wait_for_selector(f"{NODE}[data-node=node001] [aria-label='{label}']")
+        page.locator(WALL).get_by_label("Number of free GPUs").fill("8")
+        page.keyboard.press("Enter")
+        wait_for_text(notebook, WALL, "8 free GPUs: 1 node, node002")
+        nodes.down.add("node002")
+        wait_for_text(notebook, f"{NODE}[data-node=node002]", "lost", 60)
+        notebook.close()
+    finally:
+        lab.stop()
+        there.stop()
+        nodes.stop()

@@ -1,7 +1,7 @@
 /** Filters, groups and sorts the GPUs of a snapshot, and finds free ones. */
 
 import { model as modelName } from '../ui/format';
-import type { ClusterGpu, ClusterNode, ClusterSnapshot } from '../wire';
+import { XIDS_OF_PROGRAMS, type ClusterGpu, type ClusterNode, type ClusterSnapshot } from '../wire';
 import { hasErrors, quantity, summarize } from './quantities';
 import type { FreeSearch, Grouping, WallState } from './wallState';
 
@@ -39,10 +39,13 @@ const COLLATOR = new Intl.Collator(undefined, { numeric: true });
 
 /**
  * Whether nobody uses the GPU: it is known to have no utilization and no memory to speak of held. A GPU
- * without these values, such as a MIG slice, does not count as free.
+ * without these values, such as a MIG slice, does not count as free, and neither does one with an error of its
+ * own in the last hour.
  */
 export function isFree(gpu: ClusterGpu): boolean {
-  return !gpu.lost && gpu.utilization === 0 && gpu.memory_used !== null && gpu.memory_used <= HELD_BYTES;
+  const { lost, utilization, memory_used: used, xid, ecc_uncorrected: ecc } = gpu;
+  const healthy = !lost && (xid === null || XIDS_OF_PROGRAMS.includes(xid)) && (ecc ?? 0) === 0;
+  return healthy && utilization === 0 && used !== null && used <= HELD_BYTES;
 }
 
 /** Whether the GPU matches a search. */

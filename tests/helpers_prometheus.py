@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = Path(__file__).parents[1] / "deploy"
 ALERTS = DEPLOY / "prometheus" / "alerts.yml"
 RECORDING_RULES = DEPLOY / "prometheus" / "recording-rules.yml"
 SERVER_DASHBOARD = DEPLOY / "grafana" / "server.json"
