@@ -17,10 +17,10 @@ from gpuwidget.prometheus.exporters import (
     EXPORTERS,
     Apply,
     Exporter,
+    Over,
     by_uuid,
     memory_total_expression,
     metric_expression,
-    over,
     recordings,
     selector,
     with_uuid,
@@ -85,11 +85,11 @@ def hour_expression(matchers: Sequence[str]) -> str:
         _as_metric("xid", _dcgm_xid(matchers)),
         _as_metric("xid_of_gpuwidget", _gpuwidget_xid(matchers)),
         f'(label_replace({_nvidia_gpu_xid(matchers)}, "metric", "xid_time", "", ""))',
-        _as_metric("ecc_increase", _ecc(matchers, over("increase", HOUR_S))),
+        _as_metric("ecc_increase", _ecc(matchers, Over("increase", HOUR_S))),
         _as_metric(
             "ecc_range",
-            f"(({_ecc(matchers, over('max_over_time', HOUR_S))}) - on (uuid) "
-            f"({_ecc(matchers, over('min_over_time', HOUR_S))})) > 0",
+            f"(({_ecc(matchers, Over('max_over_time', HOUR_S))}) - on (uuid) "
+            f"({_ecc(matchers, Over('min_over_time', HOUR_S))})) > 0",
         ),
     ]
     return " or ".join(parts)
@@ -134,8 +134,8 @@ def _kernels(matchers: Sequence[str]) -> str:
 def _last_busy(matchers: Sequence[str]) -> str:
     """Return PromQL for the last moment of the grid in whose minute a GPU was utilized, held no memory or
     appeared. A GPU that was idle and held memory for the whole hour is absent."""
-    utilized = f"({metric_expression('utilization', matchers, apply=over('max_over_time', GRID_S))}) > 0"
-    lowest = metric_expression("memory_used", matchers, apply=over("min_over_time", GRID_S))
+    utilized = f"({metric_expression('utilization', matchers, apply=Over('max_over_time', GRID_S))}) > 0"
+    lowest = metric_expression("memory_used", matchers, apply=Over("min_over_time", GRID_S))
     before = metric_expression("memory_used", matchers, apply=lambda series: f"{series} offset {GRID_S}s")
     appeared = f"({metric_expression('memory_used', matchers)}) unless on (uuid) ({before})"
     event = f"({utilized}) or on (uuid) (({lowest}) < {HELD_BYTES:.15g}) or on (uuid) ({appeared})"
@@ -151,7 +151,7 @@ def _dcgm_xid(matchers: Sequence[str]) -> str:
     name = "DCGM_FI_DEV_XID_ERRORS"
 
     def extreme(kind: Literal["min", "max"]) -> str:
-        series = selector("dcgm", name, matchers, apply=over(f"{kind}_over_time", HOUR_S))  # type: ignore[arg-type]
+        series = selector("dcgm", name, matchers, apply=Over(f"{kind}_over_time", HOUR_S))  # type: ignore[arg-type]
         return f"{kind} by (uuid) ({with_uuid('dcgm', series)})"
 
     unchanged = f"{extreme('min')} == on (uuid) {extreme('max')}"

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpuwidget.model.metrics import METRICS, Exported
@@ -42,12 +43,18 @@ Apply = Callable[[str], str]
 """Returns PromQL that applies a function to the selector of a series."""
 
 
-def over(
-    function: Literal["avg_over_time", "min_over_time", "max_over_time", "count_over_time", "increase"],
-    seconds: float,
-) -> Apply:
-    """Return what applies a function to the samples in the seconds before each point."""
-    return lambda series: f"{function}({series}[{max(1, round(seconds))}s])"
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Applies a function to the samples in the ``seconds`` before each point."""
+
+    function: Literal[
+        "avg_over_time", "min_over_time", "max_over_time", "count_over_time", "last_over_time", "increase"
+    ]
+    seconds: float
+
+    def __call__(self, series: str) -> str:
+        """Return PromQL that applies the function to the selector of a series."""
+        return f"{self.function}({series}[{max(1, round(self.seconds))}s])"
 
 
 def metric_expression(
@@ -57,7 +64,7 @@ def metric_expression(
     alone.
 
     ``uuids`` restricts the GPUs; the result may contain further MIG slices of the same GPUs. ``apply`` is
-    applied to every series, such as ``over("avg_over_time", 60)``. Raises KeyError if the metric is not
+    applied to every series, such as ``Over("avg_over_time", 60)``. Raises KeyError if the metric is not
     exported.
     """
     exported = _exported(key)
@@ -77,14 +84,17 @@ def metric_expression(
 
 def count_expression(key: str, matchers: Sequence[str], uuids: Collection[str], seconds: float) -> str:
     """Return PromQL for the number of samples of a metric in the seconds before each point, whose series have
-    the label ``uuid`` alone. Raises KeyError if the metric is not exported."""
+    the label ``uuid`` alone. Raises KeyError if the metric is not exported.
+
+    As in the server's own history, a sample whose value is unknown counts.
+    """
     exported = _exported(key)
     names: tuple[tuple[Exporter, str | None], ...] = (
         ("gpuwidget", exported.name),
         ("dcgm", exported.dcgm),
         ("nvidia_gpu", exported.nvidia_gpu),
     )
-    count = over("count_over_time", seconds)
+    count = Over("count_over_time", seconds)
     return first_known(
         [
             by_uuid(exporter, selector(exporter, name, matchers, uuids, count))
@@ -123,7 +133,8 @@ def selector(
 ) -> str:
     """Return PromQL for the series with this name, of these GPUs only if ``uuids`` is given.
 
-    GPUs of a recording that a Jupyter server plays are excluded, because they don't exist.
+    GPUs of a recording that a Jupyter server plays are excluded, because they don't exist. With
+    :class:`Over`, a server that played one at any time in the window is excluded.
     """
     names = [name, *([_SLICE_NAMES[name]] if name in _SLICE_NAMES else [])]
     inside = [f'__name__=~"{"|".join(names)}"' if len(names) > 1 else f'__name__="{name}"', *matchers]
@@ -134,7 +145,11 @@ def selector(
     if apply is not None:
         series = apply(series)
     if exporter == "gpuwidget":
-        series = f"({series} unless on (job, instance) {recordings(matchers)})"
+        playing = recordings(matchers)
+        if isinstance(apply, Over):
+            # At the end of the window, the server may have ended.
+            playing = replace(apply, function="last_over_time")(playing)
+        series = f"({series} unless on (job, instance) {playing})"
     return series
 
 
@@ -179,9 +194,17 @@ def _exported(key: str) -> Exported:
 def _dcgm_expression(
     name: str, matchers: Sequence[str], uuids: Collection[str] | None, apply: Apply | None, exported: Exported
 ) -> str:
-    blank = _COUNTER_BLANK if exported.counter else _BLANK
-    known = f"{selector('dcgm', name, matchers, uuids, apply)} < {blank:.15g}"
-    return _scaled(by_uuid("dcgm", known), exported.dcgm_unit_size)
+    """Return PromQL for a series of dcgm-exporter without DCGM's blank values.
+
+    If one sample in the window of an :class:`Over` is blank, the value of the window is unknown. No function
+    can leave a sample out. Only a subquery could, which evaluates the series once for each scrape.
+    """
+    blank = f"{_COUNTER_BLANK if exported.counter else _BLANK:.15g}"
+    values = selector("dcgm", name, matchers, uuids, apply)
+    if isinstance(apply, Over) and apply.function != "max_over_time":
+        largest = selector("dcgm", name, matchers, uuids, replace(apply, function="max_over_time"))
+        values = f"{values} and {largest}"
+    return _scaled(by_uuid("dcgm", f"{values} < {blank}"), exported.dcgm_unit_size)
 
 
 def _scaled(vector: str, factor: float) -> str:

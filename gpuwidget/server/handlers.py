@@ -120,7 +120,11 @@ class HistoryHandler(GpuWidgetHandler, APIHandler):
             pass  # The client has closed the connection.
 
     async def _pieces(self, query: HistoryQuery) -> list[bytes]:
-        """Return the response. Raises PrometheusError if only Prometheus has the data and does not answer."""
+        """Return the response.
+
+        Raises PrometheusError if only Prometheus has the data and does not answer, and
+        HTTPError 503 if the driver does not say which GPUs this machine has.
+        """
         if query.node is not None:
             if self._long_history is None:
                 raise web.HTTPError(404, _NO_PROMETHEUS)
@@ -132,13 +136,16 @@ class HistoryHandler(GpuWidgetHandler, APIHandler):
         is_stored = self._hub.has_history(query.since, query.until)
         if self._long_history is not None and (is_old or not is_stored):
             sample = await self._hub.sample(_SAMPLE_TIMEOUT_S)
-            uuids = () if sample is None else tuple(gpu.uuid for gpu in sample.sample.gpus)
-            try:
-                return await self._long_history.query(query, uuids)
-            except PrometheusError:
-                if is_old:
-                    raise
-                # The server's own history has no sample of this time, which is also an answer.
+            if sample is not None:
+                try:
+                    return await self._long_history.query(query, [gpu.uuid for gpu in sample.sample.gpus])
+                except PrometheusError:
+                    if is_old:
+                        raise
+            elif is_old:
+                # Only a sample tells which GPUs this machine has.
+                raise web.HTTPError(503, _NO_SAMPLE)
+            # The server's own history has no sample of this time, which is also an answer.
         return await self._hub.query_history(query)
 
 

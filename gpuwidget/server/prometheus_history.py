@@ -12,7 +12,7 @@ from typing import NamedTuple
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.metrics import METRICS
 from gpuwidget.prometheus.client import PrometheusClient
-from gpuwidget.prometheus.exporters import count_expression, metric_expression, over
+from gpuwidget.prometheus.exporters import Over, count_expression, metric_expression
 from gpuwidget.prometheus.settings import PrometheusSettings
 from gpuwidget.server.cluster_monitor import ClusterMonitor
 from gpuwidget.server.history_metrics import BYTE_METRICS
@@ -26,7 +26,12 @@ _COUNTED = "memory_used"
 """The metric whose samples are counted: every exporter has it, also for MIG slices."""
 _MEAN_DIGITS = 3
 _PARALLEL = 4
-"""Maximum number of queries that Prometheus answers at the same time."""
+"""Maximum number of queries that Prometheus answers at the same time.
+
+There are three queries per metric. Reading the samples takes nearly all of their time: 2 to 3 s of CPU time
+for 30 days of 16 metrics of 8 GPUs, with a sample every 30 s (docs/benchmarks.md). One query for all three
+functions would read the same samples.
+"""
 _MAX_ANSWERS = 16
 """The maximum number of answers that are kept for further clients."""
 _EXPORTED = frozenset(metric.key for metric in METRICS if metric.exported is not None)
@@ -117,7 +122,7 @@ class PrometheusHistory:
         step = steps.step_s
         matchers = self._matchers
         expressions = {
-            (metric, function): metric_expression(metric, matchers, uuids, over(function, step))
+            (metric, function): metric_expression(metric, matchers, uuids, Over(function, step))
             for metric in metrics
             if metric in _EXPORTED
             for function in ("avg_over_time", "min_over_time", "max_over_time")

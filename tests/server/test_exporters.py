@@ -11,7 +11,7 @@ from helpers_programs import skip
 from helpers_prometheus import Prometheus
 
 from gpuwidget.model.metrics import METRICS
-from gpuwidget.prometheus.exporters import memory_total_expression, metric_expression, over
+from gpuwidget.prometheus.exporters import Over, memory_total_expression, metric_expression
 from tools import prometheus
 
 Values = dict[str, float]
@@ -108,7 +108,7 @@ async def test_chosen_gpus(cluster: SimulatedCluster, there: Prometheus) -> None
 async def test_means_over_time(cluster: SimulatedCluster, there: Prometheus) -> None:
     """A query can be for the mean over the seconds before each point."""
     uuid = cluster.by_node["node004"][0].uuid
-    mean = over("avg_over_time", 60)
+    mean = Over("avg_over_time", 60)
     found = await values(there, metric_expression("memory_used", (), [uuid], mean))
     assert found == {uuid: 1000.0 * MIB}
 
