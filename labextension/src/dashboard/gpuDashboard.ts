@@ -457,9 +457,8 @@ export class GpuDashboard extends Widget {
     const range = this.timeRange();
     const live = this.current.zoom === null;
     series.axis(range.from, this.monitor.model.server?.interval ?? 0, this.axis);
-    const missing = this.streams
-      ? ''
-      : this.trans.__('No values are stored for this metric in this time range.');
+    const isOwn = this.current.node === null && range.from >= Date.now() / 1000 - SERVER_HISTORY_S;
+    const missing = isOwn ? '' : this.trans.__('No values are stored for this metric in this time range.');
     this.grid.draw({ series, axis: this.axis, range, gpus: this.shownGpus(), live, missing });
     this.throttle.seconds = live ? this.current.range : Infinity;
     this.throttle.slow = this.hasManyGpus;
