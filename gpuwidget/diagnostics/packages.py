@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import csv
 import hashlib
 import os
 import re
@@ -346,18 +347,22 @@ def _entries(folder: str) -> list[str]:
 
 
 def _changed_files(ours: metadata.Distribution) -> list[str]:
-    """Return gpuwidget's files whose content differs from the hash recorded at installation."""
+    """Return gpuwidget's files that are missing or differ from the hash recorded at installation."""
     changed = []
-    for file in ours.files or ():
-        if file.parts[:1] != ("gpuwidget",) or file.suffix != ".py" or file.hash is None:
+    # ``Distribution.files`` leaves out missing files in Python 3.12 and in the package importlib_metadata,
+    # whose distributions are the ones found once it is imported.
+    for row in csv.reader((ours.read_text("RECORD") or "").splitlines()):
+        path, recorded = (*row, "", "")[:2]
+        mode, _, expected = recorded.partition("=")
+        if not path.startswith("gpuwidget/") or not path.endswith(".py") or not expected:
             continue
         try:
-            digest = hashlib.new(file.hash.mode, Path(str(file.locate())).read_bytes()).digest()
+            digest = hashlib.new(mode, Path(str(ours.locate_file(path))).read_bytes()).digest()
         except (OSError, ValueError):
-            changed.append(str(file))
+            changed.append(path)
             continue
-        if base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != file.hash.value.rstrip("="):
-            changed.append(str(file))
+        if base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != expected.rstrip("="):
+            changed.append(path)
     return changed
 
 
