@@ -66,7 +66,7 @@ test-kernel-oldest: $(INSTALLED) $(OLDEST_INSTALLED) compiler
 
 test-browser: test-browser-newest test-browser-oldest ## notebooks and the panel in Chromium, with the newest and the oldest JupyterLab
 
-test-browser-newest: $(INSTALLED) $(LABEXTENSION) compiler chromium
+test-browser-newest: $(INSTALLED) $(LABEXTENSION) compiler chromium prometheus
 	$(PYTEST) tests/browser
 
 # Run only the test files that do not need torch: the oldest JupyterLab is installed without torch.
