@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_kernel import Kernel
+from helpers_kernel import Kernel, skip_without_torch
 from helpers_pair import check_card
 from nvml_standin import Standin, build
 
@@ -168,6 +168,7 @@ def train(rank, machine, folder, seconds):
 def test_a_late_rank_of_mp_spawn(kernel: Kernel, tmp_path: Path) -> None:
     """Each process that ``mp.spawn`` starts has a row with its rank, without any change to its code. If one
     rank is late, the advice names it and its GPU, although the GPUs were idle during the start-up."""
+    skip_without_torch()
     (tmp_path / "work.py").write_text(TRAINING)
     machine = (*MACHINE[:3], "gpu.*.power=80", "gpu.*.util=0")
     kernel.setup(
