@@ -101,6 +101,8 @@ async def past(server: Server, **query: Any) -> tuple[int, Any]:
 async def test_what_happened_before_the_server_was_started(server: Server) -> None:
     """A new server answers what its GPUs did a day ago, in the format and the units of its own history,
     whichever exporter reported them. A gap stays a gap."""
+    # The page learns from its config that it may offer more than the last hour.
+    assert server.app.web_app.settings["page_config_data"]["gpuwidgetCluster"] == "true"
     status, answer = await past(server)
     assert status == 200
     assert set(answer) == {field.name for field in fields(wire.MetricHistory)}
