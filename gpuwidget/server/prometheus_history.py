@@ -185,7 +185,7 @@ def _encode(
     }
     numbers = sorted(number for number in known if steps.first <= number <= steps.last)
     samples = [
-        max([1, *(int(column[number]) for column in counts.values() if number in column)])
+        max((int(column[number]) for column in counts.values() if number in column), default=None)
         for number in numbers
     ]
     starts = tuple(number * steps.step_s for number in numbers)

@@ -83,8 +83,8 @@ class MetricHistory:
     samples."""
     t: tuple[float, ...]
     """Start of each step in epoch seconds, ascending. Steps without a sample are omitted."""
-    samples: tuple[int, ...]
-    """Number of samples in each step."""
+    samples: tuple[int | None, ...]
+    """Number of samples in each step; None if unknown."""
     gpus: tuple[GpuMetricHistory, ...]
 
 

@@ -342,8 +342,8 @@ export interface MetricHistory {
   readonly newest: number | null;
   /** Start of each step in epoch seconds, ascending. Steps without a sample are omitted. */
   readonly t: readonly number[];
-  /** Number of samples in each step. */
-  readonly samples: readonly number[];
+  /** Number of samples in each step; null if unknown. */
+  readonly samples: readonly (number | null)[];
   readonly gpus: readonly GpuMetricHistory[];
 }
 
