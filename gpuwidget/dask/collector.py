@@ -35,13 +35,13 @@ INTERVAL_S = 1.0
 """Seconds between two readings of the workers' heartbeats. Longer for more than 100 workers."""
 _MAX_INTERVAL_S = 10.0
 _RENEW_S = 20.0
-"""Seconds after which the workers are told that the run goes on."""
+"""Seconds between two messages to the workers that the run continues."""
 _ANSWER_TIMEOUT_S = 5.0
 """Maximum seconds for which an answer is accepted. Then the message is sent again."""
 _MAX_ERROR = 200
 _MAX_GROUPS = 64
 """Maximum number of messages into which a message to all workers is divided. A worker that does not answer
-delays only the answers of its own group."""
+delays only the answers of its group."""
 
 
 class Deliver(Protocol):

@@ -146,7 +146,7 @@ def _dcgm_xid(matchers: Sequence[str]) -> str:
     """Return PromQL for the newest XID of each GPU, if it differed within the hour.
 
     dcgm-exporter exports the last XID for as long as it runs, however old it is. In newer versions each XID
-    is a series of its own, with the label ``err_code``.
+    is a separate series, with the label ``err_code``.
     """
     name = "DCGM_FI_DEV_XID_ERRORS"
 

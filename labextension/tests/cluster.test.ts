@@ -86,7 +86,7 @@ test('after a failure the last values stay, with the reason', async () => {
   assert.equal(model.failure, null);
 });
 
-test('a GPU with an unknown value, with memory or errors of its own, or that is lost is not free', () => {
+test('a GPU with an unknown value, with memory or hardware errors, or that is lost is not free', () => {
   assert.equal(isFree(GPU), true);
   for (const other of [
     { utilization: null },

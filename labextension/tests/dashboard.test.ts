@@ -51,7 +51,7 @@ test('a saved zoom is dropped once nobody has the history of it', () => {
   const state = { ...DEFAULT_STATE, range: 7 * 86_400, zoom, node: 'node001' };
   assert.deepEqual(restoreState(state, 9100 + 30 * 86_400 - 1), state);
   assert.equal(restoreState(state, 9100 + 30 * 86_400).zoom, null);
-  // A server without a Prometheus has an hour of its own machine.
+  // Without a Prometheus, there is an hour of the server's machine.
   const own = { ...state, range: 3600, node: null };
   assert.deepEqual(withoutPrometheus(state, 9100 + 3599), own);
   assert.deepEqual(withoutPrometheus(state, 9100 + 3600), { ...own, zoom: null });

@@ -124,7 +124,7 @@ def test_color_by_each_quantity(
 
 
 def test_filter(wall: Notebook) -> None:
-    """Only GPUs that contain all words of the filter are shown. If there is none, the wall says so."""
+    """GPUs that contain all words of the filter are shown. If there is none, the wall shows a message."""
     page = wall.page
     page.fill(FILTER, "ada train-0")
     page.wait_for_function(f"() => document.querySelectorAll('{CELL}').length < 100")
@@ -190,7 +190,7 @@ def test_a_node_opens_its_charts(wall: Notebook) -> None:
 
 
 def test_errors_and_lost_nodes_stand_out(wall: Notebook) -> None:
-    """A lost node, a lost GPU and GPUs with errors have a symbol and a name that says so, whatever the color
+    """A lost node, a lost GPU and GPUs with errors have a symbol and a name for it, whatever the color
     shows."""
     page = wall.page
     value = page.inner_text(f"{NODE}[data-node={LOST_NODE}] .jp-gpuwidget-cluster-node-value")

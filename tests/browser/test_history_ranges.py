@@ -137,7 +137,7 @@ def test_another_machine(nights: tuple[Lab, SimulatedCluster], browser: Browser)
 
 
 def test_a_dead_prometheus(browser: Browser, tmp_path: Path) -> None:
-    """If Prometheus does not answer, the dashboard says so for the long ranges, and the last hour works."""
+    """If Prometheus does not answer, the long ranges show the reason, and the last hour works."""
     options = ["--GpuWidget.prometheus_url=http://127.0.0.1:9"]
     with lab_with(tmp_path, *machine(2), options=options) as (lab, _):
         notebook = lab.open(browser, lab.write("dead.ipynb", ["1"]), kernel=False)

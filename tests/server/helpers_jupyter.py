@@ -1,4 +1,4 @@
-"""A Jupyter server in a process of its own, started by a command as an administrator starts it."""
+"""A Jupyter server in a separate process, started by a command as an administrator starts it."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def in_namespaces(program: str, folder: Path, hosts: Sequence[Host]) -> dict[str
     arguments = {"program": program, "hosts": [asdict(host) for host in hosts]}
     (folder / "arguments.json").write_text(json.dumps(arguments))
     with (folder / "hosts.log").open("wb") as log:
-        # In a session of its own, so that all of its processes can be ended together.
+        # In a separate session, so that all of its processes can be ended together.
         process = subprocess.Popen(
             [*_UNSHARE, sys.executable, __file__, str(folder)],
             stdin=subprocess.DEVNULL,

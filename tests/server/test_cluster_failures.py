@@ -1,4 +1,4 @@
-"""A Prometheus that is dead, slow or refuses costs only the cluster view, which says so."""
+"""A Prometheus that is dead, slow or refuses costs only the cluster view, which shows the reason."""
 
 from __future__ import annotations
 

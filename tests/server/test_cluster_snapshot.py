@@ -128,7 +128,7 @@ def test_unknown_and_impossible_values_are_none() -> None:
 
 
 def test_slices_have_their_own_entry() -> None:
-    """A MIG slice is an entry of its own beside its GPU, with its profile. A slice that two exporters report
+    """A MIG slice is a separate entry beside its GPU, with its profile. A slice that two exporters report
     is one entry, with the notebooks that gpuwidget reports, if its GPU has one slice of that profile."""
     own = {"mig_parent": "GPU-a", "gpu": "0", "model": "NVIDIA H200 MIG 1g.18gb"}
     other = {"mig_parent": "GPU-a", "gpu": "0", "model": "NVIDIA H200 MIG 2g.35gb"}

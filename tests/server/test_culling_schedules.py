@@ -156,8 +156,8 @@ def last_work(machine: Machine, name: str, time: float) -> float:
 
 
 def test_no_training_is_ended_and_every_idle_holder_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In none of 200 simulated hours is a kernel or a server ended within the cullers' timeout after GPU work
-    of its own, although trainings pause, share GPUs and are not visible to Jupyter. Every kernel that only
+    """In none of 200 simulated hours is a kernel or a server ended within the cullers' timeout after it had
+    used a GPU, although trainings pause, share GPUs and are not visible to Jupyter. Every kernel that only
     holds memory on a GPU without other work is ended in time."""
     logging.getLogger("test").setLevel(logging.CRITICAL)
     wrong, kept, ended_holders = [], [], 0

@@ -117,7 +117,7 @@ def test_energy_of_whole_minutes_alone() -> None:
     steps.add(holder(ANNA, GIB), sole=ANNA, energy=2700.0)
     steps.add(holder(ANNA, GIB), holder(BEN, GIB), energy=2700.0)
     steps.add(holder(ANNA, GIB), sole=ANNA, energy=9000.0)
-    steps.add(holder(ANNA, GIB), sole=ANNA, energy=100.0)  # The driver was loaded anew.
+    steps.add(holder(ANNA, GIB), sole=ANNA, energy=100.0)  # The driver was reloaded.
     steps.add(holder(ANNA, GIB), sole=ANNA, energy=350.0)
     (anna, ben) = steps.rows()
     assert (anna.energy_j, ben.energy_j) == (1200.0 + 250.0, None)

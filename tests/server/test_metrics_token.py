@@ -142,7 +142,7 @@ def test_jupyterhub_does_not_redirect_prometheus(tmp_path: Path, token_file: Pat
     Hub, which is not even running. Without the token it refuses, and does not redirect to a login page."""
     port = free_port()
     extension = "jupyterhub.singleuser.extension"
-    # JupyterHub's identity provider changes Jupyter's classes, so the server needs a process of its own.
+    # JupyterHub's identity provider changes Jupyter's classes, so the server runs in a separate process.
     server = Service(
         [
             *(sys.executable, "-m", "jupyter", "server", "--no-browser", "--allow-root"),

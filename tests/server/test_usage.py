@@ -44,7 +44,7 @@ def data(now: float) -> str:
     for name, rows in COUNTERS.items():
         lines.append(f"# TYPE {name} counter")
         for labels, rate in rows:
-            # The server of BEN restarts after two of the four hours, and its counters begin anew.
+            # The server of BEN restarts after two of the four hours, and its counters start again at 0.
             elapsed = [at - times[0] for at in times]
             half = len(times) // 2
             reset = [at if place < half else at - elapsed[half] for place, at in enumerate(elapsed)]

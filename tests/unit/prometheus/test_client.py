@@ -154,7 +154,7 @@ def test_certificates(start: Start, tmp_path: Path) -> None:
 
 
 def test_files_without_certificates(tmp_path: Path) -> None:
-    """If the file with the authorities is missing or contains no certificate, the error says so."""
+    """If the file with the authorities is missing or contains no certificate, the error names that cause."""
     for content in (None, "no certificate"):
         file = tmp_path / "ca.pem"
         if content is not None:
