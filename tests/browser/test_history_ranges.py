@@ -12,13 +12,10 @@ import pytest
 from helpers_exporters import SimulatedCluster
 from helpers_lab import Lab
 from helpers_panel import lab_with, machine, show, uuids, wait_for_text
-from helpers_programs import skip
-from helpers_prometheus import Prometheus, write_past
+from helpers_prometheus import Prometheus, find_programs, write_past
 from playwright.sync_api import Browser
 from test_cells_list import ROW, report, write_reports
 from test_dashboard_view import CHART, DASHBOARD, TIME_RANGE, busy_machine, open_dashboard
-
-from tools import prometheus
 
 DATES = f"{DASHBOARD} .jp-gpuwidget-dashboard-date-form"
 MACHINE = f"{DASHBOARD} select[aria-label=Machine]"
@@ -37,9 +34,7 @@ def night() -> datetime:
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, SimulatedCluster]]:
     """A JupyterLab that was started just now, and a Prometheus with the days before: both GPUs were at 20 %,
     but GPU 0 was at 90 % in the half hour from 3 am of yesterday. It also scrapes another machine."""
-    programs = prometheus.find()
-    if programs is None:
-        skip(prometheus.MISSING)
+    programs = find_programs()
     folder = tmp_path_factory.mktemp("nights")
     three, now = night().timestamp(), time.time()
     times = [now - 3 * DAY_S + SCRAPE_S * number for number in range(3 * DAY_S // SCRAPE_S - 5)]
@@ -53,13 +48,13 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Simu
     cluster = SimulatedCluster(1, 2, ("dcgm",))
     for gpu in cluster.all_gpus:
         gpu.utilization = 61.0 + gpu.index
-    there = Prometheus(programs["prometheus"], folder, cluster.scrape_configs())
-    options = [f"--GpuWidget.prometheus_url={there.url}"]
+    prometheus = Prometheus(programs["prometheus"], folder, cluster.scrape_configs())
+    options = [f"--GpuWidget.prometheus_url={prometheus.url}"]
     try:
         with lab_with(tmp_path_factory.mktemp("lab"), *busy_machine(2), options=options) as (lab, _):
             yield lab, cluster
     finally:
-        there.stop()
+        prometheus.stop()
         cluster.stop()
 
 

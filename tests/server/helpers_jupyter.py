@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 _PATIENCE_S = 120.0
-_LOOK_S = 0.1
+_POLL_S = 0.1
 _FOLDERS = {
     "HOME": "home",
     "JUPYTER_CONFIG_DIR": "config",
@@ -64,7 +64,7 @@ class Service:
                 pass
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"{self._log.name} does not run:\n{self.log[-4000:]}")
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
     @property
     def log(self) -> str:

@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 from fakes import EPOCH, FakeSource, gpu
-from helpers_programs import skip
-from helpers_prometheus import Prometheus, write_past
+from helpers_prometheus import Prometheus, find_programs, write_past
 from helpers_server import Server
 
 from gpuwidget.server import wire
-from tools import prometheus
 
 DAY_S = 24 * 3600.0
 GIB = 1024**3
@@ -39,15 +37,13 @@ def samples(value: float, *, since: float = NIGHT, until: float = NIGHT + 3600) 
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """A Prometheus with three hours of samples.
 
     In the hour from ``NIGHT`` on, GPU 0 has samples from gpuwidget's exporter, with a gap of ten minutes, and
     GPU 1 from dcgm-exporter.
     """
-    programs = prometheus.find()
-    if programs is None:
-        skip(prometheus.MISSING)
+    programs = find_programs()
     folder = tmp_path_factory.mktemp("prometheus")
     own = f'{{job="gpuwidget",instance="a:8888",gpu="0",UUID="{FIRST}"}}'
     dcgm = f'{{job="dcgm",instance="a:9400",gpu="1",UUID="{SECOND}",Hostname="a"}}'
@@ -85,9 +81,9 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
 
 
 @pytest.fixture
-def configuration(there: Prometheus, request: pytest.FixtureRequest) -> dict[str, object]:
+def configuration(prometheus: Prometheus, request: pytest.FixtureRequest) -> dict[str, object]:
     """The server queries the Prometheus, or the address in the test's parameter."""
-    return {"prometheus_url": getattr(request, "param", there.url)}
+    return {"prometheus_url": getattr(request, "param", prometheus.url)}
 
 
 async def past(server: Server, **query: Any) -> tuple[int, Any]:
