@@ -281,8 +281,8 @@ def test_panel_section(wall: Notebook, fake: FakeCluster) -> None:
     wall.script("app.shell.collapseRight();")
 
 
-def test_a_problem_is_said(wall: Notebook, fake: FakeCluster) -> None:
-    """If the values are old, the wall says why and dims them. They stay."""
+def test_a_problem_is_shown(wall: Notebook, fake: FakeCluster) -> None:
+    """If the values are old, the wall shows the reason and dims them. They stay."""
     fake.snapshot = {**cluster(), "interval_s": 1.0, "problem": "Prometheus does not answer."}
     notice = f"{WALL} .jp-gpuwidget-cluster-notice"
     wait_for_text(wall, notice, "Prometheus does not answer.")

@@ -31,7 +31,7 @@ def night() -> datetime:
 
 
 @pytest.fixture(scope="module")
-def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, SimulatedCluster]]:
+def stored_days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, SimulatedCluster]]:
     """A JupyterLab that was started just now, and a Prometheus with the days before: both GPUs were at 20 %,
     but GPU 0 was at 90 % in the half hour from 3 am of yesterday. It also scrapes another machine."""
     programs = find_programs()
@@ -58,10 +58,10 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Simu
         cluster.stop()
 
 
-def test_what_happened_at_3_am(nights: tuple[Lab, SimulatedCluster], browser: Browser) -> None:
+def test_what_happened_at_3_am(stored_days: tuple[Lab, SimulatedCluster], browser: Browser) -> None:
     """With a Prometheus, the dashboard goes back 30 days, also before the server was started. A date picker,
     used with the keyboard alone, leads to any part of them."""
-    lab, _ = nights
+    lab, _ = stored_days
     assert tuple(uuids(lab)) == STANDIN_UUIDS
     notebook = lab.open(browser, lab.write("night.ipynb", ["1"]), kernel=False)
     page = notebook.page
@@ -89,10 +89,11 @@ def test_what_happened_at_3_am(nights: tuple[Lab, SimulatedCluster], browser: Br
     notebook.close()
 
 
-def test_a_cell_leads_to_its_time(nights: tuple[Lab, SimulatedCluster], browser: Browser) -> None:
+def test_a_cell_leads_to_its_time(stored_days: tuple[Lab, SimulatedCluster], browser: Browser) -> None:
     """The time of a cell in the panel's list opens the dashboard where the cell ran, also for a notebook that
-    was saved days ago. Where nobody stores that time, the reason is there."""
-    lab, _ = nights
+    was saved days ago. If that time is no longer stored, the tooltip
+    has the reason."""
+    lab, _ = stored_days
     three = night().timestamp()
     reports = [
         report(1, 2, 600.0, STANDIN_UUIDS[0], three - 1000),
@@ -118,9 +119,9 @@ def test_a_cell_leads_to_its_time(nights: tuple[Lab, SimulatedCluster], browser:
     notebook.close()
 
 
-def test_another_machine(nights: tuple[Lab, SimulatedCluster], browser: Browser) -> None:
+def test_another_machine(stored_days: tuple[Lab, SimulatedCluster], browser: Browser) -> None:
     """The dashboard shows the GPUs of another machine, which it names, and leads back to this one."""
-    lab, _ = nights
+    lab, _ = stored_days
     notebook = lab.open(browser, lab.write("node.ipynb", ["1"]), kernel=False)
     page = notebook.page
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard', {state: {node: 'node001'}});")

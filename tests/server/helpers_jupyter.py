@@ -40,7 +40,7 @@ class Service:
     def __init__(
         self, command: Sequence[str], folder: Path, ready: str, variables: Mapping[str, str] | None = None
     ) -> None:
-        """Start ``command``. It writes its log to ``folder``, and runs once ``ready`` has an answer."""
+        """Start ``command`` with its log in ``folder``. It is ready once the address ``ready`` answers."""
         self._ready = ready
         self._log = folder / f"{Path(command[0]).name}.log"
         with self._log.open("wb") as log:

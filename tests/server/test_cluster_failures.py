@@ -1,4 +1,4 @@
-"""A Prometheus that is dead, slow or refuses costs only the cluster view, which shows the reason."""
+"""If Prometheus fails, is slow or refuses, only the cluster view is affected, and it shows the reason."""
 
 from __future__ import annotations
 
@@ -142,8 +142,8 @@ async def test_a_prometheus_that_never_answered(
 
 
 async def test_the_last_hour_may_fail_alone(server: Server, prometheus: FakePrometheus) -> None:
-    """If only the query for the last hour fails, the newest values are shown, and what is not up to date is
-    said."""
+    """If only the query for the last hour fails, the newest values are shown, and the
+    problem names what is not up to date."""
     prometheus.hour_fails = True
     answer = await cluster(server)
     assert answer["gpus"][0]["utilization"] == 97
@@ -177,7 +177,7 @@ async def test_a_slow_prometheus_delays_nobody_else(
 
 
 class TestCredentials:
-    """A Prometheus with a certificate of an own authority, which requires a token."""
+    """A Prometheus that requires a token and whose certificate is signed by a private authority."""
 
     @pytest.fixture
     def certificate(self, tmp_path: Path) -> Path:

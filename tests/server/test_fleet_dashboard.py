@@ -20,7 +20,7 @@ from helpers_prometheus import (
 from gpuwidget.prometheus.exporters import EXPORTERS
 
 STARTED = time.time()
-NODES = {"gpuwidget_gpus:count": 12, "gpuwidget_gpus_free:count": 3, "gpuwidget_gpus_held_idle:count": 3}
+GPU_COUNTS = {"gpuwidget_gpus:count": 12, "gpuwidget_gpus_free:count": 3, "gpuwidget_gpus_held_idle:count": 3}
 """The numbers of GPUs that the dashboard shows at its top."""
 
 
@@ -66,7 +66,7 @@ async def test_every_panel_shows_the_fleet(prometheus: Prometheus) -> None:
     queries = dashboard_queries(FLEET_DASHBOARD)
     for query in queries:
         assert await prometheus.until(query), query
-    for name, expected in NODES.items():
+    for name, expected in GPU_COUNTS.items():
         assert await prometheus.until(f'sum(node:{name}{{node=~".*"}}) == {expected}')
         assert f'sum(node:{name}{{node=~".*"}})' in queries
     holders = next(query for query in queries if "notebook:gpuwidget_gpus_held_idle" in query)

@@ -194,8 +194,8 @@ async def test_an_unknown_node_is_refused(server: Server, node: str) -> None:
 
 
 @pytest.mark.parametrize("configuration", ["http://127.0.0.1:9"], indirect=True)
-async def test_a_dead_prometheus_costs_only_the_long_ranges(server: Server) -> None:
-    """If Prometheus is down, a request for yesterday says so, and the last hour is answered as ever."""
+async def test_a_dead_prometheus_affects_only_the_long_ranges(server: Server) -> None:
+    """If Prometheus is down, a request for yesterday fails with the reason, and the last hour is answered."""
     status, answer = await past(server)
     assert status == 503
     assert answer["message"].startswith("Prometheus at 127.0.0.1:9 can't be reached (Connection refused).")
@@ -204,8 +204,8 @@ async def test_a_dead_prometheus_costs_only_the_long_ranges(server: Server) -> N
 
 
 async def test_a_hung_driver(server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the driver hangs, the server doesn't know its GPUs: a request for yesterday fails and says why,
-    instead of returning an empty history. The last hour is answered from the server's own history."""
+    """While the driver hangs, the server has no list of its GPUs: a request for yesterday fails with the
+    reason, instead of returning an empty history. The last hour is answered from the server's own history."""
     monkeypatch.setattr("gpuwidget.server.handlers._SAMPLE_TIMEOUT_S", 0.1)
     source.hang_in_open = threading.Event()
     status, answer = await past(server)

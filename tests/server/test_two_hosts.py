@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers_programs import skip
 from helpers_prometheus import find_programs
-from helpers_two_hosts import Host, in_namespaces, missing_program, why_not
+from helpers_two_hosts import Host, in_namespaces, missing_program, namespaces_problem
 from nvml_standin import Standin, build
 
 GPUS = {
@@ -39,7 +39,7 @@ def test_a_host_that_drops_off_and_comes_back(tmp_path: Path) -> None:
     missing = missing_program()
     if missing is not None:
         skip(missing)
-    reason = why_not()
+    reason = namespaces_problem()
     if reason is not None:
         # Not a failure in CI either, because many containers do not allow namespaces.
         pytest.skip(reason)
