@@ -29,7 +29,7 @@ export class DiagnosticsSection {
   private readonly runLabel = new Text('');
   private readonly runButton = element(
     'button',
-    'diagnostics-run jp-Button jp-mod-styled',
+    'button jp-gpuwidget-diagnostics-run',
     this.runLabel.node
   );
   private readonly binding: IDisposable;

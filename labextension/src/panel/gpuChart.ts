@@ -1,7 +1,7 @@
 import uPlot from 'uplot';
 
 import { bandAt, bandsPlugin, type Band, type Palette } from '../ui/chartBands';
-import { setAttribute } from '../ui/dom';
+import { setAttribute, Text } from '../ui/dom';
 import type { Curve, HistoryBuffer } from '../stream/historyBuffer';
 
 /** The data that a chart draws. */
@@ -17,6 +17,18 @@ export interface ChartData {
   readonly bands: readonly Band[];
 }
 
+/** What a chart shows at one time. */
+export interface ChartPoint {
+  /** Epoch seconds. */
+  readonly time: number;
+  /** Utilization in percent; null if unknown. */
+  readonly utilization: number | null;
+  /** Used memory in percent of the total; null if unknown. */
+  readonly memory: number | null;
+  /** The tooltip's text of the cell that ran; null if no cell ran. */
+  readonly band: string | null;
+}
+
 /** The live chart of one GPU: utilization as a filled line and memory as a dashed line, both in percent. */
 export class GpuChart {
   readonly node = document.createElement('div');
@@ -26,17 +38,19 @@ export class GpuChart {
   private width = 0;
   private drawnAt = NaN;
   private data: ChartData | null = null;
+  private readonly readout = new Text('gpu-readout', 'div');
 
+  /** If `textAt` is given, the chart shows its text for the time at the pointer. */
   constructor(
     className: string,
     private readonly height: number,
-    private readonly palette: () => Palette
+    private readonly palette: () => Palette,
+    private readonly textAt?: (point: ChartPoint, total: number | null) => string
   ) {
     this.node.className = className;
     this.node.setAttribute('role', 'img');
-    this.node.onpointermove = event => {
-      setAttribute(this.node, 'title', this.bandTitleAt(event));
-    };
+    this.readout.node.hidden = true;
+    this.node.append(this.readout.node);
     this.observer = new ResizeObserver(entries => {
       this.resize(Math.floor(entries[0]?.contentRect.width ?? 0));
     });
@@ -98,12 +112,22 @@ export class GpuChart {
     }
   }
 
-  private bandTitleAt({ clientX }: MouseEvent): string {
-    if (this.plot === null || this.data === null) {
-      return '';
+  /** Show the values at the pointer, on the other half of the chart. */
+  private updateReadout({ cursor, over }: uPlot): void {
+    const { left = -1, idx = null } = cursor;
+    const time = idx === null ? undefined : this.curve[0][idx];
+    this.readout.node.hidden = left < 0 || idx === null || time === undefined;
+    if (this.data === null || this.textAt === undefined || idx === null || time === undefined) {
+      return;
     }
-    const time = this.plot.posToVal(clientX - this.node.getBoundingClientRect().left, 'x');
-    return bandAt(this.data.bands, time)?.title ?? '';
+    const point = {
+      time,
+      utilization: this.curve[1][idx] ?? null,
+      memory: this.curve[2][idx] ?? null,
+      band: bandAt(this.data.bands, time)?.title ?? null
+    };
+    this.readout.set(this.textAt(point, this.data.total));
+    setAttribute(this.readout.node, 'data-side', left < over.clientWidth / 2 ? 'right' : 'left');
   }
 
   private create(): uPlot {
@@ -114,7 +138,13 @@ export class GpuChart {
       padding: [1, 0, 1, 0],
       plugins: [bandsPlugin(() => this.data?.bands ?? [], this.palette)],
       legend: hidden,
-      cursor: hidden,
+      cursor: {
+        show: this.textAt !== undefined,
+        y: false,
+        points: hidden,
+        drag: { x: false, y: false },
+        bind: { dblclick: () => null }
+      },
       axes: [hidden, hidden],
       scales: { x: { time: false, auto: false }, y: { auto: false, range: [0, 100] } },
       series: [
@@ -126,7 +156,14 @@ export class GpuChart {
           points: hidden
         },
         { stroke: () => this.palette().memory, width: 1.25, dash: [3, 2], points: hidden }
-      ]
+      ],
+      hooks: {
+        setCursor: [
+          plot => {
+            this.updateReadout(plot);
+          }
+        ]
+      }
     };
     return new uPlot(options, this.curve, this.node);
   }
