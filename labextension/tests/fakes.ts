@@ -300,6 +300,7 @@ export function kernelState(changes: Partial<KernelState> = {}): KernelState {
     watching: false,
     device: { chosen: null, new_tensors: true, pending: false, present: 'cpu', note: null },
     choices: [],
+    order: { source: null, notes: [], note_ids: [] },
     unavailable: null,
     gpus: [],
     switches: [],
