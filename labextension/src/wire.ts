@@ -103,6 +103,17 @@ export interface Gpu {
   readonly unified_memory: boolean;
   /** Compute capability, such as "9.0": nvmlDeviceGetCudaComputeCapability. */
   readonly compute_capability: string | null;
+  /**
+   * Peak float32 operations per second, without tensor cores: two per core (nvmlDeviceGetNumGpuCores) and
+   * cycle of the highest SM clock (nvmlDeviceGetMaxClockInfo). null for a MIG slice.
+   */
+  readonly peak_fp32_flops: number | null;
+  /**
+   * Peak bytes per second between the GPU and its memory: two transfers of the bus's width
+   * (nvmlDeviceGetMemoryBusWidth) per cycle of the highest memory clock (nvmlDeviceGetMaxClockInfo). null for
+   * a MIG slice.
+   */
+  readonly memory_bandwidth: number | null;
 }
 
 /**

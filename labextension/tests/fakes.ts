@@ -199,6 +199,8 @@ export function gpu(index: number, changes: Partial<Gpu> = {}): Gpu {
     memory_reserved: 0,
     unified_memory: false,
     compute_capability: '9.0',
+    peak_fp32_flops: null,
+    memory_bandwidth: null,
     ...changes
   };
 }
