@@ -190,7 +190,7 @@ def fragmentation(report: Report, *, per_gpu: bool, only_large: bool = False) ->
 
 
 def _by_counters(gpus: Sequence[GpuReport]) -> list[list[GpuReport]]:
-    """Return the GPUs with and those without hardware counters, so that a group's line holds for all of it."""
+    """Return the GPUs with and those without hardware counters, so that a line holds for all of its GPUs."""
     halves = [[gpu for gpu in gpus if (gpu.sm_activity is None) == missing] for missing in (False, True)]
     return [half for half in halves if half]
 

@@ -98,6 +98,25 @@ def test_an_environment_that_makes_the_order_certain(start_kernel: StartKernel, 
     }
 
 
+def test_advice_about_the_device(start_kernel: StartKernel, driver: Standin, tmp_path: Path) -> None:
+    """A cell that computes on the slower GPU and switches the device in a loop gets advice that names the
+    faster GPU's device, and the line of the loop."""
+    other = Standin(driver.library, tmp_path / "driver")
+    scenario = [*profiles.machine("RTX 3090", "RTX 4090"), f"gpu.0.uuid={CUDA_1}", f"gpu.1.uuid={CUDA_0}"]
+    other.scenario(
+        *scenario, "gpu.0.compute=self:1073741824", "gpu.0.memory_used=1073741824", "gpu.0.util=97"
+    )
+    kernel = start(start_kernel, other)
+    ran = kernel.ok(
+        "%%gpuwatch\nimport time\nend = time.monotonic() + 3.2\nwhile time.monotonic() < end:\n"
+        "    for i in range(2):\n        torch.cuda.set_device(i)\n    time.sleep(0.002)"
+    )
+    advice = {one["rule"]: one for one in ran.report["advice"]}
+    assert advice["slower-gpu"]["fix"] == "If you meant the faster one: %gpu device cuda:0, or .to('cuda:0')."
+    assert advice["device-switches"]["evidence"]["line"] == "In[2]:6 `torch.cuda.set_device(i)`"
+    assert kernel.ok("torch._C._cuda_setDevice.__name__").result == "'_set_device'"
+
+
 def test_a_card_of_each_model(start_kernel: StartKernel, driver: Standin, tmp_path: Path) -> None:
     """A watched cell on a machine with five models has a card with each of them. What a model lacks is n/a
     with the reason."""
