@@ -80,6 +80,51 @@ test('a busy kernel that does not reply is queried again after the cell', async 
   assert.equal(kind(kernels), 'ready');
 });
 
+test('a kernel that was busy for a moment is being checked until it is known that gpuwidget is not loaded', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  const first = kernel.hold();
+  const second = kernel.hold();
+  await show(kernels, kernel, 'busy');
+  await show(kernels, kernel, 'idle');
+  assert.equal(kind(kernels), 'querying');
+  first(null);
+  await settled();
+  assert.deepEqual([kind(kernels), kernel.requests.length], ['querying', 2]);
+  second(null);
+  await settled();
+  assert.equal(kind(kernels), 'not-loaded');
+});
+
+test('a kernel that does not reply after the cell is being checked until it is known why', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  await show(kernels, kernel, 'busy');
+  assert.equal(kind(kernels), 'unanswered');
+  const reply = kernel.hold();
+  await show(kernels, kernel, 'idle');
+  assert.equal(kind(kernels), 'querying');
+  reply(null);
+  await settled();
+  assert.equal(kind(kernels), 'not-loaded');
+});
+
+test('a kernel that was busy at the query after loading is queried again once it is idle', async () => {
+  const { kernels } = made();
+  const kernel = new FakeKernel();
+  await show(kernels, kernel, 'busy');
+  const reply = kernel.hold();
+  const loaded = kernels.load();
+  await settled();
+  await show(kernels, kernel, 'idle');
+  assert.equal(kind(kernels), 'loading');
+  kernel.reply = ok();
+  reply(null);
+  await loaded;
+  await settled();
+  assert.equal(kind(kernels), 'ready');
+});
+
 test('a kernel that stops replying while busy keeps its last state, with its age', async () => {
   const { kernels, clock } = made();
   const kernel = new FakeKernel();

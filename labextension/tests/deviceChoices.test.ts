@@ -1,10 +1,11 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { emptiestGpu, withCurrentFree } from '../src/panel/deviceChoices';
+import { deviceOption, mostFreeGpu, mostFreeText, withCurrentFree } from '../src/panel/deviceChoices';
 import { StreamModel } from '../src/stream/streamModel';
-import { GIB, reading, sample } from './fakes';
-import type { DeviceChoice } from '../src/wire';
+import { kernelsOf } from '../src/memory/holders';
+import { GIB, gpuUsage, holding, reading, sample, serverKernel, trans, usage } from './fakes';
+import type { DeviceChoice, GpuMemoryOwnership, Reading } from '../src/wire';
 
 function choice(device: string, free: number | null, holders: readonly string[] = []): DeviceChoice {
   return {
@@ -21,10 +22,10 @@ function choice(device: string, free: number | null, holders: readonly string[] 
 }
 
 function found(choices: readonly DeviceChoice[], chosen: string | null = null): string | null {
-  return emptiestGpu([choice('cpu', 500), ...choices], chosen)?.device ?? null;
+  return mostFreeGpu([choice('cpu', 500), ...choices], chosen)?.device ?? null;
 }
 
-test('the emptiest GPU has the most free memory', () => {
+test('the GPU with the most free memory is found', () => {
   assert.equal(found([choice('cuda:0', 3), choice('cuda:1', 80), choice('cuda:2', 12)]), 'cuda:1');
 });
 
@@ -77,4 +78,109 @@ test('for a GPU that the server does not see, the kernel’s figure counts while
 test('a GPU that is lost, silent or without a figure does not fall back to an older one', () => {
   assert.deepEqual(free(0, { lost_since: 1 }, { silent_since: 1 }), [null, null]);
   assert.deepEqual(free(0, { memory_used: null }, {}), [null, 105]);
+});
+
+/** Return the option of `cuda:0`, whose GPU has this reading and these holders on the server. */
+function optionOf(
+  changes: Partial<DeviceChoice>,
+  read: Partial<Reading> | null = null,
+  owned: GpuMemoryOwnership | null = null
+): ReturnType<typeof deviceOption> {
+  const model = new StreamModel();
+  if (read !== null) {
+    model.take({ type: 'sample', sample: sample(1000, [reading(0, read)]) });
+  }
+  if (owned !== null) {
+    model.take(usage([serverKernel('mine'), serverKernel('a/eval'), serverKernel('b/eval')], [owned]));
+  }
+  const gpus = model.gpus(null, 'mine');
+  const known = { uuid: 'GPU-0', index: 1, name: 'NVIDIA H200', compute_capability: '9.0' };
+  const given = { ...choice('cuda:0', 71.2), ...known, memory_total: 140 * GIB, ...changes };
+  return deviceOption(trans, given, { gpus, kernels: kernelsOf(model.usage), time: 1000 });
+}
+
+test('an option has the model, the free memory and the number of holders, and its tooltip the details', () => {
+  const others = ['a/eval', 'b/eval'].map(kernel => holding(30, { kernel }));
+  const owned = gpuUsage(0, [...others, holding(9, { kernel: 'mine' })], { unattributed: GIB });
+  assert.deepEqual(optionOf({}, {}, owned), {
+    value: 'cuda:0',
+    text: 'cuda:0 — H200 · 71 GiB free · you + 2 others',
+    title: [
+      'GPU 1 · NVIDIA H200 · compute capability 9.0 · 71.2 GiB of 140.0 GiB free',
+      'mine.ipynb (this notebook): 9.0 GiB',
+      'a/eval.ipynb: 30.0 GiB',
+      'b/eval.ipynb: 30.0 GiB',
+      'Unknown process: 1.0 GiB'
+    ].join('\n'),
+    disabled: false
+  });
+});
+
+test('the number of holders is left out if there are none, and this notebook is not an other', () => {
+  const text = (...kernels: string[]): string =>
+    optionOf(
+      {},
+      {},
+      gpuUsage(
+        0,
+        kernels.map(kernel => holding(1, { kernel }))
+      )
+    ).text;
+  assert.equal(text(), 'cuda:0 — H200 · 71 GiB free');
+  assert.equal(text('mine'), 'cuda:0 — H200 · 71 GiB free · you');
+  assert.equal(text('a/eval'), 'cuda:0 — H200 · 71 GiB free · 1 other');
+  assert.equal(text('mine', 'a/eval'), 'cuda:0 — H200 · 71 GiB free · you + 1 other');
+});
+
+test('a tooltip names at most ten holders', () => {
+  const owned = gpuUsage(
+    0,
+    Array.from({ length: 12 }, (_, pid) => holding(1, { pid, user: 'ada' }))
+  );
+  const lines = optionOf({}, {}, owned).title.split('\n');
+  assert.deepEqual([lines.length, lines.at(-1)], [12, 'and 2 more']);
+});
+
+test('the names of the kernel do not tell how many processes there are', () => {
+  const text = (...holders: string[]): string => optionOf({ memory_free: null, holders }).text;
+  assert.equal(text('this notebook', 'ada: python train.py'), 'cuda:0 — H200 · you + others');
+  assert.equal(text('this notebook'), 'cuda:0 — H200 · you');
+  assert.equal(text('ada: python train.py'), 'cuda:0 — H200 · others');
+  assert.equal(
+    optionOf({ holders: ['this notebook', 'ada: python train.py'] }).title,
+    'GPU 1 · NVIDIA H200 · compute capability 9.0 · 71.2 GiB of 140.0 GiB free\nThis notebook\nada: python train.py'
+  );
+});
+
+test('a lost GPU cannot be chosen, and its option says why', () => {
+  const { text, title, disabled } = optionOf({ memory_free: null }, { lost_since: 1000 });
+  assert.match(text, /^cuda:0 — H200 · lost since \d\d:\d\d:\d\d$/);
+  assert.match(title, /\nLost since \d\d:\d\d:\d\d: /);
+  assert.equal(disabled, true);
+  const silent = optionOf({ memory_free: null }, { silent_since: 990 });
+  assert.deepEqual([silent.text, silent.disabled], ['cuda:0 — H200 · no answer', false]);
+});
+
+test('a device whose GPU is unknown has the models that it may be', () => {
+  const gpus = ['NVIDIA GeForce RTX 3090', 'NVIDIA GeForce RTX 4090', 'NVIDIA GeForce RTX 4090'];
+  const candidates = gpus.map((name, index) => ({
+    uuid: `GPU-${String(index)}`,
+    index,
+    name,
+    compute_capability: '8.6',
+    memory_total: 24 * GIB,
+    memory_free: 23.5 * GIB
+  }));
+  const { text, title } = optionOf({ ...choice('cuda:0', null), candidates });
+  assert.equal(text, 'cuda:0 — GeForce RTX 3090 / GeForce RTX 4090');
+  assert.equal(
+    title.split('\n')[1],
+    'GPU 1 · NVIDIA GeForce RTX 4090 · compute capability 8.6 · 23.5 GiB of 24.0 GiB free'
+  );
+});
+
+test('the CPU is only a name, and the option with the most free memory names its device', () => {
+  const { text, title } = optionOf(choice('cpu', null));
+  assert.deepEqual([text, title], ['cpu', '']);
+  assert.equal(mostFreeText(trans, choice('cuda:1', 80)), 'Most free memory (now cuda:1)');
 });

@@ -21,9 +21,9 @@ async function view(state: Partial<KernelState>): Promise<KernelView> {
 
 test('with all settings at their defaults nothing was run', async () => {
   const known = await view({ switches: [torchSwitch()] });
-  assert.equal(settingsSummary(trans, known), "torch's defaults");
+  assert.equal(settingsSummary(trans, known), 'all default');
   assert.equal(settingsReason(trans, known), '');
-  assert.equal(settingsLog(trans, known, null), 'What is set here is told here, as the Python that was run.');
+  assert.equal(settingsLog(trans, known, null), 'Changes appear here as the Python code that was run.');
 });
 
 test('the statements that were run are listed, the latest first', async () => {
@@ -34,13 +34,13 @@ test('the statements that were run are listed, the latest first', async () => {
     ]
   });
   assert.equal(settingsSummary(trans, known), '1 changed');
-  assert.equal(settingsLog(trans, known, 'cudnn.benchmark'), `ran: ${ON}\nran: one = True; two = True`);
+  assert.equal(settingsLog(trans, known, 'cudnn.benchmark'), `Ran: ${ON}\nRan: one = True; two = True`);
 });
 
 test('a pending setting is listed as pending', async () => {
   const known = await view({ switches: [torchSwitch({ pending: 'on', statement: ON })] });
-  assert.equal(settingsSummary(trans, known), '1 from the next cell');
-  assert.equal(settingsLog(trans, known, null), `from the next cell: ${ON}`);
+  assert.equal(settingsSummary(trans, known), '1 change in the next cell');
+  assert.equal(settingsLog(trans, known, null), `Takes effect in the next cell: ${ON}`);
 });
 
 test('the reason of an unknown or rejected value is listed', async () => {
@@ -63,18 +63,18 @@ test('without torch or a reply only the reason is shown', async () => {
   );
   assert.equal(settingsLog(trans, without, null), '');
   const silent = { ...(await view({ switches: [torchSwitch()] })), silentFor: 12 };
-  assert.equal(settingsReason(trans, silent), 'The kernel does not answer: a long call holds it.');
+  assert.equal(settingsReason(trans, silent), 'The kernel does not answer: a long call blocks it.');
   const none = new ActiveKernel(new FakeClock()).view;
   assert.equal(settingsSummary(trans, none), '');
-  assert.equal(settingsReason(trans, none), 'Open a notebook to see its switches.');
+  assert.equal(settingsReason(trans, none), 'Open a notebook to see the switches of its kernel.');
 });
 
 test('a rejection comes first', async () => {
   const known = await view({ switches: [torchSwitch({ value: 'on', statement: ON })] });
   const refused = { ...known, rejection: { reason: 'torch refused it.', ask: 'set_switch' as const } };
-  assert.equal(settingsLog(trans, refused, null), `torch refused it.\nran: ${ON}`);
+  assert.equal(settingsLog(trans, refused, null), `torch refused it.\nRan: ${ON}`);
   assert.equal(
     settingsLog(trans, { ...known, rejection: { ...refused.rejection, ask: 'set_device' as const } }, null),
-    `ran: ${ON}`
+    `Ran: ${ON}`
   );
 });

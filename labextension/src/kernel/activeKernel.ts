@@ -418,6 +418,7 @@ export class ActiveKernel {
       tracked.misses = 0;
       if (kind === undefined || kind === 'loading') {
         tracked.condition = { kind: 'unanswered' };
+        tracked.stale ||= tracked.phase !== 'busy'; // The cell has ended meanwhile.
       }
       return;
     }
@@ -454,7 +455,11 @@ export class ActiveKernel {
     if (phase !== 'idle' && phase !== 'busy') {
       return { kind: phase };
     }
-    return tracked?.condition ?? { kind: 'querying' };
+    const condition = tracked?.condition ?? null;
+    // A cell that has ended no longer explains why a query had no reply: the kernel is queried again.
+    return condition === null || (condition.kind === 'unanswered' && phase === 'idle')
+      ? { kind: 'querying' }
+      : condition;
   }
 
   private get isAlive(): boolean {

@@ -1,8 +1,10 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import { unavailability } from './panelMessages';
+import { holderName, holdersOf, sortedHolders, type Holder } from '../memory/holders';
 import { memoryShares, type GpuNow } from '../stream/streamModel';
-import { memory, model } from '../ui/format';
-import type { DeviceChoice, DeviceState } from '../wire';
+import { memory, model, moment, shortMemory } from '../ui/format';
+import type { DeviceChoice, DeviceState, ServerKernel } from '../wire';
 
 const GIB = 1024 ** 3;
 /**
@@ -15,6 +17,26 @@ const MAX_AGE_S = 5;
  * processes.
  */
 const THIS_NOTEBOOK = 'this notebook';
+/** Maximum number of holders in a tooltip. */
+const MAX_HOLDERS = 10;
+
+/** The server's newest data, from which the options get the GPUs' current values. */
+export interface ServerData {
+  readonly gpus: readonly GpuNow[];
+  readonly kernels: ReadonlyMap<string, ServerKernel>;
+  /** The time of the newest sample in epoch seconds. */
+  readonly time: number;
+}
+
+/** An option of the device dropdown. */
+export interface DeviceOption {
+  readonly value: string;
+  readonly text: string;
+  /** The tooltip. */
+  readonly title: string;
+  /** Whether the device cannot be chosen. The text then contains the reason. */
+  readonly disabled: boolean;
+}
 
 /**
  * Return `choices` with each GPU's currently free memory.
@@ -47,7 +69,7 @@ function freeOf(now: GpuNow): number | null {
  * Free memory is rounded to a tenth of a GiB. Among GPUs with the same free memory, prefer the `chosen` one,
  * then the one with the fewest holders, then the first one.
  */
-export function emptiestGpu(choices: readonly DeviceChoice[], chosen: string | null): DeviceChoice | null {
+export function mostFreeGpu(choices: readonly DeviceChoice[], chosen: string | null): DeviceChoice | null {
   const known = choices.filter(({ device, memory_free: free }) => device !== 'cpu' && free !== null);
   if (known.length < 2) {
     return null;
@@ -66,37 +88,121 @@ export function emptiestGpu(choices: readonly DeviceChoice[], chosen: string | n
 /** Return the text of the option for "no device". */
 export function defaultText(trans: TranslationBundle, device: DeviceState | null): string {
   return device?.chosen === null && device.present !== null
-    ? trans.__("none · torch's own default (%1)", device.present)
-    : trans.__("none · torch's own default");
+    ? trans.__('PyTorch default (%1)', device.present)
+    : trans.__('PyTorch default');
 }
 
 /**
- * Return the text of the option for a device: its name in torch, its GPU, the GPU's free memory and holders.
+ * Return the option for a device, such as `cuda:0 — H200 · 71 GiB free · you + 7 others`. Its tooltip has the
+ * exact figures and the names of the holders. A lost GPU cannot be chosen.
  */
-export function choiceText(trans: TranslationBundle, choice: DeviceChoice): string {
-  const parts = [choice.device];
-  if (choice.name !== null) {
-    const number = choice.index === null ? [] : [trans.__('GPU %1', choice.index)];
-    const capability = choice.compute_capability === null ? [] : [`(${choice.compute_capability})`];
-    parts.push([...number, model(choice.name), ...capability].join(' '));
+export function deviceOption(
+  trans: TranslationBundle,
+  choice: DeviceChoice,
+  { gpus, kernels, time }: ServerData
+): DeviceOption {
+  const { device, uuid, candidates } = choice;
+  const now = uuid === null ? undefined : gpus.find(({ gpu }) => gpu.uuid === uuid);
+  const lost = now?.reading.lost_since ?? null;
+  const problem = now === undefined ? null : unavailability(trans, now.reading, time);
+  const names = choice.name === null ? candidates.map(({ name }) => name) : [choice.name];
+  const models = [...new Set(names.map(model))].join(' / ');
+  const holders = lost === null ? holdersNow(now, kernels) : [];
+  const facts = [
+    models,
+    lost === null
+      ? (problem?.[0] ?? freeText(trans, choice.memory_free))
+      : trans.__('lost since %1', moment(lost, time)),
+    holders === null ? kernelHolders(trans, choice.holders) : holderCount(trans, holders)
+  ].filter(fact => fact !== '');
+  return {
+    value: device,
+    text: facts.length === 0 ? device : `${device} — ${facts.join(' · ')}`,
+    title: [
+      ...gpuLines(trans, choice),
+      ...(problem === null ? [] : [problem[1]]),
+      ...(holders === null
+        ? choice.holders.map(who => (who === THIS_NOTEBOOK ? trans.__('This notebook') : who))
+        : holderLines(trans, holders, kernels))
+    ].join('\n'),
+    disabled: lost !== null
+  };
+}
+
+function freeText(trans: TranslationBundle, free: number | null): string {
+  return free === null ? '' : trans.__('%1 free', shortMemory(free));
+}
+
+/** Return the holders of a GPU's memory in the order of the panel; null if the server does not report them. */
+function holdersNow(now: GpuNow | undefined, kernels: ServerData['kernels']): readonly Holder[] | null {
+  return now === undefined || now.usage === null
+    ? null
+    : sortedHolders(holdersOf(now.usage, kernels, now.activeKernelId), []);
+}
+
+/** Return how many holders there are besides this notebook, without memory of unknown processes. */
+function holderCount(trans: TranslationBundle, holders: readonly Holder[]): string {
+  const known = holders.filter(({ kind }) => kind !== 'unattributed');
+  const others = known.filter(({ active }) => !active).length;
+  if (known.length === others) {
+    return others === 0 ? '' : trans._n('%1 other', '%1 others', others);
   }
-  if (choice.memory_free !== null) {
-    parts.push(trans.__('%1 free', memory(choice.memory_free)));
-  }
-  const holders = choice.holders.map(who => (who === THIS_NOTEBOOK ? trans.__('this notebook') : who));
-  return [...parts, ...holders].join(' · ');
+  return others === 0 ? trans.__('you') : trans._n('you + %1 other', 'you + %1 others', others);
 }
 
 /**
- * Return the text of the option "the emptiest GPU", which includes the device that currently is the emptiest.
+ * Return who holds the memory according to the kernel. The kernel reports names of processes, of which
+ * several may have the same one, so their number is unknown.
  */
-export function emptiestText(trans: TranslationBundle, { device, memory_free: free }: DeviceChoice): string {
-  return trans.__('the emptiest GPU · now %1, %2 free', device, memory(free));
+function kernelHolders(trans: TranslationBundle, names: readonly string[]): string {
+  const own = names.includes(THIS_NOTEBOOK);
+  if (names.length > Number(own)) {
+    return own ? trans.__('you + others') : trans.__('others');
+  }
+  return own ? trans.__('you') : '';
 }
 
-/** Return a sentence that names the GPU which was selected by choosing "the emptiest GPU". */
-export function emptiestChosenText(trans: TranslationBundle, choice: DeviceChoice): string {
+/** Return the lines of the tooltip about the device's GPU, or about the GPUs that the device may be. */
+function gpuLines(trans: TranslationBundle, choice: DeviceChoice): string[] {
+  return (choice.name === null ? choice.candidates : [choice]).map(
+    ({ index, name, compute_capability: capability, memory_free: free, memory_total: total }) =>
+      [
+        index === null ? '' : trans.__('GPU %1', index),
+        name ?? '',
+        capability === null ? '' : trans.__('compute capability %1', capability),
+        free === null
+          ? ''
+          : total === null
+            ? trans.__('%1 free', memory(free))
+            : trans.__('%1 of %2 free', memory(free), memory(total))
+      ]
+        .filter(fact => fact !== '')
+        .join(' · ')
+  );
+}
+
+function holderLines(
+  trans: TranslationBundle,
+  holders: readonly Holder[],
+  kernels: ServerData['kernels']
+): string[] {
+  const lines = holders.map(holder => {
+    const [name] = holderName(trans, holder, kernels.values());
+    const who = holder.active ? trans.__('%1 (this notebook)', name) : name;
+    return `${who}: ${memory(holder.memory)}`;
+  });
+  const left = lines.length - MAX_HOLDERS;
+  return left <= 0 ? lines : [...lines.slice(0, MAX_HOLDERS), trans._n('and %1 more', 'and %1 more', left)];
+}
+
+/** Return the text of the option "most free memory", with the device that has the most now. */
+export function mostFreeText(trans: TranslationBundle, { device }: DeviceChoice): string {
+  return trans.__('Most free memory (now %1)', device);
+}
+
+/** Return a sentence that names the device which was selected by choosing "most free memory". */
+export function mostFreeChosenText(trans: TranslationBundle, choice: DeviceChoice): string {
   const { device, index, memory_free: free } = choice;
   const deviceName = index === null ? device : trans.__('%1 (GPU %2)', device, index);
-  return trans.__('The emptiest GPU is %1, with %2 free.', deviceName, memory(free));
+  return trans.__('%1 has the most free memory: %2.', deviceName, memory(free));
 }

@@ -1,18 +1,20 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import {
-  choiceText,
   defaultText,
-  emptiestChosenText,
-  emptiestGpu,
-  emptiestText,
-  withCurrentFree
+  deviceOption,
+  mostFreeChosenText,
+  mostFreeGpu,
+  mostFreeText,
+  withCurrentFree,
+  type DeviceOption,
+  type ServerData
 } from './deviceChoices';
 import { NoticeView } from './notice';
 import { deviceNotes, kernelNotice } from './panelMessages';
 import type { PanelState } from './panelState';
 import type { ActiveKernel } from '../kernel/activeKernel';
-import type { GpuNow, ServerInfo } from '../stream/streamModel';
+import type { ServerInfo } from '../stream/streamModel';
 import { element, openListOnKeys, setAttribute, Text } from '../ui/dom';
 import type { DeviceChoice, KernelState } from '../wire';
 
@@ -27,7 +29,12 @@ export class DeviceSection {
   private readonly notebook = new Text('device-notebook', 'b');
   private readonly busy = new Text('device-busy');
   private readonly dropdown: DeviceDropdown;
-  private readonly watch = element('button', 'button jp-gpuwidget-device-watch');
+  private readonly watchLabels = [new Text(''), new Text('')] as const;
+  private readonly watch = element(
+    'button',
+    'button jp-gpuwidget-device-watch',
+    ...this.watchLabels.map(({ node }) => node)
+  );
   private readonly newTensors = element('input', '');
   private readonly notes = new Text('device-notes', 'div');
   private readonly notice: NoticeView;
@@ -38,15 +45,15 @@ export class DeviceSection {
     private readonly panelState: PanelState,
     showMessage: (sentence: string) => void
   ) {
-    this.dropdown = new DeviceDropdown(trans, (device, emptiestChoice) => {
-      showMessage(emptiestChoice === null ? '' : emptiestChosenText(trans, emptiestChoice));
+    this.dropdown = new DeviceDropdown(trans, (device, mostFree) => {
+      showMessage(mostFree === null ? '' : mostFreeChosenText(trans, mostFree));
       void kernels.setDevice(device, this.newTensors.checked);
     });
     this.watch.type = 'button';
-    this.watch.textContent = trans.__('Watch');
-    this.watch.title = trans.__(
-      'Annotate every cell of this notebook with what it did to the GPU (%gpu watch on)'
-    );
+    const [off, on] = this.watchLabels;
+    off.set(trans.__('Watch cells'));
+    on.set(trans.__('Watching cells'));
+    this.watch.title = trans.__('Show a one-line GPU summary under every cell (%gpu watch on)');
     this.watch.onclick = () => {
       // Read the state from the model: the button itself is updated only in the next frame.
       void kernels.setWatching(!kernels.watching);
@@ -64,10 +71,10 @@ export class DeviceSection {
       'label',
       'device-new-tensors',
       this.newTensors,
-      trans.__('New tensors too (1–2 µs a call)')
+      trans.__('Also create new tensors on this device (+1–2 µs per torch call)')
     );
     newTensors.title = trans.__(
-      'Off: only the current CUDA device moves, which is what "cuda" without an index means, and costs nothing. On: tensors made without a device go there too, which costs every torch call 1–2 µs.'
+      'Off: only the current CUDA device changes, which is what "cuda" without an index means. This has no cost per call. On: tensors that are created without a device are also on this device, and each torch call takes 1–2 µs longer.'
     );
     this.notice = new NoticeView(trans, () => {
       void kernels.load();
@@ -84,32 +91,37 @@ export class DeviceSection {
         this.busy.node
       ),
       element('div', 'device-controls', this.dropdown.node, this.watch),
-      newTensors,
-      this.notes.node,
-      this.notice.node
+      element(
+        'div',
+        'device-state',
+        element('div', 'device-ready', newTensors, this.notes.node),
+        this.notice.node
+      )
     );
-    this.node.setAttribute('aria-label', trans.__('The notebook in front'));
+    this.node.setAttribute('aria-label', trans.__('Active notebook'));
   }
 
   /**
-   * Show the kernel's state. `gpus` are taken from the server's newest sample. `server` is null before the
-   * server's first message. `shownReason` is the server's sentence about why it has no GPUs, which the panel
-   * shows elsewhere; null if there is none.
+   * Show the kernel's state, with the GPUs' current values from `data`. `server` is null before the server's
+   * first message. `shownReason` is the server's sentence about why it has no GPUs, which the panel shows
+   * elsewhere; null if there is none.
    */
-  update(server: ServerInfo | null, gpus: readonly GpuNow[], shownReason: string | null): void {
+  update(server: ServerInfo | null, data: ServerData, shownReason: string | null): void {
     const { view, state, age } = this.kernels;
     const notice = kernelNotice(this.trans, view, server);
     this.notebook.set(view.notebook ?? this.trans.__('(no notebook)'), view.notebook ?? '');
     this.busy.set(
       view.busy ? this.trans.__('busy') : '',
-      view.busy ? this.trans.__('The kernel is running a cell: a choice holds from the next one') : ''
+      view.busy ? this.trans.__('The kernel is running a cell. A choice takes effect in the next cell') : ''
     );
     const { requested } = view;
     const device = requested.device === undefined ? (state?.device.chosen ?? null) : requested.device;
-    const choices = withCurrentFree(state?.choices ?? [], gpus, age);
-    this.dropdown.update(state, choices, device, notice?.text ?? state?.unavailable ?? '');
+    const choices = withCurrentFree(state?.choices ?? [], data.gpus, age);
+    this.dropdown.update(state, choices, device, data, notice?.text ?? state?.unavailable ?? '');
     this.watch.disabled = state === null;
     setAttribute(this.watch, 'aria-pressed', String(this.kernels.watching));
+    // Without a ready kernel, the notice takes the place of the option and the notes.
+    setAttribute(this.node, 'data-ready', String(notice === null));
     this.newTensors.disabled = state === null || state.choices.length === 0;
     if (requested.device === undefined) {
       const chosen = state !== null && state.device.chosen !== null;
@@ -134,8 +146,9 @@ export class DeviceSection {
 }
 
 const NO_DEVICE = '';
-/** The value of the option "the emptiest GPU". No torch device has this name. */
-const EMPTIEST = 'emptiest';
+/** The value of the option "most free memory". No torch device has this name. */
+const MOST_FREE = 'most-free';
+const NO_DATA: ServerData = { gpus: [], kernels: new Map(), time: NaN };
 
 /**
  * The dropdown for the default torch device: a native `select`, which supports the keyboard and screen
@@ -143,32 +156,32 @@ const EMPTIEST = 'emptiest';
  */
 class DeviceDropdown {
   readonly node = element('select', 'device-dropdown jp-mod-styled');
-  private emptiest: DeviceChoice | null = null;
+  private mostFree: DeviceChoice | null = null;
   private device: string | null = null;
 
   /**
-   * `onChosen` is called with the device, or with null for none. If the user has picked "the emptiest GPU",
+   * `onChosen` is called with the device, or with null for none. If the user has picked "most free memory",
    * the second argument is the `DeviceChoice` of that GPU; otherwise it is null.
    */
   constructor(
     private readonly trans: TranslationBundle,
-    onChosen: (device: string | null, emptiestChoice: DeviceChoice | null) => void
+    onChosen: (device: string | null, mostFree: DeviceChoice | null) => void
   ) {
     this.node.setAttribute('aria-label', trans.__('Default torch device'));
     this.node.onchange = () => {
       const { value } = this.node;
-      if (value !== EMPTIEST) {
+      if (value !== MOST_FREE) {
         onChosen(value === NO_DEVICE ? null : value, null);
-      } else if (this.emptiest !== null) {
-        // Select the option of the device itself, because the emptiest GPU may change.
-        this.node.value = this.emptiest.device;
-        onChosen(this.emptiest.device, this.emptiest);
+      } else if (this.mostFree !== null) {
+        // Select the option of the device itself, because another GPU may have the most free memory later.
+        this.node.value = this.mostFree.device;
+        onChosen(this.mostFree.device, this.mostFree);
       } else {
         this.node.value = this.device ?? NO_DEVICE;
       }
     };
     openListOnKeys(this.node);
-    this.update(null, [], null, '');
+    this.update(null, [], null, NO_DATA, '');
   }
 
   /**
@@ -179,39 +192,45 @@ class DeviceDropdown {
     state: KernelState | null,
     choices: readonly DeviceChoice[],
     device: string | null,
+    data: ServerData,
     reason: string
   ): void {
-    const offered: [string, string][] = [[NO_DEVICE, defaultText(this.trans, state?.device ?? null)]];
-    for (const choice of choices) {
-      offered.push([choice.device, choiceText(this.trans, choice)]);
-    }
+    const { trans } = this;
+    const options = [
+      option(NO_DEVICE, defaultText(trans, state?.device ?? null)),
+      ...choices.map(choice => deviceOption(trans, choice, data))
+    ];
     this.device = device;
-    this.emptiest = emptiestGpu(choices, device);
-    if (this.emptiest !== null) {
-      offered.push([EMPTIEST, emptiestText(this.trans, this.emptiest)]);
+    this.mostFree = mostFreeGpu(choices, device);
+    if (this.mostFree !== null) {
+      options.push(option(MOST_FREE, mostFreeText(trans, this.mostFree)));
     }
-    const selected = device ?? NO_DEVICE;
-    if (!offered.some(([value]) => value === selected)) {
-      offered.push([selected, selected]);
-    }
-    this.write(offered);
-    this.node.value = selected;
+    const value = device ?? NO_DEVICE;
+    const selected = options.find(each => each.value === value) ?? option(value, value);
+    this.write(options.includes(selected) ? options : [...options, selected]);
+    this.node.value = value;
     this.node.disabled = state === null || choices.length === 0;
-    const text = offered.find(([value]) => value === selected)?.[1] ?? '';
-    setAttribute(this.node, 'title', this.node.disabled && reason !== '' ? reason : text);
+    const details = [selected.text, selected.title].filter(line => line !== '').join('\n');
+    setAttribute(this.node, 'title', this.node.disabled && reason !== '' ? reason : details);
   }
 
   /** Update the options in place, so that an open list stays open with the same option highlighted. */
-  private write(offered: readonly [string, string][]): void {
-    while (this.node.options.length > offered.length) {
+  private write(options: readonly DeviceOption[]): void {
+    while (this.node.options.length > options.length) {
       this.node.remove(this.node.options.length - 1);
     }
-    offered.forEach(([device, text], index) => {
-      const option = this.node.options[index] ?? this.node.appendChild(document.createElement('option'));
-      if (option.value !== device || option.text !== text) {
-        option.value = device;
-        option.text = text;
+    options.forEach(({ value, text, title, disabled }, index) => {
+      const node = this.node.options[index] ?? this.node.appendChild(document.createElement('option'));
+      if (node.value !== value || node.text !== text) {
+        node.value = value;
+        node.text = text;
       }
+      setAttribute(node, 'title', title);
+      node.disabled = disabled;
     });
   }
+}
+
+function option(value: string, text: string): DeviceOption {
+  return { value, text, title: '', disabled: false };
 }

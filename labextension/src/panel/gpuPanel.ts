@@ -240,7 +240,11 @@ export class GpuPanel extends Widget implements IGpuPanel {
     this.reason.node.hidden = reason === '';
     this.device.update(
       model.server,
-      live && this.monitor.hasSample ? model.gpus(null, null) : [],
+      {
+        gpus: live && this.monitor.hasSample ? model.gpus(null, kernels.view.kernel?.id ?? null) : [],
+        kernels: kernelsOf(model.usage),
+        time: model.sample?.time ?? NaN
+      },
       origin?.reason ?? null
     );
     this.moveRequestedFocus();

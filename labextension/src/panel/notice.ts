@@ -17,7 +17,7 @@ export class NoticeView {
     this.button.type = 'button';
     this.button.textContent = trans.__('Load gpuwidget');
     this.button.title = trans.__(
-      'Loads it in this kernel, silently and outside the history (%load_ext gpuwidget)'
+      'Load gpuwidget in this kernel, without an output or a history entry (%load_ext gpuwidget)'
     );
     this.button.onclick = load;
     this.link.target = '_blank';
@@ -68,7 +68,7 @@ export class StatusMessageView {
     private readonly message: StatusMessage
   ) {
     this.close.type = 'button';
-    this.close.title = trans.__('Put this away');
+    this.close.title = trans.__('Dismiss');
     this.close.setAttribute('aria-label', this.close.title);
     this.close.onclick = () => {
       message.set('');

@@ -107,17 +107,17 @@ export function kernelNotice(
     case 'restarting':
       return { text: trans.__('The kernel is restarting.') };
     case 'dead':
-      return { text: trans.__('The kernel has ended. Restart it to choose a device.') };
+      return { text: trans.__('The kernel is dead. Restart it to choose a device.') };
     case 'unreachable':
       return { text: trans.__('The connection to the kernel is lost.') };
     case 'not-python':
-      return { text: trans.__('This kernel speaks %1, not Python.', condition.language) };
+      return { text: trans.__('This kernel runs %1, not Python.', condition.language) };
     case 'querying':
-      return { text: trans.__('Asking the kernel…') };
+      return { text: trans.__('Checking the kernel…') };
     case 'unanswered':
       return {
         text: trans.__(
-          'The busy kernel does not answer: gpuwidget is not loaded in it, or a long call holds it. It is asked again after the cell.'
+          'The busy kernel does not answer: gpuwidget is not loaded, or a long call blocks the kernel. The kernel is checked again after the cell.'
         ),
         action: 'load'
       };
@@ -125,7 +125,7 @@ export function kernelNotice(
       return {
         text: view.restarted
           ? trans.__(
-              "The kernel was restarted: gpuwidget is no longer loaded, and torch's own default holds."
+              'The kernel was restarted: gpuwidget is no longer loaded, and PyTorch uses its default device.'
             )
           : trans.__('gpuwidget is not loaded in this kernel.'),
         action: 'load'
@@ -154,7 +154,7 @@ export function kernelNotice(
     case 'other-version':
       return installNotice(trans, server, {
         why: trans.__(
-          'This kernel has gpuwidget %1, the server %2, and they do not understand each other.',
+          'This kernel has gpuwidget %1 and the server has %2, which are not compatible.',
           condition.version ?? trans.__('(unknown)'),
           server?.version ?? trans.__('(unknown)')
         ),
@@ -196,8 +196,8 @@ function installNotice(
 }
 
 /**
- * Return sentences to show below the device dropdown, such as why a choice was rejected; an empty text if
- * there are none. `shownReason` is a sentence that the panel already shows.
+ * Return notes to show below the device dropdown, one per line, such as why a choice was rejected; an empty
+ * text if there are none. `shownReason` is a sentence that the panel already shows.
  */
 export function deviceNotes(
   trans: TranslationBundle,
@@ -213,19 +213,19 @@ export function deviceNotes(
     serverVersion === null || version === serverVersion
       ? null
       : trans.__(
-          'This kernel has gpuwidget %1, the server %2: restart the kernel if it was updated.',
+          'This kernel has gpuwidget %1 and the server has %2. If gpuwidget was updated, restart the kernel.',
           version,
           serverVersion
         );
   const silent =
     view.silentFor === null
       ? null
-      : trans.__('The kernel has not answered for %1: a long call holds it.', duration(view.silentFor));
+      : trans.__('The kernel has not answered for %1: a long call blocks it.', duration(view.silentFor));
   const restarted =
     view.restarted && device.chosen === null
-      ? trans.__("The kernel was restarted: torch's own default holds.")
+      ? trans.__('The kernel was restarted: PyTorch uses its default device.')
       : null;
-  const pending = device.pending && device.note === null ? trans.__('Holds from the next cell.') : null;
+  const pending = device.pending && device.note === null ? trans.__('Takes effect in the next cell') : null;
   const rejected = view.rejection?.ask === 'set_switch' ? null : (view.rejection?.reason ?? null);
   return [
     rejected,
@@ -237,7 +237,7 @@ export function deviceNotes(
     other
   ]
     .filter(sentence => sentence !== null)
-    .join(' ');
+    .join('\n');
 }
 
 /** Return the name of the GPU's model, with a note if the GPU shares its memory with the host. */

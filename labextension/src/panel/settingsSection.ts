@@ -35,7 +35,7 @@ export class SettingsSection {
       element(
         'summary',
         'section-head',
-        element('span', 'section-title', trans.__('Torch switches')),
+        element('span', 'section-title', trans.__('PyTorch switches')),
         this.summary.node
       ),
       element('div', 'section-body', this.list, this.log.node)
@@ -44,7 +44,7 @@ export class SettingsSection {
       this.update();
     });
     this.list.setAttribute('role', 'group');
-    this.list.setAttribute('aria-label', trans.__('Torch switches'));
+    this.list.setAttribute('aria-label', trans.__('PyTorch switches'));
     this.log.node.setAttribute('aria-live', 'polite');
   }
 
@@ -161,9 +161,9 @@ class SettingRow {
     const changed = value !== null && value !== setting.default;
     this.describe(
       [
-        pending ? trans.__('From the next cell.') : '',
+        pending ? trans.__('Takes effect in the next cell') : '',
         trans.__(setting.trades),
-        trans.__("torch's default: %1.", setting.default),
+        trans.__('PyTorch default: %1', setting.default),
         setting.note ?? '',
         reason
       ].filter(line => line !== '')
@@ -210,24 +210,24 @@ export function settingsSummary(trans: TranslationBundle, view: KernelView): str
   }
   const pending = switches.filter(setting => setting.pending !== null).length;
   if (pending > 0) {
-    return trans._n('%1 from the next cell', '%1 from the next cell', pending);
+    return trans._n('%1 change in the next cell', '%1 changes in the next cell', pending);
   }
   const changed = switches.filter(setting => setting.value !== null && setting.value !== setting.default);
   return changed.length === 0
-    ? trans.__("torch's defaults")
+    ? trans.__('all default')
     : trans._n('%1 changed', '%1 changed', changed.length);
 }
 
 /** Return a sentence about why no setting can be changed; an empty text if the settings can be changed. */
 export function settingsReason(trans: TranslationBundle, view: KernelView): string {
   if (view.condition.kind === 'no-notebook') {
-    return trans.__('Open a notebook to see its switches.');
+    return trans.__('Open a notebook to see the switches of its kernel.');
   }
   if (view.condition.kind !== 'ready') {
     return kernelNotice(trans, view)?.text ?? '';
   }
   if (view.silentFor !== null) {
-    return trans.__('The kernel does not answer: a long call holds it.');
+    return trans.__('The kernel does not answer: a long call blocks it.');
   }
   return view.condition.state.torch === null
     ? trans.__('torch is not imported in this kernel: import it in a cell first.')
@@ -252,15 +252,15 @@ export function settingsLog(trans: TranslationBundle, view: KernelView, latest: 
     }
     const code = statement.replaceAll('\n', '; ');
     return pending === null
-      ? [trans.__('ran: %1', code), ...notes]
-      : [trans.__('from the next cell: %1', code)];
+      ? [trans.__('Ran: %1', code), ...notes]
+      : [trans.__('Takes effect in the next cell: %1', code)];
   });
   const all = [...rejected, ...lines];
   if (all.length > 0) {
     return all.join('\n');
   }
   return settingsReason(trans, view) === ''
-    ? trans.__('What is set here is told here, as the Python that was run.')
+    ? trans.__('Changes appear here as the Python code that was run.')
     : '';
 }
 

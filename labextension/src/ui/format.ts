@@ -157,10 +157,18 @@ export function memoryOf(trans: TranslationBundle, used: Optional, total: Option
     return memory(used);
   }
   const unit = memoryUnit([total]);
-  const short = (size: number): string =>
-    size < 9.95 * unit.size ? figure(size, unit) : whole(size / unit.size);
-  const all = short(total);
-  return trans.__('%1 of %2 %3', padded(short(used), all.length), all, unit.name);
+  const all = shortFigure(total, unit);
+  return trans.__('%1 of %2 %3', padded(shortFigure(used, unit), all.length), all, unit.name);
+}
+
+/** Return a size in bytes like `memory`, but from ten units on without a decimal, such as `71 GiB`. */
+export function shortMemory(size: Optional): string {
+  const unit = memoryUnit([size]);
+  return known(size) ? `${shortFigure(size, unit)} ${unit.name}` : UNKNOWN;
+}
+
+function shortFigure(size: number, unit: MemoryUnit): string {
+  return size < 9.95 * unit.size ? figure(size, unit) : whole(size / unit.size);
 }
 
 /** Return a temperature in degrees Celsius as `51 °C`, or in the unit of the settings, such as `124 °F`. */
