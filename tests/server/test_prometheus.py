@@ -253,7 +253,7 @@ def test_each_rule_is_tested(programs: dict[str, str], tmp_path: Path) -> None:
 def test_the_dashboard_counts_each_gpu_once(programs: dict[str, str], tmp_path: Path) -> None:
     """The totals of the server's dashboard count a GPU that two servers export once, without its MIG slices,
     and leave the memory of a GPU out of the share if it is unknown how much of it is used."""
-    values = {
+    values: dict[str, dict[str, float]] = {
         "gpus": {"": 3},
         "gpu_up": {"A": 1, "B": 1, "C": 0},
         "gpu_utilization_ratio": {"A": 0.5, "B": 0.25},
