@@ -142,6 +142,15 @@ def wait_until(happened: Callable[[], object]) -> None:
         time.sleep(0.001)
 
 
+async def cancel_others() -> None:
+    """Cancel all other tasks of the event loop, as Dask does when a client is closed: those that wait for a
+    worker that does not answer. Otherwise asyncio would log each of them as destroyed."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setattr(module, "BEGIN_TIMEOUT_S", 20.0)
@@ -157,8 +166,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     if made.collector._thread is not None:
         made.collector._thread.join(20.0)
         assert not made.collector._thread.is_alive()
-    for worker in made.workers.values():
-        worker.answers.set()
+    asyncio.run_coroutine_threadsafe(cancel_others(), loop).result(20.0)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
