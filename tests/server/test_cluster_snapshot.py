@@ -347,7 +347,7 @@ def test_the_interval_is_that_of_the_samples() -> None:
 
 
 def test_a_pause_without_clients_does_not_change_the_interval() -> None:
-    """If nobody looked for a while, the samples of that time do not make the interval longer."""
+    """If no client requests a snapshot for a while, the samples of that time do not lengthen the interval."""
     state = ClusterState()
     for time in (NOW, NOW + 5, NOW + 70, NOW + 75):
         assert state.add_now(parse([at(time), dcgm(time=time)])).interval_s == 5.0
@@ -359,7 +359,7 @@ def test_a_lost_gpu() -> None:
 
 
 def test_an_empty_cluster_has_the_reason() -> None:
-    """Without any GPU, the snapshot says what to check."""
+    """Without any GPU, the snapshot contains what to check."""
     found: Any = to_json(snapshot())
     assert found == {
         "time": NOW,

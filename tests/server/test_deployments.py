@@ -24,11 +24,11 @@ import yaml
 from helpers_http import write_certificate
 from helpers_jupyter import Service, fetch, free_port, jupyter_variables
 from helpers_programs import skip
-from helpers_prometheus import DEPLOY
+from helpers_prometheus import DEPLOY, find_programs
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
-from tools import nginx, prometheus
+from tools import nginx
 
 TOKEN = "jupyter-0f1e2d3c4b5a6978"
 METRICS_TOKEN = "metrics-8f7e6d5c4b3a2918"
@@ -130,9 +130,7 @@ def substituted(text: str, replacements: dict[str, str]) -> str:
 @pytest.fixture(scope="module")
 def monitoring(jupyter: Jupyter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the address of a Prometheus that was started by the compose file's command, and scrapes."""
-    programs = prometheus.find()
-    if programs is None:
-        skip(prometheus.MISSING)
+    programs = find_programs()
     folder = tmp_path_factory.mktemp("prometheus")
     for path in (DEPLOY / "prometheus").iterdir():
         (folder / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
@@ -189,9 +187,7 @@ async def test_the_compose_files_prometheus_scrapes_jupyter(monitoring: str) -> 
 def test_the_scrape_configuration_for_kubernetes_is_valid(tmp_path: Path) -> None:
     """promtool accepts the scrape configuration for Kubernetes. Debian's has no service discovery for
     Kubernetes, so static targets take its place."""
-    programs = prometheus.find()
-    if programs is None:
-        skip(prometheus.MISSING)
+    programs = find_programs()
     text = (DEPLOY / "kubernetes" / "prometheus-scrape.yml").read_text(encoding="utf-8")
     configuration = yaml.safe_load(text)
     for job in configuration["scrape_configs"]:

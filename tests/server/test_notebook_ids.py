@@ -1,4 +1,4 @@
-"""The ids that stand for notebooks in metrics are stable, and don't tell the notebooks' names."""
+"""The ids that stand for notebooks in metrics are stable, and do not reveal the notebooks' names."""
 
 from __future__ import annotations
 

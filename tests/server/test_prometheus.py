@@ -13,7 +13,6 @@ from urllib.parse import unquote
 
 import pytest
 from fakes import FakeSource, gpu
-from helpers_programs import skip
 from helpers_prometheus import (
     ALERTS,
     FLEET_DASHBOARD,
@@ -21,6 +20,7 @@ from helpers_prometheus import (
     SERVER_DASHBOARD,
     Prometheus,
     dashboard_queries,
+    find_programs,
 )
 from helpers_recordings import meta, tick, values, write
 from helpers_samples import GIB, process
@@ -31,7 +31,6 @@ from test_prometheus_text import whole
 from gpuwidget.sources.throttle_reasons import ALL_NAMES, HARMFUL
 from gpuwidget.sources.xids import APPLICATION_XIDS
 from gpuwidget.system import processes
-from tools import prometheus
 
 DOCS = Path(__file__).parents[2] / "docs"
 OPTIONAL_METRICS = {
@@ -49,10 +48,7 @@ RULES_TEST = Path(__file__).parent / "data" / "rules_test.yml"
 @pytest.fixture(scope="session")
 def programs() -> dict[str, str]:
     """Return the paths of Prometheus and promtool, or skip the test if they are missing."""
-    found = prometheus.find()
-    if found is None:
-        skip(prometheus.MISSING)
-    return found
+    return find_programs()
 
 
 Scrape = Callable[[Server], Prometheus]
@@ -115,8 +111,8 @@ class TestOnARecording:
     async def test_series_have_the_values_of_the_sample(self, real_server: Server, scrape: Scrape) -> None:
         """Prometheus stores every known value of the server's sample in base units,
         and stores nothing for unknown values."""
-        there = scrape(real_server)
-        await there.until('up{job="gpuwidget"} == 1')
+        prometheus = scrape(real_server)
+        await prometheus.until('up{job="gpuwidget"} == 1')
         uuids = [one["uuid"] for one in (await real_server.get("sample"))[1]["gpus"]]
         expected = {
             "gpuwidget_gpu_up": [1.0, 1.0],
@@ -139,28 +135,28 @@ class TestOnARecording:
             "gpuwidget_gpu_memory_other_bytes": {"holder": "unattributed"},
         }
         for expression, of_gpus in expected.items():
-            found = sorted(await there.query(expression), key=lambda one: one[0]["gpu"])
+            found = sorted(await prometheus.query(expression), key=lambda one: one[0]["gpu"])
             labels = more.get(expression, {})
             assert found == [
                 (at(index, uuids[index], **labels), value) for index, value in enumerate(of_gpus)
             ], expression
-        ((labels, _),) = await there.query("gpuwidget_build_info")
+        ((labels, _),) = await prometheus.query("gpuwidget_build_info")
         assert labels["source"] == "replay"
-        ((_, age),) = await there.query("time() - gpuwidget_sample_timestamp_seconds")
+        ((_, age),) = await prometheus.query("time() - gpuwidget_sample_timestamp_seconds")
         assert age < 30
 
     async def test_prometheus_accepts_the_dashboard_and_the_rules(
         self, real_server: Server, scrape: Scrape
     ) -> None:
         """Prometheus loads all rules, and evaluates every query of the server's dashboard."""
-        there = scrape(real_server)
-        await there.until("gpuwidget_gpu_up")
+        prometheus = scrape(real_server)
+        await prometheus.until("gpuwidget_gpu_up")
         asked = dashboard_queries(SERVER_DASHBOARD)
-        answers = {expression: await there.query(expression) for expression in asked}
+        answers = {expression: await prometheus.query(expression) for expression in asked}
         assert answers['avg(gpuwidget_gpu_utilization_ratio{instance=~".*"})'] == [({}, 0.485)]
         lost = next(expression for expression in asked if expression.startswith("count(gpuwidget_gpu_up"))
         assert answers[lost] == [({}, 0.0)]
-        groups = (await there.api("rules"))["data"]["groups"]
+        groups = (await prometheus.api("rules"))["data"]["groups"]
         assert [(one["name"], len(one["rules"])) for one in groups] == [
             ("gpuwidget", 10),
             ("gpuwidget-nodes", 13),
@@ -188,8 +184,8 @@ async def test_memory_by_notebook(
     channels.close()
     source.memory[0] = 40 * GIB
     source.processes[0] = (process(pid_of(real_server, kernel), 20 * GIB), process(3_999_999, 7 * GIB))
-    there = scrape(real_server)
-    found = await there.until(
+    prometheus = scrape(real_server)
+    found = await prometheus.until(
         "gpuwidget_kernel_memory_bytes "
         "* on (job, instance, kernel) group_left (path, name) gpuwidget_kernel_info"
     )
@@ -197,18 +193,18 @@ async def test_memory_by_notebook(
     assert found == [(at(0, gpu(0).uuid, **holder), 20.0 * GIB)]
     others = {
         (labels["gpu"], labels["holder"]): value
-        for labels, value in await there.query("gpuwidget_gpu_memory_other_bytes")
+        for labels, value in await prometheus.query("gpuwidget_gpu_memory_other_bytes")
     }
     assert others == {
         ("0", "process"): 7.0 * GIB,
         ("0", "unattributed"): 13.0 * GIB,
         ("1", "unattributed"): 1_000_000.0,
     }
-    assert [value for _, value in await there.query("gpuwidget_gpu_energy_joules_total")] == [1000.0] * 2
-    types = (await there.api("metadata"))["data"]
+    assert [value for _, value in await prometheus.query("gpuwidget_gpu_energy_joules_total")] == [1000.0] * 2
+    types = (await prometheus.api("metadata"))["data"]
     assert types["gpuwidget_gpu_energy_joules_total"][0]["type"] == "counter"
     assert types["gpuwidget_kernel_memory_bytes"][0]["type"] == "gauge"
-    ((info, _),) = await there.query("gpuwidget_kernel_info")
+    ((info, _),) = await prometheus.query("gpuwidget_kernel_info")
     labels = {"instance": "lab", "kernel": kernel, "name": name}
     labels |= {"notebook": info["notebook"], "user": info["user"]}
     by_notebook = next(
@@ -216,12 +212,12 @@ async def test_memory_by_notebook(
         for one in dashboard_queries(SERVER_DASHBOARD)
         if one.startswith("sum by (instance, kernel, notebook, user,")
     )
-    assert await there.query(by_notebook) == [(labels, 20.0 * GIB)]
+    assert await prometheus.query(by_notebook) == [(labels, 20.0 * GIB)]
     # The dashboard lists a notebook as idle after ten minutes.
     # A test can't wait so long, so any idle time counts here.
-    await there.until("gpuwidget_kernel_idle_since_timestamp_seconds")
+    await prometheus.until("gpuwidget_kernel_idle_since_timestamp_seconds")
     idle = [one.replace("> 600", ">= 0") for one in dashboard_queries(SERVER_DASHBOARD) if "> 600" in one]
-    rows = [await there.query(expression) for expression in idle]
+    rows = [await prometheus.query(expression) for expression in idle]
     assert [[labels for labels, _ in row] for row in rows] == [[{**labels, "path": f"work/{name}"}]] * 2
     assert rows[0][0][1] == 20.0 * GIB
 
@@ -284,16 +280,16 @@ def test_every_named_metric_exists(path: Path) -> None:
     series = set(re.findall(r"(?:\b[a-z]+:)?\bgpuwidget_\w+:\w+\b", text))
     without = {name.partition(":")[2] for name in recorded_series()}
     assert series - recorded_series() - without == set()
-    there = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE)) | OPTIONAL_METRICS
+    exported = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE)) | OPTIONAL_METRICS
     named = metrics_of(re.sub(r"\bgpuwidget_\w+:\w+\b", "", text))
     assert named | series
-    assert named - there == set()
+    assert named - exported == set()
 
 
 def test_every_metric_is_documented() -> None:
     """The documentation's tables list every metric."""
-    there = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE))
-    assert there - metrics_of((DOCS / "prometheus.md").read_text(encoding="utf-8")) == set()
+    exported = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE))
+    assert exported - metrics_of((DOCS / "prometheus.md").read_text(encoding="utf-8")) == set()
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers_programs import skip
-from helpers_prometheus import Prometheus
+from helpers_prometheus import Prometheus, find_programs
 
 from gpuwidget.cli.main import main
-from tools import prometheus
 
 STEP_S = 60
 HOURS = 4
@@ -59,9 +57,7 @@ def data(now: float) -> str:
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the address of a Prometheus with four hours of known data."""
-    found = prometheus.find()
-    if found is None:
-        skip(prometheus.MISSING)
+    found = find_programs()
     folder = tmp_path_factory.mktemp("prometheus")
     source = folder / "data.txt"
     source.write_text(data(float(int(time.time()))))

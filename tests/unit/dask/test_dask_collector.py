@@ -280,7 +280,7 @@ def test_workers_that_cannot_report(cluster: Cluster) -> None:
 
 
 def test_a_client_that_is_closed(cluster: Cluster) -> None:
-    """If the client is closed during the run, the card says that reports are missing. Nothing raises."""
+    """If the client is closed during the run, the card notes that reports are missing. Nothing raises."""
     cluster.collector.start()
     wait_until(lambda: len(cluster.received) == 2)
     cluster.client.status = "closed"

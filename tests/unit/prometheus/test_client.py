@@ -142,8 +142,8 @@ def test_a_missing_token_file(start: Start, tmp_path: Path) -> None:
 
 
 def test_certificates(start: Start, tmp_path: Path) -> None:
-    """A server with a certificate of an own authority is queried with that authority's file, and refused
-    without it."""
+    """A server whose certificate is signed by a private authority is queried with that authority's file, and
+    refused without it."""
     certificate = write_certificate(tmp_path / "server.pem")
     web = start(answer("vector", []), certificate)
     assert PrometheusClient(prometheus_settings(web.url, ca_file=str(certificate))).query("up") == ()
@@ -207,7 +207,7 @@ def test_files_without_certificates(tmp_path: Path) -> None:
     ],
 )
 def test_responses_that_are_no_result(start: Start, status: int, body: bytes, text: str) -> None:
-    """If a server refuses a query or is no Prometheus, the error says what happened and what to do."""
+    """If a server refuses a query or is no Prometheus, the error states what happened and what to do."""
     web = start(with_body(body, status))
     assert error_of(web.url) == f"Prometheus at HOST {text}"
 
