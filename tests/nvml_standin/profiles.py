@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 MIB = 1024**2
 _NOT_SUPPORTED = "error 3"
+_NVLINK, _NO_NVLINK = 2, 5
+"""NVML_P2P_CAPS_INDEX_NVLINK and NVML_P2P_STATUS_NOT_SUPPORTED."""
 
 _NO_GPM = {"gpm": "0"}
 _NO_INSTANT_POWER = {"field.186": _NOT_SUPPORTED}
@@ -110,8 +112,16 @@ an H200's."""
 
 
 def machine(*models: str) -> list[str]:
-    """Return the scenario of a machine that has these models of GPUs, in nvidia-smi's order."""
+    """Return the scenario of a machine that has these models of GPUs, in nvidia-smi's order.
+
+    NVLink connects only data-center GPUs of the same model.
+    """
     lines = [f"gpus={len(models)}"]
     for index, model in enumerate(models):
         lines += [f"gpu.{index}.{key}={value}" for key, value in PROFILES[model].items()]
+        lines += [
+            f"gpu.{index}.p2p.{other}.{_NVLINK}={_NO_NVLINK}"
+            for other, other_model in enumerate(models)
+            if other != index and (other_model != model or "RTX" in model)
+        ]
     return lines

@@ -157,7 +157,7 @@ async def test_a_slow_prometheus_delays_nobody_else(
 ) -> None:
     """While Prometheus does not answer, a request for the cluster returns what there is, other requests are
     answered as usual, and no second query is sent."""
-    monkeypatch.setattr("gpuwidget.server.cluster_monitor._PATIENCE_S", 0.05)
+    monkeypatch.setattr("gpuwidget.server.cluster_monitor._MAX_WAIT_S", 0.05)
     prometheus.may_answer.clear()
     for _ in range(3):
         answer = await cluster(server)

@@ -264,9 +264,17 @@ def test_errors_of_the_last_hour() -> None:
         value("ecc_range", 5, "GPU-b"),
         value("xid", math.nan, "GPU-c"),
         value("ecc_increase", math.inf, "GPU-c"),
+        # DCGM's number for an unknown value.
+        value("xid", 2147483632, "GPU-d"),
     )
-    found = snapshot(dcgm(), dcgm("GPU-b", gpu="1"), dcgm("GPU-c", gpu="2"), hour=hour)
-    assert [(gpu.xid, gpu.ecc_uncorrected) for gpu in found.gpus] == [(79, 1), (13, 0), (None, None)]
+    gpus = [dcgm(f"GPU-{letter}", gpu=str(index)) for index, letter in enumerate("abcd")]
+    found = snapshot(*gpus, hour=hour)
+    assert [(gpu.xid, gpu.ecc_uncorrected) for gpu in found.gpus] == [
+        (79, 1),
+        (13, 0),
+        (None, None),
+        (None, None),
+    ]
 
 
 def test_the_query_for_the_hour_is_repeated_each_minute_and_after_an_error() -> None:

@@ -252,6 +252,14 @@ class Nginx(Service):
         """Return the answer to a request over TLS, with the certificate verified."""
         return fetch(f"{self.https}{path}", headers, self.context)
 
+    def log_with(self, line: str) -> str:
+        """Return the access log once it contains ``line``. nginx writes it after it has sent the answer."""
+        deadline = time.monotonic() + 30
+        while line not in (log := (self.folder / "gpuwidget.log").read_text()):
+            assert time.monotonic() < deadline, log
+            time.sleep(0.1)
+        return log
+
     def status_from(self, source: str, path: str, headers: dict[str, str]) -> int:
         """Return the status of the answer to a request from another address of this machine."""
         connection = HTTPSConnection(HOST, self.port, context=self.context, source_address=(source, 0))
@@ -285,12 +293,7 @@ def test_the_page_comes_over_tls(proxy: Nginx) -> None:
     status, headers, page = proxy.fetch(f"/lab?token={TOKEN}")
     assert (status, "jupyter-config-data" in page) == (200, True)
     assert headers["strict-transport-security"] == "max-age=31536000"
-    # nginx writes a request to its log after it has sent the response.
-    log = ""
-    while '"GET /lab HTTP/1.1" 200' not in log:
-        time.sleep(0.01)
-        log = (proxy.folder / "gpuwidget.log").read_text()
-    assert TOKEN not in log
+    assert TOKEN not in proxy.log_with('"GET /lab HTTP/1.1" 200')
 
 
 async def test_samples_arrive_through_the_proxy(proxy: Nginx) -> None:

@@ -153,9 +153,10 @@ class TestOnARecording:
         await prometheus.until("gpuwidget_gpu_up")
         asked = dashboard_queries(SERVER_DASHBOARD)
         answers = {expression: await prometheus.query(expression) for expression in asked}
-        assert answers['avg(gpuwidget_gpu_utilization_ratio{instance=~".*"})'] == [({}, 0.485)]
-        lost = next(expression for expression in asked if expression.startswith("count(gpuwidget_gpu_up"))
+        gpus, lost, utilization, *_ = asked
+        assert answers[gpus] == [({}, 2.0)]
         assert answers[lost] == [({}, 0.0)]
+        assert answers[utilization] == [({}, 0.485)]
         groups = (await prometheus.api("rules"))["data"]["groups"]
         assert [(one["name"], len(one["rules"])) for one in groups] == [
             ("gpuwidget", 10),
@@ -247,6 +248,46 @@ def test_each_rule_is_tested(programs: dict[str, str], tmp_path: Path) -> None:
     # The rules of GPUs are tested through those of their nodes.
     recorded = {name for name in recorded_series() if not name.startswith("uuid:")}
     assert recorded - set(re.findall(r"expr: .*?([a-z]+:gpuwidget_\w+:\w+)", RULES_TEST.read_text())) == set()
+
+
+def test_the_dashboard_counts_each_gpu_once(programs: dict[str, str], tmp_path: Path) -> None:
+    """The totals of the server's dashboard count a GPU that two servers export once, without its MIG slices,
+    and leave the memory of a GPU out of the share if it is unknown how much of it is used."""
+    values: dict[str, dict[str, float]] = {
+        "gpus": {"": 3},
+        "gpu_up": {"A": 1, "B": 1, "C": 0},
+        "gpu_utilization_ratio": {"A": 0.5, "B": 0.25},
+        "gpu_memory_used_bytes": {"A": 50e9, "B": 10e9},
+        "gpu_memory_total_bytes": {"A": 100e9, "B": 100e9, "C": 100e9},
+        "gpu_power_watts": {"A": 300, "B": 100},
+    }
+    exported = {
+        f'gpuwidget_{name}{{job="j",instance="{server}",UUID="{uuid}",mig=""}}': f"{value}x10"
+        for server in ("anna", "ben")
+        for name, by_gpu in values.items()
+        for uuid, value in by_gpu.items()
+    }
+    exported |= {
+        f'gpuwidget_gpu_energy_joules_total{{job="j",instance="{server}",UUID="A",mig=""}}': "0+6000x10"
+        for server in ("anna", "ben")
+    }
+    exported |= {
+        f'gpuwidget_{name}{{job="j",instance="anna",UUID="A1",mig="1"}}': "1x10"
+        for name in ("gpu_up", "gpu_memory_used_bytes", "gpu_memory_total_bytes")
+    }
+    gpus, lost, utilization, memory, power, energy, *_ = dashboard_queries(SERVER_DASHBOARD)
+    expected = {gpus: 3, lost: 1, utilization: 0.375, memory: 0.3, power: 400, energy: 60000}
+    path = tmp_path / "test.json"
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": samples} for name, samples in exported.items()],
+        "promql_expr_test": [
+            {"expr": query, "eval_time": "10m", "exp_samples": [{"labels": "{}", "value": value}]}
+            for query, value in expected.items()
+        ],
+    }
+    path.write_text(json.dumps({"evaluation_interval": "1m", "tests": [case]}), encoding="utf-8")
+    assert run(programs["promtool"], "test", "rules", str(path)) == ""
 
 
 def recorded_series() -> set[str]:

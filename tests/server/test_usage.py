@@ -145,6 +145,23 @@ def test_no_prometheus(
     assert "ZeroDivisionError: division by zero" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("arguments", [(), ("--prometheus", "http://127.0.0.1:9")])
+def test_the_timeout_of_the_configuration(
+    arguments: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """The time-out of a query is the configured one, since an error advises to set a longer one there."""
+    config = "c.GpuWidget.prometheus_url = 'http://127.0.0.1:9'\nc.GpuWidget.prometheus_timeout = 90\n"
+    (tmp_path / "jupyter_server_config.py").write_text(config)
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
+    assert main(["usage", *arguments]) == 2
+    assert capsys.readouterr().err == (
+        "gpuwidget: prometheus_timeout can't be 90: give a number of seconds from 1 to 60.\n"
+    )
+
+
 def test_an_invalid_time(capsys: pytest.CaptureFixture[str]) -> None:
     """A time has a unit."""
     for text in ("30", "0d", "1y", "d"):

@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -238,15 +239,15 @@ def test_a_response_without_an_end(start: Start, monkeypatch: pytest.MonkeyPatch
 
 
 def test_slow_servers(start: Start) -> None:
-    """A server that accepts a request and never answers, or answers byte by byte, is given up after the
-    time-out."""
+    """A query ends after the time-out if the server never answers or answers byte by byte, with an error or
+    without."""
     ended = threading.Event()
 
     def nothing(handler: BaseHTTPRequestHandler, _: dict[str, str]) -> None:
         ended.wait(20)
 
-    def drip(handler: BaseHTTPRequestHandler, _: dict[str, str]) -> None:
-        handler.send_response(200)
+    def drip(handler: BaseHTTPRequestHandler, _: dict[str, str], status: int = 200) -> None:
+        handler.send_response(status)
         handler.end_headers()
         try:
             while not ended.wait(0.05):
@@ -255,7 +256,7 @@ def test_slow_servers(start: Start) -> None:
             pass
 
     try:
-        for respond in (nothing, drip):
+        for respond in (nothing, drip, partial(drip, status=503)):
             assert error_of(start(respond).url, timeout_s=1) == (
                 "Prometheus at HOST has not answered within 1 s. Check its load and the network, or set a "
                 "longer prometheus_timeout."

@@ -9,6 +9,7 @@ from helpers_nvml import Machine
 from nvml_standin import profiles
 
 from gpuwidget.model.messages import Message
+from gpuwidget.sources import nvml_diagnostics
 
 _NOT_SUPPORTED = "not supported by this GPU"
 _NO_GPM = "this GPU has no performance counters that the driver gives out (Hopper and later have)"
@@ -121,6 +122,24 @@ def test_a_value_that_a_model_lacks_is_requested_once(machine: Machine, model: s
     assert ("nvmlDeviceGetTotalEccErrors" not in calls) == ("ecc_uncorrected" in missing)
     assert ("nvmlDeviceGetFanSpeed" not in calls) == ("fan_speed" in missing)
     assert "nvmlGpmQueryDeviceSupport" not in calls
+
+
+def test_health_of_each_model(mixed: Machine) -> None:
+    """The doctor reads the health of each model. Memory errors that a model does not count are unknown, and
+    different models are not connected by NVLink."""
+    mixed.set_scenario(*profiles.machine(*MODELS, "A100"))
+    found = nvml_diagnostics.query_health()
+    no_errors = {"ecc", "ecc_uncorrected", "remapped", "retired_pending"}
+    assert [set(gpu.missing) for gpu in found.gpus] == [
+        {*no_errors, "mig"},
+        {*no_errors, "mig"},
+        {"mig", "remapped"},
+        set(),
+        set(),
+        set(),
+    ]
+    assert [gpu.ecc_uncorrected for gpu in found.gpus] == [None, None, 0, 0, 0, 0]
+    assert {(peer.gpu, peer.other) for peer in found.peers if peer.nvlink} == {(3, 5), (5, 3)}
 
 
 def test_peak_rates_of_an_old_driver(old_machine: Machine) -> None:
