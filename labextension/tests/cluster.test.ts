@@ -124,7 +124,7 @@ test('a GPU with an unknown value, with memory or hardware errors, or that is lo
   ]) {
     assert.equal(isFree({ ...GPU, ...other }), false);
   }
-  // A program's own error says nothing about the GPU.
+  // An XID that a program causes does not mean that the GPU is broken.
   assert.equal(isFree({ ...GPU, xid: 31 }), true);
 });
 
