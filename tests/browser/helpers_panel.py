@@ -41,7 +41,9 @@ while (walker.nextNode()) {
     const node = walker.currentNode;
     const parent = node.parentElement;
     if (node.data.trim() === '' || !parent.checkVisibility({visibilityProperty: true}) ||
-        parent.closest('select, .jp-gpuwidget-settings-description, .jp-gpuwidget-settings-log')) { continue; }
+        parent.closest('select, .jp-gpuwidget-settings-description, .jp-gpuwidget-settings-log')) {
+        continue;
+    }
     const range = document.createRange();
     range.selectNodeContents(node);
     for (const {left, right, top, bottom} of range.getClientRects()) {

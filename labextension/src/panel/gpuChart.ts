@@ -50,7 +50,9 @@ export class GpuChart {
     this.node.className = className;
     this.node.setAttribute('role', 'img');
     this.readout.node.hidden = true;
-    this.node.append(this.readout.node);
+    if (textAt !== undefined) {
+      this.node.append(this.readout.node);
+    }
     this.observer = new ResizeObserver(entries => {
       this.resize(Math.floor(entries[0]?.contentRect.width ?? 0));
     });
@@ -115,7 +117,7 @@ export class GpuChart {
   /** Show the values at the pointer, on the other half of the chart. */
   private updateReadout(plot: uPlot): void {
     const { left = -1, idx = null } = plot.cursor;
-    this.readout.node.hidden = left < 0 || this.textAt === undefined;
+    this.readout.node.hidden = left < 0;
     if (left < 0 || this.data === null || this.textAt === undefined) {
       return;
     }
