@@ -123,7 +123,8 @@ def _with_notes(order: CudaOrder, gpus: Sequence[Gpu], environment: Mapping[str,
     """Return ``order`` with a note if the numbers of CUDA are not those of nvidia-smi."""
     for number, uuid in enumerate(order.uuids or ()):
         gpu = next((gpu for gpu in gpus if gpu.uuid == uuid), None)
-        if gpu is not None and gpu.index != number:
+        # A MIG slice has no number in nvidia-smi's list of GPUs.
+        if gpu is not None and gpu.mig_parent is None and gpu.index != number:
             note = _other_numbers(number, gpu, environment, alike=_are_alike(_by_pci_bus(gpus)))
             return replace(order, notes=(*order.notes, note))
     return order

@@ -106,6 +106,15 @@ def test_the_mig_slice_that_cuda_uses_is_unknown() -> None:
     assert environment_order(machine, {"CUDA_VISIBLE_DEVICES": "MIG-1"}) == ("MIG-1",)
 
 
+def test_mig_slices_have_no_number_to_compare() -> None:
+    """There is no note about the numbers of MIG slices, of which a GPU may have several."""
+    slices = tuple(
+        replace(GPUS[1], uuid=f"MIG-{index}", mig_index=index, mig_parent=UUIDS[1]) for index in range(2)
+    )
+    order = find_order((*GPUS, *slices), {"CUDA_VISIBLE_DEVICES": "MIG-0,MIG-1"})
+    assert order == CudaOrder(("MIG-0", "MIG-1"), "environment")
+
+
 # -- once CUDA has started -------------------------------------------------------------------------------
 
 
