@@ -100,6 +100,7 @@ def test_it_contains_the_package_and_nothing_else(wheel: Path) -> None:
         f"{DATA}/{LABEXTENSION}/package.json",
         f"{DATA}/{LABEXTENSION}/schemas/jupyterlab-gpuwidget/package.json.orig",
         f"{DATA}/{LABEXTENSION}/schemas/jupyterlab-gpuwidget/panel.json",
+        f"{DATA}/{LABEXTENSION}/schemas/jupyterlab-gpuwidget/toolbar.json",
     }
     assert wheel.name == f"jupyterlab_gpuwidget-{gpuwidget.__version__}-py3-none-any.whl"
     assert wheel.stat().st_size < LARGEST
