@@ -22,10 +22,9 @@ _MAX_VALUE = 80
 
 ORDER_UNKNOWN = message(
     "device-order-unknown",
-    "Which GPU each cuda:N is will be known once CUDA has started: the GPUs of this machine differ, and CUDA "
-    "puts the fastest first, by a measure that NVIDIA does not document. To get nvidia-smi's order, set "
-    "CUDA_DEVICE_ORDER=PCI_BUS_ID before CUDA starts: in the kernel's environment, or in a cell with "
-    "os.environ['CUDA_DEVICE_ORDER'] = 'PCI_BUS_ID'.",
+    "The GPUs differ, so which one is cuda:0 will be known once CUDA has started: CUDA puts the fastest "
+    "first, by a measure that NVIDIA does not document. CUDA_DEVICE_ORDER=PCI_BUS_ID, set before CUDA "
+    "starts, makes the order that of nvidia-smi.",
 )
 SLICE_UNKNOWN = message(
     "device-slice-unknown",
@@ -123,7 +122,8 @@ def _with_notes(order: CudaOrder, gpus: Sequence[Gpu], environment: Mapping[str,
     """Return ``order`` with a note if the numbers of CUDA are not those of nvidia-smi."""
     for number, uuid in enumerate(order.uuids or ()):
         gpu = next((gpu for gpu in gpus if gpu.uuid == uuid), None)
-        if gpu is not None and gpu.index != number:
+        # A MIG slice has no number in nvidia-smi's list of GPUs.
+        if gpu is not None and gpu.mig_parent is None and gpu.index != number:
             note = _other_numbers(number, gpu, environment, alike=_are_alike(_by_pci_bus(gpus)))
             return replace(order, notes=(*order.notes, note))
     return order

@@ -3,6 +3,9 @@
 /** Version of the stream's messages that this labextension reads. */
 export const STREAM_SCHEMA = 2;
 
+/** Version of single samples that this labextension reads. */
+export const SAMPLE_SCHEMA = 1;
+
 /** Version of the kernel's replies that this labextension reads. */
 export const KERNEL_SCHEMA = 1;
 

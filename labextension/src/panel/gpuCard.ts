@@ -67,7 +67,9 @@ export class GpuCard {
   ) {
     this.trans = trans;
     this.sparkline = new GpuChart('jp-gpuwidget-gpu-sparkline', SPARKLINE_HEIGHT, palette);
-    this.chart = new GpuChart('jp-gpuwidget-gpu-chart', CHART_HEIGHT, palette, chartReadout);
+    this.chart = new GpuChart('jp-gpuwidget-gpu-chart', CHART_HEIGHT, palette, (point, total) =>
+      chartText(trans, point, total)
+    );
     this.row = new GpuRow(trans, this.sparkline, this.rowBar);
     this.memory = new MemoryLine(trans);
     this.holders = new HolderList(trans, holders, panelState, `holders ${uuid}`);
@@ -211,9 +213,16 @@ export class GpuCard {
   }
 }
 
-/** Return the text of a chart at one time. */
-function chartReadout({ time, utilization, memory: used, band }: ChartPoint, total: number | null): string {
-  const held = used === null || total === null ? null : (used / 100) * total;
-  const values = [withUnit(whole(utilization), '%'), memory(held)];
+/** Return the text of a chart at one time: the time, the values, and the cell that ran. */
+function chartText(
+  trans: TranslationBundle,
+  { time, utilization, memory: percent, band }: ChartPoint,
+  total: number | null
+): string {
+  const used = percent === null || total === null ? null : (percent / 100) * total;
+  const values =
+    utilization === null && used === null
+      ? [trans.__('no data')]
+      : [withUnit(whole(utilization), '%'), memory(used)];
   return [moment(time, time), ...values, ...(band === null ? [] : [band])].join(' · ');
 }

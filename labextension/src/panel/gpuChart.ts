@@ -50,7 +50,9 @@ export class GpuChart {
     this.node.className = className;
     this.node.setAttribute('role', 'img');
     this.readout.node.hidden = true;
-    this.node.append(this.readout.node);
+    if (textAt !== undefined) {
+      this.node.append(this.readout.node);
+    }
     this.observer = new ResizeObserver(entries => {
       this.resize(Math.floor(entries[0]?.contentRect.width ?? 0));
     });
@@ -113,21 +115,25 @@ export class GpuChart {
   }
 
   /** Show the values at the pointer, on the other half of the chart. */
-  private updateReadout({ cursor, over }: uPlot): void {
-    const { left = -1, idx = null } = cursor;
-    const time = idx === null ? undefined : this.curve[0][idx];
-    this.readout.node.hidden = left < 0 || idx === null || time === undefined;
-    if (this.data === null || this.textAt === undefined || idx === null || time === undefined) {
+  private updateReadout(plot: uPlot): void {
+    const { left = -1, idx = null } = plot.cursor;
+    this.readout.node.hidden = left < 0;
+    if (left < 0 || this.data === null || this.textAt === undefined) {
       return;
     }
+    const { bands, gap, total } = this.data;
+    const pointed = plot.posToVal(left, 'x');
+    const [times, utilization, memory] = this.curve;
+    const nearest = idx === null ? NaN : (times[idx] ?? NaN);
+    const sampled = idx !== null && Math.abs(nearest - pointed) <= gap;
     const point = {
-      time,
-      utilization: this.curve[1][idx] ?? null,
-      memory: this.curve[2][idx] ?? null,
-      band: bandAt(this.data.bands, time)?.title ?? null
+      time: sampled ? nearest : pointed,
+      utilization: sampled ? (utilization[idx] ?? null) : null,
+      memory: sampled ? (memory[idx] ?? null) : null,
+      band: bandAt(bands, pointed)?.title ?? null
     };
-    this.readout.set(this.textAt(point, this.data.total));
-    setAttribute(this.readout.node, 'data-side', left < over.clientWidth / 2 ? 'right' : 'left');
+    this.readout.set(this.textAt(point, total));
+    setAttribute(this.readout.node, 'data-side', left < plot.over.clientWidth / 2 ? 'right' : 'left');
   }
 
   private create(): uPlot {

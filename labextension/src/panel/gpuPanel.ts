@@ -1,5 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { Widget } from '@lumino/widgets';
+import { Toolbar } from '@jupyterlab/ui-components';
+import { Panel, PanelLayout, Widget } from '@lumino/widgets';
 
 import { CellsSection, type DashboardLink } from './cellsSection';
 import { DeviceSection } from './deviceSection';
@@ -50,8 +51,9 @@ export class GpuPanel extends Widget implements IGpuPanel {
   readonly panelState: PanelState;
   /** A mark that shows whether samples arrive. */
   private readonly dot = element('span', 'panel-dot');
+  /** The buttons in the header, which JupyterLab's toolbar registry creates. */
+  readonly toolbar = new Toolbar();
   private readonly rate = new Text('panel-rate');
-  private readonly header: HTMLElement;
   private readonly recording = new Text('panel-recording', 'div');
   /** Why it is unknown who holds the memory of all GPUs. */
   private readonly reason = new Text('panel-reason', 'div');
@@ -118,7 +120,15 @@ export class GpuPanel extends Widget implements IGpuPanel {
     );
     this.dot.setAttribute('role', 'img');
     const heading = element('h2', '', trans.__('GPUs'));
-    this.header = element('div', 'panel-header', this.dot, heading, this.rate.node);
+    const title = element('div', 'panel-title', this.dot, heading, this.rate.node);
+    this.toolbar.node.setAttribute('aria-label', trans.__('Buttons of the GPU panel'));
+    const header = new Panel();
+    header.addClass('jp-gpuwidget-panel-header');
+    header.addWidget(new Widget({ node: title }));
+    header.addWidget(this.toolbar);
+    const layout = new PanelLayout();
+    this.layout = layout;
+    layout.addWidget(header);
     this.scroll = element(
       'div',
       'panel-scroll',
@@ -134,7 +144,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
       this.use.node,
       this.cellsSection.node
     );
-    this.node.append(this.header, this.scroll, this.message.node);
+    this.node.append(this.scroll, this.message.node);
     this.sizes.observe(this.node);
     this.sizes.observe(heading); // Its size changes with the font.
     monitor.changed.connect(this.update, this);
@@ -147,14 +157,6 @@ export class GpuPanel extends Widget implements IGpuPanel {
   redraw(): void {
     this.palette = null;
     this.list.redraw();
-  }
-
-  addAction(label: string, title: string, execute: () => void): void {
-    const button = element('button', 'button jp-gpuwidget-panel-action', label);
-    button.type = 'button';
-    button.title = title;
-    button.onclick = execute;
-    this.header.append(button);
   }
 
   addSection(section: PanelSection): void {

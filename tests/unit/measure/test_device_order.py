@@ -84,7 +84,7 @@ def test_the_order_of_different_gpus_is_not_guessed() -> None:
     assert environment_order((GPUS[0], replace(GPUS[1], memory_total=1)), {}) == (None, None)
     (text,) = notes(MIXED, {})
     assert "CUDA puts the fastest first, by a measure that NVIDIA does not document" in text
-    assert "set CUDA_DEVICE_ORDER=PCI_BUS_ID before CUDA starts" in text
+    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID, set before CUDA starts, makes the order that of nvidia-smi" in text
 
 
 def test_what_makes_the_order_of_different_gpus_certain() -> None:
@@ -104,6 +104,15 @@ def test_the_mig_slice_that_cuda_uses_is_unknown() -> None:
     assert find_order(machine, {}) == CudaOrder(None, None, (device_order.SLICE_UNKNOWN,))
     assert environment_order(machine, {"CUDA_VISIBLE_DEVICES": "0"}) is None
     assert environment_order(machine, {"CUDA_VISIBLE_DEVICES": "MIG-1"}) == ("MIG-1",)
+
+
+def test_mig_slices_have_no_number_to_compare() -> None:
+    """There is no note about the numbers of MIG slices, of which a GPU may have several."""
+    slices = tuple(
+        replace(GPUS[1], uuid=f"MIG-{index}", mig_index=index, mig_parent=UUIDS[1]) for index in range(2)
+    )
+    order = find_order((*GPUS, *slices), {"CUDA_VISIBLE_DEVICES": "MIG-0,MIG-1"})
+    assert order == CudaOrder(("MIG-0", "MIG-1"), "environment")
 
 
 # -- once CUDA has started -------------------------------------------------------------------------------

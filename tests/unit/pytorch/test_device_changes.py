@@ -110,6 +110,20 @@ def test_torchs_functions_are_restored(torch: Any) -> None:
     assert (torch._C._cuda_setDevice, torch.cuda.device.__enter__, torch.cuda.mem_get_info) == before
 
 
+def test_the_real_torch() -> None:
+    """The functions of the real torch are observed, and restored at the end."""
+    real: Any = pytest.importorskip("torch")
+    before = (real.cuda.device.__enter__, real.cuda.mem_get_info)
+    tracker = DeviceChangeTracker()
+    scope = tracker.open()
+    assert (real.cuda.device.__enter__, real.cuda.mem_get_info) != before
+    with real.cuda.device(-1):  # does nothing, also without a GPU
+        pass
+    assert scope.changes() == DeviceChanges()
+    tracker.close(scope)
+    assert (real.cuda.device.__enter__, real.cuda.mem_get_info) == before
+
+
 def test_a_torch_that_the_run_imports(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """If torch is imported during the run, its functions are observed from the next sample on."""
     monkeypatch.delitem(sys.modules, "torch")
