@@ -72,9 +72,12 @@ test('errors, interrupts and out-of-memory errors have a mark and a text', () =>
   ]);
 });
 
-test('a run outside any cell is named by its label, else it has no number', () => {
-  assert.equal(cellName(trans, { ...read(), executionCount: null }), '(no number)');
-  assert.equal(cellName(trans, { ...read(), executionCount: null, label: 'epoch 1' }), 'epoch 1');
+test('a run without an execution count, a label and code is unnamed', () => {
+  const name = (label: string | null, code: string): string =>
+    cellName(trans, { report: { ...read(), executionCount: null, label }, code });
+  assert.equal(name(null, ''), '(unnamed)');
+  assert.equal(name('epoch 1', ''), 'epoch 1');
+  assert.equal(name(null, 'train()'), 'train()');
 });
 
 test('an energy with an unknown part is shown as a lower bound', () => {

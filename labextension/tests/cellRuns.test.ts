@@ -10,6 +10,7 @@ import {
   type CellNotebook,
   type CellRunSources
 } from '../src/cells/cellRuns';
+import { parseReport } from '../src/cells/report';
 import { ReportReader } from '../src/cells/reportReader';
 import type { KernelView } from '../src/kernel/activeKernel';
 import { runningTitle } from '../src/panel/cellRow';
@@ -267,13 +268,14 @@ test('revealing goes to the cell of the active notebook', () => {
   assert.deepEqual([revealed, cells.hasNotebook, cells.runs], [['a'], false, []]);
 });
 
-test('a run is named by its execution count and its label', () => {
+test('a run is named by its execution count, and by its label or its first line of code', () => {
+  const name = (count: number | null, label: string | null, code: string): string => {
+    const known = parseReport(report(count, {}, { label }));
+    assert.ok(known);
+    return runName({ report: known, code });
+  };
   assert.deepEqual(
-    [
-      runName({ executionCount: 3, label: null }),
-      runName({ executionCount: 3, label: 'train' }),
-      runName({ executionCount: null, label: 'epoch 1' })
-    ],
-    ['[3]', '[3] train', 'epoch 1']
+    [name(3, null, 'train()'), name(3, 'train', 'x = 1'), name(null, 'epoch 1', ''), name(3, null, '')],
+    ['[3] train()', '[3] train', 'epoch 1', '[3]']
   );
 });

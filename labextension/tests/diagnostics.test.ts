@@ -1,7 +1,12 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { diagnosticsSummary, textAfterCommand, toJson } from '../src/diagnostics/diagnosticsMessages';
+import {
+  diagnosticsSummary,
+  mergedChecks,
+  textAfterCommand,
+  toJson
+} from '../src/diagnostics/diagnosticsMessages';
 import {
   DiagnosticsModel,
   type DiagnosisState,
@@ -138,19 +143,16 @@ test('a restarted kernel has no diagnosis', async () => {
 test('the summary is about the worst status', () => {
   const summary = (...states: (DiagnosisState | null)[]): unknown => diagnosticsSummary(trans, states);
   const failed: DiagnosisState = { kind: 'failed', reason: 'why' };
-  assert.deepEqual(summary(null, { kind: 'none' }), [null, 'not looked at yet']);
-  assert.deepEqual(summary(done(check('torch')), { kind: 'running', previous: null }), [null, 'looking…']);
-  assert.deepEqual(summary(null, done(check('torch'), check('MIG', 'skipped'))), ['ok', 'all links found']);
-  assert.deepEqual(summary(done(check('torch')), failed), ['unknown', 'could not be looked at']);
+  assert.deepEqual(summary(null, { kind: 'none' }), [null, 'not run']);
+  assert.deepEqual(summary(done(check('torch')), { kind: 'running', previous: null }), [null, 'running…']);
+  assert.deepEqual(summary(null, done(check('torch'), check('MIG', 'skipped'))), ['ok', 'no problems']);
+  assert.deepEqual(summary(done(check('torch')), failed), ['unknown', 'could not run']);
   const broken = done(check('driver', 'broken'), check('gpu', 'unknown'));
-  assert.deepEqual(summary(broken, broken), ['broken', '1 link broken: driver']);
-  assert.deepEqual(summary(done(check('cuda', 'broken')), broken), [
-    'broken',
-    '2 links broken: cuda, driver'
-  ]);
-  assert.deepEqual(summary(broken, failed), ['broken', '1 link broken: driver']);
+  assert.deepEqual(summary(broken, broken), ['broken', '1 problem: driver']);
+  assert.deepEqual(summary(done(check('cuda', 'broken')), broken), ['broken', '2 problems: cuda, driver']);
+  assert.deepEqual(summary(broken, failed), ['broken', '1 problem: driver']);
   const doubtful = done(check('shm', 'warning'), check('gpu', 'unknown'));
-  assert.deepEqual(summary(doubtful), ['warning', '2 to look at: shm, gpu']);
+  assert.deepEqual(summary(doubtful), ['warning', '2 warnings: shm, gpu']);
 });
 
 test("the text after a fix's command begins without the punctuation that joins it", () => {
@@ -168,4 +170,17 @@ test("the text after a fix's command begins without the punctuation that joins i
 
 test('the JSON is that of the command line', () => {
   assert.equal(toJson(doctor()).split('\n')[1], '  "schema": 1,');
+});
+
+test('broken checks come first, and equal results of the kernel and the server are shown once', () => {
+  const ids = (checks: readonly Check[]): string[] => checks.map(({ id }) => id);
+  const { shared, kernel, server } = mergedChecks(
+    doctor(check('torch', 'broken'), check('driver'), check('gpu', 'broken'), check('shm', 'warning')),
+    doctor(check('torch'), check('driver'), check('gpu', 'broken'), check('mig', 'skipped'))
+  );
+  assert.deepEqual(ids(shared), ['gpu', 'driver']);
+  assert.deepEqual(ids(kernel), ['torch', 'shm']);
+  assert.deepEqual(ids(server), ['torch', 'mig']);
+  const alone = mergedChecks(null, doctor(check('torch'), check('gpu', 'unknown')));
+  assert.deepEqual([alone.shared, alone.kernel, ids(alone.server)], [[], [], ['gpu', 'torch']]);
 });

@@ -119,5 +119,5 @@ export class FakeCells implements CellModels {
 
 /** Return a code cell with these outputs. */
 export function codeCell(id: string, ...outputs: Output[]): CellModel & { outputs: FakeOutputs } {
-  return { id, outputs: new FakeOutputs(outputs) };
+  return { id, sharedModel: { getSource: () => `# ${id}` }, outputs: new FakeOutputs(outputs) };
 }

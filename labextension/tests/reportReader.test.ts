@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { ReportReader } from '../src/cells/reportReader';
+import { firstCodeLine, ReportReader } from '../src/cells/reportReader';
 import { FakeClock } from './fakes';
 import { codeCell, FakeCells, FakeOutput, report } from './fakes_cells';
 
@@ -22,7 +22,7 @@ function listed(reader: ReportReader): [string, number | null][] {
 test('the reports of a saved notebook are listed in its order', () => {
   const cells = new FakeCells([
     codeCell('a', new FakeOutput('stream'), FakeOutput.report(report(3))),
-    { id: 'markdown' },
+    { id: 'markdown', sharedModel: { getSource: () => '' } },
     codeCell('b', FakeOutput.report(report(1)), FakeOutput.report(report(2)))
   ]);
   const { reader } = made(cells);
@@ -142,4 +142,14 @@ test('another notebook has its own list, and the previous one is disconnected', 
   assert.deepEqual(listed(reader), [['z', 9]]);
   reader.setCells(null);
   assert.deepEqual(listed(reader), []);
+});
+
+test('the first line of code is neither blank nor a comment nor a cell magic', () => {
+  const first = (source: string): string => firstCodeLine({ sharedModel: { getSource: () => source } });
+  assert.equal(
+    first('%%gpuwatch --device cuda:1\n\n# training\n  loss = step(model)\nprint(loss)'),
+    'loss = step(model)'
+  );
+  assert.equal(first('%gpu device cuda:1'), '%gpu device cuda:1');
+  assert.equal(first('# only a comment'), '');
 });

@@ -19,7 +19,7 @@ function run(count: number, delta: number | null, cell: Record<string, unknown> 
   const torch = { allocated, reserved: span(0, GIB, 8 * GIB), ooms: 0 };
   const found = parseReport(report(count, { gpus: [reportedGpu(0, { torch, energy_j: delta })] }, cell));
   assert.ok(found);
-  return { key: runKey(found), cellId: `cell-${String(count)}`, report: found };
+  return { key: runKey(found), cellId: `cell-${String(count)}`, code: '', report: found };
 }
 
 function order(runs: readonly CellRun[], sort: Sort): (number | null)[] {

@@ -17,7 +17,7 @@ GIB = 1024**3
 PANEL = ".jp-gpuwidget-panel"
 CARD = f"{PANEL} [data-gpu-uuid]"
 NOTICE = f"{PANEL} .jp-gpuwidget-device-section .jp-gpuwidget-notice"
-SERVER_NOTICE = f"{PANEL} .jp-gpuwidget-panel-scroll > .jp-gpuwidget-notice"
+SERVER_NOTICE = f"{PANEL} .jp-gpuwidget-server-notice"
 DEVICE = f"{PANEL} .jp-gpuwidget-device-dropdown"
 LOAD_BUTTON = f"{PANEL} .jp-gpuwidget-device-section .jp-gpuwidget-notice-action"
 

@@ -54,10 +54,10 @@ def test_no_check_runs_before_the_section_is_expanded(open_notebook: Open) -> No
     requested = fake_doctor_route(notebook, (200, healthy()))
     show(notebook, 300)
     wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")
-    assert texts(notebook, SUMMARY) == ["Health not looked at yet"]
+    assert texts(notebook, SUMMARY) == ["Doctor not run"]
     assert requested == []
     notebook.page.click(SUMMARY)
-    wait_for_text(notebook, SUMMARY, "all links found")
+    wait_for_text(notebook, SUMMARY, "no problems")
     assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-summary") == [
         "gpuwidget is not loaded in this kernel.",
         "All links are found: PyTorch can use 4 GPUs.",
@@ -74,7 +74,7 @@ def test_the_checks_of_kernel_and_server(open_notebook: Open) -> None:
     """Each check shows a symbol, its name, its result and its status. The section's header names the broken
     check."""
     notebook = open_doctor(open_notebook, unhealthy(), healthy())
-    wait_for_text(notebook, SUMMARY, "1 link broken: PyTorch")
+    wait_for_text(notebook, SUMMARY, "1 problem: PyTorch")
     heads = texts(notebook, f"{ENVIRONMENT}:first-child .jp-gpuwidget-diagnostics-check-head")
     assert heads[:2] == ["✕ PyTorch broken", "✓ CUDA runtime 13.0 found"]
     assert heads[6] == "? GPU unknown"
@@ -98,7 +98,7 @@ def test_a_broken_check_is_expanded_with_its_fix(open_notebook: Open) -> None:
     broken = notebook.page.locator(f"{CHECK}[data-status=broken]")
     assert broken.get_attribute("open") is not None
     text = " ".join(broken.inner_text().split())
-    assert "This build of PyTorch can't use a GPU: it has no CUDA. Do: Install a build with CUDA:" in text
+    assert "This build of PyTorch can't use a GPU: it has no CUDA. Fix: Install a build with CUDA:" in text
     notebook.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     assert broken.locator("code").inner_text() == COMMAND
     broken.get_by_role("button", name="Copy").click()
@@ -128,7 +128,7 @@ def test_a_server_whose_checks_fail(open_notebook: Open) -> None:
     healthy."""
     sentence = "The examination came to no end within 60 seconds."
     notebook = open_doctor(open_notebook, healthy("kernel"), {"message": sentence}, 503)
-    wait_for_text(notebook, SUMMARY, "could not be looked at")
+    wait_for_text(notebook, SUMMARY, "could not run")
     assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-summary")[1] == sentence
     assert texts(notebook, f"{ENVIRONMENT}:nth-child(2) .jp-gpuwidget-diagnostics-check") == []
 
@@ -156,12 +156,12 @@ def test_a_real_server(open_notebook: Open) -> None:
 def test_a_restarted_kernel_has_no_diagnosis(open_notebook: Open) -> None:
     """If the kernel is restarted, its diagnosis is discarded."""
     notebook = open_doctor(open_notebook, unhealthy(), healthy())
-    wait_for_text(notebook, SUMMARY, "1 link broken")
+    wait_for_text(notebook, SUMMARY, "1 problem")
     notebook.script("await panel.sessionContext.session.kernel.restart();")
     wait_for_text(notebook, ENVIRONMENT, "The kernel was restarted")
-    wait_for_text(notebook, SUMMARY, "all links found")
+    wait_for_text(notebook, SUMMARY, "no problems")
     run(notebook, 0)
-    wait_for_text(notebook, ENVIRONMENT, "Not looked at yet.")
+    wait_for_text(notebook, ENVIRONMENT, "Not run")
 
 
 def test_the_palette_and_the_keyboard(open_notebook: Open) -> None:
@@ -170,7 +170,7 @@ def test_the_palette_and_the_keyboard(open_notebook: Open) -> None:
     fake_doctor_route(notebook, (200, healthy()))
     notebook.script("await app.commands.execute('gpuwidget:examine');")
     notebook.page.wait_for_selector(CHECK)
-    assert notebook.page.evaluate("document.activeElement.innerText").startswith("Health")
+    assert notebook.page.evaluate("document.activeElement.innerText").startswith("Doctor")
     notebook.page.keyboard.press("Tab")
     notebook.page.keyboard.press("Enter")
     assert notebook.page.locator(CHECK).first.get_attribute("open") is not None

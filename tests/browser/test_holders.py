@@ -418,8 +418,8 @@ def test_hints(open_panel: Callable[..., OpenPanel]) -> None:
     view.notebook.page.wait_for_selector(HINT, state="hidden")
 
 
-def test_the_emptiest_gpu(open_panel: Callable[..., OpenPanel]) -> None:
-    """The device dropdown offers the emptiest GPU according to the server's values. Choosing it selects that
+def test_the_gpu_with_the_most_free_memory(open_panel: Callable[..., OpenPanel]) -> None:
+    """The device dropdown offers the GPU with the most free memory according to the server's values. Choosing it selects that
     GPU's device."""
     view = open_panel()
     view.standin.scenario(*machine(2), f"gpu.0.memory_used={5 * GIB}")
@@ -431,9 +431,9 @@ def test_the_emptiest_gpu(open_panel: Callable[..., OpenPanel]) -> None:
         "await panel.sessionContext.session.kernel.requestExecute({code: argument}).done;",
         helpers_kernel_state.cell(state),
     )
-    wait_for_text(view.notebook, f"{DEVICE} option", "the emptiest GPU · now cuda:1, 134.4 GiB free")
-    view.notebook.page.select_option(DEVICE, "emptiest")
-    wait_for_text(view.notebook, MESSAGE, "The emptiest GPU is cuda:1 (GPU 0), with 134.4 GiB free.")
+    wait_for_text(view.notebook, f"{DEVICE} option", "Most free memory (now cuda:1)")
+    view.notebook.page.select_option(DEVICE, "most-free")
+    wait_for_text(view.notebook, MESSAGE, "cuda:1 (GPU 0) has the most free memory: 134.4 GiB.")
     assert view.notebook.page.input_value(DEVICE) == "cuda:1"
 
 

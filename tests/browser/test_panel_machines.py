@@ -113,9 +113,9 @@ def test_memory_of_this_notebook_and_of_others(browser: Browser, tmp_path: Path)
         assert "This notebook 14.0 Other processes 85.0 Free 40.4 GiB" in cards(notebook)[1]["text"]
         options = notebook.page.eval_on_selector_all(f"{DEVICE} option", "nodes => nodes.map(n => n.text)")
         assert options[2:] == [
-            "cuda:0 · GPU 1 H200 (9.0) · 40.4 GiB free · this notebook",
-            "cuda:1 · GPU 0 H200 (9.0) · 82.4 GiB free · ada: python train.py",
-            "the emptiest GPU · now cuda:1, 82.4 GiB free",
+            "cuda:0 — H200 · 40 GiB free",
+            "cuda:1 — H200 · 82 GiB free",
+            "Most free memory (now cuda:1)",
         ]
         notebook.close()
 

@@ -40,7 +40,7 @@ def notebook(open_notebook: Open) -> Notebook:
     made = open_notebook([LOAD_BOTH, NOW, SLEEP, "%gpu switches cudnn.benchmark on"])
     show(made, 300)
     run(made, 0)
-    wait_for_text(made, SUMMARY, "torch's defaults")
+    wait_for_text(made, SUMMARY, "all default")
     made.page.click(SUMMARY)
     made.page.wait_for_selector(f"{BENCHMARK}:enabled")
     return made
@@ -51,10 +51,10 @@ def test_a_toggle_runs_its_statement(notebook: Notebook) -> None:
     The new value applies to the next cell."""
     assert "What is set here is told here" in notebook.page.inner_text(LOG)
     notebook.page.click(BENCHMARK)
-    wait_for_text(notebook, LOG, "ran: torch.backends.cudnn.benchmark = True")
+    wait_for_text(notebook, LOG, "Ran: torch.backends.cudnn.benchmark = True")
     wait_for_text(notebook, SUMMARY, "1 changed")
     notebook.page.select_option(MATMUL, "high")
-    wait_for_text(notebook, LOG, 'ran: torch.set_float32_matmul_precision("high")')
+    wait_for_text(notebook, LOG, 'Ran: torch.set_float32_matmul_precision("high")')
     assert result(notebook, 1) == "(True, 'high')"
 
 
@@ -65,13 +65,13 @@ def test_a_switch_is_pending_while_a_cell_runs(notebook: Notebook) -> None:
     notebook.run(2)
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
     notebook.page.click(BENCHMARK)
-    wait_for_text(notebook, LOG, "from the next cell: torch.backends.cudnn.benchmark = True", seconds=5)
-    wait_for_text(notebook, SUMMARY, "1 from the next cell")
+    wait_for_text(notebook, LOG, "Takes effect in the next cell: torch.backends.cudnn.benchmark = True", seconds=5)
+    wait_for_text(notebook, SUMMARY, "1 change in the next cell")
     assert notebook.page.is_checked(BENCHMARK)
     assert not notebook.script("return window.gpuwidgetDone;")
     notebook.wait_until_done()
     assert result(notebook, 1) == "(True, 'highest')"
-    wait_for_text(notebook, LOG, "ran: torch.backends.cudnn.benchmark = True")
+    wait_for_text(notebook, LOG, "Ran: torch.backends.cudnn.benchmark = True")
     assert notebook.page.evaluate(f"document.querySelector('{SETTINGS}').offsetHeight") == height
 
 
@@ -82,17 +82,17 @@ def test_the_panel_shows_what_a_cell_sets(notebook: Notebook) -> None:
         "() => [...document.querySelectorAll('.jp-gpuwidget-settings-row')]"
         ".some(row => row.innerText.includes('cuDNN benchmark') && row.querySelector('input').checked)"
     )
-    assert "ran: torch.backends.cudnn.benchmark = True" in notebook.page.inner_text(LOG)
+    assert "Ran: torch.backends.cudnn.benchmark = True" in notebook.page.inner_text(LOG)
 
 
 def test_a_restarted_kernel(notebook: Notebook) -> None:
     """After a restart of the kernel, the switches are disabled, the reason is shown, and the log of
     statements is empty."""
     notebook.page.click(BENCHMARK)
-    wait_for_text(notebook, LOG, "ran: ")
+    wait_for_text(notebook, LOG, "Ran: ")
     notebook.script("await panel.sessionContext.session.kernel.restart();")
     wait_for_text(notebook, LOG, "The kernel was restarted")
-    assert "ran: " not in notebook.page.inner_text(LOG)
+    assert "Ran: " not in notebook.page.inner_text(LOG)
     assert notebook.page.is_disabled(BENCHMARK)
     run(notebook, 0)
     notebook.page.wait_for_selector(f"{BENCHMARK}:enabled")
@@ -103,7 +103,7 @@ def test_without_torch(open_notebook: Open) -> None:
     """Until torch is imported, every switch is disabled without a value, and the panel shows the reason."""
     notebook = open_notebook(["%load_ext gpuwidget", "import torch"])
     show(notebook, 300)
-    wait_for_text(notebook, SUMMARY, "Torch switches")
+    wait_for_text(notebook, SUMMARY, "PyTorch switches")
     notebook.page.click(SUMMARY)
     wait_for_text(notebook, LOG, "gpuwidget is not loaded in this kernel.")
     run(notebook, 0)
@@ -119,7 +119,7 @@ def test_a_switch_that_the_kernel_lacks_is_not_shown(open_notebook: Open) -> Non
     notebook = open_notebook([LOAD_BOTH, FEWER_SWITCHES])
     show(notebook, 300)
     run(notebook, 0)
-    wait_for_text(notebook, SUMMARY, "torch's defaults")
+    wait_for_text(notebook, SUMMARY, "all default")
     notebook.page.click(SUMMARY)
     notebook.page.wait_for_selector(f"{BENCHMARK}:enabled")
     run(notebook, 1)
@@ -134,7 +134,7 @@ def test_the_keyboard(notebook: Notebook) -> None:
     notebook.page.keyboard.press("Tab")
     notebook.page.keyboard.press("Tab")
     notebook.page.keyboard.press("Space")
-    wait_for_text(notebook, LOG, "ran: torch.backends.cudnn.benchmark = True")
+    wait_for_text(notebook, LOG, "Ran: torch.backends.cudnn.benchmark = True")
     toggle = notebook.page.get_by_role("switch", name="cuDNN benchmark")
     assert toggle.is_checked()
     title = notebook.page.get_attribute(f"{SETTINGS} label:has-text('cuDNN benchmark')", "title") or ""

@@ -1,8 +1,7 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import { MemoryGrowth, type GpuGrowth } from './memoryGrowth';
-import type { CellReport } from './report';
-import type { CellModels, ReportReader } from './reportReader';
+import { firstCodeLine, type CellModels, type ReportReader } from './reportReader';
 import type { CellRun } from './runTable';
 import type { ActiveKernel } from '../kernel/activeKernel';
 import type { StreamModel } from '../stream/streamModel';
@@ -129,6 +128,8 @@ export interface FinishedCell {
 export interface RunningCell {
   readonly cellId: string;
   readonly executionCount: number | null;
+  /** The first line of the cell's code; empty if there is none. */
+  readonly code: string;
   readonly seconds: number;
   /** Bytes by which the kernel's memory has grown since the cell began; null if unknown. */
   readonly delta: number | null;
@@ -226,6 +227,7 @@ export class CellRuns implements ICellRuns {
       : {
           cellId: cell.cellId,
           executionCount: cell.executionCount,
+          code: this.codeOf(cell.cellId),
           seconds: (this.clock.now() - cell.received) / 1000,
           delta: this.growth.bytes,
           gpus: this.growth.gpus
@@ -277,10 +279,10 @@ export class CellRuns implements ICellRuns {
       bands.push(band);
       all.set(uuid, bands);
     };
-    for (const { report } of this.runs) {
-      const band = bandOf(report);
+    for (const run of this.runs) {
+      const band = bandOf(run);
       if (band !== null) {
-        report.gpus.forEach(({ uuid }) => {
+        run.report.gpus.forEach(({ uuid }) => {
           add(uuid, band);
         });
       }
@@ -307,6 +309,12 @@ export class CellRuns implements ICellRuns {
     const gpus = this.sources.kernels.state?.gpus ?? [];
     const own = gpus.filter(({ context }) => context).map(({ uuid }) => uuid);
     return own.length > 0 ? own : (this.sources.model.sample?.gpus ?? []).map(({ uuid }) => uuid);
+  }
+
+  private codeOf(cellId: string): string {
+    const models = [...(this.notebook?.models ?? [])];
+    const cell = models.find(({ id }) => id === cellId);
+    return cell === undefined ? '' : firstCodeLine(cell);
   }
 
   private runningCell(): StartedCell | null {
@@ -356,14 +364,20 @@ export class CellRuns implements ICellRuns {
   }
 }
 
-/** Return a run's execution count and label, such as `[3] train`. */
-export function runName({ executionCount, label }: Pick<CellReport, 'executionCount' | 'label'>): string {
+/**
+ * Return a run's execution count and label, such as `[3] train`. A run without a label has the first line of
+ * its code instead.
+ */
+export function runName({
+  report: { executionCount, label },
+  code
+}: Omit<CellRun, 'key' | 'cellId'>): string {
   const count = executionCount === null ? '' : `[${String(executionCount)}]`;
-  return [count, label ?? ''].filter(part => part !== '').join(' ');
+  return [count, label ?? code].filter(part => part !== '').join(' ');
 }
 
-function bandOf(report: CellReport): Band | null {
-  const { started, duration, executionCount } = report;
+function bandOf(run: CellRun): Band | null {
+  const { started, duration, executionCount } = run.report;
   if (started === null || duration === null) {
     return null;
   }
@@ -371,6 +385,6 @@ function bandOf(report: CellReport): Band | null {
     from: started,
     until: started + duration,
     label: executionCount === null ? '' : String(executionCount),
-    title: [runName(report), elapsedTime(duration)].filter(part => part !== '').join(' · ')
+    title: [runName(run), elapsedTime(duration)].filter(part => part !== '').join(' · ')
   };
 }

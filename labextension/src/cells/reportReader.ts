@@ -38,6 +38,7 @@ export interface Outputs {
 /** The part of a cell's model that is used here. Only code cells have outputs. */
 export interface CellModel {
   readonly id: string;
+  readonly sharedModel: { getSource(): string };
   readonly outputs?: Outputs;
 }
 
@@ -160,7 +161,7 @@ export class ReportReader {
       for (const report of reports) {
         const key = runKey(report);
         if (!runs.has(key)) {
-          runs.set(key, { key, cellId: cell.id, report });
+          runs.set(key, { key, cellId: cell.id, code: firstCodeLine(cell), report });
         }
       }
     }
@@ -223,6 +224,15 @@ export class ReportReader {
     }
     return report;
   }
+}
+
+/**
+ * Return the first line of a cell that is neither blank, a comment nor a cell magic such as `%%gpuwatch`; empty
+ * if there is none.
+ */
+export function firstCodeLine({ sharedModel }: Pick<CellModel, 'sharedModel'>): string {
+  const lines = sharedModel.getSource().split('\n');
+  return lines.map(line => line.trim()).find(line => line !== '' && !/^(#|%%)/.test(line)) ?? '';
 }
 
 /** Return the JSON of the report in an output; undefined if the output contains none. */

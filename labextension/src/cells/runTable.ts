@@ -6,6 +6,8 @@ export interface CellRun {
   readonly key: string;
   /** The cell whose outputs contain the report. */
   readonly cellId: string;
+  /** The first line of the cell's code; empty if there is none. It names a run without a label. */
+  readonly code: string;
   readonly report: CellReport;
 }
 

@@ -16,7 +16,7 @@ export const SYMBOLS: Readonly<Record<Check['status'], string>> = {
 export function statusLabel(trans: TranslationBundle, status: Check['status']): string {
   switch (status) {
     case 'ok':
-      return trans.__('found');
+      return trans.__('OK');
     case 'broken':
       return trans.__('broken');
     case 'warning':
@@ -35,7 +35,7 @@ export function diagnosticsSummary(
 ): readonly [Check['status'] | null, string] {
   const known = states.filter(state => state !== null);
   if (known.some(({ kind }) => kind === 'running')) {
-    return [null, trans.__('looking…')];
+    return [null, trans.__('running…')];
   }
   const doctors = known.flatMap(state => (state.kind === 'done' ? [state.doctor] : []));
   const broken = titles(doctors, ['broken']);
@@ -43,27 +43,27 @@ export function diagnosticsSummary(
     return [
       'broken',
       trans._n(
-        '%1 link broken: %2',
-        '%1 links broken: %2',
+        '%1 problem: %2',
+        '%1 problems: %2',
         broken.length,
         broken.map(title => trans.__(title)).join(', ')
       )
     ];
   }
   if (known.some(({ kind }) => kind === 'failed')) {
-    return ['unknown', trans.__('could not be looked at')];
+    return ['unknown', trans.__('could not run')];
   }
   if (doctors.length === 0) {
-    return [null, trans.__('not looked at yet')];
+    return [null, trans.__('not run')];
   }
   const warnings = titles(doctors, ['warning', 'unknown']);
   return warnings.length === 0
-    ? ['ok', trans.__('all links found')]
+    ? ['ok', trans.__('no problems')]
     : [
         'warning',
         trans._n(
-          '%1 to look at: %2',
-          '%1 to look at: %2',
+          '%1 warning: %2',
+          '%1 warnings: %2',
           warnings.length,
           warnings.map(title => trans.__(title)).join(', ')
         )
@@ -74,6 +74,38 @@ export function diagnosticsSummary(
 function titles(doctors: readonly Diagnosis[], statuses: readonly Check['status'][]): string[] {
   const checks = doctors.flatMap(({ links }) => links).filter(({ status }) => statuses.includes(status));
   return [...new Map(checks.map(({ id, title }) => [id, title])).values()];
+}
+
+/** The checks of the kernel's and the server's diagnosis. */
+export interface MergedChecks {
+  /** The checks with the same result in both. */
+  readonly shared: readonly Check[];
+  readonly kernel: readonly Check[];
+  readonly server: readonly Check[];
+}
+
+/** Return the checks of two diagnoses, broken checks first, and equal results only once. */
+export function mergedChecks(kernel: Diagnosis | null, server: Diagnosis | null): MergedChecks {
+  const own = (kernel?.links ?? []).map(check => [check, JSON.stringify(check)] as const);
+  const others = (server?.links ?? []).map(check => [check, JSON.stringify(check)] as const);
+  const [ownKeys, otherKeys] = [new Set(own.map(([, key]) => key)), new Set(others.map(([, key]) => key))];
+  return {
+    shared: sorted(own.filter(([, key]) => otherKeys.has(key))),
+    kernel: sorted(own.filter(([, key]) => !otherKeys.has(key))),
+    server: sorted(others.filter(([, key]) => !ownKeys.has(key)))
+  };
+}
+
+/** The statuses in the order of display. */
+const ORDER: readonly Check['status'][] = ['broken', 'warning', 'unknown', 'ok', 'skipped'];
+
+/** Return the rank of the worst status in a list of checks, the lowest for broken checks. */
+export function worstRank(checks: readonly Check[]): number {
+  return Math.min(ORDER.length, ...checks.map(({ status }) => ORDER.indexOf(status)));
+}
+
+function sorted(checks: readonly (readonly [Check, string])[]): Check[] {
+  return checks.map(([check]) => check).sort((one, other) => worstRank([one]) - worstRank([other]));
 }
 
 /**

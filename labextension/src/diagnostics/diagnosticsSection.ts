@@ -5,8 +5,15 @@ import type { ActiveKernel } from '../kernel/activeKernel';
 import type { PanelState } from '../panel/panelState';
 import { kernelNotice } from '../panel/panelMessages';
 import { element, setAttribute, Text } from '../ui/dom';
-import { diagnosticsSummary, SYMBOLS } from './diagnosticsMessages';
-import type { DiagnosticsModel } from './diagnosticsModel';
+import type { Diagnosis } from '../wire';
+import {
+  diagnosticsSummary,
+  mergedChecks,
+  SYMBOLS,
+  worstRank,
+  type MergedChecks
+} from './diagnosticsMessages';
+import { newestDiagnosis, type DiagnosticsModel } from './diagnosticsModel';
 import { EnvironmentView, type Copy } from './environmentView';
 
 /** The dependencies of the section. */
@@ -29,15 +36,27 @@ export class DiagnosticsSection {
   private readonly runLabel = new Text('');
   private readonly runButton = element('button', 'button jp-gpuwidget-diagnostics-run', this.runLabel.node);
   private readonly binding: IDisposable;
+  /** The checks with the same result in the kernel and in the server. */
+  private readonly sharedView: EnvironmentView;
   private readonly kernelView: EnvironmentView;
   private readonly serverView: EnvironmentView;
 
+  private readonly body = element('div', 'section-body', this.runButton);
+  private merged: {
+    readonly kernel: Diagnosis | null;
+    readonly server: Diagnosis | null;
+    readonly checks: MergedChecks;
+  } | null = null;
+
   constructor(private readonly options: DiagnosticsOptions) {
     const { trans, model, panelState, copy } = options;
+    this.sharedView = new EnvironmentView(trans, copy);
     this.kernelView = new EnvironmentView(trans, copy);
     this.serverView = new EnvironmentView(trans, copy);
     this.runButton.type = 'button';
-    this.runButton.title = trans.__('Examine the notebook in front and the server, which takes some seconds');
+    this.runButton.title = trans.__(
+      'Check the active notebook’s kernel and the server, which takes some seconds'
+    );
     this.runButton.onclick = () => {
       void model.run();
     };
@@ -48,11 +67,11 @@ export class DiagnosticsSection {
       element(
         'summary',
         'section-head',
-        element('span', 'section-title', trans.__('Health')),
+        element('span', 'section-title', trans.__('Doctor')),
         this.symbol.node,
         this.summary.node
       ),
-      element('div', 'section-body', this.kernelView.node, this.serverView.node, this.runButton)
+      this.body
     );
     this.summary.node.setAttribute('aria-live', 'polite');
     // If the section is restored as expanded after a reload, the checks do not run.
@@ -80,16 +99,31 @@ export class DiagnosticsSection {
     }
     const reason =
       view.condition.kind === 'no-notebook'
-        ? trans.__('Open a notebook to have its kernel looked at.')
+        ? trans.__('Open a notebook to check its kernel.')
         : (kernelNotice(trans, view)?.text ?? '');
-    this.kernelView.show(
-      view.notebook === null ? trans.__('Kernel') : trans.__('Kernel of %1', view.notebook),
-      model.kernel,
-      reason
-    );
-    this.serverView.show(trans.__('Jupyter server'), model.server, '');
-    this.runLabel.set(model.server.kind === 'none' ? trans.__('Look now') : trans.__('Look again'));
+    const checks = this.mergedChecks(newestDiagnosis(model.kernel), newestDiagnosis(model.server));
+    const kernel = view.notebook === null ? trans.__('Kernel') : trans.__('Kernel of %1', view.notebook);
+    this.sharedView.show(trans.__('%1 and Jupyter server', kernel), null, '', checks.shared);
+    this.sharedView.node.hidden = checks.shared.length === 0;
+    this.kernelView.show(kernel, model.kernel, reason, checks.kernel);
+    this.serverView.show(trans.__('Jupyter server'), model.server, '', checks.server);
+    this.runLabel.set(model.server.kind === 'none' ? trans.__('Run') : trans.__('Run again'));
     this.runButton.disabled = model.running;
+  }
+
+  /** Return the checks to show. If the diagnoses have changed, order the views by their worst check. */
+  private mergedChecks(kernel: Diagnosis | null, server: Diagnosis | null): MergedChecks {
+    if (this.merged?.kernel !== kernel || this.merged.server !== server) {
+      const checks = mergedChecks(kernel, server);
+      this.merged = { kernel, server, checks };
+      const views = [
+        [this.sharedView, worstRank(checks.shared)],
+        [this.kernelView, worstRank(checks.kernel)],
+        [this.serverView, worstRank(checks.server)]
+      ] as const;
+      this.body.prepend(...[...views].sort(([, one], [, other]) => one - other).map(([{ node }]) => node));
+    }
+    return this.merged.checks;
   }
 
   /** Expand the section, focus it and run the checks that have not been run yet. */
@@ -102,6 +136,7 @@ export class DiagnosticsSection {
   /** Disconnect from the model and cancel all timers. */
   dispose(): void {
     this.binding.dispose();
+    this.sharedView.dispose();
     this.kernelView.dispose();
     this.serverView.dispose();
     this.options.model.changed.disconnect(this.update, this);

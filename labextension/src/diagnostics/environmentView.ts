@@ -13,7 +13,7 @@ type CopyFrom = (button: HTMLButtonElement, text: string) => void;
 
 const COPIED_MS = 2000;
 
-/** The diagnosis of one environment: a title, a summary and the checks. */
+/** The diagnosis of an environment, or the checks that several environments share: a title, a summary and checks. */
 export class EnvironmentView {
   readonly node: HTMLElement;
   private readonly title = new Text('diagnostics-title', 'h3');
@@ -22,6 +22,7 @@ export class EnvironmentView {
   private readonly about = new Text('diagnostics-about', 'div');
   private readonly copyJson: HTMLButtonElement;
   private shown: Diagnosis | null = null;
+  private shownChecks: readonly Check[] | null = null;
   /** The copy button whose label currently confirms a click, and the timer that restores its label. */
   private copied: { readonly restore: () => void; readonly timer: number } | null = null;
 
@@ -47,19 +48,23 @@ export class EnvironmentView {
     );
   }
 
-  /** Show the diagnosis of the environment called `title`, or `reason` if there is no environment. */
-  show(title: string, state: DiagnosisState | null, reason: string): void {
+  /**
+   * Show `checks`, which may be only some of those in the diagnosis of the environment called `title`. If there
+   * is no environment, show `reason`.
+   */
+  show(title: string, state: DiagnosisState | null, reason: string, checks: readonly Check[]): void {
     this.title.set(title);
     setAttribute(this.node, 'aria-label', title);
     const doctor = newestDiagnosis(state);
     this.summary.set(state === null ? reason : this.summaryOf(state));
     setAttribute(this.node, 'aria-busy', state?.kind === 'running' ? 'true' : '');
     this.about.node.hidden = this.copyJson.hidden = doctor === null;
+    if (checks !== this.shownChecks) {
+      this.shownChecks = checks;
+      this.checks.replaceChildren(...checks.map(check => checkView(this.trans, check, this.copyFrom)));
+    }
     if (doctor !== this.shown) {
       this.shown = doctor;
-      this.checks.replaceChildren(
-        ...(doctor?.links ?? []).map(check => checkView(this.trans, check, this.copyFrom))
-      );
       this.about.set(
         doctor === null
           ? ''
@@ -101,9 +106,9 @@ export class EnvironmentView {
   private summaryOf(state: DiagnosisState): string {
     switch (state.kind) {
       case 'none':
-        return this.trans.__('Not looked at yet.');
+        return this.trans.__('Not run');
       case 'running':
-        return this.trans.__('Looking: this takes some seconds.');
+        return this.trans.__('Running, which takes some seconds…');
       case 'failed':
         return state.reason;
       case 'done':
@@ -142,7 +147,7 @@ function checkView(trans: TranslationBundle, check: Check, copyFrom: CopyFrom): 
     for (const [name, value] of entries) {
       list.append(element('dt', '', name), element('dd', '', value));
     }
-    const summary = element('summary', 'diagnostics-evidence-head', trans.__('What was read'));
+    const summary = element('summary', 'diagnostics-evidence-head', trans.__('Raw data'));
     body.append(element('details', '', summary, list));
   }
   const node = element('details', 'diagnostics-check', head, body);
@@ -157,7 +162,7 @@ function checkView(trans: TranslationBundle, check: Check, copyFrom: CopyFrom): 
  */
 function fixView(trans: TranslationBundle, fix: Fix, copyFrom: CopyFrom): HTMLElement[] {
   const { before, command } = fix;
-  const head = element('div', '', element('b', '', trans.__('Do: ')), before);
+  const head = element('div', '', element('b', '', trans.__('Fix: ')), before);
   if (command === null) {
     return [head];
   }

@@ -34,7 +34,9 @@ export class JupyterServerDoctor implements ServerDoctor {
         this.settings
       );
     } catch {
-      throw new Error(trans.__('The server did not answer. See whether it still runs, and look again.'));
+      throw new Error(
+        trans.__('The server did not answer. Check that it is running, then run the doctor again.')
+      );
     }
     if (response.ok) {
       const diagnosis = parseDiagnosis(await response.json());
@@ -49,7 +51,10 @@ export class JupyterServerDoctor implements ServerDoctor {
 }
 
 async function failureReason(response: Response, trans: TranslationBundle): Promise<string> {
-  const unknown = trans.__('The server could not look (HTTP %1): its log says why.', response.status);
+  const unknown = trans.__(
+    'The server could not run the checks (HTTP %1). The reason is in its log.',
+    response.status
+  );
   try {
     const { message } = (await response.json()) as { message?: unknown };
     return typeof message === 'string' && message !== '' ? message : unknown;

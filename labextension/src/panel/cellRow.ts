@@ -69,15 +69,16 @@ export class RunRow extends Row {
 
   constructor(
     trans: TranslationBundle,
-    { report, cellId }: CellRun,
+    run: CellRun,
     now: number,
     { reveal, showTime, timeProblem }: RunActions
   ) {
     super(reveal);
+    const { report } = run;
     this.report = report;
-    this.node.dataset.cellId = cellId;
+    this.node.dataset.cellId = run.cellId;
     const [mark, meaning] = outcomeMark(trans, report) ?? ['', ''];
-    const name = cellName(trans, report);
+    const name = cellName(trans, run);
     this.name.set(name);
     this.mark.set(mark);
     setAttribute(
@@ -153,7 +154,9 @@ export class RunningRow extends Row {
     }
     this.cellId = running.cellId;
     this.node.dataset.cellId = running.cellId;
-    this.name.set(running.executionCount === null ? '[*]' : `[${String(running.executionCount)}]`);
+    const { executionCount, code } = running;
+    const name = [executionCount === null ? '[*]' : `[${String(executionCount)}]`, code].join(' ');
+    this.name.set(name.trimEnd());
     // A right-aligned text moves when it gets longer, so the texts are padded to the widths of `±999.9` and,
     // in the first minute, `59 s`.
     this.delta.set(padded(change(running.delta, unit), 6), runningTitle(this.trans, running));
@@ -163,9 +166,9 @@ export class RunningRow extends Row {
   }
 }
 
-/** Return a run's execution count and label, or a placeholder if it has neither. */
-export function cellName(trans: TranslationBundle, report: CellReport): string {
-  return runName(report) || trans.__('(no number)');
+/** Return a run's execution count and its label or code, or a placeholder if it has none of them. */
+export function cellName(trans: TranslationBundle, run: Pick<CellRun, 'report' | 'code'>): string {
+  return runName(run) || trans.__('(unnamed)');
 }
 
 /**

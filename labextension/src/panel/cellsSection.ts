@@ -67,7 +67,7 @@ export class CellsSection {
     this.header.setAttribute('role', 'rowgroup');
     const table = element('div', 'cells-table', this.header, this.list, footer);
     table.setAttribute('role', 'table');
-    table.setAttribute('aria-label', trans.__('What the cells did'));
+    table.setAttribute('aria-label', trans.__('Watched cells'));
     table.onkeydown = event => {
       this.onKeyDown(event);
     };
@@ -75,12 +75,9 @@ export class CellsSection {
     body.id = 'jp-gpuwidget-cells';
     setAttribute(this.toggle, 'aria-controls', body.id);
     this.node = element('section', 'cells', this.toggle, body);
-    this.node.setAttribute('aria-label', trans.__('Cells of the notebook in front'));
+    this.node.setAttribute('aria-label', trans.__('Cells of the active notebook'));
     this.empty.set(
-      trans.__(
-        'No cell here has a report yet. Press Watch, or begin a cell with %1 and run it.',
-        '%%gpuwatch'
-      )
+      trans.__('No watched cells yet. Click Watch cells, or start a cell with %1', '%%gpuwatch')
     );
   }
 

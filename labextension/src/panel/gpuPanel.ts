@@ -102,6 +102,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     this.thresholds = thresholds;
     this.shown = shown;
     this.notice = new NoticeView(trans, () => undefined);
+    this.notice.node.classList.add('jp-gpuwidget-server-notice');
     this.cellsSection = new CellsSection(trans, cells, panelState, dashboard);
     this.device = new DeviceSection(trans, monitor.kernels, panelState, sentence => {
       holders.message.set(sentence);
@@ -237,6 +238,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     this.recording.node.hidden = recording === null;
     this.updateUse(kernels.view.kernel?.id ?? null);
     this.notice.show(this.serverNotice(quiet, origin?.reason ?? null));
+    this.placeNotice((model.sample?.gpus.length ?? 0) > 0);
     const reason = this.shown.holders ? sharedReason(model.usage) : '';
     this.reason.set(reason);
     this.reason.node.hidden = reason === '';
@@ -273,6 +275,14 @@ export class GpuPanel extends Widget implements IGpuPanel {
     }
     for (const section of this.sections.filter(({ node }) => !node.hidden)) {
       section.update();
+    }
+  }
+
+  /** Put the server's notice below everything that scrolls if GPUs are shown, so that they do not move. */
+  private placeNotice(below: boolean): void {
+    const { node } = this.notice;
+    if (below !== (node.parentElement === this.node)) {
+      (below ? this.message.node : this.hintList.node).before(node);
     }
   }
 

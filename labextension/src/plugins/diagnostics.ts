@@ -27,9 +27,7 @@ export const diagnostics: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    const noReply = trans.__(
-      'The kernel did not answer: a long call holds it, or it has an older gpuwidget.'
-    );
+    const noReply = trans.__('The kernel did not answer: a long call blocks it, or its gpuwidget is older.');
     const doctor = new JupyterServerDoctor(serviceManager.serverSettings, trans);
     const section = new DiagnosticsSection({
       trans,
