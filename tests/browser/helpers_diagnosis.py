@@ -54,7 +54,7 @@ def healthy(place: str = "server") -> dict[str, Any]:
         "python": "/opt/conda/bin/python",
         "variables": {},
         "status": "ok",
-        "summary": "All links are found: PyTorch can use 4 GPUs.",
+        "summary": "No problems: all checks passed, from PyTorch to the GPU.",
         "unfinished": [],
         "links": [
             check("torch", "PyTorch", "2.13.0+cu130", evidence={"file": "/opt/conda/lib/torch/__init__.py"}),
@@ -91,10 +91,10 @@ def unhealthy(place: str = "kernel") -> dict[str, Any]:
         "found": "64 MiB",
     }
     checks["gpu"] |= {
-        **with_issue("unknown", "The driver does not say.", None),
+        **with_issue("unknown", "The driver does not report it.", None),
         "found": "not to be seen",
     }
-    summary = "Broken: PyTorch. This build of PyTorch can't use a GPU: it has no CUDA."
+    summary = "1 problem: PyTorch. This build of PyTorch can't use a GPU: it has no CUDA."
     return made | {"status": "broken", "summary": summary}
 
 

@@ -123,7 +123,9 @@ def test_cells_that_ran_are_listed(open_notebook: Open) -> None:
     )
     show(notebook)
     notebook.page.click(f"{CELLS} .jp-gpuwidget-cells-toggle")
-    assert notebook.page.inner_text(f"{CELLS} .jp-gpuwidget-cells-empty").startswith("No cell here")
+    assert notebook.page.inner_text(f"{CELLS} .jp-gpuwidget-cells-empty") == (
+        "No watched cells yet. Click Watch cells, or start a cell with %%gpuwatch"
+    )
     run(notebook, 0, 1, 2)
     wait_for_names(notebook, "[2] first", "[3] broken✕")
     line = rows(notebook)[0]
@@ -132,7 +134,7 @@ def test_cells_that_ran_are_listed(open_notebook: Open) -> None:
     assert "recording" in notebook.page.inner_text(f"{CELLS} .jp-gpuwidget-cells-notes")
     notebook.run(3)
     notebook.script("panel.content.activeCellIndex = 4; app.commands.execute('notebook:run-cell');")
-    wait_for_text(notebook, RUNNING, "[4]")
+    wait_for_text(notebook, RUNNING, "[4] time.sleep(4)")
     wait_for_text(notebook, RUNNING, "2 s")
     assert names(notebook) == ["[2] first", "[3] broken✕"]
     notebook.page.wait_for_selector(RUNNING, state="hidden")
@@ -146,21 +148,21 @@ def test_without_a_kernel_and_after_a_reload(open_notebook: Open, lab: Lab) -> N
     notebook.script("await panel.sessionContext.shutdown();")
     show(notebook)
     assert rows(notebook) == [
-        ["[3]", "+4.0", "5.0", "500 ms", "4.0 kJ"],
-        ["[1]", "+9.0", "10.0", "1:10 min", "9.0 kJ"],
-        ["[2]", "+1.0", "2.0", "8.0 s", "1.0 kJ"],
+        ["[3] 1", "+4.0", "5.0", "500 ms", "4.0 kJ"],
+        ["[1] 1", "+9.0", "10.0", "1:10 min", "9.0 kJ"],
+        ["[2] 1", "+1.0", "2.0", "8.0 s", "1.0 kJ"],
     ]
     assert notebook.page.inner_text(f"{CELLS} .jp-gpuwidget-cells-totals") == "3 runs · 1 min 19 s · 14.0 kJ"
     assert sort_by(notebook, 2) == "descending"
-    assert names(notebook) == ["[1]", "[3]", "[2]"]
+    assert names(notebook) == ["[1] 1", "[3] 1", "[2] 1"]
     assert sort_by(notebook, 4) == "descending"
     assert sort_by(notebook, 4) == "ascending"
-    assert names(notebook) == ["[3]", "[2]", "[1]"]
+    assert names(notebook) == ["[3] 1", "[2] 1", "[1] 1"]
     notebook.page.wait_for_timeout(1500)  # JupyterLab saves the sort order with a delay.
     notebook.page.goto(notebook.page.url.split("?")[0])
     notebook.wait_until_open(kernel=False)
     show(notebook)
-    wait_for_names(notebook, "[3]", "[2]", "[1]")
+    wait_for_names(notebook, "[3] 1", "[2] 1", "[1] 1")
 
 
 def test_a_click_goes_to_the_cell(open_notebook: Open, lab: Lab) -> None:
@@ -175,7 +177,7 @@ def test_a_click_goes_to_the_cell(open_notebook: Open, lab: Lab) -> None:
     notebook.page.reload()
     notebook.wait_until_open(kernel=False)
     show(notebook)
-    wait_for_names(notebook, "[1]", "[2]")
+    wait_for_names(notebook, "[1] 1", "[2] 1")
     assert notebook.script(ACTIVE) == 0
     notebook.page.click(f"{ROW} >> nth=1")
     notebook.page.wait_for_function("() => document.activeElement?.closest('.jp-Notebook')")
@@ -210,7 +212,7 @@ def test_many_reports(open_notebook: Open, lab: Lab) -> None:
     notebook.page.wait_for_timeout(600)
     assert notebook.script("return window.changes;") == 0
     sort_by(notebook, 2)
-    assert names(notebook)[0] == "[49]"
+    assert names(notebook)[0] == "[49] 1"
 
 
 def test_another_versions_reports_are_left_out(open_notebook: Open, lab: Lab) -> None:
@@ -219,7 +221,7 @@ def test_another_versions_reports_are_left_out(open_notebook: Open, lab: Lab) ->
     newer = {**report(2, 2, 1.0), "schema": 2}
     notebook = open_notebook(write_reports(lab, "newer.ipynb", [report(1, 1, 1.0), newer]), kernel=False)
     show(notebook)
-    assert names(notebook) == ["[1]"]
+    assert names(notebook) == ["[1] 1"]
     note = f"{CELLS} .jp-gpuwidget-cells-notes"
     assert notebook.page.inner_text(note) == "1 report of another version is left out."
     notebook.page.click(f"{CELLS} .jp-gpuwidget-cells-toggle")
@@ -246,7 +248,7 @@ def test_bands_on_the_charts(two_gpu_lab: Lab, browser: Browser) -> None:
         readout.wait_for()
         text = readout.inner_text()
         assert re.fullmatch(r"\d\d:\d\d:\d\d · .+", text), text
-        assert text.endswith("[7] · 1 min 00 s") == named
+        assert text.endswith("[7] 1 · 1 min 00 s") == named
     notebook.close()
 
 
@@ -290,7 +292,7 @@ def test_impossible_numbers_in_a_kernels_reply(two_gpu_lab: Lab, browser: Browse
     notebook.page.click(f"{STATUS} button")
     notebook.page.wait_for_selector(DEVICE)
     options = notebook.page.locator(f"{DEVICE} option").all_inner_texts()
-    assert {"cuda:0", "cuda:1"} <= {text.partition(" · ")[0] for text in options}
+    assert {"cuda:0", "cuda:1"} <= {text.partition(" — ")[0] for text in options}
     shown = [*options, notebook.page.inner_text(PANEL)]
     assert [text for text in shown if re.search(r"Infinity|NaN|-\d|\u2212|e\+", text)] == []
     notebook.close()

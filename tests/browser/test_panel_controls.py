@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from helpers_kernel_state import cell, state
 from helpers_lab import Lab, Notebook
-from helpers_panel import DEVICE, NOTICE, PANEL, show, uuids, wait_for_text
+from helpers_panel import DEVICE, LOAD_BUTTON, NOTICE, PANEL, show, uuids, wait_for_text
 
 Open = Callable[..., Notebook]
 WATCH = f"{PANEL} .jp-gpuwidget-device-watch"
@@ -63,6 +63,37 @@ def test_opening_the_panel_focuses_the_enabled_control(open_notebook: Open) -> N
     notebook.page.wait_for_selector(f"{DEVICE}:enabled")
     notebook.script("app.commands.execute('gpuwidget:show-panel');")
     notebook.page.wait_for_function("selector => document.activeElement?.matches(selector)", arg=DEVICE)
+
+
+def test_an_idle_kernel_is_checked_and_loaded_without_a_shift(open_notebook: Open) -> None:
+    """The first sentence about an idle kernel is 'Checking the kernel…', followed by the result. Loading
+    gpuwidget and choosing a device move nothing below the device section."""
+    notebook = open_notebook(["1"])
+    notebook.script(
+        "window.sentences = [];"
+        "new MutationObserver(() => {"
+        "    const text = document.querySelector(argument)?.firstChild.textContent;"
+        "    if (text && text !== window.sentences.at(-1)) { window.sentences.push(text); }"
+        "}).observe(document.body, {subtree: true, childList: true, characterData: true});",
+        NOTICE,
+    )
+    show(notebook, 300)
+    wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")
+    assert notebook.page.evaluate("window.sentences") == [
+        "Checking the kernel…",
+        "gpuwidget is not loaded in this kernel.",
+    ]
+    section = f"{PANEL} .jp-gpuwidget-device-section"
+    height = "node => node.getBoundingClientRect().height"
+    before = notebook.page.eval_on_selector(section, height)
+    notebook.page.click(LOAD_BUTTON)
+    notebook.page.wait_for_selector(f"{WATCH}:enabled")
+    assert notebook.page.inner_text(WATCH) == "Watch cells"
+    assert notebook.page.eval_on_selector(section, height) == before
+    width = notebook.page.eval_on_selector(WATCH, "node => node.offsetWidth")
+    notebook.page.click(WATCH)
+    wait_for_text(notebook, WATCH, "Watching cells")
+    assert notebook.page.eval_on_selector(WATCH, "node => node.offsetWidth") == width
 
 
 def test_arrow_keys_do_not_choose_a_device(open_notebook: Open, lab: Lab) -> None:

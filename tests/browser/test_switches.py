@@ -49,7 +49,7 @@ def notebook(open_notebook: Open) -> Notebook:
 def test_a_toggle_runs_its_statement(notebook: Notebook) -> None:
     """If the user changes a switch in the panel, the kernel runs a torch statement, which the panel shows.
     The new value applies to the next cell."""
-    assert "What is set here is told here" in notebook.page.inner_text(LOG)
+    assert "Changes appear here as the Python code" in notebook.page.inner_text(LOG)
     notebook.page.click(BENCHMARK)
     wait_for_text(notebook, LOG, "Ran: torch.backends.cudnn.benchmark = True")
     wait_for_text(notebook, SUMMARY, "1 changed")

@@ -201,6 +201,14 @@ def test_names_before_cuda_is_initialized(
     assert [gpu.torch_device for gpu in monitor.kernel_gpus(NOW)] == ["cuda:1", "cuda:0"]
 
 
+def test_a_torch_without_cuda_has_no_name_for_a_gpu(
+    torch: Any, monitor: GpuMonitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a torch that was built for the CPU only, no GPU is labelled cuda:N."""
+    monkeypatch.setattr(device_choices.cuda_state, "no_cuda_build_reason", lambda: "torch was built without CUDA")
+    assert [gpu.torch_device for gpu in monitor.kernel_gpus(NOW)] == [None, None]
+
+
 def test_memory_reserved_by_the_driver_is_not_free(torch: Any, monitor: GpuMonitor) -> None:
     """Free memory is the total minus the used memory and the memory that the driver reserves."""
     now = sample((replace(ONE, memory_reserved=GIB), reading(ONE)))
