@@ -10,6 +10,7 @@ import {
   type DeviceOption,
   type ServerData
 } from './deviceChoices';
+import { orderNotes } from './deviceOrder';
 import { NoticeView } from './notice';
 import { deviceNotes, kernelNotice } from './panelMessages';
 import type { PanelState } from './panelState';
@@ -36,6 +37,7 @@ export class DeviceSection {
     ...this.watchLabels.map(({ node }) => node)
   );
   private readonly newTensors = element('input', '');
+  private readonly order = new Text('device-order', 'div');
   private readonly notes = new Text('device-notes', 'div');
   private readonly notice: NoticeView;
 
@@ -79,6 +81,7 @@ export class DeviceSection {
     this.notice = new NoticeView(trans, () => {
       void kernels.load();
     });
+    this.order.node.setAttribute('aria-live', 'polite');
     // The notebook's name is a separate element within the translated sentence.
     const [before = '', after = ''] = trans.__('Default device of %1', SLOT).split(SLOT);
     this.node = element(
@@ -94,7 +97,7 @@ export class DeviceSection {
       element(
         'div',
         'device-state',
-        element('div', 'device-ready', newTensors, this.notes.node),
+        element('div', 'device-ready', newTensors, this.order.node, this.notes.node),
         this.notice.node
       )
     );
@@ -118,6 +121,7 @@ export class DeviceSection {
     const device = requested.device === undefined ? (state?.device.chosen ?? null) : requested.device;
     const choices = withCurrentFree(state?.choices ?? [], data.gpus, age);
     this.dropdown.update(state, choices, device, data, notice?.text ?? state?.unavailable ?? '');
+    this.order.set(state === null ? '' : orderNotes(state.order));
     this.watch.disabled = state === null;
     setAttribute(this.watch, 'aria-pressed', String(this.kernels.watching));
     // Without a ready kernel, the notice takes the place of the option and the notes.
