@@ -72,7 +72,7 @@ def test_no_check_runs_before_the_section_is_expanded(open_notebook: Open) -> No
 
 def test_the_checks_of_kernel_and_server(open_notebook: Open) -> None:
     """Each check shows a symbol, its name, its result and its status. The section's header names the broken
-    check. Broken checks come first, and a result that the kernel and the server have in common is shown once."""
+    check. Broken checks come first, and a result that the kernel and the server share is shown once."""
     notebook = open_doctor(open_notebook, unhealthy(), healthy())
     wait_for_text(notebook, SUMMARY, "1 problem: PyTorch")
     heads = texts(notebook, f"{ENVIRONMENT}:first-child .jp-gpuwidget-diagnostics-check-head")

@@ -419,8 +419,8 @@ def test_hints(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 def test_the_gpu_with_the_most_free_memory(open_panel: Callable[..., OpenPanel]) -> None:
-    """The device dropdown offers the GPU with the most free memory according to the server's values. Choosing it selects that
-    GPU's device."""
+    """The device dropdown offers the GPU with the most free memory according to the server's values. Choosing
+    it selects that GPU's device."""
     view = open_panel()
     view.standin.scenario(*machine(2), f"gpu.0.memory_used={5 * GIB}")
     state = view.kernel_state()

@@ -65,7 +65,9 @@ def test_a_switch_is_pending_while_a_cell_runs(notebook: Notebook) -> None:
     notebook.run(2)
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
     notebook.page.click(BENCHMARK)
-    wait_for_text(notebook, LOG, "Takes effect in the next cell: torch.backends.cudnn.benchmark = True", seconds=5)
+    wait_for_text(
+        notebook, LOG, "Takes effect in the next cell: torch.backends.cudnn.benchmark = True", seconds=5
+    )
     wait_for_text(notebook, SUMMARY, "1 change in the next cell")
     assert notebook.page.is_checked(BENCHMARK)
     assert not notebook.script("return window.gpuwidgetDone;")

@@ -20,6 +20,7 @@ from gpuwidget.kernel.devices.device_choices import CPU, DeviceChoices, GpuMonit
 from gpuwidget.measure.device_order import ORDER_UNKNOWN
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import CandidateGpu, DeviceChoice
+from gpuwidget.pytorch import cuda_state
 from gpuwidget.sampler import Sampler
 from gpuwidget.sources import Inventory
 from gpuwidget.system.processes import own_user
@@ -205,7 +206,9 @@ def test_a_torch_without_cuda_has_no_name_for_a_gpu(
     torch: Any, monitor: GpuMonitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a torch that was built for the CPU only, no GPU is labelled cuda:N."""
-    monkeypatch.setattr(device_choices.cuda_state, "no_cuda_build_reason", lambda: "torch was built without CUDA")
+    monkeypatch.setattr(
+        device_choices.cuda_state, "no_cuda_build_reason", lambda: "torch was built without CUDA"
+    )
     assert [gpu.torch_device for gpu in monitor.kernel_gpus(NOW)] == [None, None]
 
 
