@@ -44,7 +44,8 @@ class Text(str):
 def translatable(template: str, **params: Any) -> Text:
     """Return the English text of ``template``, in which ``{name}`` is replaced as by ``str.format``.
 
-    A parameter may be a translatable text, too.
+    A parameter may be a translatable text, too. One whose name begins with ``en_`` is grammar of the English
+    text, such as a verb in singular or plural, which translations leave out.
     """
     text = Text(template.format(**params) if params else template)
     text.template, text.params = template, params
@@ -61,6 +62,16 @@ def joined(texts: Sequence[str], separator: str = ", ") -> Text:
     params = {f"text_{place}": text for place, text in enumerate(texts)}
     template = "{separator}".join(f"{{{name}}}" for name in params)
     return translatable(template, separator=separator, **params)
+
+
+def capitalized(text: str) -> str:
+    """Return the text with a capital first letter in English. Its translation is unchanged."""
+    english = f"{text[0].upper()}{text[1:]}"
+    if not isinstance(text, Text):
+        return english
+    made = Text(english)
+    made.template, made.params = text.template, text.params
+    return made
 
 
 def _(text: str, /, **params: Any) -> str:
