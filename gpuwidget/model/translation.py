@@ -66,7 +66,11 @@ def joined(texts: Sequence[str], separator: str = ", ") -> Text:
 
 def capitalized(text: str) -> str:
     """Return the text with a capital first letter in English. Its translation is unchanged."""
-    english = f"{text[0].upper()}{text[1:]}"
+    return with_english(text, f"{text[0].upper()}{text[1:]}")
+
+
+def with_english(text: str, english: str) -> str:
+    """Return the string ``english``, whose translation is that of ``text``."""
     if not isinstance(text, Text):
         return english
     made = Text(english)
