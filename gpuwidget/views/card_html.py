@@ -13,7 +13,7 @@ from gpuwidget.measure.notes import gpu_name
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, Mark, Report
 from gpuwidget.model.terminal_text import clean_line
-from gpuwidget.model.translation import _
+from gpuwidget.model.translation import _, counted
 from gpuwidget.views import card_summary as summary
 from gpuwidget.views import card_text, card_workers, styles
 from gpuwidget.views.card_details import details
@@ -207,9 +207,7 @@ def _details(report: Report, level: DetailLevel, charted: bool) -> str:
     items = "".join(
         f"<div>{_name(name)}{escape(clean_line(text, summary.NOTE_LENGTH))}</div>" for name, text in lines
     )
-    count = (
-        _(", {number} note" if len(notes) == 1 else ", {number} notes", number=len(notes)) if notes else ""
-    )
+    count = _(counted(len(notes), ", {number} note", ", {number} notes")) if notes else ""
     return (
         f"<details style='{QUIET};margin-top:4px'><summary>{_('Details')}{count}</summary>"
         f"{items}{_marks(marks[: level.marks])}</details>"

@@ -118,16 +118,16 @@ def warnings(report: Report) -> list[str]:
     torch = [(gpu, gpu.torch) for gpu in report.shown if gpu.torch is not None]
     failed = [(gpu, memory.ooms) for gpu, memory in torch if memory.ooms]
     if failed:
-        found.append(
-            _(
-                "{errors} on {each}",
-                errors=_counts(failed, "{number} out-of-memory error", "{number} out-of-memory errors"),
-                each=_each(failed),
-            )
-        )
+        number, most = _counts(failed)
+        if most == 1:
+            errors = _("{number} out-of-memory error", number=number)
+        else:
+            errors = _("{number} out-of-memory errors", number=number)
+        found.append(_("{errors} on {each}", errors=errors, each=_each(failed)))
     flushed = [(gpu, memory.alloc_retries) for gpu, memory in torch if memory.alloc_retries]
     if flushed:
-        times = _counts(flushed, "{number} time", "{number} times")
+        number, most = _counts(flushed)
+        times = _("{number} time", number=number) if most == 1 else _("{number} times", number=number)
         found.append(
             _("torch flushed its cache {times} on {each} to find memory", times=times, each=_each(flushed))
         )
@@ -398,14 +398,10 @@ def _sum(values: Iterable[int | None]) -> int | None:
     return total
 
 
-def _counts(found: Sequence[tuple[GpuReport, int]], one: str, many: str) -> str:
-    """Return a count as text, such as ``3 times``, or ``1 to 3 times`` if the GPUs differ.
-
-    ``one`` and ``many`` are the templates of the singular and the plural.
-    """
+def _counts(found: Sequence[tuple[GpuReport, int]]) -> tuple[str, int]:
+    """Return a count as text, such as ``3``, or ``1 to 3`` if the GPUs differ, and the highest count."""
     low, high = min(number for _, number in found), max(number for _, number in found)
-    number = str(low) if low == high else _("{low} to {high}", low=low, high=high)
-    return _(one if high == 1 else many, number=number)
+    return str(low) if low == high else _("{low} to {high}", low=low, high=high), high
 
 
 def _each(found: Sequence[tuple[GpuReport, int]]) -> str:

@@ -412,7 +412,7 @@ def straggler(
     ``late_ranks`` is empty if the ranks are unknown.
     """
     ranks = _ranks(late_ranks)
-    where = f"{gpu_name(late)} ("
+    where = translatable("{gpu} (", gpu=gpu_name(late))
     if ranks:
         where = translatable("{gpu} ({ranks}, ", gpu=gpu_name(late), ranks=ranks)
     who = ranks or translatable("the process of {gpu}", gpu=gpu_name(late))
