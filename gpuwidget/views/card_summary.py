@@ -302,7 +302,7 @@ def _memory_segment(report: Report) -> str:
         if whole
         else ""
     )
-    return f"{change}{over}, {_peak(memory, gpus)}"
+    return _("{change}{over}, {peak}", change=change, over=over, peak=_peak(memory, gpus))
 
 
 def _peak(memory: MemorySummary, gpus: Sequence[GpuReport]) -> str:
