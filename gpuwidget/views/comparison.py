@@ -347,15 +347,15 @@ def _notes(a: _Run, b: _Run) -> list[str]:
         status = run.report.cell.status
         if status != "ok":
             ended = "stopped by an error" if status == "error" else "interrupted"
-            found.append(f"{run.name} was {ended}: its figures are of the part that ran.")
+            found.append(f"{run.name} was {ended}: its figures cover the part that ran.")
         if not run.gpus:
-            found.append(
-                f"{run.name} used no GPU that is known of: of it there is only time and host memory."
-            )
+            found.append(f"{run.name}: no GPU use detected; only time and host memory are compared.")
         if run.report.source.recording is not None:
-            found.append(f"{run.name}: the figures are a recording's, not the code's.")
+            found.append(f"{run.name}: the figures come from a recording, not from the code.")
         elif run.gpus and not run.report.attributed:
-            found.append(f"{run.name}: which GPUs it used can't be told, so all that were watched count.")
+            found.append(
+                f"{run.name}: it is unknown which GPUs it used, so the figures cover all watched GPUs."
+            )
     if _models(a.gpus) != _models(b.gpus) and a.gpus and b.gpus:
         found.append("The GPUs are of different models: the ratios compare them as much as the code.")
     if len(a.gpus) != len(b.gpus) and a.gpus and b.gpus:
@@ -368,13 +368,17 @@ def _notes(a: _Run, b: _Run) -> list[str]:
 def _warm_up_notes(a: _Run, b: _Run) -> list[str]:
     if a.since is not None:
         whole = [run.name for run in (a, b) if warm_up_s(run.report) is None]
-        note = "Rates are of the steady part, after the warm-up"
-        return [f"{note}; {whole[0]} shows no warm-up and is taken whole." if whole else f"{note}."]
+        note = "Rates cover the steady part, after the warm-up"
+        return [
+            f"{note}; those of {whole[0]}, which has no visible warm-up, cover the whole run."
+            if whole
+            else f"{note}."
+        ]
     for run, other in ((a, b), (b, a)):
         seconds = warm_up_s(run.report)
         if seconds is not None:
             return [
-                f"{run.name} began with {units.duration(seconds)} of warm-up; of {other.name} nobody knows: "
-                "all figures are of the whole runs."
+                f"{run.name} began with {units.duration(seconds)} of warm-up; the warm-up of {other.name} is "
+                "unknown, so all figures cover the whole runs."
             ]
     return []
