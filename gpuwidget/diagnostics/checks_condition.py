@@ -47,7 +47,7 @@ def check_health(results: ProbeResults) -> Check:
         else ", ".join(map(messages.xid, _unique(logged))) or "none"
     )
     if not issues:
-        return build_check(HEALTH, translatable("no errors of memory, nothing slows them"), [], evidence)
+        return build_check(HEALTH, translatable("No memory errors, not throttled"), [], evidence)
     return build_check(
         HEALTH, counted(len(issues), "{number} finding", "{number} findings"), issues, evidence
     )

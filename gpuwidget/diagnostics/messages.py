@@ -7,10 +7,11 @@ rewritten or translated in one place. No code compares, searches or splits these
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gpuwidget.model.diagnosis import Check, Fix
-from gpuwidget.model.translation import Text, counted, translatable
+from gpuwidget.model.translation import Text, counted, joined, translatable
 
 
 def text_fix(id_: str, template: str, **params: Any) -> Fix:
@@ -35,13 +36,13 @@ def gpu_count(number: int) -> Text:
 # -- the summary -----------------------------------------------------------------------------------------
 
 
-def broken_summary(first: Check, count: int) -> str:
-    """Return the summary for ``count`` broken checks. ``first`` is the first of them."""
-    if count == 1:
-        return translatable("Broken: {title}. {reason}", title=first.title, reason=first.reason)
-    others = counted(count - 1, "{number} other link is broken too.", "{number} other links are broken too.")
+def broken_summary(broken: Sequence[Check]) -> str:
+    """Return the summary for these broken checks, with the reason of the first of them."""
     return translatable(
-        "Broken: {title}. {reason} {others}", title=first.title, reason=first.reason, others=others
+        "{problems}: {titles}. {reason}",
+        problems=counted(len(broken), "{number} problem", "{number} problems"),
+        titles=_titles(broken),
+        reason=broken[0].reason,
     )
 
 
@@ -53,16 +54,20 @@ def unfinished_summary(step: str, check: Check | None) -> str:
     return translatable("Incomplete: {title}. {reason}", title=check.title, reason=check.reason)
 
 
-def doubtful_summary(first: Check, count: int) -> str:
-    """Return the summary for the case that no check is broken, but ``count`` checks have a warning or no
-    result. ``first`` is the first of them."""
-    return translatable(
-        "Nothing is broken; {links} to look at: {title} first.",
-        links=counted(count, "{number} link", "{number} links"),
-        title=first.title,
+def doubtful_summary(doubtful: Sequence[Check]) -> str:
+    """Return the summary for the case that no check is broken, but these have a warning or no result."""
+    checks = counted(
+        len(doubtful),
+        "{number} check has a warning or no result",
+        "{number} checks have a warning or no result",
     )
+    return translatable("Nothing is broken; {checks}: {titles}.", checks=checks, titles=_titles(doubtful))
 
 
 def healthy_summary() -> str:
     """Return the summary for the case that no check has an issue."""
-    return translatable("All links were found, from PyTorch to the GPU.")
+    return translatable("No problems: all checks passed, from PyTorch to the GPU.")
+
+
+def _titles(checks: Sequence[Check]) -> Text:
+    return joined([check.title for check in checks])

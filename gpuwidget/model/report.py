@@ -17,7 +17,7 @@ from typing import Any, Literal
 from gpuwidget.model import flat_metrics
 from gpuwidget.model.messages import Message, MessageId
 from gpuwidget.model.to_json import to_json
-from gpuwidget.model.translation import translatable
+from gpuwidget.model.translation import joined, translatable
 
 MIME_TYPE = "application/vnd.gpuwidget.report+json"
 REPORT_SCHEMA = 1
@@ -359,7 +359,7 @@ class CodeTime:
         ]
         return replace(
             self,
-            reason=" ".join(sentences) or None,
+            reason=joined(sentences, " ") if sentences else None,
             reason_ids=(*self.reason_ids, *(message.message_id for message in reasons)),
         )
 

@@ -118,7 +118,7 @@ def _after_the_code(seconds: float | None) -> tuple[str, str]:
         return _("Synchronization"), _("GPU not synchronized after the cell")
     if seconds < NEGLIGIBLE_WAIT_S:
         return _("After the code"), _("the GPU had no work left")
-    return _("After the code"), _("the GPU worked for another {seconds}", seconds=units.duration(seconds))
+    return _("After the code"), _("the GPU worked {seconds} more", seconds=units.duration(seconds))
 
 
 def _environment(report: Report) -> str:
@@ -272,7 +272,7 @@ def time_details(report: Report) -> list[tuple[str, str]]:
 
 
 def time_line(line: LineTime) -> str:
-    """Return a code line's time: ``line 7 `for x in loader:`: 61 % of the time, GPU utilization 4 %``."""
+    """Return a code line's time: ``line 7 `for x in loader:`: 61 % of the time, GPU 4 % busy``."""
     if line.line is None:
         where = _("none of the cell's lines")
     elif line.until is not None:
@@ -284,7 +284,7 @@ def time_line(line: LineTime) -> str:
         where += f" `{source}`"
     parts = [_("{share} of the time", share=units.percent(line.share))]
     if line.gpu_busy is not None:
-        parts.append(_("GPU utilization {mean}", mean=units.percent(line.gpu_busy)))
+        parts.append(_("GPU {mean} busy", mean=units.percent(line.gpu_busy)))
     if line.frame is not None:
         # Name only the frame with the largest share.
         share = line.frames[0].share if line.frames else line.share

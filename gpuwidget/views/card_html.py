@@ -200,7 +200,7 @@ def _details(report: Report, level: DetailLevel, charted: bool) -> str:
     lines = [*notes, *details(report, per_gpu=level.per_gpu)]
     marks = report.timeline.marks if report.timeline is not None else ()
     if charted:
-        legend = _("filled: utilization, dashed: memory of the GPU, both 0 to 100 %")
+        legend = _("filled: utilization, dashed: memory, 0 to 100 %")
         short = _("printed lines and steps of ranks") if _has_steps(marks) else _("printed lines")
         ticks = _("; long ticks: marks, short ones: {short}", short=short) if marks else ""
         lines.append((_("Chart"), legend + ticks))

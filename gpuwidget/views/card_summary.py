@@ -327,8 +327,8 @@ def _utilization(gpus: Sequence[GpuReport]) -> str | None:
         return None
     text = _("GPU utilization {mean}", mean=mean_utilization(gpus))
     if known < len(gpus):
-        return _("{text} (mean of {known} of {number} GPUs)", text=text, known=known, number=len(gpus))
-    return text if known == 1 else _("{text} (mean of {known})", text=text, known=known)
+        return _("{text} ({known} of {number} GPUs)", text=text, known=known, number=len(gpus))
+    return text
 
 
 def _energy(gpus: Sequence[GpuReport]) -> str | None:

@@ -12,7 +12,7 @@ from gpuwidget.model.translation import _, in_view_language, translatable
 from gpuwidget.views import styles
 
 _STATUS_WORDS = {
-    "ok": translatable("found"),
+    "ok": translatable("OK"),
     "broken": translatable("BROKEN"),
     "warning": translatable("warning"),
     "unknown": translatable("unknown"),
@@ -63,7 +63,7 @@ def _text_lines(check: Check, title_width: int, status_width: int, width: int) -
     worst = check.issues[0]
     lines += wrap(printable(_(worst.reason)), width, indent, indent)
     if worst.fix is not None:
-        lines += wrap(printable(_("To do: {text}", text=worst.fix.before)), width, indent, indent)
+        lines += wrap(printable(_("Fix: {text}", text=worst.fix.before)), width, indent, indent)
         if worst.fix.command is not None:
             # The command stays on one line, however long that is, so that users copy all of it.
             lines.append(f"{indent}  {printable(worst.fix.command)}")
@@ -96,7 +96,7 @@ def _html_row(check: Check) -> str:
         worst = check.issues[0]
         result += f"<div>{_cleaned(_(worst.reason))}</div>"
         if worst.fix is not None:
-            result += f"<div><b>{escape(_('To do:'))}</b> {_fix_html(worst.fix)}</div>"
+            result += f"<div><b>{escape(_('Fix:'))}</b> {_fix_html(worst.fix)}</div>"
     quiet = f";{styles.QUIET}" if check.status == "skipped" else ""
     return (
         f"<tr style='background:none{quiet}'><td style='{_CELL}'>{status}</td>"
@@ -124,7 +124,7 @@ def _evidence(doctor: Diagnosis) -> str:
     ]
     items = "".join(f"<div><b>{_cleaned(name)}:</b> {_cleaned(value)}</div>" for name, value in lines)
     return (
-        f"<details style='{styles.QUIET};margin-top:4px'><summary>{escape(_('What was read'))}</summary>"
+        f"<details style='{styles.QUIET};margin-top:4px'><summary>{escape(_('Raw data'))}</summary>"
         f"<div style='overflow-wrap:anywhere'>{items}</div></details>"
     )
 

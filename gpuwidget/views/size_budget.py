@@ -142,9 +142,6 @@ def reduce(report: Report, level: DetailLevel) -> ReducedReport:
         notes += (
             translatable("To keep the notebook small, this card omits {omitted}.", omitted=joined(omitted)),
         )
-    omitted_in_json = _omitted_in_json(report, level)
-    if omitted_in_json:
-        notes += (translatable("In the card's JSON: {omitted} omitted.", omitted=joined(omitted_in_json)),)
     workers = report.workers if len(report.workers) <= level.workers else card_workers.by_interest(report)
     drawn = replace(
         report,
@@ -260,16 +257,11 @@ def _omitted(report: Report, level: DetailLevel, marks: int, gpus: int) -> list[
     advice = min(len(report.advice), FULL.advice) - level.advice
     if advice > 0:
         found.append(translatable("{advice} pieces of advice", advice=advice))
+    fields = [translatable("time series")] if report.timeline is not None and level.points == 0 else []
+    fields += [translatable("link and clock data")] if level.optional_fields != "kept" and report.gpus else []
+    if fields:
+        found.append(translatable("in its JSON: {fields}", fields=joined(fields)))
     return found
-
-
-def _omitted_in_json(report: Report, level: DetailLevel) -> list[str]:
-    found: list[str] = (
-        [translatable("time series")] if report.timeline is not None and level.points == 0 else []
-    )
-    return found + (
-        [translatable("link and clock data")] if level.optional_fields != "kept" and report.gpus else []
-    )
 
 
 # -- the timeline ----------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ def _tooltips(chart: Chart, count: int) -> Iterator[str]:
             memory = max((size for n in inside if (size := lane.memory[n]) is not None), default=None)
             lines.append(
                 _(
-                    "{name}GPU utilization {mean}, memory {memory}",
+                    "{name}util {mean}, {memory}",
                     name=name,
                     mean=mean,
                     memory=units.memory(memory),

@@ -61,7 +61,7 @@ def test_a_result_that_is_also_a_variable(kernel: Kernel) -> None:
     kernel.ok("x = gpu.empty(1000)\nx")
     assert holders(kernel) == [("variable", ("x", "Out[1]", "_", "_1"), 4096, 1)]
     assert kernel.ok("%gpu free").displayed == (
-        "There is nothing to free.\nKept, since a variable holds it too: Out[1] (x)."
+        "There is nothing to free.\nNot freed, because a variable holds it too: Out[1] (x)."
     )
 
 
@@ -77,14 +77,14 @@ def test_free_lists_and_frees(kernel: Kernel) -> None:
         "%gpu free --yes would release:\n"
         "  the last error's traceback: 7.6 MiB\n"
         "  Out[2], __, _2: 3.8 MiB\n"
-        "Lost with it: %debug and %tb of the last error, Out[2]."
+        "This also deletes: %debug and %tb of the last error, Out[2]."
     )
     assert kernel.value("gpu.allocated") == "12000768"
     freed = kernel.ok("%gpu free --yes").displayed
     assert freed == (
         "Released 11 MiB of tensors.\n"
         "Given back to the GPU: 12 MiB by torch's count; the driver's is not known.\n"
-        "Lost with it: %debug and %tb of the last error, Out[2]."
+        "This also deletes: %debug and %tb of the last error, Out[2]."
     )
     assert kernel.value("gpu.allocated") == "512"
     assert kernel.value("sorted(Out), _3, hasattr(sys, 'last_value')") == (
@@ -126,7 +126,7 @@ def test_a_result_that_contains_a_variable(kernel: Kernel) -> None:
     """If a variable holds only a part of a result, %gpu free lists the result as one that it can release."""
     kernel.ok("x = gpu.empty(1000)\n[x, gpu.empty(2000)]")
     assert kernel.ok("%gpu free").displayed == (
-        "%gpu free --yes would release:\n  Out[1], _, _1, the last result: 8 KiB\nLost with it: Out[1]."
+        "%gpu free --yes would release:\n  Out[1], _, _1, the last result: 8 KiB\nThis also deletes: Out[1]."
     )
 
 
@@ -231,11 +231,11 @@ def test_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
     %gpu memory and %gpu free explain that in one sentence."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget")
-    assert kernel.ok("%gpu memory").displayed == "No memory of torch's to show: torch is not loaded."
+    assert kernel.ok("%gpu memory").displayed == "No PyTorch GPU memory to show: torch is not loaded."
     assert kernel.ok("%gpu free --yes").displayed == "Nothing to free: torch is not loaded."
     kernel.ok("import torch")
     reason = "CUDA is not initialised in this process."
-    assert kernel.ok("%gpu memory").displayed == f"No memory of torch's to show: {reason}"
+    assert kernel.ok("%gpu memory").displayed == f"No PyTorch GPU memory to show: {reason}"
     assert kernel.ok("%gpu free").displayed == f"Nothing to free: {reason}"
     assert kernel.value("torch.cuda.is_initialized()") == "False"
 
@@ -243,8 +243,10 @@ def test_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
 def test_unknown_options(kernel: Kernel) -> None:
     """An unknown option is reported as an error in one line, with the usage."""
     ran = kernel.run("%gpu memory --all")
-    assert ran.reply["evalue"].startswith("'%gpu memory --all' is not known. %gpu memory: who holds")
-    assert kernel.run("%gpu free --no").reply["evalue"].startswith("'%gpu free --no' is not known.")
+    assert ran.reply["evalue"].startswith(
+        "'%gpu memory --all' is not a command.\n%gpu memory          what holds"
+    )
+    assert kernel.run("%gpu free --no").reply["evalue"].startswith("'%gpu free --no' is not a command.")
 
 
 def test_unloading_and_reloading(kernel: Kernel) -> None:

@@ -127,7 +127,7 @@ def test_invalid_requests(start_kernel: Callable[..., Kernel]) -> None:
     assert reply["reason"].startswith("torch is not imported yet: import it in a cell first.")
     assert switch(reply)["note"] == "torch is not imported yet."
     assert request_switch(kernel, "on", "nothing")["reason"].startswith(
-        "'nothing' is no switch. There are: cudnn.enabled,"
+        "'nothing' is not a switch. The switches:\n  cudnn.enabled\n"
     )
     assert kernel.answer_to(ask="set_switch", name="cudnn.enabled", value=True)["reason"].endswith(
         "reload the page."
