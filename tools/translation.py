@@ -184,11 +184,12 @@ def updated(language: Catalog, made: Catalog) -> Catalog:
 
 def missing(language: Catalog) -> list[str]:
     """Return the strings that have no translation."""
-    return [
-        str(message.id)
-        for message in language
-        if message.id and not all(message.string if isinstance(message.id, tuple) else [message.string])
-    ]
+    found = []
+    for message in language:
+        forms = [message.string] if isinstance(message.string, str) else [*(message.string or ("",))]
+        if message.id and not all(forms):
+            found.append(str(message.id))
+    return found
 
 
 def text_of(made: Catalog) -> str:
