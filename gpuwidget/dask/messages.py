@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpuwidget.model import units
 from gpuwidget.model.messages import Message, message
-from gpuwidget.model.translation import counted, translatable
+from gpuwidget.model.translation import counted, joined, translatable
 from gpuwidget.model.worker_update import WorkerUpdate
 
 _MAX_NAMES = 4
@@ -21,23 +21,20 @@ def without_end(update: WorkerUpdate) -> Message:
     """
     peaks = [gpu.torch_allocated.peak for gpu in update.gpus if gpu.torch_allocated is not None]
     known = [peak for peak in peaks if peak is not None]
-    torch = translatable(" and a torch peak of {peak}", peak=units.memory(max(known))) if known else ""
-    steps = update.steps or 0
-    tasks = counted(steps, "{number} task", "{number} tasks")
-    text = translatable(
-        "the worker sent no report at the run's end; its last one, {elapsed} into the run, "
-        "had {tasks}{torch}",
-        elapsed=units.duration(update.elapsed_s),
-        tasks=tasks,
-        torch=torch,
-    )
-    return message(
-        "dask-worker-without-end",
-        text,
-        elapsed_s=update.elapsed_s,
-        steps=steps,
-        torch_peak=max(known) if known else None,
-    )
+    peak = max(known) if known and len(known) == len(peaks) else None
+    steps = update.steps
+    figures: list[str] = [] if steps is None else [counted(steps, "{number} task", "{number} tasks")]
+    if peak is not None:
+        figures.append(translatable("a torch peak of {peak}", peak=units.memory(peak)))
+    when = translatable("{elapsed} into the run", elapsed=units.duration(update.elapsed_s))
+    if figures:
+        last = translatable(
+            "its last one, {when}, had {figures}", when=when, figures=joined(figures, translatable(" and "))
+        )
+    else:
+        last = translatable("its last one came {when}", when=when)
+    text = translatable("the worker sent no report at the run's end; {last}", last=last)
+    return message("dask-worker-without-end", text, elapsed_s=update.elapsed_s, steps=steps, torch_peak=peak)
 
 
 def no_reports(names: Sequence[str], error: str) -> Message:

@@ -275,7 +275,8 @@ class Run:
         if self._run_context is not None:
             with suppress(Exception):
                 context = self._run_context(report)
-        return replace(report, advice=advise(RunEvidence.of(report, context, self._steady)))
+        evidence = RunEvidence.of(report, context, self._steady)
+        return replace(report, advice=advise(evidence), time=_with_steady_part(report, evidence))
 
     def _measured(self, cell: RunInfo) -> Report:
         WORKER_UPDATES.collect()
@@ -360,6 +361,15 @@ class Run:
     def _on_line(self, line: str) -> None:
         if self._running:
             self._marks.add_printed(self._clock.monotonic() - self._began, line)
+
+
+def _with_steady_part(report: Report, evidence: RunEvidence) -> CodeTime | None:
+    """Return the report's time with the steady part that the advice uses, if workers did the run's work."""
+    part = evidence.steady_part
+    if report.time is None or part is None or not report.workers or not evidence.own:
+        return report.time
+    since, until = part.window
+    return replace(report.time, warm_up_s=since or None, steady_until_s=until)
 
 
 def _drain_gpu(clock: Clock) -> tuple[float | None, bool]:

@@ -454,7 +454,8 @@ def test_the_notification_of_an_idle_holder(open_panel: Callable[..., OpenPanel]
     wait_for_text(
         view.notebook,
         f"{PANEL} .jp-gpuwidget-panel-use",
-        "This notebook: 3.2 GPU-hours held · 1.1 busy · 40 GiB-hours · 0.60 kWh · 8.00 EUR",
+        # The line wraps only between two values.
+        "This notebook: 3.2\xa0GPU-hours\xa0held · 1.1\xa0busy · 40\xa0GiB-hours · 0.60\xa0kWh · 8.00\xa0EUR",
     )
     view.notebook.script(
         "await panel.sessionContext.session.kernel.requestExecute({code: argument}).done;",

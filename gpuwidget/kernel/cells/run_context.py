@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _MAX_SOURCES = 100
 _CHILDREN_CPU_S = 1.0
-"""CPU seconds from which child processes that have ended may have used a GPU. To load CUDA takes longer."""
+"""Minimum CPU seconds of child processes that may have used a GPU. Loading CUDA alone takes longer."""
 _GPU_LIBRARIES = ("cupy", "jax", "numba.cuda", "pycuda", "tensorflow")
 _CELL_FRAME = re.compile(r"In\[(\d+)\]:(\d+)\b")
 _lock = threading.Lock()

@@ -140,21 +140,28 @@ class RunEvidence:
     def in_steady_part(self) -> RunEvidence:
         """Return the evidence with the GPU figures of the steady part only.
 
-        Return it unchanged if there is no steady part, or if that is nearly the whole run. If workers did all
-        of the GPU work, the evidence contains neither the line profile nor the loaders of this process.
+        Return it unchanged if there is no :attr:`steady_part`. If workers did all of the GPU work, the
+        evidence contains neither the line profile nor the loaders of this process.
         """
-        if self.steady is None or self.steady.seconds >= _NEARLY_ALL * self.gpu_s:
+        part = self.steady_part
+        if part is None:
             return self
-        steady = {gpu.uuid: gpu for gpu in self.steady.gpus}
+        steady = {gpu.uuid: gpu for gpu in part.gpus}
         gpus = tuple(
             replace(steady[gpu.uuid], torch=gpu.torch, torch_device=gpu.torch_device)
             for gpu in self.gpus
             if gpu.uuid in steady
         )
-        made = replace(self, gpus=gpus, gpu_s=self.steady.seconds)
+        made = replace(self, gpus=gpus, gpu_s=part.seconds)
         if self.only_workers:
             made = replace(made, time=None, context=replace(self.context, loaders=()))
         return made
+
+    @property
+    def steady_part(self) -> SteadyPart | None:
+        """The steady part, or None if there is none or if it is nearly the whole run."""
+        part = self.steady
+        return None if part is None or part.seconds >= _NEARLY_ALL * self.gpu_s else part
 
     @property
     def only_workers(self) -> bool:

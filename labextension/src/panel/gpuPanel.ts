@@ -45,7 +45,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private readonly recording = new Text('panel-recording', 'div');
   /** The Slurm job in which the server runs. */
   private readonly job = new Text('panel-job', 'div');
-  /** What the notebook in front has used of the GPUs. */
+  /** What the active notebook has used of the GPUs. */
   private readonly use = new Text('panel-use', 'div');
   private readonly notice: NoticeView;
   private readonly device: DeviceSection;
@@ -268,7 +268,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     }
   }
 
-  /** Show the server's Slurm job, and what the notebook in front has used of the GPUs. */
+  /** Show the server's Slurm job, and what the active notebook has used of the GPUs. */
   private updateUse(kernel: string | null): void {
     const { usage, sample } = this.monitor.model;
     const job = usage?.job ?? null;
