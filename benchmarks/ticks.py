@@ -75,7 +75,20 @@ class _BusySource:
     def __init__(self, clock: _FastForwardClock) -> None:
         self._clock = clock
         self._gpus = tuple(
-            Gpu(f"GPU-{index:08d}", index, None, None, "NVIDIA H200", None, 1 << 37, 0, False, "9.0")
+            Gpu(
+                f"GPU-{index:08d}",
+                index,
+                None,
+                None,
+                "NVIDIA H200",
+                None,
+                1 << 37,
+                0,
+                False,
+                "9.0",
+                None,
+                None,
+            )
             for index in range(_GPUS)
         )
 

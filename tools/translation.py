@@ -39,7 +39,7 @@ PACKAGE = "gpuwidget"
 """Domain of the Python package's texts."""
 DOMAINS = (LABEXTENSION, PACKAGE)
 LOCALE = ROOT / "gpuwidget" / "locale"
-SCHEMA = ROOT / "labextension" / "schema" / "panel.json"
+SCHEMAS = ROOT / "labextension" / "schema"
 TRANSLATED_ELSEWHERE = {
     "diagnostics/diagnosticsMessages.ts: title",
     "diagnostics/environmentView.ts: title",
@@ -90,8 +90,9 @@ def _labextension_catalogue() -> Catalog:
         _add(made, tuple(texts) if len(texts) > 1 else texts[0], found["path"], context)
     for path, text in python_strings():
         _add(made, text, path)
-    for text, context in _in_schema(json.loads(SCHEMA.read_text(encoding="utf-8")), "schema"):
-        _add(made, text, str(SCHEMA.relative_to(ROOT)), context)
+    for schema in sorted(SCHEMAS.glob("*.json")):
+        for text, context in _in_schema(json.loads(schema.read_text(encoding="utf-8")), "schema"):
+            _add(made, text, str(schema.relative_to(ROOT)), context)
     return made
 
 

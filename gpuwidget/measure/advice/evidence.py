@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuwidget.measure.advice.messages import Text, shortened
@@ -22,7 +22,9 @@ from gpuwidget.model.report import (
     WorkerReport,
     in_call,
 )
+from gpuwidget.model.samples import Gpu
 from gpuwidget.model.translation import joined, translatable
+from gpuwidget.pytorch.device_changes import CodeLine, DeviceChanges
 from gpuwidget.pytorch.torch_switches import ComputeSwitches
 from gpuwidget.pytorch.torch_variables import Loader, Model
 from gpuwidget.system.host_limits import SharedMemory
@@ -72,11 +74,26 @@ class RunContext:
     source_of: Callable[[str], str] | None = None
     """Function that returns the source line of a frame such as ``In[2]:4 step``, or an empty string if the
     line is unknown."""
+    cuda_variables: Mapping[str, str] = field(default_factory=dict)
+    """CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, as far as they are set."""
+    device_changes: DeviceChanges | None = None
+    new_contexts: frozenset[str] = frozenset()
+    """The devices (``cuda:N``) on which this process opened its CUDA context during the run."""
+    line_name: Callable[[CodeLine], str] | None = None
+    """Function that returns the name and the source of a line, such as ``In[5]:4 `step(x)```."""
     other_gpu_work: bool = False
     """Whether this process has loaded another GPU library, or has child processes that may use a GPU."""
 
 
 NO_CONTEXT = RunContext()
+
+
+@dataclass(frozen=True, slots=True)
+class MachineGpu:
+    """A GPU of the machine, whether this process uses it or not."""
+
+    report: GpuReport
+    gpu: Gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +134,19 @@ class RunEvidence:
     workers: tuple[WorkerReport, ...] = ()
     steady: SteadyPart | None = None
     """The part of the run in which its workers worked, or None if there was none or it was not found."""
+    machine: tuple[MachineGpu, ...] = ()
+    """All GPUs of the report, including those that this process does not use. Empty while the run lasts."""
 
     @classmethod
     def of(
-        cls, report: Report, context: RunContext = NO_CONTEXT, steady: SteadyPart | None = None
+        cls,
+        report: Report,
+        context: RunContext = NO_CONTEXT,
+        steady: SteadyPart | None = None,
+        gpus: Iterable[Gpu] = (),
     ) -> RunEvidence:
-        """Return the evidence of a run that has ended."""
+        """Return the evidence of a run that has ended. ``gpus`` are the GPUs of the report."""
+        by_uuid = {gpu.uuid: gpu for gpu in gpus}
         return cls(
             gpus=own_gpus(report.shown, report.attributed, report.workers),
             gpu_count=len(report.gpus),
@@ -135,6 +159,7 @@ class RunEvidence:
             timeline=report.timeline,
             workers=report.workers,
             steady=steady,
+            machine=tuple(MachineGpu(gpu, by_uuid[gpu.uuid]) for gpu in report.gpus if gpu.uuid in by_uuid),
         )
 
     def in_steady_part(self) -> RunEvidence:

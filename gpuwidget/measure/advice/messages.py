@@ -471,6 +471,89 @@ def idle_gpus(
     )
 
 
+def slower_gpu(
+    working: GpuReport, idle: GpuReport, compute: float | None, memory: float | None, *, visible: bool
+) -> Text:
+    """Return the text for a process that computed on ``working`` while the faster GPU ``idle`` did nothing.
+
+    ``compute`` and ``memory`` are the ratios of the peak float32 rates and of the memory bandwidths.
+    ``visible`` is whether torch can use ``idle``.
+    """
+    text = translatable(
+        "{working} was {utilization:.0f} % busy, while the faster {idle} did nothing: it has "
+        "{compute:.1f} times the peak float32 rate and {memory:.1f} times the memory bandwidth.",
+        working=_gpu_with_device(working),
+        utilization=working.utilization.mean if working.utilization is not None else 0.0,
+        idle=_gpu_with_device(idle),
+        compute=compute,
+        memory=memory,
+    )
+    if visible:
+        fix = translatable(
+            "If you meant the faster one: %gpu device {device}, or .to('{device}').", device=idle.torch_device
+        )
+    else:
+        fix = translatable(
+            "CUDA_VISIBLE_DEVICES hides it: its numbers count in CUDA's order, which may not be "
+            "nvidia-smi's. List the GPU's UUID (CUDA_VISIBLE_DEVICES={uuid}) or set "
+            "CUDA_DEVICE_ORDER=PCI_BUS_ID too, and restart the kernel.",
+            uuid=idle.uuid,
+        )
+    return Text(text, fix)
+
+
+def _gpu_with_device(gpu: GpuReport) -> str:
+    """Return a GPU with its model and device: ``GPU 1 (GeForce RTX 4090, cuda:0)``."""
+    device = "" if gpu.torch_device is None else f", {gpu.torch_device}"
+    return f"{gpu_name(gpu)} ({gpu.name.removeprefix('NVIDIA ')}{device})"
+
+
+def unused_contexts(gpus: Sequence[GpuReport], held: int | None, lines: Sequence[str]) -> Text:
+    """Return the text for CUDA contexts on GPUs that the run did not use.
+
+    ``lines`` are the lines that first selected these GPUs, as far as they are known.
+    """
+    where = translatable(" (first selected in {lines})", lines=joined(lines)) if lines else ""
+    size: str = ""
+    if held is not None:
+        size = translatable(
+            " {en_holds} {size} until the kernel restarts.",
+            en_holds=_verb(gpus, "It holds", "They hold"),
+            size=units.memory(held),
+        )
+    return Text(
+        translatable(
+            "This run opened {en_contexts} on {gpus}{where} and did not use {en_them}.{size}",
+            en_contexts=_verb(gpus, "a CUDA context", "CUDA contexts"),
+            gpus=gpu_names(gpus),
+            where=where,
+            en_them=_verb(gpus, "this GPU", "these GPUs"),
+            size=size,
+        ),
+        translatable(
+            "Read the memory of GPUs with gpuwidget.sample(), which opens no context, and hide GPUs that "
+            "the notebook does not need with CUDA_VISIBLE_DEVICES."
+        ),
+    )
+
+
+def device_switches(switches: int, rate: float, line: str | None) -> Text:
+    """Return the text for code that switched the current CUDA device ``switches`` times."""
+    where = "" if line is None else translatable(", most often by {line}", line=line)
+    return Text(
+        translatable(
+            "The current CUDA device was switched {switches:,} times ({rate:.0f} a second){where}.",
+            switches=switches,
+            rate=rate,
+            where=where,
+        ),
+        translatable(
+            "Give tensors and streams their device (device='cuda:1'), and do all work on one device before "
+            "the next switch."
+        ),
+    )
+
+
 def input_pipeline(share: float, where: str, busy: float | None, utilization: float, *, sure: bool) -> str:
     """Return the text for a run whose stack samples show that the code spent its time loading data."""
     meanwhile = (

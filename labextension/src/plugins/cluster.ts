@@ -59,7 +59,7 @@ export const cluster: JupyterFrontEndPlugin<void> = {
     commands.addCommand(CommandIds.cluster, {
       label: trans.__('GPU Cluster'),
       caption: trans.__('All GPUs of the cluster: which are free, at work, held or broken'),
-      icon: gpuIcon,
+      icon: args => (args.isLauncher === true ? gpuIcon : undefined),
       describedBy: {
         args: {
           type: 'object',
@@ -74,7 +74,12 @@ export const cluster: JupyterFrontEndPlugin<void> = {
       }
     });
     palette?.addItem({ command: CommandIds.cluster, category: trans.__('GPU') });
-    launcher?.add({ command: CommandIds.cluster, category: labTrans.__('Other'), rank: RANK });
+    launcher?.add({
+      command: CommandIds.cluster,
+      args: { isLauncher: true },
+      category: labTrans.__('Other'),
+      rank: RANK
+    });
     panel.addSection(
       new ClusterSection({
         trans,

@@ -12,7 +12,7 @@ import { BROWSER_CLOCK } from '../clock';
 import { restoreState, type DashboardState } from '../dashboard/dashboardState';
 import { GpuDashboard } from '../dashboard/gpuDashboard';
 import { ServerApi } from '../stream/serverApi';
-import { CommandIds, DOMAIN, IClusterModel, IGpuPanel, IMonitor } from '../tokens';
+import { CommandIds, DOMAIN, IClusterModel, IMonitor } from '../tokens';
 import { gpuIcon } from '../ui/icon';
 import { openInMainArea } from '../ui/mainArea';
 
@@ -24,12 +24,11 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:dashboard',
   description: 'Every metric of every GPU over time, in the main area.',
   autoStart: true,
-  requires: [IMonitor, IGpuPanel, IClusterModel],
+  requires: [IMonitor, IClusterModel],
   optional: [ICommandPalette, ILabShell, ILauncher, ILayoutRestorer, IThemeManager, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     monitor: IMonitor,
-    panel: IGpuPanel,
     cluster: IClusterModel,
     palette: ICommandPalette | null,
     labShell: ILabShell | null,
@@ -61,13 +60,20 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
       openInMainArea({ shell, labShell, tracker }, WIDGET_ID, content);
     };
     commands.addCommand(CommandIds.dashboard, {
-      label: trans.__('GPU Dashboard'),
+      label: args => (args.toolbar === true ? trans.__('Dashboard') : trans.__('GPU Dashboard')),
       caption: trans.__('Every metric of every GPU over time'),
-      icon: gpuIcon,
+      icon: args => (args.isLauncher === true ? gpuIcon : undefined),
       describedBy: {
         args: {
           type: 'object',
-          properties: { state: { type: 'object', description: trans.__('What it shows') } }
+          properties: {
+            state: { type: 'object', description: trans.__('What it shows') },
+            toolbar: {
+              type: 'boolean',
+              description: trans.__('Whether the command is a button in a toolbar')
+            },
+            isLauncher: { type: 'boolean', description: trans.__('Whether the command is in the launcher') }
+          }
         }
       },
       execute: args => {
@@ -86,9 +92,11 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
       });
     });
     palette?.addItem({ command: CommandIds.dashboard, category: trans.__('GPU') });
-    launcher?.add({ command: CommandIds.dashboard, category: labTrans.__('Other'), rank: RANK });
-    panel.addAction(trans.__('Dashboard'), trans.__('Every metric of every GPU over time'), () => {
-      void commands.execute(CommandIds.dashboard);
+    launcher?.add({
+      command: CommandIds.dashboard,
+      args: { isLauncher: true },
+      category: labTrans.__('Other'),
+      rank: RANK
     });
     void restorer?.restore(tracker, {
       command: CommandIds.dashboard,

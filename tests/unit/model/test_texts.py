@@ -40,7 +40,7 @@ def chinese(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 SUMMARY = translatable(
-    "Broken: {title}. {reason}",
+    "Incomplete: {title}. {reason}",
     title=translatable("Shared memory"),
     reason=translatable(
         "{variable} is set: NCCL does without {feature}, and is slower.", variable="A", feature="B"
@@ -50,11 +50,11 @@ SUMMARY = translatable(
 
 def test_a_text_is_english_until_a_view_translates_it() -> None:
     """A text is an English string everywhere. A view translates it, including the texts in its parameters."""
-    english = "Broken: Shared memory. A is set: NCCL does without B, and is slower."
+    english = "Incomplete: Shared memory. A is set: NCCL does without B, and is slower."
     assert (SUMMARY, json.dumps(SUMMARY)) == (english, f'"{english}"')
     assert _(SUMMARY) == english
     with use_language("zh_CN"):
-        assert _(SUMMARY) == "故障：共享内存。设置了 A：NCCL 不使用B，因此较慢。"
+        assert _(SUMMARY) == "未完成：共享内存。设置了 A：NCCL 不使用B，因此较慢。"
         assert english == SUMMARY
     assert _(SUMMARY) == english
 
@@ -132,7 +132,7 @@ def test_texts_in_json() -> None:
         "files": ["Shared memory", "/dev/shm"],
     }
     expected = {
-        SUMMARY: "故障：共享内存。设置了 A：NCCL 不使用B，因此较慢。",
+        SUMMARY: "未完成：共享内存。设置了 A：NCCL 不使用B，因此较慢。",
         "Shared memory": "共享内存",
         "A is set: NCCL does without B, and is slower.": "设置了 A：NCCL 不使用B，因此较慢。",
         "none": "无",
