@@ -15,7 +15,7 @@ from gpuwidget.pytorch.device_switch import DEVICE_SWITCH, device_context_note
 from gpuwidget.sampler import process_sampler
 from gpuwidget.version import __version__
 
-FULL_MODE_COST = "1–2 µs per torch call"
+FULL_MODE_COST = "1\N{EN DASH}2 µs per torch call"
 """The measured cost of the full mode (docs/device.md).
 
 In full mode, new tensors are created on the chosen device by default.
