@@ -84,7 +84,7 @@ def test_free_lists_and_frees(kernel: Kernel) -> None:
     assert freed == (
         "Released 11 MiB of tensors.\n"
         "Given back to the GPU: 12 MiB by torch's count; the driver's is not known.\n"
-        "This also deletes: %debug and %tb of the last error, Out[2]."
+        "Also deleted: %debug and %tb of the last error, Out[2]."
     )
     assert kernel.value("gpu.allocated") == "512"
     assert kernel.value("sorted(Out), _3, hasattr(sys, 'last_value')") == (
@@ -100,7 +100,7 @@ def test_free_by_name(kernel: Kernel) -> None:
     """%gpu free deletes only the named variables. If one of the names is unknown, it deletes nothing."""
     kernel.ok("x = gpu.empty(1000); y = gpu.empty(1000); z = x[1:]")
     ran = kernel.run("%gpu free y nonsense")
-    assert ran.reply["evalue"].startswith("nonsense: no variable of yours, so nothing was deleted.")
+    assert ran.reply["evalue"].startswith("nonsense: not one of your variables, so nothing was deleted.")
     assert kernel.value("gpu.allocated") == "8192"
     assert kernel.ok("%gpu free y").displayed == (
         "Deleted y: 4 KiB went back to torch's cache; %gpu free --yes empties that."
@@ -117,7 +117,7 @@ def test_free_by_name_without_counters(kernel: Kernel) -> None:
     %gpu free reports that the amount of released memory is unknown."""
     kernel.ok("x = gpu.empty(1000)\ntorch.cuda.get_allocator_backend = lambda: 'cudaMallocAsync'")
     assert kernel.ok("%gpu free x").displayed == (
-        "Deleted x: how much GPU memory that released is not known: torch runs on cudaMallocAsync, whose "
+        "Deleted x. The released GPU memory is unknown: torch runs on cudaMallocAsync, whose "
         "counters are partial."
     )
 
@@ -137,7 +137,7 @@ def test_free_if_the_search_fails(kernel: Kernel) -> None:
         "import gpuwidget.kernel.attribution.memory_holders as m\n"
         "def fail(shell): raise TypeError('unhashable')\nm.search = fail"
     )
-    message = "Nothing was freed: gpuwidget could not look at what holds torch's memory."
+    message = "Nothing was freed: gpuwidget could not find out what holds torch's memory."
     assert kernel.ok("%gpu free").displayed == kernel.ok("%gpu free --yes").displayed == message
     assert kernel.value("gpu.allocated, 1 in Out") == "(4096, True)"
 
