@@ -379,11 +379,10 @@ def _warm_up_notes(a: _Run, b: _Run) -> list[str]:
         shutdown = any(run.part is not None and run.part.until < math.inf for run in (a, b))
         note = "Rates cover the steady part, after the warm-up"
         note += " and, where workers did the work, before their shutdown" if shutdown else ""
-        return [
-            f"{note}; those of {whole[0]}, which has no visible warm-up, cover the whole run."
-            if whole
-            else f"{note}."
-        ]
+        no_warm_up = (
+            f"; those of {whole[0]}, which has no visible warm-up, cover the whole run" if whole else ""
+        )
+        return [f"{note}{no_warm_up}."]
     for run, other in ((a, b), (b, a)):
         if run.warm_up_s is not None:
             return [

@@ -122,7 +122,7 @@ def cells_bundle(view: HoldersView, *, attached: bool) -> dict[str, str]:
     """Return the mime bundle for ``%gpu memory --cells``: which cells allocated the memory in use."""
     notes = view.notes[:1] if not view.sections else ()
     if not attached:
-        notes = (_("Which cell allocated what is known from %load_ext gpuwidget on."),)
+        notes = (_("Which cell allocated what is known only after %load_ext gpuwidget."),)
     several = len({cell.device for cell in view.cells}) > 1
     rows = [
         (
