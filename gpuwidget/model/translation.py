@@ -167,34 +167,39 @@ def _catalogue(language: str) -> gettext.NullTranslations:
 # -- texts in JSON -----------------------------------------------------------------------------------------
 
 
-def text_sources(value: object) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return the template and the parameters of each translatable text in dataclasses and collections.
+def text_sources(value: object) -> dict[str, Any]:
+    """Return the template and the parameters of each translatable text, as JSON values, by the English text.
 
-    The keys are the English texts. A parameter that is a translatable text has an entry as well.
+    ``value`` consists of dataclasses and collections.
     """
-    found: dict[str, tuple[str, dict[str, Any]]] = {}
-    for text in _texts(value):
-        found[str(text)] = (text.template, dict(text.params))
-    return found
+    return {str(text): _source(text) for text in _texts(value)}
 
 
-def restore_texts(value: Any, sources: Mapping[str, Sequence[Any]]) -> Any:
+def _source(value: Any) -> Any:
+    if not isinstance(value, Text):
+        return {"value": value}
+    return {
+        "template": value.template,
+        "params": {name: _source(item) for name, item in value.params.items()},
+    }
+
+
+def restore_texts(value: Any, sources: Mapping[str, Any]) -> Any:
     """Return JSON values in which each string with an entry in ``sources`` is a translatable text again."""
     if isinstance(value, str):
-        source = sources.get(value)
-        if source is None:
-            return value
-        template, params = source
-        # A text may consist of its only parameter.
-        restored = {
-            name: item if item == value else restore_texts(item, sources) for name, item in params.items()
-        }
-        return translatable(template, **restored)
+        return _restored(sources[value]) if value in sources else value
     if isinstance(value, Mapping):
         return {name: restore_texts(item, sources) for name, item in value.items()}
     if isinstance(value, list):
         return [restore_texts(item, sources) for item in value]
     return value
+
+
+def _restored(source: Mapping[str, Any]) -> Any:
+    if "value" in source:
+        return source["value"]
+    params = {name: _restored(item) for name, item in source["params"].items()}
+    return translatable(source["template"], **params)
 
 
 def translations(value: object, language: str) -> dict[str, str]:
@@ -210,7 +215,6 @@ def translations(value: object, language: str) -> dict[str, str]:
 def _texts(value: object) -> Iterator[Text]:
     if isinstance(value, Text):
         yield value
-        yield from _texts(value.params)
     elif isinstance(value, Mapping):
         for name, item in value.items():
             yield from _texts(name)

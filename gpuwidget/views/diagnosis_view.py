@@ -118,7 +118,8 @@ def _fix_html(fix: Fix) -> str:
 def _evidence(doctor: Diagnosis) -> str:
     lines = [(_("interpreter"), doctor.python), *doctor.variables.items()]
     lines += [
-        (f"{_(check.title)}, {name}", _(value))
+        # The other values are raw data, which may be the same string as a text.
+        (f"{_(check.title)}, {name}", _(value) if name.startswith("finding ") else str(value))
         for check in doctor.links
         for name, value in check.evidence.items()
     ]

@@ -155,7 +155,9 @@ function checkView(
   if (entries.length > 0) {
     const list = element('dl', 'diagnostics-evidence');
     for (const [name, value] of entries) {
-      list.append(element('dt', '', name), element('dd', '', translate(value)));
+      // The other values are raw data, which may be the same string as a text.
+      const shown = name.startsWith('finding ') ? translate(value) : value;
+      list.append(element('dt', '', name), element('dd', '', shown));
     }
     const summary = element('summary', 'diagnostics-evidence-head', trans.__('What was read'));
     body.append(element('details', '', summary, list));

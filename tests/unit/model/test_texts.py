@@ -121,7 +121,8 @@ class Finding:
 
 
 def test_texts_in_json() -> None:
-    """Texts that another process sent as JSON can be translated, as can those in dataclasses."""
+    """Texts that another process sent as JSON can be translated, as can those in dataclasses. A user's value
+    stays as it is, even if it is the same string as a text."""
     single = joined([translatable("none")])
     finding = Finding(SUMMARY, {"finding 2": single}, ("Shared memory", "/dev/shm"))
     sent = json.loads(json.dumps([finding.__dict__, text_sources(finding)]))
@@ -133,14 +134,20 @@ def test_texts_in_json() -> None:
     }
     expected = {
         SUMMARY: "未完成：共享内存。设置了 A：NCCL 不使用B，因此较慢。",
-        "Shared memory": "共享内存",
-        "A is set: NCCL does without B, and is slower.": "设置了 A：NCCL 不使用B，因此较慢。",
         "none": "无",
     }
     assert translations(finding, "zh_CN") == expected
     assert translations(restored, "zh_CN") == expected
     assert translations(finding, ENGLISH) == {}
     assert isinstance(restored["reason"], Text)
+    source = translatable(
+        "{variable} is set: NCCL does without {feature}, and is slower.", variable="none", feature="B"
+    )
+    with use_language("zh_CN"):
+        assert (
+            _(restore_texts(source, text_sources([source, single])))
+            == "设置了 none：NCCL 不使用B，因此较慢。"
+        )
 
 
 def test_texts_can_be_pickled() -> None:

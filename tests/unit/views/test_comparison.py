@@ -178,8 +178,8 @@ def test_a_steady_part_that_ends_before_the_run() -> None:
     assert found["of it warm-up"] == ("4.0 s", "n/a", "")
     assert found["of it the steady part"] == ("6.0 s", "3.5 s", "0.58x")
     assert (
-        "Rates are of the steady part, after the warm-up and, where workers did the work, before their "
-        "shutdown; In [9] repaired shows no warm-up and is taken whole."
+        "Rates cover the steady part, after the warm-up and, where workers did the work, before their "
+        "shutdown; those of In [9] repaired, which has no visible warm-up, cover the whole run."
     ) in made.notes
 
 
