@@ -79,7 +79,8 @@ def test_views_are_in_sync(kernel: Kernel) -> None:
     assert kernel.ok("str(torch.get_default_device())").result == "'cpu'"
     kernel.answer_to(ask="set_device", device=None, new_tensors=True)
     assert (
-        kernel.ok("until(lambda: view._device.value == 'none'), view._new_tensors.value").result == "(True, True)"
+        kernel.ok("until(lambda: view._device.value == 'none'), view._new_tensors.value").result
+        == "(True, True)"
     )
 
 

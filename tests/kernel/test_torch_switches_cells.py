@@ -47,7 +47,9 @@ def test_setting_a_switch_by_magic(kernel: Kernel) -> None:
     An invalid value is a usage error."""
     ran = kernel.ok(f"%gpu switches cudnn.benchmark on\nprint({NOW})")
     assert (ran.displayed, ran.text) == (f"Ran: {ON}", "True\n")
-    assert "matmul.precision     highest  highest  highest, high, medium" in kernel.ok("%gpu switches").displayed
+    assert (
+        "matmul.precision     highest  highest  highest, high, medium" in kernel.ok("%gpu switches").displayed
+    )
     refused = kernel.run("%gpu switches cudnn.benchmark maybe")
     assert refused.reply["ename"] == "UsageError"
     assert refused.reply["evalue"] == "cudnn.benchmark can be on or off, not 'maybe'."
