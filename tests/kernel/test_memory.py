@@ -103,7 +103,7 @@ def test_free_by_name(kernel: Kernel) -> None:
     assert ran.reply["evalue"].startswith("nonsense: not one of your variables, so nothing was deleted.")
     assert kernel.value("gpu.allocated") == "8192"
     assert kernel.ok("%gpu free y").displayed == (
-        "Deleted y: 4 KiB went back to torch's cache; %gpu free --yes empties that."
+        "Deleted y. 4 KiB went back to torch's cache, which %gpu free --yes frees."
     )
     assert kernel.ok("%gpu free x").displayed == (
         "Deleted x: no GPU memory of torch's was released. %gpu memory shows what else holds it."
