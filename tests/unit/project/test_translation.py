@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from babel.messages.catalog import Catalog
 from jupyterlab_server.translation_utils import get_installed_packages_locale
 
 from gpuwidget.model.translation import DOMAIN
@@ -45,7 +46,7 @@ def test_the_check_fails_without_a_translation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`python -m tools.translation --check` fails if a text has no translation, or a catalogue is old."""
-    made = translation.Catalog(domain=PACKAGE)
+    made = Catalog(domain=PACKAGE)
     made.add("{number} GPUs", locations=[("gpuwidget/a.py", 1)])
     monkeypatch.setattr(translation, "ROOT", tmp_path)
     monkeypatch.setattr(translation, "LOCALE", tmp_path)
