@@ -22,7 +22,7 @@ PLACEHOLDER = re.compile(r"%\d|\{\w+[^}]*\}")
 """Matches a placeholder of the labextension, such as ``%1``, or of the package, such as ``{size}``."""
 HAN = re.compile(r"[\u4e00-\u9fff]")
 NAMES = {
-    *("CSV", "Core", "FP", "GPU", "Hz", "NCCL", "PCIe", "PyTorch", "TF", "Tensor", "XID"),
+    *("CSV", "Core", "FP", "GPU", "NCCL", "PCIe", "PyTorch", "TF", "Tensor", "XID"),
     *("benchmark", "cuDNN", "gpuwidget", "kWh", "min", "torch"),
 }
 """Words that stay in Latin script in the Chinese translation."""
