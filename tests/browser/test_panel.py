@@ -134,7 +134,7 @@ def test_a_restarted_kernel(open_notebook: Open) -> None:
 @pytest.mark.parametrize(
     ("name", "language", "before", "sentence"),
     [
-        ("not-python", "R", "", "This kernel speaks R, not Python."),
+        ("not-python", "R", "", "This kernel runs R, not Python."),
         ("bare", "python", "sys.modules['gpuwidget'] = None", "gpuwidget is not installed"),
     ],
 )

@@ -5,7 +5,7 @@ import type { ActiveKernel } from '../kernel/activeKernel';
 import type { PanelState } from '../panel/panelState';
 import { kernelNotice } from '../panel/panelMessages';
 import { element, setAttribute, Text } from '../ui/dom';
-import type { Diagnosis } from '../wire';
+import type { TranslatedDiagnosis } from '../kernel/kernelReply';
 import {
   diagnosticsSummary,
   mergedChecks,
@@ -43,8 +43,8 @@ export class DiagnosticsSection {
 
   private readonly body = element('div', 'section-body', this.runButton);
   private merged: {
-    readonly kernel: Diagnosis | null;
-    readonly server: Diagnosis | null;
+    readonly kernel: TranslatedDiagnosis | null;
+    readonly server: TranslatedDiagnosis | null;
     readonly checks: MergedChecks;
   } | null = null;
 
@@ -101,18 +101,20 @@ export class DiagnosticsSection {
       view.condition.kind === 'no-notebook'
         ? trans.__('Open a notebook to check its kernel.')
         : (kernelNotice(trans, view)?.text ?? '');
-    const checks = this.mergedChecks(newestDiagnosis(model.kernel), newestDiagnosis(model.server));
+    const [inKernel, inServer] = [newestDiagnosis(model.kernel), newestDiagnosis(model.server)];
+    const checks = this.mergedChecks(inKernel, inServer);
+    const [kernelTexts, serverTexts] = [inKernel?.texts ?? {}, inServer?.texts ?? {}];
     const kernel = view.notebook === null ? trans.__('Kernel') : trans.__('Kernel of %1', view.notebook);
-    this.sharedView.show(trans.__('%1 and Jupyter server', kernel), null, '', checks.shared);
+    this.sharedView.show(trans.__('%1 and Jupyter server', kernel), null, '', checks.shared, kernelTexts);
     this.sharedView.node.hidden = checks.shared.length === 0;
-    this.kernelView.show(kernel, model.kernel, reason, checks.kernel);
-    this.serverView.show(trans.__('Jupyter server'), model.server, '', checks.server);
+    this.kernelView.show(kernel, model.kernel, reason, checks.kernel, kernelTexts);
+    this.serverView.show(trans.__('Jupyter server'), model.server, '', checks.server, serverTexts);
     this.runLabel.set(model.server.kind === 'none' ? trans.__('Run') : trans.__('Run again'));
     this.runButton.disabled = model.running;
   }
 
   /** Return the checks to show. If the diagnoses have changed, order the views by their worst check. */
-  private mergedChecks(kernel: Diagnosis | null, server: Diagnosis | null): MergedChecks {
+  private mergedChecks(kernel: TranslatedDiagnosis | null, server: TranslatedDiagnosis | null): MergedChecks {
     if (this.merged?.kernel !== kernel || this.merged.server !== server) {
       const checks = mergedChecks(kernel, server);
       this.merged = { kernel, server, checks };

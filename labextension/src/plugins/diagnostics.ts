@@ -26,9 +26,10 @@ export const diagnostics: JupyterFrontEndPlugin<void> = {
     palette: ICommandPalette | null,
     translator: ITranslator | null
   ) => {
+    const { languageCode } = translator ?? nullTranslator;
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const noReply = trans.__('The kernel did not answer: a long call blocks it, or its gpuwidget is older.');
-    const doctor = new JupyterServerDoctor(serviceManager.serverSettings, trans);
+    const doctor = new JupyterServerDoctor(serviceManager.serverSettings, trans, languageCode);
     const section = new DiagnosticsSection({
       trans,
       model: new DiagnosticsModel(doctor, kernels, noReply),

@@ -206,9 +206,7 @@ def test_a_torch_without_cuda_has_no_name_for_a_gpu(
     torch: Any, monitor: GpuMonitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a torch that was built for the CPU only, no GPU is labelled cuda:N."""
-    monkeypatch.setattr(
-        device_choices.cuda_state, "no_cuda_build_reason", lambda: "torch was built without CUDA"
-    )
+    monkeypatch.setattr(cuda_state, "no_cuda_build_reason", lambda: "torch was built without CUDA")
     assert [gpu.torch_device for gpu in monitor.kernel_gpus(NOW)] == [None, None]
 
 
