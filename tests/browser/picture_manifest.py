@@ -55,6 +55,7 @@ MANIFEST: Mapping[str, Sequence[Properties]] = {
     "panel_in_chinese": ({**_WIDTHS},),
     "notebook_7": ({"width": (1200,)},),
     "live_chart": ({"width": (1200,)},),
+    "dask_workers": ({"width": (1200,)},),
     "outputs": ({"width": (1200,), "height": (2600,)},),
     "dashboard": (
         {**_PAGE, "gpus": (1, 2, 8, 16)},

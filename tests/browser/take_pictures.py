@@ -32,7 +32,7 @@ from helpers_panel import (
     wait_for_text,
 )
 from picture_manifest import DEFAULTS, MANIFEST
-from playwright.sync_api import Browser, CDPSession
+from playwright.sync_api import Browser
 from test_cells_list import report, write_reports
 
 FOLDER = Path(__file__).parents[2] / ".venv" / "pictures"
@@ -57,6 +57,18 @@ OUTPUTS = (
         "%gpu nonsense",
     ),
 )
+DASK = """import os, time, gpuwidget.dask
+from distributed import Client, LocalCluster
+client = Client(LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None))
+gpuwidget.dask.watch(client)
+with open(os.environ["NVML_STANDIN"], "a") as machine:
+    for gpu, pid in enumerate(client.run(os.getpid).values()):
+        print(f"gpu.{gpu}.compute={pid}:{(gpu + 1) * 2**33}", file=machine)
+def work(number):
+    import time
+    time.sleep(0.3)
+    return number"""
+DASK_RUN = "%%gpuwatch\nsum(client.gather(client.map(work, range(60))))"
 _SET_FONT = "document.documentElement.style.setProperty('--jp-ui-font-size1', `${argument}px`);"
 _TWO_FRAMES = "await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));"
 
@@ -139,17 +151,13 @@ def looks() -> dict[tuple[str, int], list[Look]]:
     return found
 
 
-def take(notebook: Notebook, session: CDPSession, name: str, look: Look) -> None:
+def take(notebook: Notebook, name: str, look: Look) -> None:
     """Give the page these properties, and save its picture. The picture of a state of the panel contains only
     the panel."""
     page, only_panel = notebook.page, name.startswith("panel")
-    metrics = {
-        "width": (1366 if only_panel else look.width) * 100 // look.zoom,
-        "height": look.height * 100 // look.zoom,
-        "deviceScaleFactor": look.zoom / 100,
-        "mobile": False,
-    }
-    session.send("Emulation.setDeviceMetricsOverride", metrics)
+    # A zoomed page has fewer CSS pixels. The picture shows its layout, without the additional resolution.
+    width = 1366 if only_panel else look.width
+    page.set_viewport_size({"width": width * 100 // look.zoom, "height": look.height * 100 // look.zoom})
     notebook.use_theme(look.theme)
     notebook.script(_SET_FONT, look.font)
     if only_panel:
@@ -167,9 +175,8 @@ def test_take(name: str, gpus: int, browser: Browser, tmp_path: Path) -> None:
     """Take all pictures of one state on one machine."""
     FOLDER.mkdir(exist_ok=True)
     with STATES[name](Stage(browser, tmp_path, gpus)) as notebook:
-        session = notebook.page.context.new_cdp_session(notebook.page)
         for look in looks()[name, gpus]:
-            take(notebook, session, name, look)
+            take(notebook, name, look)
         notebook.page.close(run_before_unload=False)
 
 
@@ -414,6 +421,20 @@ def outputs(stage: Stage) -> Iterator[Notebook]:
         for cell in range(len(OUTPUTS)):
             notebook.run(cell)
             notebook.wait_until_done()
+        yield notebook
+
+
+@state
+def dask_workers(stage: Stage) -> Iterator[Notebook]:
+    """The card of a cell that ran on Dask workers, and the live chart of another one."""
+    with stage.notebook(
+        cells=("%load_ext gpuwidget", DASK, DASK_RUN, DASK_RUN.replace("60", "6000"))
+    ) as notebook:
+        for cell in (0, 1, 2):
+            notebook.run(cell)
+            notebook.wait_until_done()
+        notebook.run(3)
+        wait_for_text(notebook, ".gpuwidget-live", "worker")
         yield notebook
 
 
