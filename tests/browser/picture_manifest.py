@@ -56,7 +56,7 @@ MANIFEST: Mapping[str, Sequence[Properties]] = {
     "notebook_7": ({"width": (1200,)},),
     "live_chart": ({"width": (1200,)},),
     "dask_workers": ({"width": (1200,)},),
-    "outputs": ({"width": (1200,), "height": (2600,)},),
+    "outputs": ({"width": (1200,), "height": (3200,)},),
     "dashboard": (
         {**_PAGE, "gpus": (1, 2, 8, 16)},
         {"gpus": (2, 16), "width": (700,), "zoom": (100, 200)},

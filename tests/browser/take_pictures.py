@@ -421,6 +421,7 @@ def outputs(stage: Stage) -> Iterator[Notebook]:
         for cell in range(len(OUTPUTS)):
             notebook.run(cell)
             notebook.wait_until_done()
+        notebook.script("panel.content.activeCellIndex = 0; await panel.content.scrollToItem(0);")
         yield notebook
 
 
