@@ -31,6 +31,7 @@ HEADER = """\
 
 CONSTANTS: Mapping[str, tuple[object, str]] = {
     "STREAM_SCHEMA": (wire.SCHEMA, "Version of the stream's messages that this labextension reads."),
+    "SAMPLE_SCHEMA": (samples.SCHEMA, "Version of single samples that this labextension reads."),
     "KERNEL_SCHEMA": (kernel_state.SCHEMA, "Version of the kernel's replies that this labextension reads."),
     "KERNEL_REQUEST": (kernel_requests.REQUEST, "Message type of a request to a kernel."),
     "KERNEL_REPLY": (kernel_requests.REPLY, "Message type of a kernel's reply."),
@@ -53,11 +54,6 @@ SUBSETS: Mapping[str, tuple[str, Sequence[str], str]] = {
         "ThrottleReason",
         throttle_reasons.HARMFUL,
         "Throttle reasons that indicate a problem of power or cooling.",
-    ),
-    "EXPECTED_THROTTLE_REASONS": (
-        "ThrottleReason",
-        throttle_reasons.EXPECTED,
-        "Throttle reasons that are set deliberately, or that mean that the GPU is idle.",
     ),
 }
 """Lists that contain only some of the values of a union type, in the format of ``ENUMS``."""

@@ -3,6 +3,7 @@ activity."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -14,6 +15,8 @@ from tornado import web
 from tornado.iostream import StreamClosedError
 
 from gpuwidget.model.errors import DoctorError, PrometheusError
+from gpuwidget.model.to_json import to_json
+from gpuwidget.model.translation import find_language, translations
 from gpuwidget.server.cached_diagnosis import CachedDiagnosis
 from gpuwidget.server.cluster_monitor import ClusterMonitor
 from gpuwidget.server.history_query import PROMETHEUS_S, HistoryQuery, parse_seconds
@@ -81,7 +84,8 @@ class SampleHandler(GpuWidgetHandler, APIHandler):
 
 
 class HistoryHandler(GpuWidgetHandler, APIHandler):
-    """``GET gpuwidget/api/history?seconds=N[&metrics=…][&node=…]``: samples of the past."""
+    """``GET gpuwidget/api/history?seconds=N[&metrics=…][&node=…]``: the stored samples, or those that
+    Prometheus has."""
 
     def initialize(  # type: ignore[override]
         self, hub: SampleHub, long_history: PrometheusHistory | None
@@ -122,8 +126,8 @@ class HistoryHandler(GpuWidgetHandler, APIHandler):
     async def _pieces(self, query: HistoryQuery) -> list[bytes]:
         """Return the response.
 
-        Raises PrometheusError if only Prometheus has the data and does not answer, and
-        HTTPError 503 if the driver does not say which GPUs this machine has.
+        Raises PrometheusError if only Prometheus has the data and does not answer, and HTTPError 503 if this
+        machine's GPUs are unknown because the driver does not answer.
         """
         if query.node is not None:
             if self._long_history is None:
@@ -143,7 +147,7 @@ class HistoryHandler(GpuWidgetHandler, APIHandler):
                     if is_old:
                         raise
             elif is_old:
-                # Only a sample tells which GPUs this machine has.
+                # Only a sample contains the GPUs of this machine.
                 raise web.HTTPError(503, _NO_SAMPLE)
             # The server's own history has no sample of this time, which is also an answer.
         return await self._hub.query_history(query)
@@ -164,7 +168,11 @@ class DoctorHandler(GpuWidgetHandler, APIHandler):
     @web.authenticated
     @_may_execute
     async def post(self) -> None:
-        """Return a :class:`~gpuwidget.model.diagnosis.Diagnosis`; status 503 if the checks do not finish."""
+        """Return a :class:`~gpuwidget.model.diagnosis.Diagnosis`; status 503 if the checks do not finish.
+
+        If the parameter ``locale`` is given, the field ``texts`` has the diagnosis's texts in that language,
+        by the English text.
+        """
         try:
             diagnosis = await self._cached_diagnosis.diagnosis()
         except DoctorError as error:
@@ -172,7 +180,11 @@ class DoctorHandler(GpuWidgetHandler, APIHandler):
             self.set_status(503)
             await self.finish({"message": str(error)})
             return
-        await self.finish(diagnosis)
+        values = to_json(diagnosis)
+        locale = self.get_query_argument("locale", None)
+        if locale is not None:
+            values["texts"] = translations(diagnosis, find_language(locale))
+        await self.finish(json.dumps(values, allow_nan=False, separators=(",", ":")))
 
 
 class ClusterHandler(GpuWidgetHandler, APIHandler):
@@ -209,8 +221,8 @@ class MetricsHandler(GpuWidgetHandler, APIHandler):
     """``GET gpuwidget/metrics``: the metrics, for a Prometheus server.
 
     Besides Jupyter's credentials, it accepts the token of ``GpuWidget.metrics_token_file``. That token is
-    checked before Jupyter's identity provider is called, because JupyterHub's would ask the Hub about it. It
-    permits nothing but this request, so that no authorizer is called for it.
+    checked before Jupyter's identity provider is called, because JupyterHub's would send it to the Hub. It
+    permits nothing but this request, so no authorizer is called for it.
     """
 
     def initialize(  # type: ignore[override]

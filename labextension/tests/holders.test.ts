@@ -8,12 +8,13 @@ import {
   kernelName,
   kernelStateText,
   ownershipNow,
+  sharedReason,
   sortedHolders,
   targetOf,
   type Holder,
   holdingsOf,
   holdingsText,
-  shutdownLosses
+  losses
 } from '../src/memory/holders';
 import { memorySegments } from '../src/panel/memoryBar';
 import { memoryShares, StreamModel } from '../src/stream/streamModel';
@@ -271,7 +272,7 @@ function held(...gpus: readonly GpuMemoryOwnership[]): StreamModel {
   return model;
 }
 
-test('the losses of a shutdown are listed with the memory on each GPU', () => {
+test('the losses of a restart or shutdown are listed with the memory on each GPU', () => {
   const model = held(
     gpuUsage(0, [holding(18, { kernel: 'train' })]),
     gpuUsage(1, [holding(2, { pid: 1 })]),
@@ -279,13 +280,13 @@ test('the losses of a shutdown are listed with the memory on each GPU', () => {
   );
   const words = holdingsText(trans, holdingsOf(model, 'train'));
   assert.equal(words, '18.0 GiB on GPU 0, 3.1 GiB on GPU 2 (torch’s own number)');
-  assert.deepEqual(shutdownLosses(trans, TRAIN, true, words, ['Console 1']), [
-    'all its variables',
-    'the cell that runs now, and those that wait',
-    `what it holds: ${words}`,
-    'the kernel of Console 1 too, which is the same'
+  assert.deepEqual(losses(trans, TRAIN, true, words, ['Console 1']), [
+    'all variables',
+    'the running cell and the cells in the queue',
+    `GPU memory: ${words}`,
+    'the kernel of Console 1 (same kernel)'
   ]);
-  assert.deepEqual(shutdownLosses(trans, null, false, '', []), ['all its variables']);
+  assert.deepEqual(losses(trans, null, false, '', []), ['all variables']);
 });
 
 test('memory in a MIG slice counts once', () => {
@@ -319,5 +320,19 @@ test('no unattributed memory is shown that exceeds the memory in use', () => {
   assert.deepEqual(
     model.gpus(null, null).map(each => each.usage && holders(each.usage)),
     [[]]
+  );
+});
+
+test('a reason that all of several GPUs have is shown once', () => {
+  const reasons = (...texts: (string | null)[]): string =>
+    sharedReason(
+      usage(
+        [],
+        texts.map((reason, index) => gpuUsage(index, [], { reason }))
+      )
+    );
+  assert.deepEqual(
+    [reasons('A.', 'A.'), reasons('A.', 'B.'), reasons('A.'), reasons(null, null), sharedReason(null)],
+    ['A.', '', '', '', '']
   );
 });

@@ -8,14 +8,14 @@ from gpuwidget.kernel.devices.device_choices import GpuMonitor, check_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.model import units
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.kernel_state import SCHEMA, DeviceChoice, DeviceState, KernelState
+from gpuwidget.model.kernel_state import SCHEMA, CandidateGpu, DeviceChoice, DeviceState, KernelState
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH, device_context_note
 from gpuwidget.sampler import process_sampler
 from gpuwidget.version import __version__
 
-FULL_MODE_COST = "1 to 2 µs on every call into torch"
+FULL_MODE_COST = "1\N{EN DASH}2 µs per torch call"
 """The measured cost of the full mode (docs/device.md).
 
 In full mode, new tensors are created on the chosen device by default.
@@ -102,6 +102,7 @@ def kernel_state(*, watching: bool) -> KernelState:
         watching=watching,
         device=DEVICE_SWITCH.state,
         choices=choices.devices,
+        order=choices.order,
         unavailable=choices.unavailable,
         gpus=monitor().kernel_gpus(sample),
         switches=SWITCHES.state,
@@ -114,34 +115,64 @@ def describe_devices() -> str:
     lines = [describe(DEVICE_SWITCH.state), *(f"  {label(choice)}" for choice in choices.devices)]
     if choices.unavailable is not None:
         lines.append(f"  {choices.unavailable}")
-    elif not choices.complete:
+    elif not choices.complete and not choices.order.notes:
         lines.append("  cuda:N: which there are will be known once your code has started CUDA")
-    return printable_lines("\n".join(lines))
+    candidates = next((choice.candidates for choice in choices.devices if choice.candidates), ())
+    if candidates:
+        lines += ["GPUs of this machine, by nvidia-smi's numbers:", *(f"  {_gpu(gpu)}" for gpu in candidates)]
+    return printable_lines("\n".join([*lines, *choices.order.notes]))
 
 
 def label(choice: DeviceChoice) -> str:
     """Describe a device in one line: ``cuda:1 · GPU 3 H200 · 9.0 · 120.1 GiB free · another notebook``."""
-    parts = [choice.device]
     if choice.index is not None:
-        parts.append(f"GPU {choice.index} {(choice.name or '').removeprefix('NVIDIA ')}".strip())
-        if choice.compute_capability is not None:
-            parts.append(choice.compute_capability)
-        parts.append(f"{units.memory(choice.memory_free)} free")
-        parts += [", ".join(choice.holders)] if choice.holders else []
-    elif choice.device != "cpu" and not cuda_state.cuda_initialized():
-        parts.append("which GPU will be known once your code has started CUDA")
-    return " · ".join(parts)
+        free = f"{units.memory(choice.memory_free)} free"
+        model = _model(choice.index, choice.name or "", choice.compute_capability)
+        return " · ".join(
+            [choice.device, model, free, *([", ".join(choice.holders)] if choice.holders else [])]
+        )
+    if choice.device == "cpu" or cuda_state.cuda_initialized():
+        return choice.device
+    models = list(dict.fromkeys(gpu.name.removeprefix("NVIDIA ") for gpu in choice.candidates))
+    which = " or ".join(models) or "which GPU"
+    return f"{choice.device} · {which}: known once your code has started CUDA"
+
+
+def _gpu(gpu: CandidateGpu) -> str:
+    """Describe a GPU in one line: ``GPU 1 GeForce RTX 4090 · 8.9 · 23.1 of 24.0 GiB free``."""
+    free = f"{units.memory_of(gpu.memory_free, gpu.memory_total)} free"
+    return f"{_model(gpu.index, gpu.name, gpu.compute_capability)} · {free}"
+
+
+def _model(index: int, name: str, compute_capability: str | None) -> str:
+    model = f"GPU {index} {name.removeprefix('NVIDIA ')}".strip()
+    return model if compute_capability is None else f"{model} · {compute_capability}"
+
+
+def default_label(state: DeviceState) -> str:
+    """Return the label of the choice of no device: ``PyTorch default (cpu)``."""
+    return f"PyTorch default{_default(state)}"
 
 
 def describe(state: DeviceState) -> str:
     """Return a description of the chosen and the current default device, in one or two sentences."""
     if state.chosen is None:
-        text = "No default torch device is chosen"
-        text += "; what was before holds from the next cell." if state.pending else "."
+        text = f"Using PyTorch's default{_default(state)}."
     else:
-        mode = f"full mode, {FULL_MODE_COST}" if state.new_tensors else "current CUDA device only, no cost"
-        when = " from the next cell" if state.pending else ""
-        text = f"Default torch device{when}: {state.chosen} ({mode})."
-    if state.present is not None and not state.pending:
-        text += f" torch says {state.present}."
+        mode = (
+            f"also for new tensors, +{FULL_MODE_COST}"
+            if state.new_tensors
+            else "current CUDA device only, no cost per call"
+        )
+        text = f"Default device: {state.chosen} ({mode})."
+        if state.new_tensors and not state.pending and state.present not in (None, state.chosen):
+            text += f" PyTorch uses {state.present}."
+    if state.pending:
+        text += " Takes effect in the next cell."
     return text if state.note is None else f"{text} {state.note}"
+
+
+def _default(state: DeviceState) -> str:
+    """Return PyTorch's default device in parentheses, or nothing while it is unknown."""
+    known = state.present is not None and state.chosen is None and not state.pending
+    return f" ({state.present})" if known else ""

@@ -1,7 +1,7 @@
 import uPlot from 'uplot';
 
 import { twoDigits } from '../ui/format';
-import type { TimeRange } from './dashboardState';
+import { DAY_S, type TimeRange } from './dashboardState';
 import { colorIndex, dashPattern, type ChartColors } from './gpuColors';
 import { formatIn, type Unit } from './metrics';
 import { abbreviate, groupLabels, paintSpan } from './plotPainting';
@@ -22,7 +22,6 @@ const MIN_DRAG = 6;
 const FOCUS_DISTANCE = 14;
 /** A cursor position that is outside the plot, so that uPlot hides the cursor. */
 const OUTSIDE = -10;
-const DAY_S = 24 * 3600;
 
 /** The line of one GPU. */
 export interface GpuLine {

@@ -1,6 +1,8 @@
 import {
   KERNEL_SCHEMA,
+  type CandidateGpu,
   type DeviceChoice,
+  type DeviceOrder,
   type DeviceState,
   type Diagnosis,
   type Fix,
@@ -9,6 +11,7 @@ import {
   type KernelReply,
   type KernelState,
   type Check,
+  type MessageId,
   type Switch
 } from '../wire';
 
@@ -147,9 +150,24 @@ const kernelState = object<KernelState>({
       compute_capability: nullable(text),
       memory_total: count,
       memory_free: count,
-      holders: list(text)
+      holders: list(text),
+      candidates: list(
+        object<CandidateGpu>({
+          uuid: text,
+          index: finite,
+          name: text,
+          compute_capability: nullable(text),
+          memory_total: count,
+          memory_free: count
+        })
+      )
     })
   ),
+  order: object<DeviceOrder>({
+    source: nullable(oneOf('cuda', 'environment')),
+    notes: list(text),
+    note_ids: list(object<MessageId>({ id: text, params: record }))
+  }),
   unavailable: nullable(text),
   gpus: list(
     object<KernelGpu>({
@@ -228,16 +246,30 @@ const diagnosis = object<Diagnosis>({
   )
 });
 
+/** Older versions of gpuwidget send no translations. */
+function translations(value: unknown): Readonly<Record<string, string>> {
+  return value === undefined ? {} : texts(value);
+}
+
 const doctorReply = object<Extract<KernelReply, { status: 'examined' }>>({
   status: oneOf('examined'),
   doctor: diagnosis,
+  texts: translations,
   state: nullable(kernelState)
 });
 
-/** Validate a diagnosis and return it; null if it has another shape, as from another version of gpuwidget. */
-export function parseDiagnosis(content: unknown): Diagnosis | null {
+/** A diagnosis with the translations of its texts into the language of the page, by the English text. */
+export interface TranslatedDiagnosis extends Diagnosis {
+  readonly texts: Readonly<Record<string, string>>;
+}
+
+/**
+ * Validate the server's diagnosis and return it; null if it has another shape, as from another version of
+ * gpuwidget.
+ */
+export function parseDiagnosis(content: unknown): TranslatedDiagnosis | null {
   try {
-    return diagnosis(content);
+    return { ...diagnosis(content), texts: translations(record(content).texts) };
   } catch (error) {
     if (error instanceof ShapeError) {
       return null;

@@ -119,6 +119,15 @@ export function kernelsOf(usage: MemoryOwnership | null): ReadonlyMap<string, Se
   return new Map(usage?.kernels.map(kernel => [kernel.id, kernel]));
 }
 
+/**
+ * Return why it is unknown who holds memory, if the reason is the same for all of several GPUs; otherwise an
+ * empty text.
+ */
+export function sharedReason(usage: MemoryOwnership | null): string {
+  const [first, ...others] = (usage?.gpus ?? []).map(({ reason }) => reason);
+  return others.length > 0 && others.every(reason => reason === first) ? (first ?? '') : '';
+}
+
 /** Return whether a kernel belongs to a notebook, a console or neither. */
 export function kernelKind(kernel: ServerKernel | null): 'notebook' | 'console' | 'kernel' {
   return kernel?.kind === 'notebook' || kernel?.kind === 'console' ? kernel.kind : 'kernel';
@@ -158,7 +167,7 @@ export function holderName(
       return owner === '' ? [process, ''] : [owner, `${owner} (${process})`];
     }
     case 'unattributed':
-      return [trans.__('unattributed'), trans.__('In use, and nobody can tell by whom')];
+      return [trans.__('Unknown process'), trans.__('Memory in use that no known process holds')];
   }
 }
 
@@ -292,10 +301,10 @@ export function holdingsText(trans: TranslationBundle, holdings: readonly Holdin
 }
 
 /**
- * Return what is lost when a kernel is shut down, one sentence per loss. `others` are the names of other
- * documents that share the kernel.
+ * Return what is lost when a kernel is shut down or restarted, one item per loss. `others` are the names of
+ * other documents that share the kernel.
  */
-export function shutdownLosses(
+export function losses(
   trans: TranslationBundle,
   kernel: ServerKernel | null,
   busy: boolean,
@@ -304,13 +313,13 @@ export function shutdownLosses(
 ): string[] {
   const running =
     kernelKind(kernel) === 'notebook'
-      ? trans.__('the cell that runs now, and those that wait')
-      : trans.__('what it runs now');
+      ? trans.__('the running cell and the cells in the queue')
+      : trans.__('the running code');
   return [
-    trans.__('all its variables'),
+    trans.__('all variables'),
     ...(busy ? [running] : []),
-    ...(held === '' ? [] : [trans.__('what it holds: %1', held)]),
-    ...(others.length === 0 ? [] : [trans.__('the kernel of %1 too, which is the same', others.join(', '))])
+    ...(held === '' ? [] : [trans.__('GPU memory: %1', held)]),
+    ...(others.length === 0 ? [] : [trans.__('the kernel of %1 (same kernel)', others.join(', '))])
   ];
 }
 

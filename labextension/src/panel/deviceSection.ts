@@ -8,6 +8,7 @@ import {
   emptiestText,
   withCurrentFree
 } from './deviceChoices';
+import { orderNotes } from './deviceOrder';
 import { NoticeView } from './notice';
 import { deviceNotes, kernelNotice } from './panelMessages';
 import type { PanelState } from './panelState';
@@ -27,8 +28,9 @@ export class DeviceSection {
   private readonly notebook = new Text('device-notebook', 'b');
   private readonly busy = new Text('device-busy');
   private readonly dropdown: DeviceDropdown;
-  private readonly watch = element('button', 'device-watch jp-Button jp-mod-styled');
+  private readonly watch = element('button', 'button jp-gpuwidget-device-watch');
   private readonly newTensors = element('input', '');
+  private readonly order = new Text('device-order', 'div');
   private readonly notes = new Text('device-notes', 'div');
   private readonly notice: NoticeView;
 
@@ -72,6 +74,7 @@ export class DeviceSection {
     this.notice = new NoticeView(trans, () => {
       void kernels.load();
     });
+    this.order.node.setAttribute('aria-live', 'polite');
     // The notebook's name is a separate element within the translated sentence.
     const [before = '', after = ''] = trans.__('Default device of %1', SLOT).split(SLOT);
     this.node = element(
@@ -85,6 +88,7 @@ export class DeviceSection {
       ),
       element('div', 'device-controls', this.dropdown.node, this.watch),
       newTensors,
+      this.order.node,
       this.notes.node,
       this.notice.node
     );
@@ -93,9 +97,10 @@ export class DeviceSection {
 
   /**
    * Show the kernel's state. `gpus` are taken from the server's newest sample. `server` is null before the
-   * server's first message.
+   * server's first message. `shownReason` is the server's sentence about why it has no GPUs, which the panel
+   * shows elsewhere; null if there is none.
    */
-  update(server: ServerInfo | null, gpus: readonly GpuNow[]): void {
+  update(server: ServerInfo | null, gpus: readonly GpuNow[], shownReason: string | null): void {
     const { view, state, age } = this.kernels;
     const notice = kernelNotice(this.trans, view, server);
     this.notebook.set(view.notebook ?? this.trans.__('(no notebook)'), view.notebook ?? '');
@@ -107,6 +112,7 @@ export class DeviceSection {
     const device = requested.device === undefined ? (state?.device.chosen ?? null) : requested.device;
     const choices = withCurrentFree(state?.choices ?? [], gpus, age);
     this.dropdown.update(state, choices, device, notice?.text ?? state?.unavailable ?? '');
+    this.order.set(state === null ? '' : orderNotes(state.order));
     this.watch.disabled = state === null;
     setAttribute(this.watch, 'aria-pressed', String(this.kernels.watching));
     this.newTensors.disabled = state === null || state.choices.length === 0;
@@ -115,7 +121,7 @@ export class DeviceSection {
       this.newTensors.checked = chosen ? state.device.new_tensors : this.panelState.newTensors;
     }
     setAttribute(this.notes.node, 'aria-live', view.silentFor === null ? 'polite' : 'off');
-    this.notes.set(deviceNotes(this.trans, view, server?.version ?? null));
+    this.notes.set(deviceNotes(this.trans, view, server?.version ?? null, shownReason));
     this.notice.show(notice);
   }
 

@@ -4,7 +4,7 @@ import {
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import { ICommandPalette, IThemeManager, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import { ICommandPalette, IThemeManager, type MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
@@ -12,23 +12,23 @@ import { BROWSER_CLOCK } from '../clock';
 import { restoreState, type DashboardState } from '../dashboard/dashboardState';
 import { GpuDashboard } from '../dashboard/gpuDashboard';
 import { ServerApi } from '../stream/serverApi';
-import { CommandIds, DOMAIN, IClusterModel, IGpuPanel, IMonitor } from '../tokens';
+import { CommandIds, DOMAIN, IClusterModel, IMonitor } from '../tokens';
 import { gpuIcon } from '../ui/icon';
-import { addBelow } from '../ui/notebook7Layout';
+import { openInMainArea } from '../ui/mainArea';
 
 const RANK = 9;
+const WIDGET_ID = 'gpuwidget-dashboard';
 
 /** The dashboard in the main area. */
 export const dashboard: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:dashboard',
   description: 'Every metric of every GPU over time, in the main area.',
   autoStart: true,
-  requires: [IMonitor, IGpuPanel, IClusterModel],
+  requires: [IMonitor, IClusterModel],
   optional: [ICommandPalette, ILabShell, ILauncher, ILayoutRestorer, IThemeManager, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     monitor: IMonitor,
-    panel: IGpuPanel,
     cluster: IClusterModel,
     palette: ICommandPalette | null,
     labShell: ILabShell | null,
@@ -48,48 +48,42 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
      * this state.
      */
     let lastState: DashboardState | undefined;
-    const open = (state: unknown): MainAreaWidget<GpuDashboard> => {
+    const open = (state: unknown): void => {
       const content = new GpuDashboard(
         { trans, monitor, server, cluster, clock: BROWSER_CLOCK },
         restoreState(state, Date.now() / 1000)
       );
-      const widget = new MainAreaWidget({ content });
-      widget.id = 'gpuwidget-dashboard';
-      // Hide JupyterLab's toolbar. The dashboard has a separate toolbar, whose dropdown must be inside the
-      // content.
-      widget.toolbar.hide();
       lastState = content.state;
       content.stateChanged.connect(() => {
         lastState = { ...content.state, zoom: null };
-        void tracker.save(widget);
       });
-      if (labShell === null) {
-        addBelow(shell, widget);
-      } else {
-        shell.add(widget, 'main', { type: 'GPUs' });
-      }
-      void tracker.add(widget);
-      return widget;
+      openInMainArea({ shell, labShell, tracker }, WIDGET_ID, content);
     };
     commands.addCommand(CommandIds.dashboard, {
-      label: trans.__('GPU Dashboard'),
+      label: args => (args.toolbar === true ? trans.__('Dashboard') : trans.__('GPU Dashboard')),
       caption: trans.__('Every metric of every GPU over time'),
-      icon: gpuIcon,
+      icon: args => (args.isLauncher === true ? gpuIcon : undefined),
       describedBy: {
         args: {
           type: 'object',
-          properties: { state: { type: 'object', description: trans.__('What it shows') } }
+          properties: {
+            state: { type: 'object', description: trans.__('What it shows') },
+            toolbar: {
+              type: 'boolean',
+              description: trans.__('Whether the command is a button in a toolbar')
+            },
+            isLauncher: { type: 'boolean', description: trans.__('Whether the command is in the launcher') }
+          }
         }
       },
       execute: args => {
-        const current = tracker.currentWidget;
-        if (current !== null && args.state !== undefined) {
-          const { state } = current.content;
-          current.content.showState(restoreState(withChoice(state, args.state), Date.now() / 1000));
+        const content = tracker.currentWidget?.content;
+        if (content === undefined) {
+          open(args.state === undefined ? lastState : withChoice(lastState, args.state));
+        } else if (args.state !== undefined) {
+          content.showState(restoreState(withChoice(content.state, args.state), Date.now() / 1000));
         }
-        const widget =
-          current ?? open(args.state === undefined ? lastState : withChoice(lastState, args.state));
-        shell.activateById(widget.id);
+        shell.activateById(WIDGET_ID);
       }
     });
     themes?.themeChanged.connect(() => {
@@ -98,9 +92,11 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
       });
     });
     palette?.addItem({ command: CommandIds.dashboard, category: trans.__('GPU') });
-    launcher?.add({ command: CommandIds.dashboard, category: labTrans.__('Other'), rank: RANK });
-    panel.addAction(trans.__('Dashboard'), trans.__('Every metric of every GPU over time'), () => {
-      void commands.execute(CommandIds.dashboard);
+    launcher?.add({
+      command: CommandIds.dashboard,
+      args: { isLauncher: true },
+      category: labTrans.__('Other'),
+      rank: RANK
     });
     void restorer?.restore(tracker, {
       command: CommandIds.dashboard,

@@ -1,6 +1,6 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { INotebookTracker } from '@jupyterlab/notebook';
 import { PageConfig } from '@jupyterlab/coreutils';
+import { INotebookTracker } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { BROWSER_CLOCK } from '../clock';
@@ -32,7 +32,11 @@ export const monitor: JupyterFrontEndPlugin<IMonitor> = {
     const connection = new Connection(server, BROWSER_CLOCK, Math.random);
     const kernels = new ActiveKernel(BROWSER_CLOCK);
     if (tracker !== null) {
-      const notebooks = new ActiveNotebookTracker(tracker, kernels);
+      const notebooks = new ActiveNotebookTracker(
+        tracker,
+        kernels,
+        (translator ?? nullTranslator).languageCode
+      );
       connection.received.connect((_, message) => {
         notebooks.receive(message);
       });
