@@ -18,7 +18,7 @@ import helpers_kernel_state
 import pytest
 from helpers_cluster import CLUSTER_OPTION, FakeCluster, cluster
 from helpers_diagnosis import fake_doctor_route, healthy, unhealthy
-from helpers_lab import Lab, Notebook
+from helpers_lab import THEMES, Lab, Notebook
 from helpers_ownership import GIB, FakeOwnershipStream, allocation, gpu, kernel
 from helpers_panel import (
     CARD,
@@ -158,8 +158,10 @@ def take(notebook: Notebook, name: str, look: Look) -> None:
     # A zoomed page has fewer CSS pixels. The picture shows its layout, without the additional resolution.
     width = 1366 if only_panel else look.width
     page.set_viewport_size({"width": width * 100 // look.zoom, "height": look.height * 100 // look.zoom})
-    notebook.use_theme(look.theme)
     notebook.script(_SET_FONT, look.font)
+    # JupyterLab's toolbar buttons read the font size only when the theme changes.
+    for theme in (*(set(THEMES) - {look.theme}), look.theme):
+        notebook.use_theme(theme)
     if only_panel:
         show(notebook, look.width)
     notebook.script(_TWO_FRAMES)
