@@ -49,6 +49,7 @@ MANIFEST: Mapping[str, Sequence[Properties]] = {
     "panel_hung_gpu": ({},),
     "panel_recording": ({},),
     "panel_server_down": ({},),
+    "panel_different_gpus": ({"gpus": (5,), **_WIDTHS},),
     "panel_doctor_healthy": ({},),
     "panel_doctor_problems": ({**_WIDTHS},),
     "panel_cluster": ({**_WIDTHS},),

@@ -35,6 +35,8 @@ from picture_manifest import DEFAULTS, MANIFEST
 from playwright.sync_api import Browser
 from test_cells_list import report, write_reports
 
+from tests.nvml_standin import profiles
+
 FOLDER = Path(__file__).parents[2] / ".venv" / "pictures"
 TRANSLATION = "@jupyterlab/translation-extension/plugin.jupyterlab-settings"
 DOCTOR = f"{PANEL} .jp-gpuwidget-diagnostics"
@@ -343,6 +345,18 @@ def panel_server_down(stage: Stage) -> Iterator[Notebook]:
         notebook = stage.panel_of(lab)
         lab.stop()
         wait_for_text(notebook, SERVER_NOTICE, "server")
+        yield notebook
+
+
+@state
+def panel_different_gpus(stage: Stage) -> Iterator[Notebook]:
+    """A machine with five models, of which torch's order is unknown, and a kernel that has loaded gpuwidget."""
+    with lab_with(stage.folder, *profiles.machine(*profiles.PROFILES)) as (lab, _):
+        notebook = lab.open(stage.browser, lab.write("train.ipynb", ["%load_ext gpuwidget"]))
+        show(notebook)
+        notebook.run(0)
+        notebook.wait_until_done()
+        notebook.page.wait_for_selector(CARD)
         yield notebook
 
 
