@@ -350,7 +350,7 @@ def panel_server_down(stage: Stage) -> Iterator[Notebook]:
 
 @state
 def panel_different_gpus(stage: Stage) -> Iterator[Notebook]:
-    """A machine with five models, of which torch's order is unknown, and a kernel that has loaded gpuwidget."""
+    """A machine with five models, whose order in torch is unknown, and a kernel with gpuwidget."""
     with lab_with(stage.folder, *profiles.machine(*profiles.PROFILES)) as (lab, _):
         notebook = lab.open(stage.browser, lab.write("train.ipynb", ["%load_ext gpuwidget"]))
         show(notebook)
