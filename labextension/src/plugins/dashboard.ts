@@ -12,7 +12,9 @@ import { BROWSER_CLOCK } from '../clock';
 import { restoreState, type DashboardState } from '../dashboard/dashboardState';
 import { GpuDashboard } from '../dashboard/gpuDashboard';
 import { ServerApi } from '../stream/serverApi';
-import { CommandIds, DOMAIN, IClusterModel, IGpuPanel, IMonitor } from '../tokens';
+import { isMetric } from '../dashboard/metrics';
+import type { MetricName } from '../metricTable';
+import { CommandIds, DOMAIN, ICellRuns, IClusterModel, IGpuPanel, IGpuSettings, IMonitor } from '../tokens';
 import { gpuIcon } from '../ui/icon';
 import { addBelow } from '../ui/notebook7Layout';
 
@@ -23,13 +25,15 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:dashboard',
   description: 'Every metric of every GPU over time, in the main area.',
   autoStart: true,
-  requires: [IMonitor, IGpuPanel, IClusterModel],
+  requires: [IMonitor, IGpuPanel, IClusterModel, ICellRuns, IGpuSettings],
   optional: [ICommandPalette, ILabShell, ILauncher, ILayoutRestorer, IThemeManager, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     monitor: IMonitor,
     panel: IGpuPanel,
     cluster: IClusterModel,
+    cells: ICellRuns,
+    settings: IGpuSettings,
     palette: ICommandPalette | null,
     labShell: ILabShell | null,
     launcher: ILauncher | null,
@@ -48,19 +52,28 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
      * this state.
      */
     let lastState: DashboardState | undefined;
-    const open = (state: unknown): MainAreaWidget<GpuDashboard> => {
+    const openTab = (metric: MetricName, state: DashboardState): void => {
+      void commands.execute(CommandIds.dashboard, { metric, state: { ...state, zoom: copyZoom(state) } });
+    };
+    /** Open the dashboard of all metrics, or a tab with the chart of one `metric`. */
+    const open = (state: unknown, metric: MetricName | null): MainAreaWidget<GpuDashboard> => {
       const content = new GpuDashboard(
-        { trans, monitor, server, cluster, clock: BROWSER_CLOCK },
+        { trans, monitor, server, cluster, cells, settings, clock: BROWSER_CLOCK, metric, openTab },
         restoreState(state, Date.now() / 1000)
       );
       const widget = new MainAreaWidget({ content });
-      widget.id = 'gpuwidget-dashboard';
+      widget.id = metric === null ? 'gpuwidget-dashboard' : `gpuwidget-dashboard-${metric}`;
       // Hide JupyterLab's toolbar. The dashboard has a separate toolbar, whose dropdown must be inside the
       // content.
       widget.toolbar.hide();
-      lastState = content.state;
+      const remember = (last: DashboardState): void => {
+        if (metric === null) {
+          lastState = last;
+        }
+      };
+      remember(content.state);
       content.stateChanged.connect(() => {
-        lastState = { ...content.state, zoom: null };
+        remember({ ...content.state, zoom: null });
         void tracker.save(widget);
       });
       if (labShell === null) {
@@ -78,17 +91,21 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
       describedBy: {
         args: {
           type: 'object',
-          properties: { state: { type: 'object', description: trans.__('What it shows') } }
+          properties: {
+            state: { type: 'object', description: trans.__('What it shows') },
+            metric: { type: 'string', description: trans.__('The metric of a chart in its own tab') }
+          }
         }
       },
       execute: args => {
-        const current = tracker.currentWidget;
+        const metric = isMetric(args.metric) ? args.metric : null;
+        const current = tracker.find(({ content }) => content.metric === metric) ?? null;
         if (current !== null && args.state !== undefined) {
           const { state } = current.content;
           current.content.showState(restoreState(withChoice(state, args.state), Date.now() / 1000));
         }
         const widget =
-          current ?? open(args.state === undefined ? lastState : withChoice(lastState, args.state));
+          current ?? open(args.state === undefined ? lastState : withChoice(lastState, args.state), metric);
         shell.activateById(widget.id);
       }
     });
@@ -104,11 +121,16 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
     });
     void restorer?.restore(tracker, {
       command: CommandIds.dashboard,
-      args: ({ content: { state } }) => ({ state: { ...state, zoom: state.zoom && { ...state.zoom } } }),
-      name: () => 'dashboard'
+      args: ({ content: { state, metric } }) => ({ metric, state: { ...state, zoom: copyZoom(state) } }),
+      name: ({ content: { metric } }) => metric ?? 'dashboard'
     });
   }
 };
+
+/** Return the zoom as JSON, whose type does not include read-only interfaces. */
+function copyZoom({ zoom }: DashboardState): { from: number; to: number } | null {
+  return zoom && { ...zoom };
+}
 
 /**
  * Return a dashboard's state with some fields replaced by those of `args`. A machine is shown live, and a part
