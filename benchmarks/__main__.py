@@ -65,7 +65,7 @@ BENCHMARKS: dict[str, Measure] = {
     "dashboard": dashboard.measure,
     "dashboard-peer": dashboard_peer.measure,
     "cluster": cluster.measure,
-    "cluster_page": cluster_page.measure,
+    "cluster-page": cluster_page.measure,
     "device": device.measure,
     "lines": training.measure_lines,
     "stragglers": stragglers.measure,

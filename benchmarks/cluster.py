@@ -77,7 +77,9 @@ def _measure_server(running: Server, rounds: int, window_s: float) -> Iterator[F
         unit="%",
         bar=_CPU_BAR,
         values=[cluster - status for cluster, status in both],
-        conditions={"every client receives 512 GPUs": all(gpus == 512 for gpus, _ in received)},
+        conditions={
+            "every client receives 512 GPUs": all(gpus == _NODES * _GPUS_PER_NODE for gpus, _ in received)
+        },
         details={
             "api/cluster, % of a core": shares["/gpuwidget/api/cluster"],
             "api/status, % of a core": shares["/api/status"],

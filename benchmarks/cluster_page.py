@@ -107,7 +107,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
     """Measure the wall with 512 and with 4,096 GPUs."""
     path = chromium.find()
     if path is None:
-        yield Figure("cluster_page", "update of the wall", "ms", not_measured=chromium.MISSING)
+        yield Figure("cluster-page", "update of the wall", "ms", not_measured=chromium.MISSING)
         return
     with TemporaryDirectory() as folder:
         variables = environment(machine(Path(folder), 1).environment())
@@ -128,7 +128,7 @@ def _figures(settings: Settings, open_page: Callable[[], Any]) -> Iterator[Figur
         paints.append(notebook.script(_OPEN, _GPUS))
         notebook.close()
     yield Figure(
-        "cluster_page",
+        "cluster-page",
         f"first paint of the wall after its data, {_GPUS} GPUs",
         "ms",
         bar=_PAINT_BAR_MS,
@@ -141,7 +141,7 @@ def _figures(settings: Settings, open_page: Callable[[], Any]) -> Iterator[Figur
     before = page.kept()
     yield _updates(page, notebook, settings.pick(_UPDATES, 10), _GPUS, _UPDATE_BAR_MS)
     yield Figure(
-        "cluster_page",
+        "cluster-page",
         f"growth of the heap in 2 h of updates, {_GPUS} GPUs",
         "KiB",
         bar=_HEAP_BAR_KIB,
@@ -157,7 +157,7 @@ def _updates(page: pages.Page, notebook: Any, count: int, gpus: int, bar_ms: flo
     busy = page.busy_ms()
     making_ms = _update(notebook, count)
     return Figure(
-        "cluster_page",
+        "cluster-page",
         f"main thread for an update of the wall, {gpus} GPUs",
         "ms",
         bar=bar_ms,

@@ -9,16 +9,15 @@ import importlib.metadata
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from benchmarks.figures import Figure
-from benchmarks.settings import Settings, environment
+from benchmarks.programs import run_python
+from benchmarks.settings import Settings
 from benchmarks.standin import machine
 
 _GPUS = 8
@@ -39,7 +38,10 @@ def measure(settings: Settings) -> Iterator[Figure]:
         return
     arguments = settings.pick(_ROUNDS, 2), settings.pick(_TASKS, 200), settings.pick(_IDLE_S, 2.0)
     with TemporaryDirectory() as folder:
-        found = _run_program(machine(Path(folder), _GPUS).environment(), *arguments)
+        found = run_python(
+            *("-m", "benchmarks.dask_workers", *map(str, arguments)),
+            variables=machine(Path(folder), _GPUS).environment(),
+        )
     details = {"workers": _WORKERS, "GPUs": _GPUS, "distributed": importlib.metadata.version("distributed")}
     yield Figure(
         benchmark="dask",
@@ -75,19 +77,6 @@ def measure(settings: Settings) -> Iterator[Figure]:
         )
 
 
-def _run_program(variables: Mapping[str, str], rounds: int, tasks: int, idle_s: float) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.dask_workers", str(rounds), str(tasks), str(idle_s)],
-        env=environment(variables),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    answer = json.loads(done.stdout)
-    assert isinstance(answer, dict)
-    return answer
-
-
 def _cpu_times() -> tuple[float, float]:
     return time.process_time(), time.monotonic()
 
@@ -106,7 +95,7 @@ def _measure(rounds: int, tasks: int, idle_s: float) -> dict[str, list[tuple[flo
         Client(cluster) as client,
     ):
 
-        def one(watched: bool) -> dict[str, float]:
+        def run_once(watched: bool) -> dict[str, float]:
             if watched:
                 gpuwidget.dask.watch(client)
             else:
@@ -133,11 +122,11 @@ def _measure(rounds: int, tasks: int, idle_s: float) -> dict[str, list[tuple[flo
             values["end"] = time.perf_counter() - began
             return values
 
-        one(False)
-        one(True)
+        run_once(False)
+        run_once(True)
         for number in range(rounds):
             order = (False, True) if number % 2 == 0 else (True, False)
-            pair = {watched: one(watched) for watched in order}
+            pair = {watched: run_once(watched) for watched in order}
             for name, values in found.items():
                 values.append((pair[False][name], pair[True][name]))
     return found

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.figures import Figure
-from benchmarks.settings import Settings, environment
+from benchmarks.programs import run_python
+from benchmarks.settings import Settings
 from benchmarks.statistics import median, ratios
 
 _ROWS = (
@@ -22,7 +20,9 @@ _ROWS = (
 def measure(settings: Settings) -> Iterator[Figure]:
     """Compare the times of ``torch.empty`` and of an addition. Light mode (``new_tensors=False``) is measured
     only with a CUDA device."""
-    found = _run_program(str(settings.pick(40, 4)), str(settings.pick(20_000, 2_000)))
+    found = run_python(
+        "-m", "benchmarks.device_loops", str(settings.pick(40, 4)), str(settings.pick(20_000, 2_000))
+    )
     for comparison, words, bar in _ROWS:
         for call in ("empty", "add"):
             pairs = found.get("runs", {}).get(comparison, {}).get(call)
@@ -41,11 +41,3 @@ def measure(settings: Settings) -> Iterator[Figure]:
 def _details(pairs: list[tuple[float, float]], found: dict[str, Any]) -> dict[str, Any]:
     before, after = (median([pair[place] for pair in pairs]) for place in (0, 1))
     return {"µs a call": [before, after], "device": found["device"]}
-
-
-def _run_program(*arguments: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.device_loops", *arguments]
-    done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
-    answer = json.loads(done.stdout.splitlines()[-1])
-    assert isinstance(answer, dict)
-    return answer

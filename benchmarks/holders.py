@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import importlib
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.figures import Figure
-from benchmarks.settings import ROOT, Settings, environment
+from benchmarks.programs import run_python
+from benchmarks.settings import ROOT, Settings
 
 _BAR_MS = 50.0
 _OBJECTS = 10_000
@@ -26,9 +26,7 @@ _WIDTH = 1536
 def measure(settings: Settings) -> Iterator[Figure]:
     """Measure the search while a model has gradients and AdamW state. A fake allocator replaces real GPU
     memory."""
-    command = [sys.executable, "-m", "benchmarks.holders", str(settings.pick(40, 5))]
-    done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = run_python("-m", "benchmarks.holders", str(settings.pick(40, 5)))
     what = f"gpuwidget.holders() with {_OBJECTS:,} objects and a model of 1 B parameters"
     reason = found.pop("not_measured", None)
     yield Figure(

@@ -16,6 +16,16 @@ from benchmarks.settings import ROOT
 _AT_ONCE = 500
 _SETTLES_S = 30.0
 """Seconds to wait between the first heap reading, which collects garbage, and the first measured window."""
+_RECORDS_OF_THE_BROWSER = (
+    "Performance",
+    "TaskAttributionTiming",
+    "blink::AnimationFrameTimingInfo",
+    "blink::NetworkResourcesData",
+    "blink::ScriptTimingInfo",
+)
+"""The first characters of the names of objects that the browser itself keeps: entries of its performance
+timeline, at most 200 for long tasks, 200 for long frames and 250 for requests, and what DevTools, through
+which Playwright controls the page, records of each request."""
 _FLOOD = """
 const now = performance.now.bind(performance);
 let ahead = 0;
@@ -190,11 +200,12 @@ class Page:
         return self._metrics()["JSHeapUsedSize"]
 
     def kept(self) -> float:
-        """Return the bytes that the page retains after a garbage collection, with DOM nodes but no compiled
-        code.
+        """Return the bytes that the page retains after a garbage collection, with DOM nodes, but without
+        compiled code and the browser's own records.
 
-        V8 compiles and discards code depending on how often functions run. The heap's size therefore varies
-        by hundreds of KiB even if the page retains no additional object.
+        V8 compiles and discards code depending on how often functions run, and the browser records each task
+        that takes longer than 50 ms. The heap's size therefore varies by hundreds of KiB even if the page
+        retains no additional object.
         """
         chunks: list[str] = []
 
@@ -208,10 +219,20 @@ class Page:
         snapshot = json.loads("".join(chunks))
         meta, nodes = snapshot["snapshot"]["meta"], snapshot["nodes"]
         fields = meta["node_fields"]
-        code = meta["node_types"][0].index("code")
-        types = nodes[fields.index("type") :: len(fields)]
-        sizes = nodes[fields.index("self_size") :: len(fields)]
-        return float(sum(size for kind, size in zip(types, sizes, strict=True) if kind != code))
+        code, native = (meta["node_types"][0].index(kind) for kind in ("code", "native"))
+        records = {
+            index
+            for index, name in enumerate(snapshot["strings"])
+            if name.startswith(_RECORDS_OF_THE_BROWSER)
+        }
+        columns = (nodes[fields.index(field) :: len(fields)] for field in ("type", "name", "self_size"))
+        return float(
+            sum(
+                size
+                for kind, name, size in zip(*columns, strict=True)
+                if kind != code and not (kind == native and name in records)
+            )
+        )
 
     def _metrics(self) -> dict[str, float]:
         metrics = self._session.send("Performance.getMetrics")["metrics"]

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -16,7 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.figures import Figure
-from benchmarks.settings import Settings, environment
+from benchmarks.programs import run_python
+from benchmarks.settings import Settings
 from benchmarks.standin import machine
 
 _GPUS = 8
@@ -34,9 +34,9 @@ def measure(settings: Settings) -> Iterator[Figure]:
     windows = settings.pick(_WINDOWS, 1)
     with TemporaryDirectory() as folder:
         for spun, how in ((False, "slow calls wait"), (True, "slow calls spin, an upper bound")):
-            found = _run_program(windows, machine(Path(folder), _GPUS, spun=spun).environment())
+            found = _sample_in_a_process(windows, machine(Path(folder), _GPUS, spun=spun).environment())
             yield _figure(f"CPU of a core for {_GPUS} GPUs at 5 Hz, {how}", found, bar=_BAR)
-    found = _run_program(windows, {})
+    found = _sample_in_a_process(windows, {})
     what = "CPU of a core for this machine's real GPUs at 5 Hz"
     if not found["gpus"]:
         reason = "no NVIDIA driver with a GPU answers here"
@@ -59,17 +59,9 @@ def _figure(what: str, found: Mapping[str, Any], bar: float | None) -> Figure:
     return Figure(benchmark="sampling", what=what, unit="%", bar=bar, values=[mean], details=details)
 
 
-def _run_program(windows: int, variables: Mapping[str, str]) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.sampling", str(windows)],
-        env=environment(variables),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    answer = json.loads(done.stdout)
-    assert isinstance(answer, dict)
-    return answer
+def _sample_in_a_process(windows: int, variables: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = run_python("-m", "benchmarks.sampling", str(windows), variables=variables)
+    return found
 
 
 def _sample(windows: int) -> dict[str, Any]:

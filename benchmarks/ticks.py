@@ -10,14 +10,14 @@ import gc
 import json
 import math
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.figures import Figure
-from benchmarks.settings import Settings, environment
+from benchmarks.programs import run_python
+from benchmarks.settings import Settings
 from gpuwidget.measure.run import Run
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.gpu_process import Process
@@ -37,14 +37,7 @@ _EPOCH = 1_700_000_000.0
 def measure(settings: Settings) -> Iterator[Figure]:
     """Measure how much resident memory grows after the first tenth of the ticks."""
     ticks = settings.pick(1_000_000, 100_000)
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.ticks", str(ticks)],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    resident = json.loads(done.stdout)
+    resident = run_python("-m", "benchmarks.ticks", str(ticks))
     settled = resident[_WARM_UP_READINGS]
     yield Figure(
         benchmark="ticks",
@@ -82,7 +75,20 @@ class _BusySource:
     def __init__(self, clock: _FastForwardClock) -> None:
         self._clock = clock
         self._gpus = tuple(
-            Gpu(f"GPU-{index:08d}", index, None, None, "NVIDIA H200", None, 1 << 37, 0, False, "9.0")
+            Gpu(
+                f"GPU-{index:08d}",
+                index,
+                None,
+                None,
+                "NVIDIA H200",
+                None,
+                1 << 37,
+                0,
+                False,
+                "9.0",
+                None,
+                None,
+            )
             for index in range(_GPUS)
         )
 

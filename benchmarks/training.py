@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +9,7 @@ from typing import Any
 
 from benchmarks.figures import Figure
 from benchmarks.kernels import Kernel, require_live_chart
+from benchmarks.programs import run_python
 from benchmarks.settings import Settings, environment
 from benchmarks.statistics import alternating, ratios
 
@@ -129,7 +127,8 @@ def _in_a_kernel(loop: _Loop, settings: Settings) -> Iterator[Figure]:
 
 def without_a_gpu() -> str | None:
     """Return why nothing can be measured on a real GPU, or None if measuring is possible."""
-    return _run_program("-c", _PROBE).get("not_measured")
+    reason: str | None = run_python("-c", _PROBE).get("not_measured")
+    return reason
 
 
 _PROBE = """\
@@ -145,13 +144,5 @@ print(json.dumps({} if reason is None else {"not_measured": reason}))
 
 def run_program(module: str, *arguments: str) -> dict[str, Any]:
     """Run a benchmark's program and return its output, or the reason why no GPU can be used."""
-    return _run_program("-c", _PROBE) or _run_program("-m", module, *arguments)
-
-
-def _run_program(*arguments: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, *arguments], env=environment(), stdout=subprocess.PIPE, text=True, check=True
-    )
-    answer = json.loads(done.stdout.splitlines()[-1])
-    assert isinstance(answer, dict)
-    return answer
+    found: dict[str, Any] = run_python("-c", _PROBE) or run_python("-m", module, *arguments)
+    return found

@@ -84,6 +84,8 @@ def gpu(index: int, *, total: int = 150_000_000_000, name: str = "NVIDIA H200") 
         memory_reserved=0,
         unified_memory=False,
         compute_capability="9.0",
+        peak_fp32_flops=66.9e12,
+        memory_bandwidth=4.9e12,
     )
 
 

@@ -1,4 +1,4 @@
-"""A web server of a test that answers as the test says: a stand-in for a Prometheus that misbehaves."""
+"""A web server whose responses a test chooses: a stand-in for a Prometheus that misbehaves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 Respond = Callable[[BaseHTTPRequestHandler, dict[str, str]], None]
-"""Writes the response to a request. The second argument is the request's form."""
+"""Write the response to a request. The second argument is the request's form."""
 
 
 class WebServer:

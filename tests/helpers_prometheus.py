@@ -14,6 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from helpers_programs import skip
+
+from tools import prometheus
+
 DEPLOY = Path(__file__).parents[1] / "deploy"
 ALERTS = DEPLOY / "prometheus" / "alerts.yml"
 RECORDING_RULES = DEPLOY / "prometheus" / "recording-rules.yml"
@@ -21,7 +25,15 @@ SERVER_DASHBOARD = DEPLOY / "grafana" / "server.json"
 FLEET_DASHBOARD = DEPLOY / "grafana" / "fleet.json"
 _VARIABLES = {"$instance": ".*", "$node": ".*", "$user": ".*", "$__range": "1h"}
 _PATIENCE_S = 60.0
-_LOOK_S = 0.1
+_POLL_S = 0.1
+
+
+def find_programs() -> dict[str, str]:
+    """Return the paths of Prometheus and promtool, or skip the test if they are missing."""
+    found = prometheus.find()
+    if found is None:
+        skip(prometheus.MISSING)
+    return found
 
 
 class Prometheus:
@@ -34,9 +46,11 @@ class Prometheus:
         scrape: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         rules: Sequence[Path] = (),
     ) -> None:
-        """Start Prometheus. ``scrape`` is an entry of its ``scrape_configs``,
-        like the one in docs/prometheus.md, or several. :func:`write_past` may have written samples into
-        ``folder``."""
+        """Start Prometheus.
+
+        ``scrape`` is an entry of its ``scrape_configs``, like the one in docs/prometheus.md, or several.
+        :func:`write_past` may have written samples into ``folder``.
+        """
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -82,7 +96,7 @@ class Prometheus:
                     raise AssertionError(f"{query}: {error.read().decode()}") from None
                 if time.monotonic() > deadline or self._process.poll() is not None:
                     raise AssertionError(f"Prometheus does not run:\n{self.log}") from None
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_POLL_S)
 
     async def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
         """Return the labels (without the metric's name) and the value
@@ -103,7 +117,7 @@ class Prometheus:
             if time.monotonic() > deadline:
                 targets = await self.api("targets")
                 raise AssertionError(f"no {expression}: {json.dumps(targets, indent=1)}\n{self.log}")
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
         return found
 
     @property

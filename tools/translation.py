@@ -31,7 +31,7 @@ ROOT = Path(__file__).parent.parent
 DOMAIN = "jupyterlab_gpuwidget"
 LOCALE = ROOT / "gpuwidget" / "locale"
 TEMPLATE = LOCALE / f"{DOMAIN}.pot"
-SCHEMA = ROOT / "labextension" / "schema" / "panel.json"
+SCHEMAS = ROOT / "labextension" / "schema"
 TRANSLATED_ELSEWHERE = {
     "diagnostics/diagnosticsMessages.ts: title",
     "diagnostics/environmentView.ts: title",
@@ -68,8 +68,9 @@ def catalogue() -> Catalog:
         _add(made, tuple(texts) if len(texts) > 1 else texts[0], found["path"], context)
     for path, text in python_strings():
         _add(made, text, path)
-    for text, context in _in_schema(json.loads(SCHEMA.read_text(encoding="utf-8")), "schema"):
-        _add(made, text, str(SCHEMA.relative_to(ROOT)), context)
+    for schema in sorted(SCHEMAS.glob("*.json")):
+        for text, context in _in_schema(json.loads(schema.read_text(encoding="utf-8")), "schema"):
+            _add(made, text, str(schema.relative_to(ROOT)), context)
     return made
 
 

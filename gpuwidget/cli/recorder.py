@@ -194,6 +194,8 @@ def _gpu_meta(gpu: Gpu, reading: Reading) -> dict[str, Any]:
         "power_limit_mw": None if limit is None else round(limit * 1000),
         "pci_bus_id": gpu.pci_bus_id,
         "compute_capability": gpu.compute_capability,
+        "peak_fp32_flops": gpu.peak_fp32_flops,
+        "memory_bandwidth": gpu.memory_bandwidth,
         "utilization_window_s": reading.utilization_window,
         "missing": dict(reading.missing),
     }

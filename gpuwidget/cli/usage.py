@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gpuwidget.cli.jupyter_config import server_settings
 from gpuwidget.model.errors import OptionError
@@ -14,7 +15,7 @@ from gpuwidget.model.terminal_text import TableColumn, format_table, printable
 from gpuwidget.model.to_json import to_json
 from gpuwidget.model.units import UNKNOWN
 from gpuwidget.prometheus.client import PrometheusClient
-from gpuwidget.prometheus.settings import PrometheusSettings, prometheus_settings
+from gpuwidget.prometheus.settings import TIMEOUT_S, PrometheusSettings, prometheus_settings
 from gpuwidget.prometheus.use_queries import GpuUse, UseGroup, gpu_use
 
 _HOUR_S, _GIB, _JOULES_PER_KWH = 3600.0, 1024**3, 3.6e6
@@ -42,8 +43,9 @@ def run(options: UsageOptions, width: int) -> str:
     configured = server_settings()
     settings = _settings(options, configured)
     uses = gpu_use(PrometheusClient(settings), settings.matchers, options.group, options.since_s)
-    price = configured.get("gpu_hour_price")
-    price = float(price) if isinstance(price, (int, float)) and math.isfinite(price) else None
+    price = _number_from(configured, "gpu_hour_price")
+    # The server ignores a negative price, too.
+    price = None if price is None or price < 0 else price
     currency = str(configured.get("gpu_hour_currency", ""))
     if options.as_json:
         rows = [to_json(use) | _price(use, price, currency) for use in uses]
@@ -56,22 +58,33 @@ def run(options: UsageOptions, width: int) -> str:
     return "\n".join(_table(uses, options.group, price, currency, width))
 
 
-def _settings(options: UsageOptions, configured: object) -> PrometheusSettings:
-    values = configured if isinstance(configured, dict) else {}
+def _settings(options: UsageOptions, configured: Mapping[str, Any]) -> PrometheusSettings:
+    timeout_s = _number_from(configured, "prometheus_timeout")
+    timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
     if options.url is not None:
         # A token is sent only to the server for which it is configured.
         return prometheus_settings(
-            options.url, ca_file=str(options.ca_file or ""), token_file=str(options.token_file or "")
+            options.url,
+            ca_file=str(options.ca_file or ""),
+            token_file=str(options.token_file or ""),
+            timeout_s=timeout_s,
         )
-    url = str(values.get("prometheus_url", ""))
+    url = str(configured.get("prometheus_url", ""))
     if not url.strip():
         raise OptionError(_NO_PROMETHEUS)
     return prometheus_settings(
         url,
-        ca_file=str(options.ca_file or values.get("prometheus_ca_file", "")),
-        token_file=str(options.token_file or values.get("prometheus_token_file", "")),
-        matchers=str(values.get("prometheus_matchers", "")),
+        ca_file=str(options.ca_file or configured.get("prometheus_ca_file", "")),
+        token_file=str(options.token_file or configured.get("prometheus_token_file", "")),
+        matchers=str(configured.get("prometheus_matchers", "")),
+        timeout_s=timeout_s,
     )
+
+
+def _number_from(configured: Mapping[str, Any], name: str) -> float | None:
+    """Return a setting that is a number, or None if it is missing or no number."""
+    value = configured.get(name)
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
 def _price(use: GpuUse, price: float | None, currency: str) -> dict[str, object]:

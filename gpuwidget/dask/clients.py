@@ -22,7 +22,7 @@ def watch(client: Any = None) -> None:
     """Show the Dask workers of ``client`` on the cards of watched cells.
 
     Without ``client``, this applies to each client that is active while a cell is watched. Adds a worker
-    plugin with the name ``gpuwidget`` to the cluster; a second call changes nothing. Raise DaskError if the
+    plugin with the name ``gpuwidget`` to the cluster; a second call changes nothing. Raises DaskError if the
     client can't be used.
     """
     global _automatic
@@ -38,6 +38,7 @@ def unwatch(client: Any = None) -> None:
     """Remove the plugin from the workers of ``client``; without ``client``, of all watched clients.
 
     There is one plugin per cluster, so this also ends the measuring for other notebooks. Safe to call twice.
+    Raises DaskError if the plugin can't be removed.
     """
     global _automatic
     if client is None:
@@ -77,8 +78,8 @@ def _scheduler(client: Any) -> str | None:
 def install(client: Any, *, again: bool = False) -> None:
     """Add the plugin to the workers of ``client``, unless they have it.
 
-    With ``again``, the plugin is registered even if this process has added the plugin before. Raise DaskError
-    if the plugin can't be added.
+    With ``again``, the plugin is registered even if this process has added the plugin before. Raises
+    DaskError if the plugin can't be added.
     """
     refusal = _refusal(client)
     if refusal is not None:

@@ -39,6 +39,7 @@ _RENEW_S = 20.0
 _ANSWER_TIMEOUT_S = 5.0
 """Maximum seconds for which an answer is accepted. Then the message is sent again."""
 _MAX_ERROR = 200
+"""Maximum length of an error in a note."""
 _MAX_GROUPS = 64
 """Maximum number of messages into which a message to all workers is divided. A worker that does not answer
 delays only the answers of its group."""
@@ -55,7 +56,7 @@ class Deliver(Protocol):
 
 @dataclass(slots=True)
 class _Worker:
-    """What is known about one worker of a cluster."""
+    """The state of one worker during a run."""
 
     requested: float
     """When the worker was last requested to measure, in seconds of the monotonic clock."""
@@ -88,7 +89,7 @@ class DaskCollector:
         self._began = 0.0
         """When the run began, in seconds of the monotonic clock."""
         self._boot_time: BootTime | None = None
-        """When the run began, since this machine was booted."""
+        """When the run began, in seconds since this machine was booted."""
         self._measuring = threading.Event()
         """Set when the workers have answered that they measure."""
         self._ending = threading.Event()
@@ -102,7 +103,8 @@ class DaskCollector:
     # -- on the thread that runs the cell ------------------------------------------------------------
 
     def start(self) -> None:
-        """Let the workers begin to measure, and wait until they do, but not longer than a moment."""
+        """Make the workers measure, and wait until they do, but at most ``BEGIN_TIMEOUT_S``."""
+        # A preliminary time, for the messages that the thread sends before the run begins.
         self._set_began()
         WORKER_UPDATES.add_collector(self._collect)
         self._thread = threading.Thread(target=self._work, name="gpuwidget-dask", daemon=True)
@@ -126,7 +128,7 @@ class DaskCollector:
         return report.with_notes(*notes)
 
     def abandon(self) -> None:
-        """Let the workers stop. Safe to call at any time and more than once."""
+        """Make the workers stop measuring. Safe to call at any time and more than once."""
         WORKER_UPDATES.remove_collector(self._collect)
         self._wanted = False
         self._ending.set()
@@ -181,9 +183,8 @@ class DaskCollector:
         try:
             call(argument)
         except Exception as error:
-            self._failures[
-                "The client was closed during the run." if cluster.closed else repr(error)[:200]
-            ] = None
+            closed = "The client was closed during the run."
+            self._failures[closed if cluster.closed else repr(error)[:_MAX_ERROR]] = None
 
     def _deliver(
         self, update: WorkerUpdate, incomplete: Message | None = None, *, gone: bool = False
@@ -228,15 +229,15 @@ class _Cluster:
     # -- on the collector's thread -------------------------------------------------------------------
 
     def begin(self, start: RunStart) -> None:
-        """Let all workers measure the run."""
+        """Make all workers measure the run."""
         self._sync(self._begin, start)
 
     def poll(self, start: RunStart) -> None:
-        """Read the heartbeats, and let new workers measure."""
+        """Read the heartbeats, and make new workers measure."""
         self._sync(self._poll, start)
 
     def end(self, start: RunStart | None) -> None:
-        """Let all workers stop, and deliver their last figures; if ``start`` is None, they are not needed."""
+        """Make all workers stop measuring, and deliver their last figures, unless ``start`` is None."""
         self._sync(self._end, start)
 
     def _sync(self, function: Callable[[Any], Any], argument: Any) -> None:
@@ -272,15 +273,15 @@ class _Cluster:
             await self._send("end", measuring, RunStart(0.0, None, None), lambda address, answer: None, 0.0)
             return
         self._deliver_heartbeats(heartbeats)
-        left = [address for address in self._workers if address not in heartbeats]
+        gone = [address for address in self._workers if address not in heartbeats]
         for address in heartbeats:
             self._workers.setdefault(address, _Worker(0.0))
         await self._send("end", list(heartbeats), start, self._take_last, END_TIMEOUT_S)
-        if left:
-            await self._deliver_farewells()
+        if gone:
+            await self._deliver_events()
         for address, worker in self._workers.items():
             if worker.update is not None and not worker.ended:
-                self._deliver(worker.update, messages.without_end(worker.update), gone=address in left)
+                self._deliver(worker.update, messages.without_end(worker.update), gone=address in gone)
 
     async def _heartbeats(self) -> dict[str, Any]:
         """Return what each worker has added to its last heartbeat, by the worker's address."""
@@ -358,8 +359,9 @@ class _Cluster:
                 worker.update = update
                 self._deliver(update, messages.without_end(update))
 
-    async def _deliver_farewells(self) -> None:
-        """Deliver the last figures of workers that have left the cluster in an orderly way."""
+    async def _deliver_events(self) -> None:
+        """Deliver the last figures of the workers that were closed during the run, from the scheduler's
+        events."""
         events = await asyncio.wait_for(self._client.scheduler.events(topic=NAME), _ANSWER_TIMEOUT_S)
         for _, event in events:
             if not isinstance(event, dict) or event.get("run") != self._run:
@@ -371,7 +373,7 @@ class _Cluster:
 
 
 def _error_of(answer: Mapping[str, Any]) -> str:
-    """Return the error in a worker's answer. Dask answers with an empty message if there is no plugin."""
+    """Return the error in a worker's answer. Without the plugin, Dask's answer is empty."""
     return clean_line(str(answer.get("error") or "the plugin is missing"), _MAX_ERROR)
 
 

@@ -20,20 +20,14 @@ def without_end(update: WorkerUpdate) -> Message:
     """
     peaks = [gpu.torch_allocated.peak for gpu in update.gpus if gpu.torch_allocated is not None]
     known = [peak for peak in peaks if peak is not None]
-    torch = f" and a torch peak of {units.memory(max(known))}" if known else ""
-    steps = update.steps or 0
-    tasks = f"{steps} task{'' if steps == 1 else 's'}"
-    text = (
-        "the worker sent no report at the run's end; "
-        f"its last one, {units.duration(update.elapsed_s)} into the run, had {tasks}{torch}"
-    )
-    return message(
-        "dask-worker-without-end",
-        text,
-        elapsed_s=update.elapsed_s,
-        steps=steps,
-        torch_peak=max(known) if known else None,
-    )
+    peak = max(known) if known and len(known) == len(peaks) else None
+    steps = update.steps
+    figures = [] if steps is None else [f"{steps} task{'' if steps == 1 else 's'}"]
+    figures += [] if peak is None else [f"a torch peak of {units.memory(peak)}"]
+    when = f"{units.duration(update.elapsed_s)} into the run"
+    last = f"its last one, {when}, had {' and '.join(figures)}" if figures else f"its last one came {when}"
+    text = f"the worker sent no report at the run's end; {last}"
+    return message("dask-worker-without-end", text, elapsed_s=update.elapsed_s, steps=steps, torch_peak=peak)
 
 
 def no_reports(names: Sequence[str], error: str) -> Message:

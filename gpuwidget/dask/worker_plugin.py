@@ -12,6 +12,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from distributed import WorkerPlugin
@@ -75,7 +76,10 @@ def _import_reporter() -> Any:
 
 
 async def _in_thread(function: Callable[[], Any]) -> Any:
-    """Return the result of ``function``, called on a thread that ends afterwards."""
+    """Return the result of ``function``, called on a thread that ends afterwards.
+
+    A copy of :func:`gpuwidget.system.daemon_thread.run_in_daemon_thread`, because gpuwidget may be missing.
+    """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
 
@@ -92,7 +96,8 @@ async def _in_thread(function: Callable[[], Any]) -> Any:
             result, error = function(), None
         except Exception as raised:
             result, error = None, raised
-        loop.call_soon_threadsafe(finish, result, error)
+        with suppress(RuntimeError):  # the event loop is closed
+            loop.call_soon_threadsafe(finish, result, error)
 
     threading.Thread(target=call, name="gpuwidget-import", daemon=True).start()
     return await done

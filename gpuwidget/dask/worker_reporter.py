@@ -53,7 +53,7 @@ class WorkerReporter:
     async def handle(self, action: str, run: str, start: Mapping[str, Any]) -> dict[str, Any]:
         """Begin, renew or end a run. ``start`` contains the fields of :class:`RunStart`.
 
-        A run may end that is not known: the worker is new, and the run ends before the notebook noticed.
+        A run that ends may be unknown here: the worker is new, and the notebook has not yet found it.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, self._handle, action, run, RunStart(**start))
@@ -99,6 +99,7 @@ class WorkerReporter:
             if sample is not None:
                 measured.begin(sample, requested_at)
             self._runs[run] = known = _OpenRun(measured, time.monotonic())
+            # Another run, which was the only one, may have ended meanwhile and closed the subscription.
             self._subscribe()
         return known
 
@@ -138,7 +139,7 @@ class WorkerReporter:
                 self._reported = {**self._reported, run: update}
 
     def _tasks(self) -> Tasks | None:
-        """Return the number of tasks of the worker, or None if this version of Dask does not count them."""
+        """Return the worker's tasks, or None if this version of Dask does not count them."""
         try:
             state = self._worker.state
             return Tasks(state.executed_count, len(state.executing) + len(state.long_running))

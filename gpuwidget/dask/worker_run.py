@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from gpuwidget.measure.process_memory import Attribution
-from gpuwidget.measure.torch_memory import torch_spans
+from gpuwidget.measure.torch_memory import torch_updates
 from gpuwidget.measure.worker_gpu import WorkerGpu
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.readings import Reading
-from gpuwidget.model.report import Span
 from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.model.worker_update import MAX_GPUS, SCHEMA, UpdateStatus, WorkerGpuUpdate, WorkerUpdate
 from gpuwidget.pytorch import cuda_state
@@ -23,15 +22,6 @@ from gpuwidget.system import processes
 INTERVAL_S = 1.0
 """Seconds between two samples."""
 _MAX_GAP_S = 3 * INTERVAL_S
-
-
-@dataclass(frozen=True, slots=True)
-class _TorchMemory:
-    """Torch's memory on one of its devices."""
-
-    uuid: str
-    allocated: Span
-    reserved: Span
 
 
 class Tasks(NamedTuple):
@@ -60,13 +50,12 @@ class RunStart:
         The clocks of different machines are not compared. On another machine, the process must be younger
         than the run was when the notebook sent its message.
         """
-        now, started = processes.boot_time(), processes.started_at()
-        if now is None or started is None:
+        now, times = processes.boot_time(), processes.times_of(os.getpid())
+        if now is None or times is None or times.age_s is None:
             return None
-        age = now.seconds - started.seconds
         if self.boot_s is not None and now.boot_id == self.boot_id:
-            return age if started.seconds >= self.boot_s else None
-        return age if age <= self.age_s else None
+            return times.age_s if now.seconds - times.age_s >= self.boot_s else None
+        return times.age_s if times.age_s <= self.age_s else None
 
 
 class WorkerRun:
@@ -180,17 +169,16 @@ class WorkerRun:
             on_gpu.add_rates(t, reading)
 
     def _gpu_updates(self) -> tuple[WorkerGpuUpdate, ...]:
-        torch = self._torch_memory()
+        torch = torch_updates(PEAK_TRACKER.peaks(self._scope))
         found = []
         for uuid, gpu in self._gpus.items():
             of_torch = next((one for one in torch if cuda_state.same_gpu(uuid, one.uuid)), None)
             level = gpu.utilization.level()
             known = level if level is not None and not gpu.shared else None
             found.append(
-                WorkerGpuUpdate(
+                replace(
+                    of_torch or WorkerGpuUpdate(uuid),
                     uuid=uuid,
-                    torch_allocated=None if of_torch is None else of_torch.allocated,
-                    torch_reserved=None if of_torch is None else of_torch.reserved,
                     memory=gpu.memory(),
                     alone=not gpu.shared,
                     utilization=None if known is None else known.mean,
@@ -198,28 +186,5 @@ class WorkerRun:
                     energy_j=None if gpu.shared else gpu.energy_j(),
                 )
             )
-        for one in torch:
-            if not any(cuda_state.same_gpu(uuid, one.uuid) for uuid in self._gpus):
-                found.append(
-                    WorkerGpuUpdate(
-                        uuid=one.uuid,
-                        torch_allocated=one.allocated,
-                        torch_reserved=one.reserved,
-                        memory=None,
-                        alone=None,
-                        utilization=None,
-                        utilization_max=None,
-                        energy_j=None,
-                    )
-                )
+        found += [one for one in torch if not any(cuda_state.same_gpu(uuid, one.uuid) for uuid in self._gpus)]
         return tuple(found[:MAX_GPUS])
-
-    def _torch_memory(self) -> list[_TorchMemory]:
-        """Return torch's memory on the devices on which it has held memory during the run."""
-        peaks = PEAK_TRACKER.peaks(self._scope)
-        found = []
-        for device in cuda_state.devices():
-            of_device = peaks.get(device.index)
-            if of_device is not None and device.uuid is not None and of_device.reserved_peak:
-                found.append(_TorchMemory(device.uuid, *torch_spans(of_device)))
-        return found

@@ -26,6 +26,7 @@ from gpuwidget.model.report import Advice, CodeTime, Report, RunInfo, Status
 from gpuwidget.model.samples import Sample
 from gpuwidget.model.worker_update import WorkerUpdate
 from gpuwidget.pytorch import cuda_state, torch_switches
+from gpuwidget.pytorch.device_changes import DEVICE_CHANGES, DeviceChangeScope
 from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER, PeakScope
 from gpuwidget.sampler import INTERVAL_S, Sampler, Subscription
 
@@ -87,6 +88,7 @@ class Run:
         self._gpus = RunGpus(max(_MAX_GAP_S, 3 * options.interval_s))
         self._memory = ResidentMemory(options.interval_s)
         self._peak_scope: PeakScope | None = None
+        self._device_changes: DeviceChangeScope | None = None
         self._contexts_before: frozenset[int] = frozenset()
         self._subscription: Subscription | None = None
         self._running = False
@@ -128,6 +130,8 @@ class Run:
         if sample is not None:
             self._gpus.begin(sample, requested_at, self._options.gpus)
         self._peak_scope = PEAK_TRACKER.open()
+        if len(self._gpus.all) > 1:
+            self._device_changes = DEVICE_CHANGES.open()
         PRINTED_LINES.subscribe(self._on_line)
         WORKER_UPDATES.subscribe(self.add_worker_update)
         self._memory.begin()
@@ -239,6 +243,8 @@ class Run:
         self._running = False
         self._for_each_collector(lambda collector: collector.stop())
         PRINTED_LINES.unsubscribe(self._on_line)
+        if self._device_changes is not None:
+            DEVICE_CHANGES.close(self._device_changes)
         drain = None
         if self._options.sync and status == "ok":
             drain, self.wait_interrupted = _drain_gpu(self._clock)
@@ -275,7 +281,14 @@ class Run:
         if self._run_context is not None:
             with suppress(Exception):
                 context = self._run_context(report)
-        return replace(report, advice=advise(RunEvidence.of(report, context, self._steady)))
+        changes = self._device_changes.changes() if self._device_changes is not None else None
+        new = frozenset(cuda_state.devices_with_context()) - self._contexts_before
+        context = replace(
+            context, device_changes=changes, new_contexts=frozenset(f"cuda:{index}" for index in new)
+        )
+        gpus = [totals.gpu for totals in self._gpus.all]
+        evidence = RunEvidence.of(report, context, self._steady, gpus)
+        return replace(report, advice=advise(evidence), time=_with_steady_part(report, evidence))
 
     def _measured(self, cell: RunInfo) -> Report:
         WORKER_UPDATES.collect()
@@ -328,6 +341,8 @@ class Run:
             self._subscription.close()
         if self._peak_scope is not None:
             PEAK_TRACKER.discard(self._peak_scope)
+        if self._device_changes is not None:
+            DEVICE_CHANGES.close(self._device_changes)
         self._for_each_collector(lambda collector: collector.abandon())
 
     def _for_each_collector(self, call: Callable[[Collector], None]) -> None:
@@ -341,6 +356,7 @@ class Run:
         if not self._sampling:
             return
         PEAK_TRACKER.watch_resets()
+        DEVICE_CHANGES.watch()
         t = self._clock.monotonic() - self._began
         with self._lock:
             # The run may have ended while this thread waited for the lock; no sample may be added after the
@@ -360,6 +376,15 @@ class Run:
     def _on_line(self, line: str) -> None:
         if self._running:
             self._marks.add_printed(self._clock.monotonic() - self._began, line)
+
+
+def _with_steady_part(report: Report, evidence: RunEvidence) -> CodeTime | None:
+    """Return the report's time with the steady part that the advice uses, if workers did the run's work."""
+    part = evidence.steady_part
+    if report.time is None or part is None or not report.workers or not evidence.own:
+        return report.time
+    since, until = part.window
+    return replace(report.time, warm_up_s=since or None, steady_until_s=until)
 
 
 def _drain_gpu(clock: Clock) -> tuple[float | None, bool]:

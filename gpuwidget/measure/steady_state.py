@@ -5,7 +5,7 @@ the GPUs' work cannot be attributed to this process, only a mark counts, because
 caused the step.
 
 If other processes do a run's GPU work (ranks of distributed training), the run begins with their start-up and
-ends with their shutdown. :func:`find_steady_window` then returns the time in between.
+ends with their shutdown. :func:`find_steady_window` then returns the time in between, which is used instead.
 """
 
 from __future__ import annotations
@@ -47,33 +47,38 @@ _MIN_WINDOW_S = 3.0
 
 
 class SteadyWindow(NamedTuple):
-    """The part of a run in which its workers work, in seconds since the run's start."""
+    """The steady part of a run, in seconds since the run's start."""
 
     since: float
     until: float
+    """Infinity if the steady part ends with the run."""
 
 
-def warm_up_s(report: Report) -> float | None:
-    """Return the seconds until the steady state began, as stored in the report, or None if unknown."""
-    return report.time.warm_up_s if report.time is not None else None
+def stored_window(report: Report) -> SteadyWindow | None:
+    """Return the steady part that is stored in the report, or None if it is the whole run or unknown."""
+    time = report.time
+    if time is None or (time.warm_up_s is None and time.steady_until_s is None):
+        return None
+    return SteadyWindow(
+        time.warm_up_s or 0.0, math.inf if time.steady_until_s is None else time.steady_until_s
+    )
 
 
-def steady_mean(report: Report, uuid: str, metric: SteadyMetric, since: float) -> float | None:
-    """Return a metric's time-weighted mean over the steady state, or None if there are too few points.
+def steady_mean(report: Report, uuid: str, metric: SteadyMetric, window: SteadyWindow) -> float | None:
+    """Return a metric's time-weighted mean over the steady part, or None if there are too few points.
 
-    The steady state begins ``since`` seconds into the run. Unless ``since`` is 0, the mean begins
-    ``_MAX_WINDOW_S`` later.
+    Unless the steady part begins with the run, the mean begins ``_MAX_WINDOW_S`` later.
     """
     timeline = report.timeline
     gpu = next((gpu for gpu in timeline.gpus if gpu.uuid == uuid), None) if timeline is not None else None
     if timeline is None or gpu is None:
         return None
     values: tuple[float | None, ...] = getattr(gpu, metric)
-    since = since + _MAX_WINDOW_S if since > 0 else since
+    since = window.since + _MAX_WINDOW_S if window.since > 0 else 0.0
     known = [
         (value, until - before)
         for (before, until), value in zip(pairwise((0.0, *timeline.t)), values, strict=True)
-        if value is not None and until >= since and until > before
+        if value is not None and since <= until <= window.until and until > before
     ]
     if len(known) < _MIN_POINTS:
         return None

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from gpuwidget.model.report import Span, TorchMemory
-from gpuwidget.pytorch import allocator
+from gpuwidget.model.worker_update import WorkerGpuUpdate
+from gpuwidget.pytorch import allocator, cuda_state
 from gpuwidget.pytorch.peak_tracker import DevicePeaks
 
 
@@ -35,7 +36,7 @@ def returnable(peaks: Mapping[int, DevicePeaks]) -> dict[int, int | None]:
 def torch_memory(peaks: DevicePeaks, returnable: int | None) -> TorchMemory:
     """Return the report's figures about torch's memory on one device."""
     before, after = peaks.before, peaks.after
-    allocated, reserved = torch_spans(peaks)
+    allocated, reserved = _spans(peaks)
     return TorchMemory(
         allocated=allocated,
         reserved=reserved,
@@ -46,7 +47,17 @@ def torch_memory(peaks: DevicePeaks, returnable: int | None) -> TorchMemory:
     )
 
 
-def torch_spans(peaks: DevicePeaks) -> tuple[Span, Span]:
+def torch_updates(peaks: Mapping[int, DevicePeaks]) -> list[WorkerGpuUpdate]:
+    """Return torch's memory on each GPU on which it has held memory, without the driver's values."""
+    found = []
+    for device in cuda_state.devices():
+        of_device = peaks.get(device.index)
+        if of_device is not None and device.uuid is not None and of_device.reserved_peak:
+            found.append(WorkerGpuUpdate(device.uuid, *_spans(of_device)))
+    return found
+
+
+def _spans(peaks: DevicePeaks) -> tuple[Span, Span]:
     """Return torch's allocated and its reserved memory on one device."""
     before, after = peaks.before, peaks.after
     return (

@@ -6,6 +6,9 @@ All classes are frozen, and no field has a default. An unknown value is None. Si
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+from gpuwidget.model.messages import MessageId
 
 SCHEMA = 1
 """Version of the JSON schema. It is sent with every state."""
@@ -27,6 +30,23 @@ class DeviceState:
     unknown."""
     note: str | None
     """A remark for the user, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateGpu:
+    """A GPU that a device may be, as long as it is unknown which GPU the device is."""
+
+    uuid: str
+    index: int
+    """NVML's index, as in nvidia-smi."""
+    name: str
+    """Product name."""
+    compute_capability: str | None
+    """Compute capability, such as "9.0"."""
+    memory_total: int | None
+    """Bytes of memory."""
+    memory_free: int | None
+    """Bytes of memory that no process uses, or None if that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +72,24 @@ class DeviceChoice:
     """The processes with a context on the GPU: "this notebook" and others. Empty if unknown. Names of other
     users and of their notebooks appear only in a :class:`KernelState`, because it is never saved in a
     notebook."""
+    candidates: tuple[CandidateGpu, ...]
+    """As long as it is unknown which GPU the device is: the GPUs that it may be, in NVML's order. Empty if
+    the GPU is known, and for the CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOrder:
+    """How certain it is which GPU each ``cuda:N`` is."""
+
+    source: Literal["cuda", "environment"] | None
+    """``cuda``: CUDA has started in the kernel, and the GPUs' UUIDs come from it. ``environment``: CUDA has
+    not started, but the order follows from the environment variables and the GPUs' models. None: it is
+    unknown which GPU a device is, or there is no CUDA device."""
+    notes: tuple[str, ...]
+    """Sentences for the user: why the order is unknown and how to make it certain, or where the numbers are
+    not those of nvidia-smi and what makes them agree."""
+    note_ids: tuple[MessageId, ...]
+    """The ids and parameters of ``notes``, in the same order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +151,7 @@ class KernelState:
     """Whether a one-line card is shown after every cell (``%gpu watch on``)."""
     device: DeviceState
     choices: tuple[DeviceChoice, ...]
+    order: DeviceOrder
     unavailable: str | None
     """A sentence that explains why the user can't choose a device, or None."""
     gpus: tuple[KernelGpu, ...]

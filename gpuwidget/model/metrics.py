@@ -135,7 +135,7 @@ METRICS: tuple[Metric, ...] = (
         nvml="nvmlDeviceGetUtilizationRates gpu",
         nvidia_smi="utilization.gpu",
         note="It does not measure how much of the GPU worked: see ``activity``.",
-        label="Utilization",
+        label="GPU utilization",
         description="Time in which any kernel ran, as the driver says it",
         table_title="Util %",
         recorded=Recorded(key="util"),
@@ -432,7 +432,7 @@ METRICS: tuple[Metric, ...] = (
         poll="activity",
         doc="Time in which any graphics or compute engine was active, percent",
         nvml="NVML_GPM_METRIC_GRAPHICS_UTIL",
-        label="Engine",
+        label="Graphics/compute engine active",
         description="Time in which a graphics or compute engine was active",
         recorded=Recorded(key="graphics"),
         exported=Exported(

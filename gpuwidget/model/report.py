@@ -349,6 +349,9 @@ class CodeTime:
     """Seconds from the run's start to its steady state, or None if no warm-up was found."""
     reason_ids: tuple[MessageId, ...] = ()
     """The ids and parameters of the sentences in :attr:`reason`, in the same order."""
+    steady_until_s: float | None = None
+    """Seconds from the run's start to the end of its steady state, before its workers' shutdown. None if the
+    steady state lasts until the run's end."""
 
     def with_reasons(self, *reasons: Message) -> CodeTime:
         """Return a copy whose :attr:`reason` also contains the sentences ``reasons``."""

@@ -113,6 +113,13 @@ class Gpu:
     memory."""
     compute_capability: str | None
     """Compute capability, such as "9.0": nvmlDeviceGetCudaComputeCapability."""
+    peak_fp32_flops: float | None
+    """Peak float32 operations per second, without tensor cores: two per core (nvmlDeviceGetNumGpuCores) and
+    cycle of the highest SM clock (nvmlDeviceGetMaxClockInfo). None for a MIG slice."""
+    memory_bandwidth: float | None
+    """Peak bytes per second between the GPU and its memory: two transfers of the bus's width
+    (nvmlDeviceGetMemoryBusWidth) per cycle of the highest memory clock (nvmlDeviceGetMaxClockInfo). None for
+    a MIG slice."""
 
 
 @dataclass(frozen=True, slots=True)

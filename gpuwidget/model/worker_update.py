@@ -30,21 +30,21 @@ UpdateKind = Literal["rank", "dask"]
 
 @dataclass(frozen=True, slots=True)
 class WorkerGpuUpdate:
-    """A worker's memory on one GPU, in bytes."""
+    """A worker's memory on one GPU, in bytes, and its work there."""
 
     uuid: str
-    torch_allocated: Span | None
+    torch_allocated: Span | None = None
     """Torch's allocated memory. The peak is exact. None if torch's counters can't be read."""
-    torch_reserved: Span | None
-    memory: Span | None
+    torch_reserved: Span | None = None
+    memory: Span | None = None
     """Memory of the process according to the driver on the worker's host, or None if unknown. The notebook
     reads the memory of processes on its own host itself."""
-    alone: bool | None
+    alone: bool | None = None
     """Whether the worker was the only process on the GPU, or None if unknown."""
-    utilization: float | None
+    utilization: float | None = None
     """Mean utilization of the GPU, in percent, or None if unknown."""
-    utilization_max: float | None
-    energy_j: float | None
+    utilization_max: float | None = None
+    energy_j: float | None = None
     """Joules that the GPU drew while the worker used it, or None if unknown."""
 
 

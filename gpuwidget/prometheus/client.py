@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import (
@@ -143,7 +143,8 @@ class PrometheusClient:
             response: HTTPResponse = self._open().open(request, timeout=settings.timeout_s)
         except HTTPError as error:
             with error:
-                return error.code, self._read_error(error)
+                self._raise_for_status(error.code)
+                return error.code, self._read(cast(HTTPResponse, error.fp), deadline)
         except (OSError, HTTPException) as error:
             raise self._unreachable(error) from None
         with response:
@@ -211,25 +212,21 @@ class PrometheusClient:
 
     # -- errors --------------------------------------------------------------------------------------
 
-    def _read_error(self, error: HTTPError) -> bytes:
-        """Return the body of an error's response. Raises PrometheusError if the status alone has a cause."""
-        if error.code in _REDIRECTS:
+    def _raise_for_status(self, status: int) -> None:
+        """Raise PrometheusError for a status of which the cause is known without the response's body."""
+        if status in _REDIRECTS:
             raise PrometheusError(
-                f"{self._name} redirects to another address (status {error.code}), which is not followed, so "
+                f"{self._name} redirects to another address (status {status}), which is not followed, so "
                 "that no token reaches another server. Set prometheus_url to the address itself."
             )
-        if error.code in (401, 403):
+        if status in (401, 403):
             what = "token" if self._settings.token_file is not None else "lack of a token"
             raise PrometheusError(
-                f"{self._name} has refused the request because of its {what} (status {error.code}). Check "
+                f"{self._name} has refused the request because of its {what} (status {status}). Check "
                 "the token in the file of prometheus_token_file, and what it permits."
             )
-        if error.code == 404:
-            raise self._unexpected_response(error.code)
-        try:
-            return error.read(_PIECE)
-        except (OSError, HTTPException):
-            return b""
+        if status == 404:
+            raise self._unexpected_response(status)
 
     def _unreachable(self, error: OSError | HTTPException) -> PrometheusError:
         reason = error.reason if isinstance(error, URLError) else error

@@ -27,11 +27,11 @@ Exporter = Literal["gpuwidget", "dcgm", "nvidia_gpu"]
 EXPORTERS: tuple[Exporter, ...] = ("gpuwidget", "dcgm", "nvidia_gpu")
 """All exporters, the one with the finest values first."""
 
-_BLANK = 2147483632
-"""The smallest of the numbers that DCGM has for an unknown value (``DCGM_INT32_BLANK``); the others are
-larger. Old versions of dcgm-exporter export them."""
+DCGM_BLANK = 2147483632
+"""The smallest of the numbers with which DCGM marks an unknown value (``DCGM_INT32_BLANK``). Old versions of
+dcgm-exporter export them."""
 _COUNTER_BLANK = 1e14
-"""As ``_BLANK``, for counters, which exceed 2^31: less than ``DCGM_FP64_BLANK`` (2^47)."""
+"""As ``DCGM_BLANK``, for counters, which exceed 2^31: less than ``DCGM_FP64_BLANK`` (2^47)."""
 _SLICE_NAMES: Mapping[str, str] = {
     "nvidia_smi_memory_used_bytes": "nvidia_smi_mig_memory_used_bytes",
     "nvidia_smi_memory_total_bytes": "nvidia_smi_mig_memory_total_bytes",
@@ -197,9 +197,10 @@ def _dcgm_expression(
     """Return PromQL for a series of dcgm-exporter without DCGM's blank values.
 
     If one sample in the window of an :class:`Over` is blank, the value of the window is unknown. No function
-    can leave a sample out. Only a subquery could, which evaluates the series once for each scrape.
+    can leave a sample out. Only a subquery could, which would make every query much slower, because it
+    evaluates the series once for each scrape. Newer versions of dcgm-exporter export no blank values.
     """
-    blank = f"{_COUNTER_BLANK if exported.counter else _BLANK:.15g}"
+    blank = f"{_COUNTER_BLANK if exported.counter else DCGM_BLANK:.15g}"
     values = selector("dcgm", name, matchers, uuids, apply)
     if isinstance(apply, Over) and apply.function != "max_over_time":
         largest = selector("dcgm", name, matchers, uuids, replace(apply, function="max_over_time"))

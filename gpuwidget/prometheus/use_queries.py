@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -35,11 +36,11 @@ class GpuUse:
     held_s: float
     """Seconds in which it held memory of a GPU, summed over the GPUs."""
     busy_s: float | None
-    """Seconds in which a GPU that it had for itself worked; None if unknown."""
+    """Seconds in which a GPU worked while it was the only owner of processes there; None if unknown."""
     memory_byte_s: float | None
     """Byte-seconds; None if unknown."""
     energy_j: float | None
-    """Joules that GPUs drew which it had for itself; None if unknown."""
+    """Joules that GPUs drew while it was the only owner of processes there; None if unknown."""
 
 
 def gpu_use(
@@ -55,7 +56,7 @@ def gpu_use(
 
     def values(name: str) -> dict[tuple[str, ...], float]:
         found = client.query(f"sum by ({', '.join(labels)}) (increase({name}{selector}{time_range}))")
-        return {_key(value, labels): value.value for value in found}
+        return {_key(value, labels): value.value for value in found if math.isfinite(value.value)}
 
     held, busy, memory, energy = (values(name) for name in (_HELD, _BUSY, _MEMORY, _ENERGY))
     paths = {}

@@ -208,7 +208,7 @@ class AllocationHistory:
                 self._ours = False
                 raise
         # These are all the functions through which other code can start or stop a recording.
-        self._patches.patch(torch, _RECORD_FUNCTIONS, self._wrap_record)
+        self._patches.patch(torch._C, _RECORD_FUNCTIONS, self._wrap_record)
         for scope in self._scopes:
             if not scope.recording:
                 scope.recording, scope.started_recording = True, not already_on

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from gpuwidget.model.messages import Message, message
+from gpuwidget.pytorch import cuda_driver
 
 _NOT_LOADED = message("torch-not-loaded", "torch is not loaded")
 _NOT_INITIALIZED = message("cuda-not-initialized", "CUDA is not initialised in this process")
@@ -25,7 +26,8 @@ class TorchDevice:
     index: int
     """The N of ``cuda:N``."""
     uuid: str | None
-    """UUID of the GPU or MIG slice; None if the version of torch does not provide it."""
+    """UUID of the GPU or MIG slice, without its prefix; None if neither torch nor the CUDA driver provides
+    it."""
 
     @property
     def name(self) -> str:
@@ -178,7 +180,8 @@ def devices() -> tuple[TorchDevice, ...]:
         return ()
     if _devices is None or _devices[0] is not torch:
         # Once CUDA is initialized, the devices do not change until the process ends.
-        found = tuple(TorchDevice(index, _uuid(torch, index)) for index in range(torch.cuda.device_count()))
+        count = int(torch.cuda.device_count())
+        found = tuple(TorchDevice(index, _uuid(torch, index, count)) for index in range(count))
         _devices = (torch, found)
     return _devices[1]
 
@@ -186,9 +189,24 @@ def devices() -> tuple[TorchDevice, ...]:
 _devices: tuple[Any, tuple[TorchDevice, ...]] | None = None
 
 
-def _uuid(torch: Any, index: int) -> str | None:
+def _uuid(torch: Any, index: int, count: int) -> str | None:
     uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
-    return None if uuid is None else str(uuid)
+    if uuid is not None:
+        return str(uuid)
+    # Older versions of torch do not report UUIDs.
+    uuids = cuda_driver.device_uuids()
+    return uuids[index] if uuids is not None and len(uuids) == count else None
+
+
+def cuda_uuids() -> tuple[str | None, ...] | None:
+    """Return the UUID of each CUDA device in CUDA's order, as torch or the CUDA driver reports it.
+
+    A UUID that is unknown is None. Return None if this process has not initialized CUDA.
+    """
+    if cuda_initialized():
+        return tuple(device.uuid for device in devices())
+    # torch.cuda.is_available() initializes the driver, but not torch's CUDA.
+    return cuda_driver.device_uuids()
 
 
 def same_gpu(nvml_uuid: str, torch_uuid: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""Replace functions of ``torch._C`` temporarily, and run a callback when torch initializes CUDA."""
+"""Replace functions of torch temporarily, and run a callback when torch initializes CUDA."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ Function = Callable[..., Any]
 
 
 class PatchedFunctions:
-    """Functions of ``torch._C`` that are replaced by wrappers until :meth:`restore`."""
+    """Functions of one module or class that are replaced by wrappers until :meth:`restore`."""
 
     def __init__(self) -> None:
-        self._torch: Any = None
+        self._owner: Any = None
         self._patched: dict[str, tuple[Function, Function]] = {}
         """The original function and its wrapper, by function name."""
 
-    def patch(self, torch: Any, names: Sequence[str], wrap: Callable[[Function], Function]) -> None:
-        """Replace each function in ``names`` that exists by ``wrap(function)``.
+    def patch(self, owner: Any, names: Sequence[str], wrap: Callable[[Function], Function]) -> None:
+        """Replace each function in ``names`` that ``owner`` has by ``wrap(function)``.
 
         Does nothing if functions are patched already.
         """
         if self._patched:
             return
-        self._torch = torch
+        self._owner = owner
         for name in names:
-            original = getattr(torch._C, name, None)
+            original = getattr(owner, name, None)
             if original is not None:
                 wrapper = wrap(original)
                 self._patched[name] = (original, wrapper)
-                setattr(torch._C, name, wrapper)
+                setattr(owner, name, wrapper)
 
     def original(self, name: str) -> Function | None:
         """Return the original of a patched function, or None if the function is not patched."""
@@ -40,8 +40,8 @@ class PatchedFunctions:
         """Restore the original functions. A function whose wrapper other code has replaced is left as it
         is."""
         for name, (original, wrapper) in self._patched.items():
-            if getattr(self._torch._C, name, None) is wrapper:
-                setattr(self._torch._C, name, original)
+            if getattr(self._owner, name, None) is wrapper:
+                setattr(self._owner, name, original)
         self._patched.clear()
 
 

@@ -130,7 +130,7 @@ class PeakTracker:
         torch: Any = cuda_state.loaded_torch()
         with self._lock:
             if torch is not None and self._scopes:
-                self._patches.patch(torch, _RESET_FUNCTIONS, self._wrap_reset)
+                self._patches.patch(torch._C, _RESET_FUNCTIONS, self._wrap_reset)
 
     def _wrap_reset(self, original: Callable[..., None]) -> Callable[..., None]:
         def reset(*args: Any) -> None:

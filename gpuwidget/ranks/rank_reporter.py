@@ -14,10 +14,9 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from gpuwidget.measure.torch_memory import torch_spans
+from gpuwidget.measure.torch_memory import torch_updates
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.worker_update import MAX_GPUS, SCHEMA, UpdateStatus, WorkerGpuUpdate, WorkerUpdate
-from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER
 from gpuwidget.ranks import rank_socket
 from gpuwidget.system import processes
@@ -152,27 +151,8 @@ class RankReporter:
 
     def _gpus(self) -> tuple[WorkerGpuUpdate, ...]:
         PEAK_TRACKER.watch_resets()
-        peaks = PEAK_TRACKER.peaks(self._scope)
-        found = []
-        for device in cuda_state.devices()[:MAX_GPUS]:
-            of_device = peaks.get(device.index)
-            if of_device is None or device.uuid is None or not of_device.reserved_peak:
-                continue
-            allocated, reserved = torch_spans(of_device)
-            found.append(
-                WorkerGpuUpdate(
-                    uuid=device.uuid,
-                    torch_allocated=allocated,
-                    torch_reserved=reserved,
-                    # The kernel reads the driver's values itself.
-                    memory=None,
-                    alone=None,
-                    utilization=None,
-                    utilization_max=None,
-                    energy_j=None,
-                )
-            )
-        return tuple(found)
+        # The kernel reads the driver's values itself.
+        return tuple(torch_updates(PEAK_TRACKER.peaks(self._scope))[:MAX_GPUS])
 
 
 def exit_code_of(error: BaseException) -> int:

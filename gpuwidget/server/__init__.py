@@ -154,7 +154,7 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
 
 
 def gpu_use_options(settings: GpuWidget, inventory: KernelInventory, serverapp: ServerApp) -> GpuUseOptions:
-    """Return what the administrator has turned on of what follows from the use of the GPUs."""
+    """Return what is derived from the use of the GPUs, as far as the administrator has turned it on."""
     currency, limit = settings.gpu_hour_currency, settings.idle_holder_memory * _GIB
     web_settings = serverapp.web_app.settings
     return GpuUseOptions(

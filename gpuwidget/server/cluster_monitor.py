@@ -18,8 +18,8 @@ from gpuwidget.server.cluster_snapshot import MIN_INTERVAL_S, ClusterState, pars
 from gpuwidget.server.wire import ClusterSnapshot
 from gpuwidget.system.daemon_thread import run_in_daemon_thread
 
-_PATIENCE_S = 2.0
-"""Seconds for which a request waits for Prometheus. Then it gets the newest values that there are."""
+_MAX_WAIT_S = 2.0
+"""Maximum seconds for which a request waits for Prometheus. After that it gets the newest known values."""
 _TOLERANCE = 0.9
 """A snapshot is shared for this fraction of the scrape interval, so that a client that requests one per
 interval does not get the same one twice because its request is a little early."""
@@ -63,19 +63,20 @@ class ClusterMonitor:
         """The newest snapshot, which :meth:`snapshot` updates."""
         self._encoded = EncodedSnapshot.of(self.newest)
         self._answered: float | None = None
-        """When ``newest`` was received, in monotonic seconds."""
-        self._asked: float | None = None
+        """When Prometheus last answered, in monotonic seconds."""
+        self._queried: float | None = None
+        """When the newest query was sent, in monotonic seconds."""
         self._query: asyncio.Task[None] | None = None
 
     async def snapshot(self) -> EncodedSnapshot:
         """Return the newest snapshot. If it is older than the scrape interval, query Prometheus first."""
         now = self._clock.monotonic()
         shared_s = _TOLERANCE * self.newest.interval_s
-        if self._query is None and (self._asked is None or now - self._asked >= shared_s):
-            self._asked = now
+        if self._query is None and (self._queried is None or now - self._queried >= shared_s):
+            self._queried = now
             self._query = asyncio.ensure_future(self._update())
         if self._query is not None:
-            await asyncio.wait({self._query}, timeout=_PATIENCE_S)
+            await asyncio.wait({self._query}, timeout=_MAX_WAIT_S)
         return self._encoded
 
     async def _update(self) -> None:

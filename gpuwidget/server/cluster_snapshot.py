@@ -12,15 +12,15 @@ from typing import NamedTuple, TypeVar
 
 from gpuwidget.prometheus.client import InstantValue
 from gpuwidget.prometheus.cluster_queries import GRID_S, HELD_BYTES, HOUR_S, JOB_LABELS, NODE_LABELS
-from gpuwidget.prometheus.exporters import EXPORTERS, Exporter
+from gpuwidget.prometheus.exporters import DCGM_BLANK, EXPORTERS, Exporter
 from gpuwidget.server.wire import ClusterGpu, ClusterNode, ClusterSnapshot
 
 MIN_INTERVAL_S = 5.0
 MAX_INTERVAL_S = 60.0
 _REFRESH_S = 60.0
 """Seconds after which the query for the last hour is repeated."""
-_REST = 20
-"""The query for the last hour is not repeated for this many times the seconds that it took."""
+_REST_FACTOR = 20
+"""The query for the last hour is repeated at the earliest after this multiple of the time that it took."""
 _RANKS: Mapping[Exporter, int] = {exporter: rank for rank, exporter in enumerate(EXPORTERS)}
 _OWN_HOST_RANK = 1
 """Names of machines up to this rank are from dcgm-exporter itself, not from the scrape configuration."""
@@ -98,7 +98,7 @@ class Answer:
 
 
 class ClusterState:
-    """What the answers of Prometheus to both queries tell about the cluster.
+    """The state of the cluster, from the answers of Prometheus to both queries.
 
     A GPU that Prometheus does not return any more is kept for an hour after its newest sample. All times are
     those of Prometheus's clock.
@@ -116,9 +116,9 @@ class ClusterState:
         self._power_limit_w: Mapping[str, float] = {}
         self._xids: dict[str, int] = {}
         self._ecc: dict[str, int] = {}
-        self._asked: float | None = None
-        """When the query for the last hour was sent."""
-        self._took_s = 0.0
+        self._hour_queried: float | None = None
+        """When the query for the last hour was sent, by Prometheus's clock."""
+        self._hour_took_s = 0.0
         self._has_hour = False
         self._errors: Mapping[str, Mapping[str, float]] = {}
 
@@ -129,18 +129,18 @@ class ClusterState:
         it.
         """
         errors = {name: values for name, values in now.metrics.items() if "errors" in name}
-        if self._asked is not None and now.time >= self._asked:
-            elapsed = now.time - self._asked
+        if self._hour_queried is not None and now.time >= self._hour_queried:
+            elapsed = now.time - self._hour_queried
             is_new = any(gpu not in self._seen for gpu in now.gpus)
             due = elapsed >= _REFRESH_S or is_new or errors != self._errors
-            if not due or elapsed < _REST * self._took_s:
+            if not due or elapsed < _REST_FACTOR * self._hour_took_s:
                 return False
-        self._asked, self._errors = now.time, errors
+        self._hour_queried, self._errors = now.time, errors
         return True
 
     def set_hour_duration(self, took_s: float) -> None:
         """Store how many seconds the query for the last hour took, whether it was answered or not."""
-        self._took_s = took_s
+        self._hour_took_s = took_s
 
     def add_hour(self, hour: Answer) -> None:
         """Store the answer to the query for the last hour."""
@@ -156,7 +156,7 @@ class ClusterState:
             uuid: int(number)
             for name in ("xid", "xid_of_gpuwidget")
             for uuid, number in hour.metrics[name].items()
-            if 0 < number < _MAX_INT
+            if 0 < number < DCGM_BLANK
         } | {uuid: number for uuid, (_, number) in hour.xid_times.items()}
         # increase() extrapolates and so may exceed the true number. The range is exact, but it contains older
         # errors if the driver was loaded again.
@@ -202,8 +202,8 @@ class ClusterState:
 
         An earlier report remains if its exporter does not answer any more. If the exporter answers, but does
         not list the GPU any more, either the exporter has moved to another machine, as a user's Jupyter
-        server may, and the report is left out; or the GPU is lost, which is certain if dcgm-exporter still
-        has the same host name.
+        server may, and the report is left out; or the GPU is lost, which is certain if dcgm-exporter
+        still reports the same host name.
         """
         live_targets = {gpu.target for gpu in live}
         live_hosts = {(gpu.target, gpu.host) for gpu in live}

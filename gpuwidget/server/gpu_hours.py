@@ -40,9 +40,9 @@ class UseCounters:
     held_s: float = 0.0
     """Seconds in which it held memory of the GPU."""
     alone_s: float = 0.0
-    """Those of them in which it was the only owner of processes on the GPU."""
+    """The part of ``held_s`` in which it was the only owner of processes on the GPU."""
     busy_s: float | None = None
-    """Those of ``alone_s`` in which any kernel ran on the GPU; None if that was never known."""
+    """The part of ``alone_s`` in which any CUDA kernel ran on the GPU; None if that was never known."""
     memory_byte_s: float | None = None
     """Integral of the held memory, in byte-seconds; None if the memory was never known."""
     energy_j: float | None = None

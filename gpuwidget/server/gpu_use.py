@@ -1,8 +1,8 @@
 """Monitor how this server's kernels and terminals use the GPUs, also without viewers.
 
 Sampling continues every ten seconds. At the end of each step, :mod:`~gpuwidget.server.gpu_work` decides who
-has worked. From that follow the activity of kernels and of the server, the GPU-hours and the idle holders. An
-administrator turns on each of them.
+has worked. The activity of kernels and of the server, the GPU-hours and the idle holders are derived from
+that. An administrator turns on each of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REFRESH_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class GpuUseOptions:
-    """What follows from the use of the GPUs. Everything that is None is off."""
+    """What is derived from the use of the GPUs. Everything that is None is off."""
 
     activity: JupyterActivity | None = None
     hours: GpuHoursCounter | None = None
@@ -77,9 +77,8 @@ class GpuUseMonitor:
     # -- results -------------------------------------------------------------------------------------
 
     def with_use(self, kernel: ServerKernel) -> ServerKernel:
-        """Return the kernel with its GPU-hours and, if it is an idle holder, with this."""
-        found = self.idle_holders.get(kernel.id)
-        return replace(kernel, gpu_hours=self._total(kernel), idle_holder=found)
+        """Return the kernel with its GPU-hours and, if it is an idle holder, since when."""
+        return replace(kernel, gpu_hours=self._total(kernel), idle_holder=self.idle_holders.get(kernel.id))
 
     @property
     def idle_holders(self) -> dict[str, IdleHolder]:

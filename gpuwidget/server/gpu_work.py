@@ -137,6 +137,7 @@ class _GpuWork:
         """Owners in the current step; ``_owners_before`` has those in the previous step."""
         self._owners_before: frozenset[ProcessOwner] = frozenset()
         self._newest: frozenset[ProcessOwner] = frozenset()
+        """Owners in the newest sample."""
         self._owner_of: dict[int, ProcessOwner] = {}
         self._owner_of_before: dict[int, ProcessOwner] = {}
         self._unknown_pids: frozenset[int] = frozenset()

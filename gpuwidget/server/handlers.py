@@ -81,7 +81,8 @@ class SampleHandler(GpuWidgetHandler, APIHandler):
 
 
 class HistoryHandler(GpuWidgetHandler, APIHandler):
-    """``GET gpuwidget/api/history?seconds=N[&metrics=…][&node=…]``: samples of the past."""
+    """``GET gpuwidget/api/history?seconds=N[&metrics=…][&node=…]``: the stored samples, or those that
+    Prometheus has."""
 
     def initialize(  # type: ignore[override]
         self, hub: SampleHub, long_history: PrometheusHistory | None
@@ -122,8 +123,8 @@ class HistoryHandler(GpuWidgetHandler, APIHandler):
     async def _pieces(self, query: HistoryQuery) -> list[bytes]:
         """Return the response.
 
-        Raises PrometheusError if only Prometheus has the data and does not answer, and
-        HTTPError 503 if the driver does not say which GPUs this machine has.
+        Raises PrometheusError if only Prometheus has the data and does not answer, and HTTPError 503 if this
+        machine's GPUs are unknown because the driver does not answer.
         """
         if query.node is not None:
             if self._long_history is None:
@@ -143,7 +144,7 @@ class HistoryHandler(GpuWidgetHandler, APIHandler):
                     if is_old:
                         raise
             elif is_old:
-                # Only a sample tells which GPUs this machine has.
+                # Only a sample contains the GPUs of this machine.
                 raise web.HTTPError(503, _NO_SAMPLE)
             # The server's own history has no sample of this time, which is also an answer.
         return await self._hub.query_history(query)
@@ -209,8 +210,8 @@ class MetricsHandler(GpuWidgetHandler, APIHandler):
     """``GET gpuwidget/metrics``: the metrics, for a Prometheus server.
 
     Besides Jupyter's credentials, it accepts the token of ``GpuWidget.metrics_token_file``. That token is
-    checked before Jupyter's identity provider is called, because JupyterHub's would ask the Hub about it. It
-    permits nothing but this request, so that no authorizer is called for it.
+    checked before Jupyter's identity provider is called, because JupyterHub's would send it to the Hub. It
+    permits nothing but this request, so no authorizer is called for it.
     """
 
     def initialize(  # type: ignore[override]

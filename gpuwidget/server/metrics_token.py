@@ -33,7 +33,7 @@ class MetricsToken:
         self._refresh()
 
     def matches(self, authorization: str | None) -> bool:
-        """Return whether the header ``Authorization: Bearer …`` has this value and contains the token."""
+        """Return whether this value of the header ``Authorization``, ``Bearer …``, contains the token."""
         if self._path is None or authorization is None:
             return False
         sent = _BEARER.fullmatch(authorization.strip())

@@ -77,8 +77,9 @@ class NotebookIds:
                 file.write(secrets.token_bytes(_KEY_BYTES))
                 file.flush()
                 os.fsync(descriptor)
-            if self._path.exists():  # The file does not contain a key, for example after a full disk.
-                self._path.unlink()
+            if self._stored_key() is None:
+                # A file that does not contain a key, for example after a full disk.
+                self._path.unlink(missing_ok=True)
             try:
                 # A link, unlike a rename, fails if another server has stored a key meanwhile.
                 os.link(new, self._path)

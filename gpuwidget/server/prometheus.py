@@ -54,7 +54,8 @@ def metrics_text(
 ) -> bytes:
     """Return the known values of ``sample``, ``ownership`` and ``gpu_use``.
 
-    Without ``ownership``, kernels are omitted."""
+    Without ``ownership``, kernels are omitted.
+    """
     return generate_latest(
         _Collector(
             [

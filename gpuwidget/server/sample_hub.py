@@ -297,7 +297,10 @@ class SampleHub:
 
     def _process(self, sample: Sample, arrived: float, encoded: EncodedSample | None) -> None:
         if encoded is not None:
-            self._history.add(sample)
+            if self._always_on or self._clients:
+                # A sample for a single request is not stored. Pages whose views are closed request one every
+                # few seconds, and charts would show them as isolated points.
+                self._history.add(sample)
             for waiting in self._waiting:
                 if not waiting.done():
                     waiting.set_result(encoded)

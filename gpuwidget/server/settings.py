@@ -179,10 +179,10 @@ class GpuWidget(Configurable):
         "prometheus_timeout",
     )
     def _is_a_number(self, proposal: Bunch) -> float | None:
-        # NaN passes the trait's checks of ``min`` and ``max``.
+        # NaN passes the trait's checks of ``min`` and ``max``, and JSON has no infinity.
         value: float | None = proposal["value"]
-        if value is not None and math.isnan(value):
-            raise TraitError("not a number")
+        if value is not None and not math.isfinite(value):
+            raise TraitError("not a finite number")
         return value
 
 
@@ -207,7 +207,9 @@ def load_settings(config: Config, log: Logger) -> GpuWidget:
                 *(name, _shown(value), _RANGES[name], traits[name].default()),
             )
             if name == "prometheus_matchers":
-                log.error("There is no cluster view, because it would show machines that must not match.")
+                log.error(
+                    "There is no cluster view, because it would show machines that the matchers exclude."
+                )
                 hide_cluster = True
         else:
             good.merge(alone)

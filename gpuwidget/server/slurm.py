@@ -6,14 +6,15 @@ is run, on a thread and with a time-out, because Slurm's controller may not answ
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import time
 from collections.abc import Mapping
+from functools import partial
 from logging import Logger
 
 from gpuwidget.server.wire import SlurmJob
+from gpuwidget.system.daemon_thread import run_in_daemon_thread
 
 REFRESH_S = 300.0
 """Seconds between two runs of ``squeue``. The end changes if an administrator extends the job."""
@@ -42,7 +43,9 @@ class SlurmMonitor:
         if job is None:
             return
         try:
-            end = await asyncio.to_thread(_request_end, job.id, self._environment)
+            end = await run_in_daemon_thread(
+                partial(_request_end, job.id, self._environment), "gpuwidget-slurm"
+            )
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             self._log.warning(
                 "The end of Slurm job %s could not be read: squeue failed (%s). It runs again in %.0f min.",

@@ -327,6 +327,7 @@ def _find_gpu(session: NvmlSession, index: int) -> list[tuple[Gpu, NvmlDevice]]:
     pci = device.query("pci_bus_id", (nvml.nvmlDeviceGetPciInfo_v3,), unknown)
     capability = device.query("compute_capability", (nvml.nvmlDeviceGetCudaComputeCapability,), unknown)
     total, reserved = device.memory_size()
+    flops, bandwidth = device.peak_rates()
     uuid = text(nvml.nvmlDeviceGetUUID(handle))
     device.register_xids(uuid)
     gpu = Gpu(
@@ -340,6 +341,8 @@ def _find_gpu(session: NvmlSession, index: int) -> list[tuple[Gpu, NvmlDevice]]:
         memory_reserved=reserved,
         unified_memory=device.unified,
         compute_capability=None if capability is None else "{}.{}".format(*capability),
+        peak_fp32_flops=flops,
+        memory_bandwidth=bandwidth,
     )
     return [(gpu, device), *_find_slices(session, gpu, device)]
 
@@ -370,6 +373,8 @@ def _find_slices(session: NvmlSession, parent: Gpu, whole: NvmlDevice) -> list[t
             memory_total=total,
             memory_reserved=reserved,
             unified_memory=False,
+            peak_fp32_flops=None,
+            memory_bandwidth=None,
         )
         found.append((slice_, device))
     return found

@@ -207,6 +207,27 @@ class NvmlDevice:
         # Version 1 of the structure has no field ``reserved``, because it counts reserved memory as used.
         return (None, None) if info is None else (int(info.total), int(getattr(info, "reserved", 0)))
 
+    def peak_rates(self) -> tuple[float | None, float | None]:
+        """Return the peak float32 operations per second and the peak bytes per second of the memory.
+
+        Four NVML calls read constants of the GPU. A rate is None if one of its constants is unknown.
+        """
+        nvml = self._nvml
+        cores = self._constant("cores", nvml.nvmlDeviceGetNumGpuCores)
+        bus_width = self._constant("memory bus width", nvml.nvmlDeviceGetMemoryBusWidth)
+        sm_clock, memory_clock = (
+            self._constant(f"maximum clock {kind}", partial(_with, nvml.nvmlDeviceGetMaxClockInfo, kind))
+            for kind in (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM)
+        )
+        return (
+            2 * cores * sm_clock * 1e6 if cores and sm_clock else None,
+            2 * bus_width / 8 * memory_clock * 1e6 if bus_width and memory_clock else None,
+        )
+
+    def _constant(self, name: str, call: NvmlCall) -> float | None:
+        value = self.query(name, (call,), {})
+        return None if value is None else float(value)
+
     def _used(self, missing: dict[str, Message]) -> int | None:
         if self.unified:
             return processes.host_memory().used

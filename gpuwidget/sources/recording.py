@@ -224,6 +224,8 @@ def _gpu(meta: Mapping[str, Any], index: int) -> RecordedGpu:
         memory_reserved=None if math.isnan(reserved) else int(reserved),
         unified_memory=bool(values.get("unified_memory", False)),
         compute_capability=_text(values.get("compute_capability")),
+        peak_fp32_flops=_number_or_none(values.get("peak_fp32_flops")),
+        memory_bandwidth=_number_or_none(values.get("memory_bandwidth")),
     )
     window = _number(values.get("utilization_window_s", UTILIZATION_WINDOW_S))
     return RecordedGpu(
@@ -324,6 +326,11 @@ def _number(value: str | float | None) -> float:
         return math.nan
     number = float(value)
     return number if math.isfinite(number) else math.nan
+
+
+def _number_or_none(value: str | float | None) -> float | None:
+    number = _number(value)
+    return None if math.isnan(number) else number
 
 
 def _text(value: object) -> str | None:

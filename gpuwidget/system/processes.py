@@ -101,18 +101,14 @@ def boot_time() -> BootTime | None:
     """Return the current time since the machine was booted; None if unknown."""
     try:
         boot_id = _read("/proc/sys/kernel/random/boot_id").decode().strip()
-        return BootTime(boot_id, time.clock_gettime(time.CLOCK_BOOTTIME))
+        return BootTime(boot_id, _seconds_since_boot())
     except (OSError, AttributeError):
         return None
 
 
-def started_at() -> BootTime | None:
-    """Return when this process started, at most 0.01 s too early; None if unknown."""
-    now = boot_time()
-    try:
-        return None if now is None else BootTime(now.boot_id, float(_stat_fields(os.getpid())[19]) / _TICKS)
-    except (OSError, IndexError, ValueError):
-        return None
+def _seconds_since_boot() -> float:
+    """Return the time of the clock to which the start times in ``/proc`` refer."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def resident_memory() -> int | None:
@@ -261,12 +257,7 @@ class ProcessTimes(NamedTuple):
     """CPU seconds of the process and of its children that have ended and for which it has waited."""
     parent: int
     age_s: float | None = None
-    """Seconds since the process started, or None if unknown."""
-
-
-def _seconds_since_boot() -> float:
-    """Return the time of the clock to which the start times in ``/proc`` refer."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    """Seconds since the process started, at most 0.01 s too many on Linux; None if unknown."""
 
 
 def times_of(pid: int) -> ProcessTimes | None:

@@ -153,7 +153,8 @@ def memory_and_maxima(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]
     # Each group of GPUs has two adjacent lines, one with its memory and one with its highest readings.
     return [
         (f"{gpu_names(group)}, {name}", " · ".join(parts))
-        for group in _groups(gpus, lambda group: [*spans(group), *_maxima(group)], per_gpu)
+        for alike in _by_counters(gpus)
+        for group in _groups(alike, lambda group: [*spans(group), *_maxima(group)], per_gpu)
         for name, parts in (("memory", spans(group)), ("highest", _maxima(group)))
         if parts
     ]
@@ -167,7 +168,8 @@ def extra_means(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
     per_gpu = per_gpu and not is_compact(report.shown)
     return [
         (f"{gpu_names(group)}, mean", " · ".join(parts))
-        for group in _groups(report.shown, _extra_means, per_gpu)
+        for alike in _by_counters(report.shown)
+        for group in _groups(alike, _extra_means, per_gpu)
         if (parts := _extra_means(group))
     ]
 
@@ -185,6 +187,12 @@ def fragmentation(report: Report, *, per_gpu: bool, only_large: bool = False) ->
         first, *rest = _describe_cache(group)
         found.append("; ".join([f"{first}{on}", *rest]))
     return found
+
+
+def _by_counters(gpus: Sequence[GpuReport]) -> list[list[GpuReport]]:
+    """Return the GPUs with and those without hardware counters, so that a line holds for all of its GPUs."""
+    halves = [[gpu for gpu in gpus if (gpu.sm_activity is None) == missing] for missing in (False, True)]
+    return [half for half in halves if half]
 
 
 def _groups(gpus: Sequence[GpuReport], describe: _Describe, per_gpu: bool) -> list[list[GpuReport]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from gpuwidget.measure.steady_state import SteadyMetric, steady_mean, warm_up_s
+from gpuwidget.measure.steady_state import SteadyMetric, SteadyWindow, steady_mean, stored_window
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, Level, Report, Span
 from gpuwidget.model.terminal_text import clean_line, printable_lines
@@ -39,6 +39,7 @@ _TIMELINE_METRICS: tuple[tuple[str, SteadyMetric, Callable[[float | None], str]]
 _OTHER_METRICS = (("tensor activity", "tensor_activity"), ("DRAM activity", "dram_activity"))
 _Reasons = dict[tuple[str, str], list[str]]
 """The names of the metrics that are unknown, keyed by the run's name and the reason."""
+_WHOLE_RUN = SteadyWindow(0.0, math.inf)
 _NONZERO_DIGITS = frozenset("123456789")
 
 
@@ -95,20 +96,25 @@ class _Run:
     name: str
     report: Report
     gpus: tuple[GpuReport, ...]
-    since: float | None
-    """Start of the steady part in seconds; None if rates are computed over whole runs."""
+    part: SteadyWindow | None
+    """The steady part over which rates are computed; None if they are computed over whole runs."""
+
+    @property
+    def warm_up_s(self) -> float | None:
+        """Seconds until the steady part began, or None if no warm-up is known."""
+        return None if self.report.time is None else self.report.time.warm_up_s
 
 
 def compare_reports(first: Report, second: Report, names: tuple[str, str]) -> Comparison:
     """Compare ``second`` with ``first``; ``names`` are the headers of their columns."""
     pair = (first, second)
-    known = [warm_up_s(report) for report in pair]
+    known = [stored_window(report) for report in pair]
     # If only one run has a warm-up, the other run counts as steady throughout. But if a run's code was not
     # sampled, it is unknown whether it has a warm-up, so whole runs are compared.
-    steady = any(seconds is not None for seconds in known) and None not in [report.time for report in pair]
+    steady = any(window is not None for window in known) and None not in [report.time for report in pair]
     a, b = (
-        _Run(name, report, report.shown, (seconds or 0.0) if steady else None)
-        for name, report, seconds in zip(names, pair, known, strict=True)
+        _Run(name, report, report.shown, (window or _WHOLE_RUN) if steady else None)
+        for name, report, window in zip(names, pair, known, strict=True)
     )
     reasons: _Reasons = {}
     rows = [
@@ -164,11 +170,13 @@ def _row(
 def _time_rows(a: _Run, b: _Run) -> list[ComparisonRow]:
     first, second = a.report.cell, b.report.cell
     found = [_row("time", first.duration_s, second.duration_s, units.duration)]
-    if a.since is not None and b.since is not None:
-        parts = [warm_up_s(run.report) for run in (a, b)]
-        found.append(_row("of it warm-up", parts[0], parts[1], units.duration))
-        rest = [max(0.0, run.report.cell.duration_s - (run.since or 0.0)) for run in (a, b)]
-        found.append(_row("of it the steady part", rest[0], rest[1], units.duration))
+    if a.part is not None and b.part is not None:
+        found.append(_row("of it warm-up", a.warm_up_s, b.warm_up_s, units.duration))
+        parts = [
+            max(0.0, min(part.until, cell.duration_s) - part.since)
+            for part, cell in ((a.part, first), (b.part, second))
+        ]
+        found.append(_row("of it the steady part", parts[0], parts[1], units.duration))
     done = [
         None if cell.gpu_tail_s is None else cell.duration_s + cell.gpu_tail_s for cell in (first, second)
     ]
@@ -250,7 +258,7 @@ def _highest(spans: Sequence[Span | None]) -> int | None:
 
 def _metric_rows(a: _Run, b: _Run, reasons: _Reasons) -> list[ComparisonRow]:
     found = []
-    steady = a.since is not None
+    steady = a.part is not None
     part = ", steady part" if steady else ""
     for name, metric, text in _TIMELINE_METRICS:
         over = sum if metric == "power_w" else _mean
@@ -271,8 +279,8 @@ def _over_gpus(run: _Run, metric: SteadyMetric, over: Callable[[list[float]], fl
     found: list[float | None] = []
     for gpu in run.gpus:
         level: Level | None = getattr(gpu, metric)
-        if run.since is not None and level is not None:
-            found.append(steady_mean(run.report, gpu.uuid, metric, run.since))
+        if run.part is not None and level is not None:
+            found.append(steady_mean(run.report, gpu.uuid, metric, run.part))
         else:
             found.append(None if level is None else level.mean)
     known = [value for value in found if value is not None]
@@ -293,7 +301,7 @@ def _energy_rows(a: _Run, b: _Run, reasons: _Reasons) -> list[ComparisonRow]:
     for run in (a, b):
         known = [gpu.energy_j for gpu in run.gpus if gpu.energy_j is not None]
         sums.append(sum(known) if known and len(known) == len(run.gpus) else None)
-    row = _row(f"energy{', whole run' if a.since is not None else ''}", sums[0], sums[1], units.energy)
+    row = _row(f"energy{', whole run' if a.part is not None else ''}", sums[0], sums[1], units.energy)
     _explain(a, b, sums, "energy_j", "energy", reasons)
     return [] if row is None else [row]
 
@@ -366,15 +374,16 @@ def _notes(a: _Run, b: _Run) -> list[str]:
 
 
 def _warm_up_notes(a: _Run, b: _Run) -> list[str]:
-    if a.since is not None:
-        whole = [run.name for run in (a, b) if warm_up_s(run.report) is None]
+    if a.part is not None:
+        whole = [run.name for run in (a, b) if run.part == _WHOLE_RUN]
+        shutdown = any(run.part is not None and run.part.until < math.inf for run in (a, b))
         note = "Rates are of the steady part, after the warm-up"
+        note += " and, where workers did the work, before their shutdown" if shutdown else ""
         return [f"{note}; {whole[0]} shows no warm-up and is taken whole." if whole else f"{note}."]
     for run, other in ((a, b), (b, a)):
-        seconds = warm_up_s(run.report)
-        if seconds is not None:
+        if run.warm_up_s is not None:
             return [
-                f"{run.name} began with {units.duration(seconds)} of warm-up; of {other.name} nobody knows: "
-                "all figures are of the whole runs."
+                f"{run.name} began with {units.duration(run.warm_up_s)} of warm-up; of {other.name} nobody "
+                "knows: all figures are of the whole runs."
             ]
     return []

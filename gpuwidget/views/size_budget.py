@@ -363,6 +363,7 @@ def _reduce_time(time: CodeTime | None, level: DetailLevel) -> CodeTime | None:
         cpu=_short_or_none(time.cpu),
         cpu_children=_short_or_none(time.cpu_children),
         warm_up_s=None if time.warm_up_s is None else round(time.warm_up_s, 2),
+        steady_until_s=None if time.steady_until_s is None else round(time.steady_until_s, 2),
     )
 
 

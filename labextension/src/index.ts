@@ -4,8 +4,11 @@ import { cells, clusterModel, monitor } from './plugins/models';
 import { commands } from './plugins/commands';
 import { dashboard } from './plugins/dashboard';
 import { diagnostics } from './plugins/diagnostics';
+import { longCells } from './plugins/longCells';
 import { memory } from './plugins/memory';
+import { notebookButton } from './plugins/notebookButton';
 import { panel } from './plugins/panel';
+import { running } from './plugins/running';
 import { settings } from './plugins/settings';
 import { statusBar } from './plugins/statusBar';
 
@@ -17,11 +20,14 @@ export default [
   clusterModel,
   cells,
   memory,
+  running,
   panel,
+  notebookButton,
   commands,
   dashboard,
   cluster,
   statusBar,
   alerts,
+  longCells,
   diagnostics
 ];

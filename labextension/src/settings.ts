@@ -21,6 +21,13 @@ export interface ShownSections {
   readonly statusBar: boolean;
 }
 
+/** When a browser notification reports a finished cell. */
+export interface LongCellSettings {
+  readonly notify: boolean;
+  /** Only cells that ran for at least this many seconds are reported. */
+  readonly seconds: number;
+}
+
 /** The user's settings in the units that the code uses. Defaults are declared only in the settings schema. */
 export interface Settings {
   /** Time span of a panel chart in seconds. */
@@ -33,6 +40,7 @@ export interface Settings {
   readonly hints: Thresholds;
   /** Which alerts raise a notification. */
   readonly alerts: AlertSettings;
+  readonly longCells: LongCellSettings;
 }
 
 /** The settings as the schema declares them. */
@@ -57,6 +65,7 @@ interface RawSettings {
     readonly temperature: boolean;
     readonly temperatureCelsius: number;
   };
+  readonly longCells: LongCellSettings;
 }
 
 /**
@@ -66,7 +75,8 @@ interface RawSettings {
  */
 export function readSettings(composite: ReadonlyPartialJSONObject): [Settings, string[]] {
   const [values, replaced] = withBundledDefaults(composite);
-  const { chartSeconds, sampleSeconds, units, show, hints, alerts } = values as unknown as RawSettings;
+  const { chartSeconds, sampleSeconds, units, show, hints, alerts, longCells } =
+    values as unknown as RawSettings;
   const settings = {
     chartSeconds,
     sampleSeconds,
@@ -85,7 +95,8 @@ export function readSettings(composite: ReadonlyPartialJSONObject): [Settings, s
       throttle: alerts.throttle,
       memory: alerts.memory ? alerts.memoryPercent : null,
       temperature: alerts.temperature ? alerts.temperatureCelsius : null
-    }
+    },
+    longCells
   };
   return [settings, replaced];
 }

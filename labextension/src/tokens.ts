@@ -2,7 +2,7 @@ import { Token } from '@lumino/coreutils';
 import type { ISignal } from '@lumino/signaling';
 import type { Widget } from '@lumino/widgets';
 
-import type { RunningCell, ClockSkew } from './cells/cellRuns';
+import type { ClockSkew, FinishedCell, RunningCell } from './cells/cellRuns';
 import type { ClusterModel } from './cluster/clusterModel';
 import type { CellRun } from './cells/runTable';
 import type { ActiveKernel } from './kernel/activeKernel';
@@ -48,8 +48,8 @@ export interface IMonitor {
   readonly silentFor: number | null;
   /** Set whether the panel is visible. While it is visible, the active notebook's kernel is polled. */
   setPanelVisible(visible: boolean): void;
-  /** Set whether samples are needed without a visible view, for example for alerts. */
-  setBackground(wanted: boolean): void;
+  /** Set whether `user`, such as the alerts, needs samples while neither the panel nor a dashboard is visible. */
+  setBackground(user: object, wanted: boolean): void;
   /** Set whether `dashboard` is visible. While it is visible, the hardware counters are read. */
   setDashboardVisible(dashboard: object, visible: boolean): void;
   /** Set how many seconds of history the model keeps. */
@@ -75,6 +75,8 @@ export const IClusterModel = new Token<IClusterModel>(
 export interface ICellRuns {
   /** Emitted while a view is visible: when something may have changed, and every second while a cell runs. */
   readonly changed: ISignal<this, void>;
+  /** Emitted when a cell of any open notebook has ended, whether a view is visible or not. */
+  readonly finished: ISignal<this, FinishedCell>;
   /** Compares the kernel's clock with the server's. */
   readonly clockSkew: ClockSkew;
   /** Whether a notebook is open. */
@@ -113,8 +115,6 @@ export interface PanelSection {
 export interface IGpuPanel extends Widget {
   /** What the user has expanded, sorted and chosen in the panel. */
   readonly panelState: PanelState;
-  /** Add a button to the header. */
-  addAction(label: string, title: string, execute: () => void): void;
   /** Add a section below the GPUs. */
   addSection(section: PanelSection): void;
   /** Focus the device dropdown. While the dropdown is disabled, focus the panel instead. */
@@ -134,6 +134,8 @@ export interface IHolderActions {
   openMenu(target: ActionTarget, button: HTMLElement): void;
   /** Activate the tab of a kernel or terminal; open it if it is closed. */
   goTo(target: ActionTarget): void;
+  /** Shut down a kernel without a confirmation. */
+  shutDown(kernel: string): void;
 }
 
 export const IHolderActions = new Token<IHolderActions>(
@@ -156,6 +158,8 @@ export const CommandIds = {
 /** The commands for holders of GPU memory. */
 export const HolderCommandIds = {
   goTo: 'gpuwidget:go-to-holder',
+  interrupt: 'gpuwidget:interrupt-kernel',
+  restart: 'gpuwidget:restart-kernel',
   freeCache: 'gpuwidget:free-cache',
   shutDown: 'gpuwidget:shut-down-kernel'
 } as const;

@@ -3,6 +3,9 @@
 /** Version of the stream's messages that this labextension reads. */
 export const STREAM_SCHEMA = 2;
 
+/** Version of single samples that this labextension reads. */
+export const SAMPLE_SCHEMA = 1;
+
 /** Version of the kernel's replies that this labextension reads. */
 export const KERNEL_SCHEMA = 1;
 
@@ -103,6 +106,17 @@ export interface Gpu {
   readonly unified_memory: boolean;
   /** Compute capability, such as "9.0": nvmlDeviceGetCudaComputeCapability. */
   readonly compute_capability: string | null;
+  /**
+   * Peak float32 operations per second, without tensor cores: two per core (nvmlDeviceGetNumGpuCores) and
+   * cycle of the highest SM clock (nvmlDeviceGetMaxClockInfo). null for a MIG slice.
+   */
+  readonly peak_fp32_flops: number | null;
+  /**
+   * Peak bytes per second between the GPU and its memory: two transfers of the bus's width
+   * (nvmlDeviceGetMemoryBusWidth) per cycle of the highest memory clock (nvmlDeviceGetMaxClockInfo). null for
+   * a MIG slice.
+   */
+  readonly memory_bandwidth: number | null;
 }
 
 /**
@@ -450,6 +464,21 @@ export interface DeviceState {
   readonly note: string | null;
 }
 
+/** A GPU that a device may be, as long as it is unknown which GPU the device is. */
+export interface CandidateGpu {
+  readonly uuid: string;
+  /** NVML's index, as in nvidia-smi. */
+  readonly index: number;
+  /** Product name. */
+  readonly name: string;
+  /** Compute capability, such as "9.0". */
+  readonly compute_capability: string | null;
+  /** Bytes of memory. */
+  readonly memory_total: number | null;
+  /** Bytes of memory that no process uses, or null if that is unknown. */
+  readonly memory_free: number | null;
+}
+
 /** A device that the user can choose as the default, and its GPU. */
 export interface DeviceChoice {
   /** torch's name of the device: `cpu` or `cuda:N`. */
@@ -473,6 +502,28 @@ export interface DeviceChoice {
    * users and of their notebooks appear only in a `KernelState`, because it is never saved in a notebook.
    */
   readonly holders: readonly string[];
+  /**
+   * As long as it is unknown which GPU the device is: the GPUs that it may be, in NVML's order. Empty if the
+   * GPU is known, and for the CPU.
+   */
+  readonly candidates: readonly CandidateGpu[];
+}
+
+/** How certain it is which GPU each `cuda:N` is. */
+export interface DeviceOrder {
+  /**
+   * `cuda`: CUDA has started in the kernel, and the GPUs' UUIDs come from it. `environment`: CUDA has not
+   * started, but the order follows from the environment variables and the GPUs' models. null: it is unknown
+   * which GPU a device is, or there is no CUDA device.
+   */
+  readonly source: 'cuda' | 'environment' | null;
+  /**
+   * Sentences for the user: why the order is unknown and how to make it certain, or where the numbers are not
+   * those of nvidia-smi and what makes them agree.
+   */
+  readonly notes: readonly string[];
+  /** The ids and parameters of `notes`, in the same order. */
+  readonly note_ids: readonly MessageId[];
 }
 
 /** What this kernel uses of one GPU. */
@@ -534,6 +585,7 @@ export interface KernelState {
   readonly watching: boolean;
   readonly device: DeviceState;
   readonly choices: readonly DeviceChoice[];
+  readonly order: DeviceOrder;
   /** A sentence that explains why the user can't choose a device, or null. */
   readonly unavailable: string | null;
   /** One entry per GPU of the kernel's source, in NVML's order. */

@@ -1,4 +1,5 @@
 import 'uplot/dist/uPlot.min.css';
+import './base.css';
 import './panel.css';
 import './gpu.css';
 import './dashboard.css';

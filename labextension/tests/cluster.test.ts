@@ -3,9 +3,11 @@ import { test } from 'node:test';
 
 import { ClusterModel } from '../src/cluster/clusterModel';
 import { clusterCsv } from '../src/cluster/clusterCsv';
-import { legendRanges, level, quantity } from '../src/cluster/quantities';
+import { clusterNotice } from '../src/cluster/clusterMessages';
+import { legendRanges, level, quantity, QUANTITY_NAMES, summaryText } from '../src/cluster/quantities';
 import { findFree, isFree, wallGroups } from '../src/cluster/wallRows';
 import { DEFAULT_WALL, restoreWall } from '../src/cluster/wallState';
+import { gpusOfNode } from '../src/dashboard/dashboardGpus';
 import type { ClusterGpu, ClusterSnapshot } from '../src/wire';
 import { FakeClock, settled, trans } from './fakes';
 
@@ -86,6 +88,29 @@ test('after a failure the last values stay, with the reason', async () => {
   assert.equal(model.failure, null);
 });
 
+test('the reason for old values is a sentence, and has their time', () => {
+  const notice = (failure: string, snapshot: ClusterSnapshot | null = null): string =>
+    clusterNotice(trans, { failure, snapshot }) ?? '';
+  assert.equal(notice('Failed to fetch'), 'The cluster could not be read: Failed to fetch.');
+  assert.equal(notice('Away.'), 'The cluster could not be read: Away.');
+  assert.match(
+    notice('Failed to fetch', SNAPSHOT),
+    /^The cluster could not be read: Failed to fetch\. The values are of 2023-11-1\d \d\d:\d\d:20\.$/
+  );
+});
+
+test('the GPUs of a lost node, and a lost GPU, have the reason why there are no current values', () => {
+  const gpus = [...SNAPSHOT.gpus, { ...GPU, uuid: 'GPU-4', lost: true }];
+  const problems = (node: string): unknown =>
+    gpusOfNode(trans, { ...SNAPSHOT, gpus }, node).map(({ uuid, problem }) => [uuid, problem]);
+  assert.deepEqual(problems('a1'), [
+    ['GPU-0', null],
+    ['GPU-1', null],
+    ['GPU-4', ['lost', 'The exporter no longer reaches this GPU.']]
+  ]);
+  assert.deepEqual(problems('a10'), [['GPU-3', ['lost', 'lost']]]);
+});
+
 test('a GPU with an unknown value, with memory or hardware errors, or that is lost is not free', () => {
   assert.equal(isFree(GPU), true);
   for (const other of [
@@ -99,7 +124,7 @@ test('a GPU with an unknown value, with memory or hardware errors, or that is lo
   ]) {
     assert.equal(isFree({ ...GPU, ...other }), false);
   }
-  // A program's own error says nothing about the GPU.
+  // An XID that a program causes does not mean that the GPU is broken.
   assert.equal(isFree({ ...GPU, xid: 31 }), true);
 });
 
@@ -144,6 +169,22 @@ test('the color scale has a level for each range and none for an unknown value',
     { level: 0, text: '0' },
     { level: 5, text: '> 0' }
   ]);
+});
+
+test('the value of a node has the unit of its quantity, and is n/a if no GPU has a value', () => {
+  const texts = (gpus: readonly ClusterGpu[]): string[] =>
+    QUANTITY_NAMES.map(name => summaryText(trans, quantity(name), gpus));
+  const busy = { ...GPU, utilization: 50, memory_used: 30, power_w: 350, temperature_c: 51.4, idle_s: 900 };
+  assert.deepEqual(texts([GPU, { ...busy, xid: 79, ecc_uncorrected: 2 }]), [
+    '25 %',
+    '15 %',
+    '50 %',
+    '51 °C',
+    '3',
+    '15 min 00 s'
+  ]);
+  const unknown = { ...GPU, utilization: null, memory_used: null, temperature_c: null, idle_s: null };
+  assert.deepEqual(texts([unknown]), ['n/a', 'n/a', 'n/a', 'n/a', 'n/a', 'n/a']);
 });
 
 test('a table has each GPU once, and unknown values are empty', () => {

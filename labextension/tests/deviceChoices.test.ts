@@ -15,7 +15,8 @@ function choice(device: string, free: number | null, holders: readonly string[] 
     compute_capability: null,
     memory_total: null,
     memory_free: free === null ? null : free * GIB,
-    holders
+    holders,
+    candidates: []
   };
 }
 

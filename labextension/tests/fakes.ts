@@ -199,6 +199,8 @@ export function gpu(index: number, changes: Partial<Gpu> = {}): Gpu {
     memory_reserved: 0,
     unified_memory: false,
     compute_capability: '9.0',
+    peak_fp32_flops: null,
+    memory_bandwidth: null,
     ...changes
   };
 }
@@ -300,6 +302,7 @@ export function kernelState(changes: Partial<KernelState> = {}): KernelState {
     watching: false,
     device: { chosen: null, new_tensors: true, pending: false, present: 'cpu', note: null },
     choices: [],
+    order: { source: null, notes: [], note_ids: [] },
     unavailable: null,
     gpus: [],
     switches: [],

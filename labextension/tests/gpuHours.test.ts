@@ -16,29 +16,49 @@ const HOURS: GpuHours = {
   price: null,
   currency: ''
 };
+/** Return the text with ordinary spaces. */
+const spaced = (text: string): string => text.replaceAll('\u00a0', ' ');
 const JOB = { id: '1234', gpus: 2, end: 20_000, warning_s: 900 };
 
 test('GPU-hours have two significant digits, and an unknown value is n/a or left out', () => {
-  assert.equal(gpuHoursText(trans, HOURS), '3.2 GPU-hours held · 1.1 busy · 40 GiB-hours · 0.60 kWh');
+  assert.equal(spaced(gpuHoursText(trans, HOURS)), '3.2 GPU-hours held · 1.1 busy · 40 GiB-hours · 0.60 kWh');
   assert.equal(
-    gpuHoursText(trans, {
-      ...HOURS,
-      held_s: 10,
-      busy_s: null,
-      memory_byte_s: null,
-      energy_j: null,
-      price: 8,
-      currency: 'EUR'
-    }),
+    spaced(
+      gpuHoursText(trans, {
+        ...HOURS,
+        held_s: 10,
+        busy_s: null,
+        memory_byte_s: null,
+        energy_j: null,
+        price: 8,
+        currency: 'EUR'
+      })
+    ),
     '<0.01 GPU-hours held · n/a busy · 8.00 EUR'
   );
 });
 
 test('of a notebook that has shared its GPUs, busy time and energy are marked as a part', () => {
   assert.equal(
-    gpuHoursText(trans, { ...HOURS, shared: true }),
+    spaced(gpuHoursText(trans, { ...HOURS, shared: true })),
     '3.2 GPU-hours held · ≥ 1.1 busy · 40 GiB-hours · ≥ 0.60 kWh'
   );
+  assert.equal(
+    spaced(gpuHoursText(trans, { ...HOURS, busy_s: 10, energy_j: 0, shared: true })),
+    '3.2 GPU-hours held · ≥ 0 busy · 40 GiB-hours · ≥ 0 kWh'
+  );
+});
+
+test('a line with GPU-hours wraps between two values only', () => {
+  assert.deepEqual(gpuHoursText(trans, { ...HOURS, shared: true }).split(' '), [
+    '3.2\u00a0GPU-hours\u00a0held',
+    '·',
+    '≥\u00a01.1\u00a0busy',
+    '·',
+    '40\u00a0GiB-hours',
+    '·',
+    '≥\u00a00.60\u00a0kWh'
+  ]);
 });
 
 test('a Slurm job has the time that is left, and leaves out what is unknown', () => {

@@ -147,7 +147,7 @@ test('samples arrive for alerts without a visible view, and no kernel is queried
   const { monitor, server, clock, updates } = setUp();
   const kernel = new FakeKernel();
   monitor.kernels.setActive({ name: 'train.ipynb', kernel, phase: 'idle' });
-  monitor.setBackground(true);
+  monitor.setBackground(clock, true);
   server.socket.receive(hello({ sample: sample(1) }));
   assert.deepEqual([monitor.connectionState, kernel.requests.length], ['open', 0]);
   monitor.setPanelVisible(true);
@@ -158,7 +158,7 @@ test('samples arrive for alerts without a visible view, and no kernel is queried
   await clock.pass(1000);
   server.socket.receive({ type: 'sample', sample: sample(2) });
   assert.deepEqual([monitor.connectionState, updates()], ['open', before + 1]);
-  monitor.setBackground(false);
+  monitor.setBackground(clock, false);
   assert.deepEqual([monitor.connectionState, clock.running], ['off', 0]);
 });
 

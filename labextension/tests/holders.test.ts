@@ -13,7 +13,7 @@ import {
   type Holder,
   holdingsOf,
   holdingsText,
-  shutdownLosses
+  losses
 } from '../src/memory/holders';
 import { memorySegments } from '../src/panel/memoryBar';
 import { memoryShares, StreamModel } from '../src/stream/streamModel';
@@ -271,7 +271,7 @@ function held(...gpus: readonly GpuMemoryOwnership[]): StreamModel {
   return model;
 }
 
-test('the losses of a shutdown are listed with the memory on each GPU', () => {
+test('the losses of a restart or shutdown are listed with the memory on each GPU', () => {
   const model = held(
     gpuUsage(0, [holding(18, { kernel: 'train' })]),
     gpuUsage(1, [holding(2, { pid: 1 })]),
@@ -279,13 +279,13 @@ test('the losses of a shutdown are listed with the memory on each GPU', () => {
   );
   const words = holdingsText(trans, holdingsOf(model, 'train'));
   assert.equal(words, '18.0 GiB on GPU 0, 3.1 GiB on GPU 2 (torch’s own number)');
-  assert.deepEqual(shutdownLosses(trans, TRAIN, true, words, ['Console 1']), [
-    'all its variables',
-    'the cell that runs now, and those that wait',
-    `what it holds: ${words}`,
-    'the kernel of Console 1 too, which is the same'
+  assert.deepEqual(losses(trans, TRAIN, true, words, ['Console 1']), [
+    'all variables',
+    'the running cell and the cells in the queue',
+    `GPU memory: ${words}`,
+    'the kernel of Console 1 (same kernel)'
   ]);
-  assert.deepEqual(shutdownLosses(trans, null, false, '', []), ['all its variables']);
+  assert.deepEqual(losses(trans, null, false, '', []), ['all variables']);
 });
 
 test('memory in a MIG slice counts once', () => {

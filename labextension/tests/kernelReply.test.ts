@@ -14,7 +14,17 @@ const CHOICE: DeviceChoice = {
   compute_capability: '9.0',
   memory_total: 140 * GIB,
   memory_free: 0,
-  holders: []
+  holders: [],
+  candidates: [
+    {
+      uuid: 'GPU-0',
+      index: 0,
+      name: 'NVIDIA GeForce RTX 3090',
+      compute_capability: '8.6',
+      memory_total: 24 * GIB,
+      memory_free: null
+    }
+  ]
 };
 const GPU: KernelGpu = {
   uuid: 'GPU-1',
@@ -65,6 +75,7 @@ const DOCTOR: Diagnosis = {
 test('a reply of this version is returned as it was sent', () => {
   for (const reply of [
     ok({ choices: [CHOICE], gpus: [GPU], switches: [torchSwitch()] }),
+    ok({ order: { source: 'cuda', notes: ['Why.'], note_ids: [{ id: 'why', params: { gpu: 1 } }] } }),
     ok({
       choices: [{ ...CHOICE, index: null, memory_total: null, memory_free: null }],
       gpus: [{ ...GPU, process_memory: null, torch_reserved: null }]
@@ -120,6 +131,9 @@ test('a state of another shape is incompatible and keeps its version', () => {
     ['gpus', [{ ...GPU, uuid: 1 }]],
     ['choices', {}],
     ['choices', [{ ...CHOICE, holders: null }]],
+    ['choices', [{ ...CHOICE, candidates: [{}] }]],
+    ['order', undefined],
+    ['order', { source: 'guess', notes: [], note_ids: [] }],
     ['switches', undefined],
     ['switches', [{ ...torchSwitch(), choices: 'on' }]],
     ['device', null],

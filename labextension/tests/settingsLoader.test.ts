@@ -37,7 +37,8 @@ const COMPLETE = {
     memoryPercent: 95,
     temperature: false,
     temperatureCelsius: 85
-  }
+  },
+  longCells: { notify: false, seconds: 60 }
 };
 
 /** A validator that allows only `{}`. */

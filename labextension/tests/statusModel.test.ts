@@ -1,10 +1,26 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
+import { Signal } from '@lumino/signaling';
+
 import { ActiveKernel, type KernelView } from '../src/kernel/activeKernel';
+import { NewestSample, RETRY_MS, SAMPLE_POLL_MS, type SampleStream } from '../src/status/newestSample';
 import { statusText, StatusModel } from '../src/status/statusModel';
-import type { KernelState } from '../src/wire';
-import { FakeClock, FakeKernel, GIB, kernelGpu, kernelState, ok, settled, trans } from './fakes';
+import { StreamModel } from '../src/stream/streamModel';
+import type { KernelState, Sample } from '../src/wire';
+import {
+  FakeClock,
+  FakeKernel,
+  GIB,
+  gpu,
+  kernelGpu,
+  kernelState,
+  ok,
+  reading,
+  sample,
+  settled,
+  trans
+} from './fakes';
 
 function view(state: Partial<KernelState>, changes: Partial<KernelView> = {}): KernelView {
   return {
@@ -26,55 +42,127 @@ function device(chosen: string | null, present: string | null = 'cpu'): KernelSt
 
 const NOTHING = { process_memory: 0, context: false };
 
-function text(state: Partial<KernelState>, changes: Partial<KernelView> = {}): string | undefined {
-  return statusText(trans, view(state, changes), false)?.text;
+function text(
+  state: Partial<KernelState>,
+  changes: Partial<KernelView> = {},
+  newest: Sample | null = null
+): string | undefined {
+  return statusText(trans, view(state, changes), newest, false)?.text;
 }
 
 test('the text is the default device and the memory held there', () => {
   const gpus = [kernelGpu(0, { process_memory: 40 * GIB }), kernelGpu(1, { process_memory: 14.2 * GIB })];
-  assert.equal(text({ gpus, device: device('cuda:1') }), 'cuda:1 · 14.2 GiB');
-  assert.equal(text({ gpus, device: device(null, 'cuda:0') }), 'cuda:0 · 40.0 GiB');
+  assert.equal(text({ gpus, device: device('cuda:1') }), 'Default: cuda:1 · 14.2 GiB GPU memory');
+  assert.equal(text({ gpus, device: device(null, 'cuda:0') }), 'Default: cuda:0 · 40.0 GiB GPU memory');
 });
 
 test('if the default device is no GPU, the text is the memory held on all GPUs', () => {
   const [first, second] = [kernelGpu(0), kernelGpu(1, { process_memory: GIB })];
-  assert.equal(text({ gpus: [first, kernelGpu(1, NOTHING)], device: device(null) }), 'cuda:0 · 14.0 GiB');
-  assert.equal(text({ gpus: [first, second], device: device('cpu') }), '2 GPUs · 15.0 GiB');
-  assert.equal(text({ gpus: [kernelGpu(0, NOTHING)], device: device(null) }), 'cpu · 0 MiB');
-  assert.equal(text({ gpus: [kernelGpu(0, NOTHING)], device: device(null, null) }), 'GPU · 0 MiB');
+  const none = [kernelGpu(0, NOTHING)];
+  assert.equal(
+    text({ gpus: [first, kernelGpu(1, NOTHING)], device: device(null) }),
+    'Default: cpu · 14.0 GiB GPU memory'
+  );
+  assert.equal(text({ gpus: [first, second], device: device('cpu') }), 'Default: cpu · 15.0 GiB GPU memory');
+  assert.equal(text({ gpus: none, device: device(null) }), 'Default: cpu · 0 GiB GPU memory');
+  assert.equal(text({ gpus: none, device: device(null, null) }), '0 GiB GPU memory');
+});
+
+test('the utilization is that of the notebook’s GPUs, otherwise the mean of all GPUs', () => {
+  const newest = sample(1, [reading(0, { utilization: 97 }), reading(1, { utilization: 10 })]);
+  const gpus = [kernelGpu(0), kernelGpu(1, NOTHING)];
+  const none = [kernelGpu(0, NOTHING), kernelGpu(1, NOTHING)];
+  assert.equal(
+    text({ gpus, device: device('cuda:1') }, {}, newest),
+    'Default: cuda:1 · 0 GiB GPU memory · util 10 %'
+  );
+  assert.equal(
+    text({ gpus, device: device('cpu') }, {}, newest),
+    'Default: cpu · 14.0 GiB GPU memory · util 97 %'
+  );
+  assert.equal(
+    text({ gpus: none, device: device('cpu') }, {}, newest),
+    'Default: cpu · 0 GiB GPU memory · mean util 54 %'
+  );
+});
+
+test('before gpuwidget is loaded, the text is the memory and utilization of the server’s GPUs', () => {
+  const notLoaded = { condition: { kind: 'not-loaded' } } as const;
+  const one = sample(1, [reading(0, { utilization: 7 })]);
+  assert.equal(text({}, notLoaded, one), 'GPU memory 35.0 of 140.0 GiB · util \u20077 %');
+  const lost = reading(1, { utilization: 90, lost_since: 900, memory_used: 0 });
+  const two = sample(1, [reading(0, { utilization: 40 }), lost]);
+  const status = statusText(trans, view({}, notLoaded), two, false);
+  assert.equal(status?.text, '2 GPUs: memory 35.0 of 280.0 GiB · mean util 40 %');
+  assert.deepEqual(status.title.split('\n'), [
+    'All GPUs of this server',
+    'GPU 0 H200: utilization 40 %, 35.0 GiB used',
+    'GPU 1 H200: lost'
+  ]);
+  const unknown = sample(1, [reading(0, { utilization: null, memory_used: null })]);
+  assert.equal(text({}, notLoaded, unknown), 'GPU memory n/a of 140.0 GiB · util n/a');
+});
+
+test('memory in a MIG slice counts once', () => {
+  const slice = gpu(1, { index: 0, mig_index: 0, mig_parent: 'GPU-0', memory_total: 20 * GIB });
+  const newest = { ...sample(1, [reading(0), reading(1, { memory_used: GIB, utilization: null })]) };
+  const mig = { ...newest, gpus: [gpu(0), slice] };
+  assert.equal(
+    text({}, { condition: { kind: 'no-notebook' } }, mig),
+    'GPU memory 1.0 of 20.0 GiB · mean util 50 %'
+  );
+});
+
+test('a recording is labelled', () => {
+  const live = sample(1);
+  const recorded = { ...live, origin: { ...live.origin, recording: 'Recording of 4 × NVIDIA H200' } };
+  const status = statusText(trans, view({}, { condition: { kind: 'not-loaded' } }), recorded, false);
+  assert.equal(status?.text, 'GPU memory 35.0 of 140.0 GiB · util 50 % (recording)');
+  assert.match(status.title, /Recording of 4 × NVIDIA H200$/);
 });
 
 test('unknown memory is n/a with its reason', () => {
   const gpu = kernelGpu(0, { process_memory: null, torch_reserved: null, context: false });
   const unknown = { gpus: [gpu], device: device(null) };
-  const status = statusText(trans, view(unknown), false);
-  assert.equal(status?.text, 'cpu · n/a');
-  assert.match(status.title, /is not known$/);
+  const status = statusText(trans, view(unknown), null, false);
+  assert.equal(status?.text, 'Default: cpu · n/a GPU memory');
+  assert.match(status.title, /does not report how much of the memory this notebook holds$/);
 });
 
 test('torch’s own number is used and labelled if the driver has none, as in a container', () => {
   const gpus = [0, 1].map(index => kernelGpu(index, { process_memory: null }));
-  const status = statusText(trans, view({ gpus, device: device('cuda:1') }), false);
-  assert.equal(status?.text, 'cuda:1 · 13.0 GiB (torch)');
+  const status = statusText(trans, view({ gpus, device: device('cuda:1') }), null, false);
+  assert.equal(status?.text, 'Default: cuda:1 · 13.0 GiB (torch) GPU memory');
   assert.match(status.title, /cuda:0: 13.0 GiB \(torch\)\n.*\n.*without the CUDA context$/);
-  assert.equal(text({ gpus, device: device(null) }), '2 GPUs · 26.0 GiB (torch)');
+  assert.equal(text({ gpus, device: device(null) }), 'Default: cpu · 26.0 GiB (torch) GPU memory');
 });
 
 test('the memory of a kernel that does not reply or is not queried is unknown', () => {
   const gpus = [kernelGpu(0)];
-  const silent = statusText(trans, view({ gpus }, { silentFor: 12 }), false);
-  assert.equal(silent?.text, 'cuda:0 · n/a');
-  assert.match(silent.title, /has not answered for 12 s/);
-  const stale = statusText(trans, view({ gpus }), true);
-  assert.equal(stale?.text, 'cuda:0 · n/a');
-  assert.match(stale.title, /asked again when it has ended/);
+  const silent = statusText(trans, view({ gpus }, { silentFor: 12 }), null, false);
+  assert.equal(silent?.text, 'Default: cpu · n/a GPU memory');
+  assert.match(silent.title, /has not replied for 12 s/);
+  const stale = statusText(trans, view({ gpus }), null, true);
+  assert.equal(stale?.text, 'Default: cpu · n/a GPU memory');
+  assert.match(stale.title, /queried again when the cell has ended/);
 });
 
-test('there is no text without a notebook, a GPU or gpuwidget in the kernel', () => {
+test('there is no text if neither the kernel nor the server reports a GPU', () => {
   assert.equal(text({ gpus: [] }), undefined);
   assert.equal(text({}, { condition: { kind: 'no-notebook' } }), undefined);
-  assert.equal(text({}, { condition: { kind: 'not-loaded' } }), undefined);
+  assert.equal(text({}, { condition: { kind: 'not-loaded' } }, sample(1, [])), undefined);
 });
+
+/** Return a monitor without a stream. */
+function fakeMonitor(): SampleStream & { readonly changed: Signal<object, void> } {
+  return {
+    changed: new Signal<object, void>({}),
+    connectionState: 'off',
+    hasSample: false,
+    model: new StreamModel(),
+    silentFor: null
+  };
+}
 
 /**
  * Return the status item's model for a notebook that uses a GPU. The kernel is not queried while a cell runs.
@@ -91,7 +179,9 @@ async function setUp(): Promise<{
   kernel.reply = ok({ gpus: [kernelGpu(0)], device: device('cuda:0') });
   kernels.setMentionsGpuwidget(kernel);
   kernels.disablePolling();
-  const model = new StatusModel(trans, kernels, clock);
+  const server = { sample: () => Promise.resolve(sample(1)) };
+  const newest = new NewestSample(server, fakeMonitor(), clock);
+  const model = new StatusModel(trans, kernels, newest, clock);
   model.setWanted(true, true);
   kernels.setActive({ name: 'train.ipynb', kernel, phase: 'idle' });
   await settled();
@@ -106,14 +196,14 @@ test('the item is shown and hidden by the settings', async () => {
   model.setWanted(false, true);
   assert.equal(text(), undefined);
   model.setWanted(true, true);
-  assert.equal(text(), 'cuda:0 · 14.0 GiB');
+  assert.equal(text(), 'Default: cuda:0 · 14.0 GiB GPU memory · util 50 %');
   assert.equal(changes, 2);
 });
 
 test('a disposed item has no timer and no connection', async () => {
   const { model, kernels, kernel, clock } = await setUp();
   kernels.setActive({ name: 'train.ipynb', kernel, phase: 'busy' });
-  assert.equal(clock.running, 1);
+  assert.equal(clock.running, 2);
   model.dispose();
   assert.equal(clock.running, 0);
   let updates = 0;
@@ -121,4 +211,57 @@ test('a disposed item has no timer and no connection', async () => {
   await clock.pass(60_000);
   kernels.setActive({ name: null, kernel: null, phase: null });
   assert.equal(updates, 0);
+});
+
+/** Return the sample of the status item on a server whose replies are `replies`, one after the other. */
+function requests(replies: (Sample | null | Error)[]): {
+  newest: NewestSample;
+  monitor: ReturnType<typeof fakeMonitor>;
+  clock: FakeClock;
+  sent: () => number;
+} {
+  let sent = 0;
+  const server = {
+    sample: () => {
+      const reply = replies[sent] ?? null;
+      sent++;
+      return reply instanceof Error ? Promise.reject(reply) : Promise.resolve(reply);
+    }
+  };
+  const [clock, monitor] = [new FakeClock(), fakeMonitor()];
+  return { newest: new NewestSample(server, monitor, clock), monitor, clock, sent: () => sent };
+}
+
+test('while no stream is open, a sample is requested every five seconds, and none while it is not shown', async () => {
+  const { newest, clock, sent } = requests([sample(1), sample(2), sample(3)]);
+  newest.setWanted(true);
+  await clock.pass(SAMPLE_POLL_MS);
+  assert.deepEqual([sent(), newest.sample?.time], [2, 2]);
+  newest.setWanted(false);
+  assert.equal(clock.running, 0);
+  newest.setWanted(true);
+  await settled();
+  assert.equal(newest.sample?.time, 3);
+});
+
+test('an open stream replaces the requests', async () => {
+  const { newest, monitor, clock, sent } = requests([sample(1)]);
+  newest.setWanted(true);
+  await settled();
+  monitor.model.take({ type: 'sample', sample: sample(9) });
+  Object.assign(monitor, { connectionState: 'open', hasSample: true });
+  monitor.changed.emit();
+  await clock.pass(3 * SAMPLE_POLL_MS);
+  assert.deepEqual([sent(), newest.sample?.time], [1, 9]);
+});
+
+test('after a failure there is no sample until a later request succeeds; a refusal is final', async () => {
+  const { newest, clock, sent } = requests([sample(1), new Error('503'), sample(3), null]);
+  newest.setWanted(true);
+  await clock.pass(SAMPLE_POLL_MS);
+  assert.deepEqual([sent(), newest.sample], [2, null]);
+  await clock.pass(RETRY_MS);
+  assert.equal(newest.sample?.time, 3);
+  await clock.pass(10 * RETRY_MS);
+  assert.deepEqual([sent(), newest.sample, clock.running], [4, null, 0]);
 });

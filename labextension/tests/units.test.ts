@@ -77,8 +77,8 @@ test('alerts and the status bar use the units of the settings', () => {
     rejection: null,
     requested: { device: undefined, watching: undefined, switches: new Map() }
   };
-  const said = statusText(trans, { ...view, ...still, condition: { kind: 'ready', state } }, false);
-  assert.equal(said?.text, 'cuda:0 · 14.0 GB');
+  const said = statusText(trans, { ...view, ...still, condition: { kind: 'ready', state } }, null, false);
+  assert.equal(said?.text, 'Default: cpu · 14.0 GB GPU memory');
 });
 
 test('the signal is emitted only when the units change', () => {

@@ -47,7 +47,7 @@ def state(uuids: list[str], **changes: Any) -> dict[str, Any]:
         "device": {"chosen": None, "new_tensors": True, "pending": False, "present": "cpu", "note": None},
         "choices": [
             dict.fromkeys(("uuid", "index", "name", "compute_capability", "memory_total", "memory_free"))
-            | {"device": "cpu", "holders": []},
+            | {"device": "cpu", "holders": [], "candidates": []},
             *(
                 {
                     "device": f"cuda:{number}",
@@ -58,10 +58,12 @@ def state(uuids: list[str], **changes: Any) -> dict[str, Any]:
                     "memory_total": 140 * gib,
                     "memory_free": 82 * gib,
                     "holders": ["this notebook"] if number == 0 else ["ada: python train.py"],
+                    "candidates": [],
                 }
                 for number, uuid in enumerate(order)
             ),
         ],
+        "order": {"source": "cuda", "notes": [], "note_ids": []},
         "unavailable": None,
         "gpus": [
             {

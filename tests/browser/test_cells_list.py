@@ -246,16 +246,23 @@ def test_bands_on_the_charts(two_gpu_lab: Lab, browser: Browser) -> None:
 
 
 def test_status_item(two_gpu_lab: Lab, browser: Browser) -> None:
-    """The status bar shows the notebook's GPU and memory without opening a stream; a click on it opens the
-    panel."""
+    """The status bar shows the memory and utilization of the server's GPUs or, once gpuwidget is loaded in
+    the kernel, of the notebook's GPU. It opens no stream; a click on it opens the panel."""
     state = helpers_kernel_state.state(uuids(two_gpu_lab))
     path = two_gpu_lab.write("status.ipynb", [helpers_kernel_state.cell(state)])
     notebook = two_gpu_lab.open(browser, path)
     streams: list[str] = []
     notebook.page.on("websocket", lambda socket: streams.append(socket.url))
-    assert not notebook.page.is_visible(STATUS)
+    wait_for_text(notebook, STATUS, "2 GPUs: memory 73.0 of 280.0 GiB · mean util 54 %")
     run(notebook, 0)
-    wait_for_text(notebook, STATUS, "cuda:0 · 14.0 GiB")
+    wait_for_text(notebook, STATUS, "Default: cpu · 14.0 GiB GPU memory · util 11 %")
+    title = notebook.page.get_attribute(f"{STATUS} button", "title") or ""
+    assert title.splitlines()[1:] == [
+        "cuda:0: 14.0 GiB",
+        "All GPUs of this server",
+        "GPU 0 H200: utilization 97 %, 57.0 GiB used",
+        "GPU 1 H200: utilization 11 %, 16.0 GiB used",
+    ]
     assert not [url for url in streams if "gpuwidget" in url]
     notebook.page.click(f"{STATUS} button")
     notebook.page.wait_for_selector(DEVICE)
@@ -274,7 +281,7 @@ def test_impossible_numbers_in_a_kernels_reply(two_gpu_lab: Lab, browser: Browse
         browser, two_gpu_lab.write("impossible.ipynb", [helpers_kernel_state.cell(state)])
     )
     run(notebook, 0)
-    wait_for_text(notebook, STATUS, "cuda:0 · n/a")
+    wait_for_text(notebook, STATUS, "Default: cpu · n/a GPU memory")
     notebook.page.click(f"{STATUS} button")
     notebook.page.wait_for_selector(DEVICE)
     options = notebook.page.locator(f"{DEVICE} option").all_inner_texts()
@@ -285,7 +292,7 @@ def test_impossible_numbers_in_a_kernels_reply(two_gpu_lab: Lab, browser: Browse
 
 
 def test_status_item_in_notebook_7(two_gpu_lab: Lab, browser: Browser) -> None:
-    """In Notebook 7, which has no status bar, the menu bar shows the notebook's GPU and memory."""
+    """In Notebook 7, which has no status bar, the menu bar shows the memory and utilization."""
     state = helpers_kernel_state.state(uuids(two_gpu_lab))
     path = two_gpu_lab.write("seven.ipynb", [helpers_kernel_state.cell(state)])
     page = browser.new_page(viewport={"width": 1200, "height": 800})
@@ -296,9 +303,9 @@ def test_status_item_in_notebook_7(two_gpu_lab: Lab, browser: Browser) -> None:
         ".some(w => w.sessionContext?.session?.kernel?.status === 'idle')"
     )
     notebook = Notebook(page, path)
-    assert not page.is_visible(STATUS)
+    wait_for_text(notebook, STATUS, "2 GPUs: memory 73.0 of 280.0 GiB · mean util 54 %")
     run(notebook, 0)
-    wait_for_text(notebook, STATUS, "cuda:0 · 14.0 GiB")
+    wait_for_text(notebook, STATUS, "Default: cpu · 14.0 GiB GPU memory · util 11 %")
     page.click(f"{STATUS} button")
     page.wait_for_selector(DEVICE)
     notebook.close()

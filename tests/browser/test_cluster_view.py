@@ -13,11 +13,8 @@ from helpers_cluster import CLUSTER_OPTION, FREE_NODES, LOST_NODE, XID_NODE, Fak
 from helpers_exporters import SimulatedCluster
 from helpers_lab import Lab, Notebook
 from helpers_panel import show, wait_for_text
-from helpers_programs import skip
-from helpers_prometheus import Prometheus
+from helpers_prometheus import Prometheus, find_programs
 from playwright.sync_api import Browser, Page
-
-from tools import prometheus
 
 WALL = ".jp-gpuwidget-cluster"
 NODE = f"{WALL} .jp-gpuwidget-cluster-node"
@@ -284,8 +281,8 @@ def test_panel_section(wall: Notebook, fake: FakeCluster) -> None:
     wall.script("app.shell.collapseRight();")
 
 
-def test_a_problem_is_said(wall: Notebook, fake: FakeCluster) -> None:
-    """If the values are old, the wall says why and dims them. They stay."""
+def test_a_problem_is_shown(wall: Notebook, fake: FakeCluster) -> None:
+    """If the values are old, the wall shows the reason and dims them. They stay."""
     fake.snapshot = {**cluster(), "interval_s": 1.0, "problem": "Prometheus does not answer."}
     notice = f"{WALL} .jp-gpuwidget-cluster-notice"
     wait_for_text(wall, notice, "Prometheus does not answer.")
@@ -323,16 +320,14 @@ def test_in_notebook_7(cluster_lab: Lab, browser: Browser) -> None:
 def test_with_a_real_prometheus(browser: Browser, tmp_path: Path) -> None:
     """The wall shows what a real Prometheus has scraped from exporters. A node whose exporter stops is lost,
     without values."""
-    programs = prometheus.find()
-    if programs is None:
-        skip(prometheus.MISSING)
+    programs = find_programs()
     nodes = SimulatedCluster(2, 8)
     for gpu in nodes.by_node["node001"][4:]:
         gpu.utilization, gpu.memory_used_mib = 87, 70_000
     for folder in ("prometheus", "lab"):
         (tmp_path / folder).mkdir()
-    there = Prometheus(programs["prometheus"], tmp_path / "prometheus", nodes.scrape_configs())
-    lab = Lab(tmp_path / "lab", "none", options=[f"--GpuWidget.prometheus_url={there.url}"])
+    prometheus = Prometheus(programs["prometheus"], tmp_path / "prometheus", nodes.scrape_configs())
+    lab = Lab(tmp_path / "lab", "none", options=[f"--GpuWidget.prometheus_url={prometheus.url}"])
     try:
         lab.wait_until_ready()
         notebook = lab.open(browser, lab.write("real.ipynb", ["1"]), kernel=False)
@@ -350,5 +345,5 @@ def test_with_a_real_prometheus(browser: Browser, tmp_path: Path) -> None:
         notebook.close()
     finally:
         lab.stop()
-        there.stop()
+        prometheus.stop()
         nodes.stop()

@@ -137,7 +137,7 @@ def test_every_metric_of_every_gpu(browser: Browser, tmp_path: Path) -> None:
         notebook = lab.open(browser, lab.write("open.ipynb", ["1"]), kernel=False)
         page = notebook.page
         show(notebook)
-        page.click(f"{PANEL} .jp-gpuwidget-panel-action")
+        page.click(f"{PANEL} .jp-Toolbar-item:has-text('Dashboard')")
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 11 %")
         assert len(shown_metrics(page)) == CHART_COUNT
         wait_for_text(notebook, f"{CHART}[data-metric=memory_used]", "57 · 16 GiB")

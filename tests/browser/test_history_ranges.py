@@ -12,13 +12,10 @@ import pytest
 from helpers_exporters import SimulatedCluster
 from helpers_lab import Lab
 from helpers_panel import lab_with, machine, show, uuids, wait_for_text
-from helpers_programs import skip
-from helpers_prometheus import Prometheus, write_past
+from helpers_prometheus import Prometheus, find_programs, write_past
 from playwright.sync_api import Browser
 from test_cells_list import ROW, report, write_reports
 from test_dashboard_view import CHART, DASHBOARD, TIME_RANGE, busy_machine, open_dashboard
-
-from tools import prometheus
 
 DATES = f"{DASHBOARD} .jp-gpuwidget-dashboard-date-form"
 MACHINE = f"{DASHBOARD} select[aria-label=Machine]"
@@ -34,12 +31,10 @@ def night() -> datetime:
 
 
 @pytest.fixture(scope="module")
-def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, SimulatedCluster]]:
+def stored_days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, SimulatedCluster]]:
     """A JupyterLab that was started just now, and a Prometheus with the days before: both GPUs were at 20 %,
     but GPU 0 was at 90 % in the half hour from 3 am of yesterday. It also scrapes another machine."""
-    programs = prometheus.find()
-    if programs is None:
-        skip(prometheus.MISSING)
+    programs = find_programs()
     folder = tmp_path_factory.mktemp("nights")
     three, now = night().timestamp(), time.time()
     times = [now - 3 * DAY_S + SCRAPE_S * number for number in range(3 * DAY_S // SCRAPE_S - 5)]
@@ -53,20 +48,20 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Simu
     cluster = SimulatedCluster(1, 2, ("dcgm",))
     for gpu in cluster.all_gpus:
         gpu.utilization = 61.0 + gpu.index
-    there = Prometheus(programs["prometheus"], folder, cluster.scrape_configs())
-    options = [f"--GpuWidget.prometheus_url={there.url}"]
+    prometheus = Prometheus(programs["prometheus"], folder, cluster.scrape_configs())
+    options = [f"--GpuWidget.prometheus_url={prometheus.url}"]
     try:
         with lab_with(tmp_path_factory.mktemp("lab"), *busy_machine(2), options=options) as (lab, _):
             yield lab, cluster
     finally:
-        there.stop()
+        prometheus.stop()
         cluster.stop()
 
 
-def test_what_happened_at_3_am(nights: tuple[Lab, SimulatedCluster], browser: Browser) -> None:
+def test_what_happened_at_3_am(stored_days: tuple[Lab, SimulatedCluster], browser: Browser) -> None:
     """With a Prometheus, the dashboard goes back 30 days, also before the server was started. A date picker,
     used with the keyboard alone, leads to any part of them."""
-    lab, _ = nights
+    lab, _ = stored_days
     assert tuple(uuids(lab)) == STANDIN_UUIDS
     notebook = lab.open(browser, lab.write("night.ipynb", ["1"]), kernel=False)
     page = notebook.page
@@ -94,10 +89,11 @@ def test_what_happened_at_3_am(nights: tuple[Lab, SimulatedCluster], browser: Br
     notebook.close()
 
 
-def test_a_cell_leads_to_its_time(nights: tuple[Lab, SimulatedCluster], browser: Browser) -> None:
+def test_a_cell_leads_to_its_time(stored_days: tuple[Lab, SimulatedCluster], browser: Browser) -> None:
     """The time of a cell in the panel's list opens the dashboard where the cell ran, also for a notebook that
-    was saved days ago. Where nobody stores that time, the reason is there."""
-    lab, _ = nights
+    was saved days ago. If that time is no longer stored, the tooltip
+    has the reason."""
+    lab, _ = stored_days
     three = night().timestamp()
     reports = [
         report(1, 2, 600.0, STANDIN_UUIDS[0], three - 1000),
@@ -123,9 +119,9 @@ def test_a_cell_leads_to_its_time(nights: tuple[Lab, SimulatedCluster], browser:
     notebook.close()
 
 
-def test_another_machine(nights: tuple[Lab, SimulatedCluster], browser: Browser) -> None:
+def test_another_machine(stored_days: tuple[Lab, SimulatedCluster], browser: Browser) -> None:
     """The dashboard shows the GPUs of another machine, which it names, and leads back to this one."""
-    lab, _ = nights
+    lab, _ = stored_days
     notebook = lab.open(browser, lab.write("node.ipynb", ["1"]), kernel=False)
     page = notebook.page
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard', {state: {node: 'node001'}});")

@@ -254,7 +254,7 @@ def test_go_to_a_terminal(open_panel: Callable[..., OpenPanel]) -> None:
     wait_for_text(view.notebook, ROW, f"terminal {name}")
     view.press_in_menu(f"terminal {name} · python x.py", "ArrowDown")
     (item,) = view.notebook.page.locator(MENU).all_inner_texts()
-    assert item.strip() == "Go to the Terminal"
+    assert item.strip() == "Open Terminal"
     view.notebook.page.keyboard.press("Enter")
     view.notebook.page.wait_for_selector(".jp-Terminal")
 
@@ -276,7 +276,10 @@ def test_shut_down(open_panel: Callable[..., OpenPanel]) -> None:
     view.press_in_menu("eval.ipynb", "ArrowUp", "Enter")
     question = " ".join(page.inner_text(DIALOG).split())
     assert question.startswith("Shut down the kernel of eval.ipynb?")
-    assert "all its variables the cell that runs now" in question
+    assert (
+        "You will lose: all variables the running cell and the cells in the queue GPU memory: 18.0"
+        in question
+    )
     assert "18.0 GiB on GPU 0, 3.0 GiB on GPU 1" in question
     page.keyboard.press("Enter")  # Enter cancels: Cancel has the focus.
     page.wait_for_selector(DIALOG, state="detached")
@@ -287,6 +290,52 @@ def test_shut_down(open_panel: Callable[..., OpenPanel]) -> None:
     assert view.running_kernels() == [view.active_kernel]
     page.click(f"{MESSAGE} button")
     assert page.inner_text(MESSAGE) == ""
+
+
+def test_interrupt_and_restart(open_panel: Callable[..., OpenPanel]) -> None:
+    """The menu of a holder interrupts the running cell, and restarts a kernel whose notebook is not open. The
+    restart requires confirmation in a dialog that lists what is lost."""
+    view = open_panel()
+    page = view.notebook.page
+    other = view.open_second()
+    view.notebook.script(
+        "const other = [...app.shell.widgets('main')].find(w => w.context?.path === 'eval.ipynb');"
+        "await other.context.save(); other.dispose();"
+    )
+    view.ownership.send(
+        [kernel(view.active_kernel, "train.ipynb"), kernel(other, "eval.ipynb")],
+        [
+            gpu(view.gpus[0], allocation(18, kernel=other), allocation(3, kernel=view.active_kernel)),
+            gpu(view.gpus[1]),
+        ],
+    )
+    wait_for_text(view.notebook, ROW, "eval.ipynb")
+    view.notebook.run(1)
+    view.press_in_menu("train.ipynb", "ArrowDown")
+    assert [text.strip() for text in page.locator(MENU).all_inner_texts()] == [
+        "Open Notebook",
+        "Interrupt Kernel",
+        "Restart Kernel\N{HORIZONTAL ELLIPSIS}",
+        "Free PyTorch Cache",
+        "Shut Down Kernel\N{HORIZONTAL ELLIPSIS}",
+    ]
+    for key in ("ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    wait_for_text(view.notebook, MESSAGE, "The kernel of train.ipynb was interrupted.")
+    view.notebook.wait_until_done()
+    assert view.notebook.outputs(1)[0]["ename"] == "KeyboardInterrupt"
+    starts = view.lab.log.count("Kernel restarted")
+    view.press_in_menu("eval.ipynb", "ArrowDown", "ArrowDown", "ArrowDown", "Enter")
+    question = " ".join(page.inner_text(DIALOG).split())
+    assert question.startswith(
+        "Restart the kernel of eval.ipynb? You will lose: all variables GPU memory: 18.0 GiB on GPU 0"
+    )
+    page.click(f"{DIALOG} .jp-mod-warn")
+    wait_for_text(
+        view.notebook, MESSAGE, "The kernel of eval.ipynb was restarted. It held 18.0 GiB on GPU 0."
+    )
+    assert set(view.running_kernels()) == {view.active_kernel, other}
+    assert view.lab.log.count("Kernel restarted") == starts + 1
 
 
 def test_free_the_cache_of_a_notebook_that_is_not_open(open_panel: Callable[..., OpenPanel]) -> None:
@@ -306,7 +355,7 @@ def test_free_the_cache_of_a_notebook_that_is_not_open(open_panel: Callable[...,
         [gpu(view.gpus[0], allocation(18, kernel=other)), gpu(view.gpus[1])],
     )
     wait_for_text(view.notebook, ROW, "eval.ipynb")
-    view.press_in_menu("eval.ipynb", "ArrowDown", "ArrowDown", "Enter")
+    view.press_in_menu("eval.ipynb", "ArrowUp", "ArrowUp", "Enter")
     wait_for_text(view.notebook, MESSAGE, f"eval.ipynb: {FREED}")
     view.notebook.page.wait_for_timeout(500)
     assert _connections(view.lab, other) == 0
@@ -320,9 +369,9 @@ def test_free_the_cache_without_gpuwidget(open_panel: Callable[..., OpenPanel]) 
         [gpu(view.gpus[0], allocation(18, kernel=view.active_kernel)), gpu(view.gpus[1])],
     )
     wait_for_text(view.notebook, ROW, "train.ipynb")
-    view.press_in_menu("train.ipynb", "ArrowDown", "ArrowDown", "Enter")
+    view.press_in_menu("train.ipynb", "ArrowUp", "ArrowUp", "Enter")
     wait_for_text(
-        view.notebook, MESSAGE, "did not answer: gpuwidget is not loaded in it (%load_ext gpuwidget)"
+        view.notebook, MESSAGE, "did not reply: gpuwidget is not loaded in it (%load_ext gpuwidget)"
     )
 
 
@@ -333,7 +382,7 @@ def test_free_the_cache_with_the_panel_closed(open_panel: Callable[..., OpenPane
     view.notebook.script("app.shell.collapseRight();")
     view.notebook.page.wait_for_selector(PANEL, state="hidden")
     view.notebook.script("await app.commands.execute('gpuwidget:free-cache');")
-    view.notebook.page.wait_for_selector(f"{MESSAGE}:has-text('did not answer'):visible")
+    view.notebook.page.wait_for_selector(f"{MESSAGE}:has-text('did not reply'):visible")
 
 
 def test_hints(open_panel: Callable[..., OpenPanel]) -> None:
@@ -363,7 +412,7 @@ def test_hints(open_panel: Callable[..., OpenPanel]) -> None:
         show(view.notebook, width)
         assert clipped(view.notebook) == []
     view.notebook.page.click(f"{HINT} button:text('Free…')")
-    assert "Cache" in view.notebook.page.locator(MENU).all_inner_texts()[1]
+    assert "Free PyTorch Cache" in view.notebook.page.locator(MENU).all_inner_texts()[3]
     view.notebook.page.keyboard.press("Escape")
     view.ownership.send([], [gpu(uuid) for uuid in view.gpus])
     view.notebook.page.wait_for_selector(HINT, state="hidden")
@@ -454,7 +503,8 @@ def test_the_notification_of_an_idle_holder(open_panel: Callable[..., OpenPanel]
     wait_for_text(
         view.notebook,
         f"{PANEL} .jp-gpuwidget-panel-use",
-        "This notebook: 3.2 GPU-hours held · 1.1 busy · 40 GiB-hours · 0.60 kWh · 8.00 EUR",
+        # The line wraps only between two values.
+        "This notebook: 3.2\xa0GPU-hours\xa0held · 1.1\xa0busy · 40\xa0GiB-hours · 0.60\xa0kWh · 8.00\xa0EUR",
     )
     view.notebook.script(
         "await panel.sessionContext.session.kernel.requestExecute({code: argument}).done;",
@@ -462,7 +512,7 @@ def test_the_notification_of_an_idle_holder(open_panel: Callable[..., OpenPanel]
     )
     view.ownership.send(kernels, holders, job)
     assert toast.count() == 1
-    toast.get_by_text("Free the cache").click()
+    toast.get_by_text("Free cache").click()
     wait_for_text(view.notebook, MESSAGE, FREED)
     view.ownership.send([kernel(view.active_kernel, "train.ipynb")], holders, job)
     view.ownership.send(kernels, holders, {**job, "end": time.time() + 700})

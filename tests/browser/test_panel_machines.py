@@ -26,6 +26,8 @@ from helpers_panel import (
 )
 from playwright.sync_api import Browser
 
+from tests.nvml_standin import profiles
+
 COUNT_DRAWINGS = """
 window.drawings = {};
 const stroke = CanvasRenderingContext2D.prototype.stroke;
@@ -35,6 +37,7 @@ CanvasRenderingContext2D.prototype.stroke = function (...path) {
     return stroke.apply(this, path);
 };
 """
+TORCH_STANDIN = Path(__file__).parent.parent / "torch_standin"
 SLEEP = "import time; time.sleep(7)"
 COUNT_REQUESTS = """
 window.requests = 0;
@@ -66,6 +69,27 @@ def test_many_gpus_at_any_width(browser: Browser, tmp_path: Path, gpus: int) -> 
         assert [card["open"] for card in shown] == [gpus == 1 or number == gpus - 1 for number in range(gpus)]
         assert all("H200" in card["text"] for card in shown)
         for width in (240, 300, 480):
+            show(notebook, width)
+            assert clipped(notebook, ellipsis=False) == []
+        notebook.close()
+
+
+def test_different_models(browser: Browser, tmp_path: Path) -> None:
+    """On a machine with different GPUs, the panel shows each model and its memory at any width. Before CUDA
+    starts, no GPU is labelled cuda:N, because the order is unknown."""
+    models = ("RTX 3090", "RTX 4090", "V100", "A100", "H100")
+    with lab_with(tmp_path, *profiles.machine(*models)) as (lab, _):
+        load = f"import sys\nsys.path.insert(0, {str(TORCH_STANDIN)!r})\nimport torch\n%load_ext gpuwidget"
+        notebook = lab.open(browser, lab.write("models.ipynb", [load]))
+        show(notebook)
+        notebook.run(0)
+        notebook.wait_until_done()
+        notebook.page.wait_for_selector(f"{DEVICE} option[value='cuda:1']", state="attached")
+        shown = [card["text"] for card in cards(notebook)]
+        names = [profiles.PROFILES[model]["name"].removeprefix("NVIDIA ") for model in models]
+        assert [name in text for name, text in zip(names, shown, strict=True)] == [True] * len(models)
+        assert notebook.page.locator(f"{CARD} .jp-gpuwidget-gpu-badge:visible").count() == 0
+        for width in (240, 300, 420):
             show(notebook, width)
             assert clipped(notebook, ellipsis=False) == []
         notebook.close()

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from helpers_lab import Lab, Notebook
-from helpers_panel import CARD, PANEL, lab_with, machine, show, wait_for_text
-from playwright.sync_api import Browser
+from helpers_panel import CARD, PANEL, hide, lab_with, machine, show, wait_for_text
+from playwright.sync_api import Browser, WebSocket
 
 GIB = 1024**3
 BUSY = f"{PANEL} .jp-gpuwidget-device-section .jp-gpuwidget-device-busy"
 RUNNING = f"{PANEL} .jp-gpuwidget-cells-running"
+SESSION = "[data-context^='gpuwidget:kernel:']"
+"""An item of the section "GPU memory" in the Running panel."""
 HOLDER = f"{CARD} .jp-gpuwidget-holder"
 DIALOG = ".jp-Dialog-content"
 LOAD = "%load_ext gpuwidget\nimport os; os.getpid()"
@@ -64,7 +66,7 @@ def wait_for_holder(notebook: Notebook, row: str) -> None:
 
 def test_a_watched_cell_runs_while_its_chart_is_shown(browser: Browser, tmp_path: Path) -> None:
     """While a watched cell runs, all parts of the panel show it as running, and Jupyter Server reports its
-    kernel as busy."""
+    kernel as busy. The Running panel lists the memory that the notebook holds."""
     with lab_with(tmp_path, *machine(1)) as (lab, standin):
         end = tmp_path / "end"
         notebook = lab.open(browser, lab.write("train.ipynb", [LOAD, watched_cell(end)]))
@@ -90,8 +92,8 @@ def test_a_watched_cell_runs_while_its_chart_is_shown(browser: Browser, tmp_path
         page.mouse.move(box["x"] + box["width"] - 3, box["y"] + 20)
         assert page.get_attribute(f"{CARD} .jp-gpuwidget-gpu-chart", "title") == "[2]"
         page.click(f"{PANEL} [aria-label='Actions for train.ipynb']")
-        page.click(".lm-Menu-item:has-text('Shut Down Its Kernel')")
-        assert "the cell that runs now, and those that wait" in page.inner_text(DIALOG)
+        page.click(".lm-Menu-item:has-text('Shut Down Kernel')")
+        assert "the running cell and the cells in the queue" in page.inner_text(DIALOG)
         page.keyboard.press("Escape")
 
         end.touch()
@@ -100,7 +102,40 @@ def test_a_watched_cell_runs_while_its_chart_is_shown(browser: Browser, tmp_path
         page.wait_for_selector(RUNNING, state="hidden")
         assert page.inner_text(BUSY) == ""
         assert state_on_server(lab) == "idle"
+        check_running_panels(lab, notebook)
         notebook.close()
+
+
+def check_running_panels(lab: Lab, notebook: Notebook) -> None:
+    """Check that the Running panels of JupyterLab and Notebook 7 list the notebook's GPU memory with actions,
+    and that they need samples only while they are visible."""
+    page = notebook.page
+    hide(notebook)
+    streams: list[str] = []
+
+    def opened(socket: WebSocket) -> None:
+        if "gpuwidget/api/stream" in socket.url:
+            streams.append("open")
+            socket.on("close", lambda _: streams.append("closed"))
+
+    page.on("websocket", opened)
+    notebook.script("await app.commands.execute('running:show-panel');")
+    wait_for_text(notebook, SESSION, "14.0 GiB · GPU 0")
+    page.click(SESSION, button="right")
+    actions = [text.strip() for text in page.locator(".lm-Menu-item").all_inner_texts()]
+    assert actions[:2] == ["Open Notebook", "Interrupt Kernel"]
+    page.click(".lm-Menu-item:has-text('Shut Down Kernel')")
+    assert "GPU memory: 14.0 GiB on GPU 0" in page.inner_text(DIALOG)
+    page.keyboard.press("Escape")
+    notebook.script("app.shell.collapseLeft();")
+    page.wait_for_selector(SESSION, state="hidden")
+    page.wait_for_timeout(500)
+    assert streams == ["open", "closed"]
+    page.goto(f"{lab.url}/tree?token={lab.token}")
+    page.click(".lm-TabBar-tab:has-text('Running')")
+    wait_for_text(notebook, SESSION, "14.0 GiB · GPU 0")
+    page.goto(f"{lab.url}/lab/tree/{notebook.path.name}?token={lab.token}")
+    notebook.wait_until_open(kernel=True)
 
 
 def wait_for_busy(notebook: Notebook, busy: bool) -> None:

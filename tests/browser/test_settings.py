@@ -26,6 +26,22 @@ SWITCHES = f"{PANEL} .jp-gpuwidget-settings"
 ROOT = Path(__file__).parents[2]
 SHORTCUTS = json.loads((ROOT / "labextension" / "schema" / "panel.json").read_text())["jupyter.lab.shortcuts"]
 SETTINGS = "jupyterlab-gpuwidget:panel"
+TOOLBAR_SETTINGS = "jupyterlab-gpuwidget:toolbar"
+FAKE_NOTIFICATIONS = """
+window.asked = 0;
+window.sent = [];
+window.Notification = class {
+    static permission = 'default';
+    static requestPermission() {
+        window.asked++;
+        this.permission = 'granted';
+        return Promise.resolve('granted');
+    }
+    constructor(title, {body}) { window.sent.push([title, body]); }
+};
+Object.defineProperty(document, 'visibilityState', {get: () => window.pageHidden ? 'hidden' : 'visible'});
+"""
+"""JavaScript with fake browser notifications and a fake visibility of the tab."""
 POSITIONS = """
 return [...document.querySelectorAll('.jp-gpuwidget-panel *')].filter(node => node.checkVisibility())
     .filter(node => getComputedStyle(node).display !== 'inline' &&
@@ -47,13 +63,13 @@ def screenshot(page: Page, name: str) -> None:
         page.screenshot(path=Path(folder) / f"{name}.png")
 
 
-def set_settings(notebook: Notebook, **settings: Any) -> None:
-    """Set these settings and reset all others, in the same way as the settings editor."""
+def set_settings(notebook: Notebook, plugin: str = SETTINGS, **settings: Any) -> None:
+    """Set these settings of ``plugin`` and reset its others, in the same way as the settings editor."""
     notebook.script(
         "const plugin = app.pluginRegistry?._plugins?.get('@jupyterlab/apputils-extension:settings')"
         " ?? app._plugins?.get('@jupyterlab/apputils-extension:settings');"
         "const registry = plugin.service; await registry.upload(argument[0], argument[1]);",
-        [SETTINGS, json.dumps(settings)],
+        [plugin, json.dumps(settings)],
     )
 
 
@@ -67,7 +83,7 @@ def open_watched(lab: Lab, browser: Browser, name: str, theme: str = "light") ->
     show(notebook, 300)
     notebook.run(0)
     notebook.wait_until_done()
-    wait_for_text(notebook, STATUS, "GiB")
+    wait_for_text(notebook, STATUS, "Default: cpu")
     return notebook
 
 
@@ -261,50 +277,131 @@ def test_a_settings_file_with_a_syntax_error(
     page.close(run_before_unload=False)
 
 
-def test_shortcuts(lab: Lab, browser: Browser) -> None:
-    """Keyboard shortcuts show and hide the panel, open the dashboard and show the doctor. No other command
-    has the same shortcuts."""
+def menu_items(page: Page, menu: str) -> list[str]:
+    """Open a menu of the menu bar, and return the labels of its items."""
+    page.keyboard.press("Escape")
+    page.click(f".lm-MenuBar-itemLabel:text-is('{menu}')")
+    page.wait_for_selector(".lm-Menu-item")
+    return page.locator(".lm-Menu .lm-Menu-itemLabel").all_inner_texts()
+
+
+def check_menus(page: Page) -> None:
+    """Check gpuwidget's items in the menus View, Kernel and Help."""
+    assert {"GPU Panel", "GPU Dashboard"} <= set(menu_items(page, "View"))
+    assert page.locator(".lm-Menu-item.lm-mod-toggled:has-text('GPU Panel')").count() == 1
+    kernel = {
+        "Load gpuwidget",
+        "Choose Default Device\N{HORIZONTAL ELLIPSIS}",
+        "Watch Cells",
+        "Free PyTorch Cache",
+    }
+    assert kernel <= set(menu_items(page, "Kernel"))
+    assert "GPU Doctor" in menu_items(page, "Help")
+    page.click(".lm-Menu-item:has-text('GPU Doctor')")
+    page.wait_for_selector(f"{DIAGNOSTICS}[open]")
+
+
+def test_shortcut_and_menus(lab: Lab, browser: Browser) -> None:
+    """A keyboard shortcut shows and hides the panel. It belongs to no other command and types no character on
+    macOS. The menus View, Kernel and Help have gpuwidget's other commands."""
     notebook = lab.open(browser, lab.write("keys.ipynb", ["1"]))
     page = notebook.page
     bound = notebook.script(
         "return app.commands.keyBindings.map(({command, keys, selector}) =>"
-        " ({command, keys: [...keys], selector, known: app.commands.hasCommand(command),"
-        " label: app.commands.label(command)}));"
+        " ({command, keys: [...keys], selector}));"
     )
+    assert len(SHORTCUTS) <= 2
     for shortcut in SHORTCUTS:
-        mine = [each for each in bound if each["keys"][0] == shortcut["keys"][0]]
-        assert [(each["command"], each["selector"]) for each in mine] == [
+        (keys,) = shortcut["keys"]
+        assert "Alt" not in keys.split()
+        same = [each for each in bound if each["keys"][0] in (keys, keys.replace("Accel", "Ctrl"))]
+        assert [(each["command"], each["selector"]) for each in same] == [
             (shortcut["command"], shortcut["selector"])
         ]
-        assert mine[0]["known"]
-        assert mine[0]["label"]
-        assert page.query_selector(shortcut["selector"]) is not None
     page.click(".jp-Notebook .cm-content")
-    page.keyboard.press("Alt+Shift+KeyG")
+    page.keyboard.press("Control+Shift+KeyY")
     page.wait_for_selector(PANEL, state="visible")
-    page.keyboard.press("Alt+Shift+KeyG")
+    page.keyboard.press("Control+Shift+KeyY")
     page.wait_for_selector(PANEL, state="hidden")
     page.wait_for_function("() => document.querySelector('.jp-Notebook').contains(document.activeElement)")
     assert notebook.script("return panel.content.widgets[0].model.sharedModel.source;") == "1"
-    page.keyboard.press("Alt+Shift+KeyD")
-    page.wait_for_selector(f"{DASHBOARD} canvas")
-    page.keyboard.press("Alt+Shift+KeyH")
-    page.wait_for_selector(f"{DIAGNOSTICS}[open]")
+    assert page.is_hidden(".jp-NotebookPanel-toolbar :text-is('GPUs')")
+    show(notebook)
+    check_menus(page)
+    screenshot(page, "menus")
     notebook.close()
 
 
-def test_shortcuts_in_notebook_7(lab: Lab, browser: Browser) -> None:
-    """In Notebook 7, the panel's shortcut shows and hides the panel, as in JupyterLab."""
+def test_notebook_7(lab: Lab, browser: Browser) -> None:
+    """In Notebook 7, a button in the notebook's toolbar opens the panel. The shortcut and the menus are the
+    same as in JupyterLab."""
     path = lab.write("keys7.ipynb", ["1"])
     page = browser.new_page(viewport={"width": 1200, "height": 800})
     page.goto(f"{lab.url}/notebooks/{path.name}?token={lab.token}")
     page.wait_for_selector(".jp-Notebook .jp-Cell")
-    page.click(".jp-Notebook .cm-content")
-    page.wait_for_function(
-        "() => window.jupyterapp?.commands.keyBindings.some(({keys}) => keys[0] === 'Alt Shift G')"
-    )
-    page.keyboard.press("Alt+Shift+KeyG")
+    page.click(".jp-NotebookPanel-toolbar :text-is('GPUs')")
     page.wait_for_selector(PANEL, state="visible")
-    page.keyboard.press("Alt+Shift+KeyG")
+    screenshot(page, "notebook7-button")
+    page.keyboard.press("Control+Shift+KeyY")
     page.wait_for_selector(PANEL, state="hidden")
+    page.keyboard.press("Control+Shift+KeyY")
+    page.wait_for_selector(PANEL, state="visible")
+    check_menus(page)
     Notebook(page, path).close()
+
+
+def test_the_toolbar_of_the_panel(lab: Lab, browser: Browser) -> None:
+    """The buttons in the panel's header can be changed in the settings, as those of JupyterLab's other
+    toolbars."""
+    notebook = lab.open(browser, lab.write("toolbar.ipynb", ["1"]), kernel=False)
+    show(notebook, 240)
+    buttons = f"{PANEL} .jp-Toolbar"
+    wait_for_text(notebook, buttons, "Dashboard")
+    assert clipped(notebook) == []
+    toolbar = [
+        {"name": "dashboard", "disabled": True},
+        {"name": "doctor", "command": "gpuwidget:examine", "label": "Doctor"},
+    ]
+    set_settings(notebook, TOOLBAR_SETTINGS, toolbar=toolbar)
+    wait_for_text(notebook, buttons, "Doctor")
+    assert notebook.page.inner_text(buttons).strip() == "Doctor"
+    notebook.page.click(f"{buttons} :text-is('Doctor')")
+    notebook.page.wait_for_selector(f"{DIAGNOSTICS}[open]")
+    notebook.close()
+
+
+def test_the_notification_of_a_finished_long_cell(lab: Lab, browser: Browser) -> None:
+    """If the user turns it on, a cell that ends while the tab is hidden, after a minimum run time, causes a
+    browser notification with its time and peak memory. The browser is asked once for the permission."""
+    mime = "application/vnd.gpuwidget.report+json"
+    source = (
+        "import json, time; from IPython.display import publish_display_data\n"
+        f"publish_display_data({{{mime!r}: json.loads({json.dumps(report(4, 14, 1.0))!r})}})\n"
+    )
+    notebook = lab.open(
+        browser,
+        lab.write("long.ipynb", [source + "time.sleep(1.2)", source]),
+        prepare=lambda page: page.add_init_script(FAKE_NOTIFICATIONS),
+    )
+
+    def run(cell: int, hidden: bool) -> None:
+        notebook.script("window.pageHidden = argument;", hidden)
+        notebook.run(cell)
+        notebook.wait_until_done()
+
+    run(0, hidden=True)
+    set_settings(notebook, longCells={"notify": True, "seconds": 1})
+    notebook.page.wait_for_function("() => window.asked === 1")
+    run(0, hidden=False)
+    run(1, hidden=True)
+    assert notebook.script("return window.sent;") == []
+    run(0, hidden=True)
+    notebook.page.wait_for_function("() => window.sent.length === 1")
+    ((title, body),) = notebook.script("return window.sent;")
+    assert title == "long.ipynb: cell [4] finished"
+    assert body == "1 s \N{MIDDLE DOT} peak GPU memory 15.0 GiB"
+    assert notebook.script("return window.asked;") == 1
+    set_settings(notebook)
+    run(0, hidden=True)
+    assert notebook.script("return window.sent.length;") == 1
+    notebook.close()

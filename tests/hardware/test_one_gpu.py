@@ -37,6 +37,34 @@ def test_gpu_identity_matches_nvidia_smi() -> None:
     ] == rows
 
 
+def test_peak_rates_are_plausible() -> None:
+    """Each GPU's peak float32 rate and memory bandwidth are known and plausible."""
+    for gpu in sample_now()["gpus"]:
+        assert 1e12 < gpu["peak_fp32_flops"] < 200e12
+        assert 1e11 < gpu["memory_bandwidth"] < 1e13
+
+
+def test_the_drivers_order_is_torchs() -> None:
+    """Once torch.cuda.is_available() has initialized the driver, its list of GPUs is known, without a CUDA
+    context. It is torch's list."""
+    result = run_program(
+        """
+        import torch
+        from gpuwidget.pytorch import cuda_driver
+        before = cuda_driver.device_uuids()
+        torch.cuda.is_available()
+        driver, initialized = cuda_driver.device_uuids(), torch.cuda.is_initialized()
+        contexts = [torch._C._cuda_hasPrimaryContext(i) for i in range(torch.cuda.device_count())]
+        torch.cuda.init()
+        uuids = [str(torch.cuda.get_device_properties(i).uuid) for i in range(torch.cuda.device_count())]
+        result = {"before": before, "driver": driver, "initialized": initialized, "contexts": contexts,
+                  "torch": uuids}
+        """
+    )
+    assert (result["before"], result["initialized"], any(result["contexts"])) == (None, False, False)
+    assert result["driver"] == result["torch"]
+
+
 def test_readings_match_nvidia_smi() -> None:
     """Memory, temperature, power limit and power in a sample agree with nvidia-smi."""
     rested = nvidia_smi("power.draw.instant")

@@ -23,6 +23,7 @@ slice. If a call fails on the GPU, the value ``ok`` for the slice makes the call
   values of the GPM metrics 2 and 3
 - ``gpu.0.name`` ``.uuid`` ``.pci`` ``.compute_capability`` ``.slice_name`` ``.slice_uuid``:
   the GPU's identity
+- ``gpu.0.cores`` ``.sm_clock_max`` ``.memory_clock_max`` ``.bus_width``: CUDA cores, MHz and bits
 - ``gpu.1.nvmlDeviceGetMemoryInfo_v2=error 15``: the call fails for GPU 1;
   with ``gpu.1.*`` as the key, every call for GPU 1 fails
 - ``gpu.1.nvmlDeviceGetMemoryInfo_v2=hang``: the call does not return while the scenario contains this line
@@ -36,6 +37,8 @@ slice. If a call fails on the GPU, the value ``ok`` for the slice makes the call
 - ``gpu.0.p2p.1.2=5``: the P2P status from GPU 0 to GPU 1 for capability 2, NVLink (capability 0 is
   P2P reads)
 - ``latency=h200``: calls take as long as on a real H200
+
+:mod:`nvml_standin.profiles` has the lines for other models of GPUs.
 """
 
 from __future__ import annotations
@@ -56,6 +59,8 @@ OLD_DRIVER = (
     "nvmlDeviceGetComputeRunningProcesses_v3",
     "nvmlDeviceGetGraphicsRunningProcesses_v3",
     "nvmlDeviceGetCurrentClocksEventReasons",
+    "nvmlDeviceGetNumGpuCores",
+    "nvmlDeviceGetMemoryBusWidth",
     "nvmlDeviceGetTemperatureV",
     "nvmlGpmQueryDeviceSupport",
     "nvmlGpmSampleAlloc",

@@ -364,6 +364,18 @@ result nvmlDeviceGetCudaComputeCapability(device *of, int *major, int *minor) {
     return SUCCESS;
 }
 
+result nvmlDeviceGetMaxClockInfo(device *of, unsigned type, unsigned *out) {
+    BEGIN(of);
+    WHOLE_GPU_ONLY(of);
+    if (type != 1 && type != 2) return NOT_SUPPORTED;
+    LOCKED(*out = (unsigned)(type == 1 ? number(of, "sm_clock_max", 1980)
+                                       : number(of, "memory_clock_max", 3201)));
+    return SUCCESS;
+}
+
+NUMBER(nvmlDeviceGetNumGpuCores, of, unsigned, "cores", 16896, 1)
+NUMBER(nvmlDeviceGetMemoryBusWidth, of, unsigned, "bus_width", 6144, 1)
+
 /* -- MIG: `mig` lists the indices that hold a slice ------------------------------------------------------ */
 
 static int has_slice(int gpu, int slice) {

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from fakes import FakeClock, FakeSource
+from helpers_exporters import SimulatedCluster
+from helpers_prometheus import Prometheus, find_programs
 from helpers_server import Server
 from traitlets.config import Config
 
@@ -108,3 +110,12 @@ def real_server(
     Its configuration or the environment selects the source."""
     (hub,) = hubs
     return Server(jp_serverapp, jp_fetch, jp_ws_fetch, hub, None)
+
+
+@pytest.fixture(scope="module")
+def prometheus(cluster: SimulatedCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """Return a Prometheus that scrapes the exporters of the module's fixture ``cluster`` every second."""
+    program = find_programs()["prometheus"]
+    made = Prometheus(program, tmp_path_factory.mktemp("prometheus"), cluster.scrape_configs())
+    yield made
+    made.stop()

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from fakes import EPOCH, gpu
@@ -40,12 +41,17 @@ class Workload:
     """When the process creates its CUDA context. It holds memory from then on."""
     end: float
     """When the process ends."""
-    bursts: list[Burst] = field(default_factory=list)
+    bursts: Sequence[Burst] = ()
+
+    def __post_init__(self) -> None:
+        # A search with a key function would take most of the simulation's time.
+        self._begins = [burst.begin for burst in self.bursts]
+        self._ends = [burst.end for burst in self.bursts]
 
     def work_in(self, since: float, until: float) -> float:
         """Return the seconds of work between two times."""
-        first = bisect_right(self.bursts, since, key=lambda burst: burst.end)
-        last = bisect_left(self.bursts, until, key=lambda burst: burst.begin)
+        first = bisect_right(self._ends, since)
+        last = bisect_left(self._begins, until)
         return sum(
             (min(burst.end, until) - max(burst.begin, since)) * burst.duty
             for burst in self.bursts[first:last]
@@ -68,7 +74,8 @@ class Machine:
         self.silent: list[tuple[float, float]] = []
         """Times in which the driver does not answer."""
         self._read_at = -DRIVER_KEEPS_S
-        self._windows: dict[str, tuple[UtilizationWindow, ...]] = {}
+        self._windows: dict[str, dict[int, UtilizationWindow]] = {}
+        """The windows that the driver keeps, by UUID and number."""
         self._working: dict[str, tuple[WorkingProcesses, ...]] = {}
 
     def _on(self, index: int) -> list[Workload]:
@@ -92,12 +99,14 @@ class Machine:
         newest = int(self.now / self.window_s)
         kept = range(max(1, newest - int(DRIVER_KEEPS_S / self.window_s) + 1), newest + 1)
         for index, one in enumerate(self.gpus):
-            self._windows[one.uuid] = tuple(
-                UtilizationWindow(
+            known = self._windows.get(one.uuid, {})
+            self._windows[one.uuid] = {
+                number: known.get(number)
+                or UtilizationWindow(
                     EPOCH + number * self.window_s, self._utilization(index, number * self.window_s)
                 )
                 for number in kept
-            )
+            }
 
     def read_working_processes(self) -> None:
         """Read which processes have worked until now, as the sampler's slow thread does."""
@@ -115,7 +124,7 @@ class Machine:
         self._read_at = self.now
 
     def windows(self, uuid: str) -> tuple[UtilizationWindow, ...]:
-        return self._windows.get(uuid, ())
+        return tuple(self._windows.get(uuid, {}).values())
 
     def activities(self, uuid: str) -> tuple[Activity, ...]:
         return ()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 _PATIENCE_S = 120.0
-_LOOK_S = 0.1
+_POLL_S = 0.1
 _FOLDERS = {
     "HOME": "home",
     "JUPYTER_CONFIG_DIR": "config",
@@ -40,7 +40,7 @@ class Service:
     def __init__(
         self, command: Sequence[str], folder: Path, ready: str, variables: Mapping[str, str] | None = None
     ) -> None:
-        """Start ``command``. It writes its log to ``folder``, and runs once ``ready`` has an answer."""
+        """Start ``command`` with its log in ``folder``. It is ready once the address ``ready`` answers."""
         self._ready = ready
         self._log = folder / f"{Path(command[0]).name}.log"
         with self._log.open("wb") as log:
@@ -64,7 +64,7 @@ class Service:
                 pass
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"{self._log.name} does not run:\n{self.log[-4000:]}")
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
     @property
     def log(self) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 PROXY = Path(__file__).parents[2] / "node_modules" / ".bin" / "configurable-http-proxy"
 _PATIENCE_S = 240.0
-_LOOK_S = 0.25
+_POLL_S = 0.25
 
 _SERVER_CONFIG = """
 from gpuwidget.system import processes
@@ -88,6 +88,8 @@ class JupyterHub:
             "ConfigurableHTTPProxy.api_url": f"http://127.0.0.1:{proxy}",
             "ConfigurableHTTPProxy.pid_file": str(folder / "proxy.pid"),
             "SimpleLocalProcessSpawner.home_dir_template": str(folder / "homes" / "{username}"),
+            # Without a terminal, a server does not end on SIGINT. The Hub would wait before it sends SIGTERM.
+            "LocalProcessSpawner.interrupt_timeout": 1,
             "Spawner.args": ["--allow-root", *arguments],
             "Spawner.environment": {
                 "JUPYTER_CONFIG_DIR": str(folder / "config"),
@@ -134,7 +136,7 @@ class JupyterHub:
                 pass
             if time.monotonic() > deadline or self._process.poll() is not None:
                 raise AssertionError(f"what was waited for has not happened:\n{self.log}")
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
     def start_server(self, user: str) -> None:
         """Start the server of a new user, and wait until it is ready."""
@@ -144,7 +146,7 @@ class JupyterHub:
         self.until(lambda: self.is_ready(user))
 
     def is_ready(self, user: str) -> bool:
-        """Return whether the user's server runs, as the Hub knows."""
+        """Return whether the Hub lists the user's server as ready."""
         servers = self.request(f"/hub/api/users/{user}")["servers"]
         return bool(servers) and servers[""]["ready"] is True
 

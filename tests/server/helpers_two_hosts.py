@@ -56,7 +56,7 @@ def missing_program() -> str | None:
     return None
 
 
-def why_not() -> str | None:
+def namespaces_problem() -> str | None:
     """Return why this machine can't have namespaces of the test's own, or None if it can."""
     try_it = "ip link add gpu-veth0 type veth peer name gpu-veth1"
     done = subprocess.run([*_UNSHARE, *try_it.split()], capture_output=True, text=True, check=False)

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 from helpers_exporters import MIB, TOTAL_MIB, SimulatedCluster, SimulatedGpu
-from helpers_programs import skip
 from helpers_prometheus import Prometheus
 from helpers_server import Server
 from tornado.httpclient import HTTPClientError
 
-from tools import prometheus
+from gpuwidget.server import cluster_snapshot
 
 PATH = ("gpuwidget", "api", "cluster")
 _PATIENCE_S = 60.0
@@ -45,21 +44,16 @@ def cluster() -> Iterator[SimulatedCluster]:
     made.stop()
 
 
-@pytest.fixture(scope="module")
-def there(cluster: SimulatedCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes the cluster every second."""
-    programs = prometheus.find()
-    if programs is None:
-        skip(prometheus.MISSING)
-    made = Prometheus(programs["prometheus"], tmp_path_factory.mktemp("prometheus"), cluster.scrape_configs())
-    yield made
-    made.stop()
+@pytest.fixture
+def configuration(prometheus: Prometheus) -> dict[str, object]:
+    """The Jupyter server has no GPU and queries the Prometheus."""
+    return {"source": "none", "prometheus_url": prometheus.url}
 
 
 @pytest.fixture
-def configuration(there: Prometheus) -> dict[str, object]:
-    """The Jupyter server has no GPU and queries the Prometheus."""
-    return {"source": "none", "prometheus_url": there.url}
+def frequent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the server query Prometheus after each scrape, every second, instead of every 5 s."""
+    monkeypatch.setattr(cluster_snapshot, "MIN_INTERVAL_S", 1.0)
 
 
 async def until(server: Server, holds: Callable[[Any], bool]) -> Any:
@@ -74,16 +68,16 @@ async def until(server: Server, holds: Callable[[Any], bool]) -> Any:
         await asyncio.sleep(0.2)
 
 
-async def all_gpus(there: Prometheus, server: Server) -> Any:
+async def all_gpus(prometheus: Prometheus, server: Server) -> Any:
     """Wait until Prometheus has scraped every exporter, and return the answer with all GPUs."""
-    await there.until("(count(up == 1) == 8) and (count(count_over_time(up[1m]) >= 3) == 15)")
+    await prometheus.until("(count(up == 1) == 8) and (count(count_over_time(up[1m]) >= 3) == 15)")
     return await until(server, lambda answer: sum(len(gpu["exporters"]) for gpu in answer["gpus"]) == 14)
 
 
-async def test_every_gpu_once(there: Prometheus, real_server: Server, cluster: SimulatedCluster) -> None:
+async def test_every_gpu_once(prometheus: Prometheus, real_server: Server, cluster: SimulatedCluster) -> None:
     """Each GPU is one entry with the same units, whichever exporters report it. Errors, notebooks, users and
     jobs are on the GPU that has them, names arrive unchanged, and a recording's GPUs are absent."""
-    answer = await all_gpus(there, real_server)
+    answer = await all_gpus(prometheus, real_server)
     assert answer["problem"] is None
     assert answer["interval_s"] == 5.0
     assert abs(answer["time"] - time.time()) < 60
@@ -136,9 +130,11 @@ async def test_every_gpu_once(there: Prometheus, real_server: Server, cluster: S
     )
 
 
-async def test_history_of_a_node(there: Prometheus, real_server: Server, cluster: SimulatedCluster) -> None:
+async def test_history_of_a_node(
+    prometheus: Prometheus, real_server: Server, cluster: SimulatedCluster
+) -> None:
     """The history of another machine contains the GPUs of that machine, in the format of the server's own."""
-    await all_gpus(there, real_server)
+    await all_gpus(prometheus, real_server)
     query = {"node": "node001", "metrics": "power_w,temperature_c", "seconds": 60}
     status, answer = await real_server.get("history", **query)
     assert status == 200
@@ -149,11 +145,11 @@ async def test_history_of_a_node(there: Prometheus, real_server: Server, cluster
 
 
 async def test_a_node_that_drops_off_and_comes_back(
-    there: Prometheus, real_server: Server, cluster: SimulatedCluster
+    frequent: None, prometheus: Prometheus, real_server: Server, cluster: SimulatedCluster
 ) -> None:
     """A node whose exporters no longer answer stays, marked as down with the time of its newest value, and
     its GPUs have no values. When it answers again, it is as before."""
-    before = await all_gpus(there, real_server)
+    before = await all_gpus(prometheus, real_server)
     cluster.down.add("node001")
     try:
         gone = await until(real_server, lambda answer: not answer["nodes"][0]["up"])
@@ -171,10 +167,10 @@ async def test_a_node_that_drops_off_and_comes_back(
 
 
 async def test_a_gpu_that_is_no_longer_listed(
-    there: Prometheus, real_server: Server, cluster: SimulatedCluster
+    frequent: None, prometheus: Prometheus, real_server: Server, cluster: SimulatedCluster
 ) -> None:
     """A GPU that its exporter no longer lists, while the node's other GPUs answer, is lost."""
-    await all_gpus(there, real_server)
+    await all_gpus(prometheus, real_server)
     gpus: list[SimulatedGpu] = cluster.by_node["node001"]
     second = gpus.pop()
     try:
@@ -187,7 +183,7 @@ async def test_a_gpu_that_is_no_longer_listed(
 
 
 async def test_a_snapshot_that_the_client_has_is_not_sent_again(
-    there: Prometheus, real_server: Server
+    prometheus: Prometheus, real_server: Server
 ) -> None:
     """A client that names the ETag of its snapshot gets status 304 until there is a newer one; a client that
     accepts gzip gets it compressed."""
@@ -207,20 +203,20 @@ class TestMatchers:
     """A server whose administrator restricts the queries."""
 
     @pytest.fixture
-    def configuration(self, there: Prometheus, matchers: str) -> dict[str, object]:
-        return {"source": "none", "prometheus_url": there.url, "prometheus_matchers": matchers}
+    def configuration(self, prometheus: Prometheus, matchers: str) -> dict[str, object]:
+        return {"source": "none", "prometheus_url": prometheus.url, "prometheus_matchers": matchers}
 
     @pytest.mark.parametrize("matchers", ['instance=~"node001:.*|node004:9835"'])
     async def test_only_matching_gpus_are_shown(
-        self, there: Prometheus, real_server: Server, matchers: str
+        self, prometheus: Prometheus, real_server: Server, matchers: str
     ) -> None:
         """Only GPUs whose series match are shown."""
-        await there.until("count(up == 1) == 8")
+        await prometheus.until("count(up == 1) == 8")
         answer = await until(real_server, lambda answer: len(answer["gpus"]) == 4)
         assert [gpu["exporters"] for gpu in answer["gpus"]] == [["dcgm"]] * 2 + [["nvidia_gpu"]] * 2
 
     @pytest.mark.parametrize("matchers", ['job="none"'])
-    async def test_nothing_matches(self, there: Prometheus, real_server: Server, matchers: str) -> None:
+    async def test_nothing_matches(self, prometheus: Prometheus, real_server: Server, matchers: str) -> None:
         """If no GPU matches, the reason is given."""
         answer = await until(real_server, lambda answer: answer["time"] is not None)
         assert (answer["gpus"], answer["nodes"], answer["problem"]) == (

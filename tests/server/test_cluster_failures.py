@@ -1,4 +1,4 @@
-"""A Prometheus that is dead, slow or refuses costs only the cluster view, which shows the reason."""
+"""If Prometheus fails, is slow or refuses, only the cluster view is affected, and it shows the reason."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class FakePrometheus:
 
 
 @pytest.fixture
-def there() -> Iterator[FakePrometheus]:
+def prometheus() -> Iterator[FakePrometheus]:
     """A fake Prometheus, stopped after the test."""
     made = FakePrometheus()
     yield made
@@ -65,9 +65,9 @@ def there() -> Iterator[FakePrometheus]:
 
 
 @pytest.fixture
-def configuration(there: FakePrometheus) -> dict[str, object]:
+def configuration(prometheus: FakePrometheus) -> dict[str, object]:
     """The server queries the fake Prometheus."""
-    return {"prometheus_url": there.web.url}
+    return {"prometheus_url": prometheus.web.url}
 
 
 async def cluster(server: Server) -> Any:
@@ -77,46 +77,48 @@ async def cluster(server: Server) -> Any:
     return answer
 
 
-def address(there: FakePrometheus) -> str:
-    return there.web.url.removeprefix("http://")
+def address(prometheus: FakePrometheus) -> str:
+    return prometheus.web.url.removeprefix("http://")
 
 
-async def test_all_clients_share_a_query(server: Server, there: FakePrometheus, clock: FakeClock) -> None:
+async def test_all_clients_share_a_query(
+    server: Server, prometheus: FakePrometheus, clock: FakeClock
+) -> None:
     """Within a scrape interval, Prometheus is queried once for all clients; without clients, not at all."""
-    assert there.queries == []
+    assert prometheus.queries == []
     assert (await server.stream()) is not None
-    assert there.queries == []
+    assert prometheus.queries == []
     for _ in range(5):
         answer = await cluster(server)
     assert answer["gpus"][0]["utilization"] == 97
-    assert len(there.queries) == 2
-    there.utilization = 5
+    assert len(prometheus.queries) == 2
+    prometheus.utilization = 5
     clock.advance(4.4)
     assert (await cluster(server))["gpus"][0]["utilization"] == 97
     clock.advance(0.2)
     assert (await cluster(server))["gpus"][0]["utilization"] == 5
-    assert len(there.queries) == 3
+    assert len(prometheus.queries) == 3
 
 
 async def test_the_last_values_stay_with_the_reason(
-    server: Server, there: FakePrometheus, clock: FakeClock
+    server: Server, prometheus: FakePrometheus, clock: FakeClock
 ) -> None:
     """If Prometheus fails, clients keep the last values with the reason, what to do and the values' age. When
     it answers again, there is no problem any more."""
     good = await cluster(server)
     assert good["problem"] is None
-    there.status = 503
+    prometheus.status = 503
     clock.advance(40)
     failed = await cluster(server)
     assert failed == {
         **good,
-        "problem": f"Prometheus at {address(there)} could not answer a query (status 503: too much). If it "
-        "is overloaded or has just started, the next query may succeed; else see its log. The values shown "
-        "are 40 s old.",
+        "problem": f"Prometheus at {address(prometheus)} could not answer a query (status 503: too much). "
+        "If it is overloaded or has just started, the next query may succeed; else see its log. The values "
+        "shown are 40 s old.",
     }
     clock.advance(260)
     assert (await cluster(server))["problem"].endswith("The values shown are 5 min old.")
-    there.status = 200
+    prometheus.status = 200
     clock.advance(5)
     assert await cluster(server) == good
 
@@ -130,19 +132,19 @@ async def test_the_last_values_stay_with_the_reason(
     ],
 )
 async def test_a_prometheus_that_never_answered(
-    server: Server, there: FakePrometheus, status: int, text: str
+    server: Server, prometheus: FakePrometheus, status: int, text: str
 ) -> None:
     """If Prometheus refuses from the start, the view has the reason and no values."""
-    there.status = status
+    prometheus.status = status
     answer = await cluster(server)
     assert (answer["time"], answer["nodes"], answer["gpus"]) == (None, [], [])
-    assert answer["problem"].startswith(f"Prometheus at {address(there)} {text}")
+    assert answer["problem"].startswith(f"Prometheus at {address(prometheus)} {text}")
 
 
-async def test_the_last_hour_may_fail_alone(server: Server, there: FakePrometheus) -> None:
-    """If only the query for the last hour fails, the newest values are shown, and what is not up to date is
-    said."""
-    there.hour_fails = True
+async def test_the_last_hour_may_fail_alone(server: Server, prometheus: FakePrometheus) -> None:
+    """If only the query for the last hour fails, the newest values are shown, and the
+    problem names what is not up to date."""
+    prometheus.hour_fails = True
     answer = await cluster(server)
     assert answer["gpus"][0]["utilization"] == 97
     assert answer["problem"].startswith(
@@ -151,12 +153,12 @@ async def test_the_last_hour_may_fail_alone(server: Server, there: FakePrometheu
 
 
 async def test_a_slow_prometheus_delays_nobody_else(
-    server: Server, there: FakePrometheus, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    server: Server, prometheus: FakePrometheus, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While Prometheus does not answer, a request for the cluster returns what there is, other requests are
     answered as usual, and no second query is sent."""
-    monkeypatch.setattr("gpuwidget.server.cluster_monitor._PATIENCE_S", 0.05)
-    there.may_answer.clear()
+    monkeypatch.setattr("gpuwidget.server.cluster_monitor._MAX_WAIT_S", 0.05)
+    prometheus.may_answer.clear()
     for _ in range(3):
         answer = await cluster(server)
         assert (answer["problem"], answer["time"], answer["gpus"]) == (
@@ -165,46 +167,48 @@ async def test_a_slow_prometheus_delays_nobody_else(
             [],
         )
         clock.advance(100)
-    assert len(there.queries) <= 1
+    assert len(prometheus.queries) <= 1
     before = time.monotonic()
     assert (await server.fetch("api", "status")).code == 200
     assert time.monotonic() - before < 10
-    there.may_answer.set()
+    prometheus.may_answer.set()
     while (await cluster(server))["problem"] is not None:
         clock.advance(1)
 
 
 class TestCredentials:
-    """A Prometheus with a certificate of an own authority, which requires a token."""
+    """A Prometheus that requires a token and whose certificate is signed by a private authority."""
 
     @pytest.fixture
     def certificate(self, tmp_path: Path) -> Path:
         return write_certificate(tmp_path / "prometheus.pem")
 
     @pytest.fixture
-    def there(self, certificate: Path) -> Iterator[FakePrometheus]:
+    def prometheus(self, certificate: Path) -> Iterator[FakePrometheus]:
         made = FakePrometheus(certificate)
         yield made
         made.web.stop()
 
     @pytest.fixture
-    def configuration(self, there: FakePrometheus, certificate: Path, tmp_path: Path) -> dict[str, object]:
+    def configuration(
+        self, prometheus: FakePrometheus, certificate: Path, tmp_path: Path
+    ) -> dict[str, object]:
         token = tmp_path / "token"
         token.write_text(f"{TOKEN}\n")
         return {
-            "prometheus_url": there.web.url,
+            "prometheus_url": prometheus.web.url,
             "prometheus_ca_file": str(certificate),
             "prometheus_token_file": str(token),
         }
 
     async def test_token_and_authority_are_used(
-        self, server: Server, there: FakePrometheus, caplog: pytest.LogCaptureFixture
+        self, server: Server, prometheus: FakePrometheus, caplog: pytest.LogCaptureFixture
     ) -> None:
         """The server authenticates itself with the token of the file to a server that the file of authorities
         certifies. Neither the answer nor the log contains the token."""
         answer = await cluster(server)
         assert answer["problem"] is None
-        assert {headers["Authorization"] for _, headers, _ in there.web.requests} == {f"Bearer {TOKEN}"}
+        assert {headers["Authorization"] for _, headers, _ in prometheus.web.requests} == {f"Bearer {TOKEN}"}
         assert TOKEN not in json.dumps(answer)
         assert TOKEN not in caplog.text
 

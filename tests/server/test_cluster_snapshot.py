@@ -264,9 +264,17 @@ def test_errors_of_the_last_hour() -> None:
         value("ecc_range", 5, "GPU-b"),
         value("xid", math.nan, "GPU-c"),
         value("ecc_increase", math.inf, "GPU-c"),
+        # DCGM's number for an unknown value.
+        value("xid", 2147483632, "GPU-d"),
     )
-    found = snapshot(dcgm(), dcgm("GPU-b", gpu="1"), dcgm("GPU-c", gpu="2"), hour=hour)
-    assert [(gpu.xid, gpu.ecc_uncorrected) for gpu in found.gpus] == [(79, 1), (13, 0), (None, None)]
+    gpus = [dcgm(f"GPU-{letter}", gpu=str(index)) for index, letter in enumerate("abcd")]
+    found = snapshot(*gpus, hour=hour)
+    assert [(gpu.xid, gpu.ecc_uncorrected) for gpu in found.gpus] == [
+        (79, 1),
+        (13, 0),
+        (None, None),
+        (None, None),
+    ]
 
 
 def test_the_query_for_the_hour_is_repeated_each_minute_and_after_an_error() -> None:
@@ -339,7 +347,7 @@ def test_the_interval_is_that_of_the_samples() -> None:
 
 
 def test_a_pause_without_clients_does_not_change_the_interval() -> None:
-    """If nobody looked for a while, the samples of that time do not make the interval longer."""
+    """If no client requests a snapshot for a while, the samples of that time do not lengthen the interval."""
     state = ClusterState()
     for time in (NOW, NOW + 5, NOW + 70, NOW + 75):
         assert state.add_now(parse([at(time), dcgm(time=time)])).interval_s == 5.0
@@ -351,7 +359,7 @@ def test_a_lost_gpu() -> None:
 
 
 def test_an_empty_cluster_has_the_reason() -> None:
-    """Without any GPU, the snapshot says what to check."""
+    """Without any GPU, the snapshot contains what to check."""
     found: Any = to_json(snapshot())
     assert found == {
         "time": NOW,

@@ -155,11 +155,13 @@ def last_work(machine: Machine, name: str, time: float) -> float:
     return max(times)
 
 
-def test_no_training_is_ended_and_every_idle_holder_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_training_is_ended_and_every_idle_holder_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """In none of 200 simulated hours is a kernel or a server ended within the cullers' timeout after it had
     used a GPU, although trainings pause, share GPUs and are not visible to Jupyter. Every kernel that only
     holds memory on a GPU without other work is ended in time."""
-    logging.getLogger("test").setLevel(logging.CRITICAL)
+    caplog.set_level(logging.CRITICAL, logger="test")
     wrong, kept, ended_holders = [], [], 0
     for seed in range(SEEDS):
         machine, hub = random_machine(seed, LENGTH_S, LONGEST_PAUSE_S), Hub()

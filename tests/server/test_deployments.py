@@ -13,6 +13,7 @@ import re
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from http.client import HTTPSConnection
 from pathlib import Path
@@ -23,11 +24,11 @@ import yaml
 from helpers_http import write_certificate
 from helpers_jupyter import Service, fetch, free_port, jupyter_variables
 from helpers_programs import skip
-from helpers_prometheus import DEPLOY
+from helpers_prometheus import DEPLOY, find_programs
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
-from tools import nginx, prometheus
+from tools import nginx
 
 TOKEN = "jupyter-0f1e2d3c4b5a6978"
 METRICS_TOKEN = "metrics-8f7e6d5c4b3a2918"
@@ -129,9 +130,7 @@ def substituted(text: str, replacements: dict[str, str]) -> str:
 @pytest.fixture(scope="module")
 def monitoring(jupyter: Jupyter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the address of a Prometheus that was started by the compose file's command, and scrapes."""
-    programs = prometheus.find()
-    if programs is None:
-        skip(prometheus.MISSING)
+    programs = find_programs()
     folder = tmp_path_factory.mktemp("prometheus")
     for path in (DEPLOY / "prometheus").iterdir():
         (folder / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
@@ -188,9 +187,7 @@ async def test_the_compose_files_prometheus_scrapes_jupyter(monitoring: str) -> 
 def test_the_scrape_configuration_for_kubernetes_is_valid(tmp_path: Path) -> None:
     """promtool accepts the scrape configuration for Kubernetes. Debian's has no service discovery for
     Kubernetes, so static targets take its place."""
-    programs = prometheus.find()
-    if programs is None:
-        skip(prometheus.MISSING)
+    programs = find_programs()
     text = (DEPLOY / "kubernetes" / "prometheus-scrape.yml").read_text(encoding="utf-8")
     configuration = yaml.safe_load(text)
     for job in configuration["scrape_configs"]:
@@ -255,6 +252,14 @@ class Nginx(Service):
         """Return the answer to a request over TLS, with the certificate verified."""
         return fetch(f"{self.https}{path}", headers, self.context)
 
+    def log_with(self, line: str) -> str:
+        """Return the access log once it contains ``line``. nginx writes it after it has sent the answer."""
+        deadline = time.monotonic() + 30
+        while line not in (log := (self.folder / "gpuwidget.log").read_text()):
+            assert time.monotonic() < deadline, log
+            time.sleep(0.1)
+        return log
+
     def status_from(self, source: str, path: str, headers: dict[str, str]) -> int:
         """Return the status of the answer to a request from another address of this machine."""
         connection = HTTPSConnection(HOST, self.port, context=self.context, source_address=(source, 0))
@@ -288,9 +293,7 @@ def test_the_page_comes_over_tls(proxy: Nginx) -> None:
     status, headers, page = proxy.fetch(f"/lab?token={TOKEN}")
     assert (status, "jupyter-config-data" in page) == (200, True)
     assert headers["strict-transport-security"] == "max-age=31536000"
-    log = (proxy.folder / "gpuwidget.log").read_text()
-    assert '"GET /lab HTTP/1.1" 200' in log
-    assert TOKEN not in log
+    assert TOKEN not in proxy.log_with('"GET /lab HTTP/1.1" 200')
 
 
 async def test_samples_arrive_through_the_proxy(proxy: Nginx) -> None:

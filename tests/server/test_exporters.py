@@ -6,13 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from helpers_exporters import MIB, RESERVED_MIB, TOTAL_MIB, SimulatedCluster, SimulatedGpu
-from helpers_programs import skip
+from helpers_exporters import MIB, TOTAL_MIB, SimulatedCluster, SimulatedGpu
 from helpers_prometheus import Prometheus
 
 from gpuwidget.model.metrics import METRICS
 from gpuwidget.prometheus.exporters import Over, memory_total_expression, metric_expression
-from tools import prometheus
 
 Values = dict[str, float]
 
@@ -46,75 +44,63 @@ def cluster() -> Iterator[SimulatedCluster]:
     made.stop()
 
 
-@pytest.fixture(scope="module")
-def there(cluster: SimulatedCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes the cluster every second."""
-    programs = prometheus.find()
-    if programs is None:
-        skip(prometheus.MISSING)
-    made = Prometheus(programs["prometheus"], tmp_path_factory.mktemp("prometheus"), cluster.scrape_configs())
-    yield made
-    made.stop()
-
-
-async def values(there: Prometheus, expression: str) -> Values:
+async def values(prometheus: Prometheus, expression: str) -> Values:
     """Return the values by UUID. Fails if a series has another label, or two have the same UUID."""
-    await there.until("count(up == 1) == 7")
-    found = await there.query(expression)
+    await prometheus.until("count(up == 1) == 7")
+    found = await prometheus.query(expression)
     assert [set(labels) for labels, _ in found] == [{"uuid"}] * len(found)
     by_uuid = {labels["uuid"]: value for labels, value in found}
     assert len(by_uuid) == len(found)
     return by_uuid
 
 
-async def test_all_exporters_have_the_same_unit(cluster: SimulatedCluster, there: Prometheus) -> None:
+async def test_all_exporters_have_the_same_unit(cluster: SimulatedCluster, prometheus: Prometheus) -> None:
     """A metric has the same unit and one series for each GPU, whichever exporters the GPU has. MIG slices of
     one GPU are distinct, and GPUs of a recording are absent."""
     real = [gpu for gpu in cluster.all_gpus if gpu.node not in cluster.recordings]
     uuids = [gpu.uuid for gpu in real if gpu.instance is None]
-    utilization = await values(there, metric_expression("utilization", ()))
+    utilization = await values(prometheus, metric_expression("utilization", ()))
     assert {uuid: round(value, 6) for uuid, value in utilization.items()} == {
         uuid: 29.0 + index % 2 for index, uuid in enumerate(uuids) if index != 5
     }
-    assert await values(there, metric_expression("memory_used", ())) == {
+    assert await values(prometheus, metric_expression("memory_used", ())) == {
         **dict.fromkeys(uuids, 1000.0 * MIB),
         f"{uuids[2]}/3": 7.0 * MIB,
         f"{uuids[4]}/5": 9.0 * MIB,
     }
-    total = await values(there, memory_total_expression(()))
+    total = await values(prometheus, memory_total_expression(()))
     assert total == {
         **dict.fromkeys(uuids, float(TOTAL_MIB * MIB)),
         f"{uuids[2]}/3": float(TOTAL_MIB * MIB),
     }
-    assert RESERVED_MIB > 0
 
 
-async def test_unknown_values_are_absent(cluster: SimulatedCluster, there: Prometheus) -> None:
+async def test_unknown_values_are_absent(cluster: SimulatedCluster, prometheus: Prometheus) -> None:
     """Numbers that stand for an unknown value in DCGM, and NaN, are absent, not a value."""
     unknown = cluster.by_node["node002"][1].uuid
-    assert unknown not in await values(there, metric_expression("power_w", ()))
-    assert unknown not in await values(there, metric_expression("temperature_c", ()))
+    assert unknown not in await values(prometheus, metric_expression("power_w", ()))
+    assert unknown not in await values(prometheus, metric_expression("temperature_c", ()))
 
 
-async def test_chosen_gpus(cluster: SimulatedCluster, there: Prometheus) -> None:
+async def test_chosen_gpus(cluster: SimulatedCluster, prometheus: Prometheus) -> None:
     """A query can be restricted to GPUs of any exporter, and to series with a label."""
     chosen = [cluster.by_node[node][1].uuid for node in ("node001", "node002", "node003")]
-    found = await values(there, metric_expression("memory_used", (), [*chosen, 'GPU-x"y|z']))
+    found = await values(prometheus, metric_expression("memory_used", (), [*chosen, 'GPU-x"y|z']))
     assert sorted(found) == chosen
-    only = await values(there, metric_expression("memory_used", ('instance="node003:9835"',), chosen))
+    only = await values(prometheus, metric_expression("memory_used", ('instance="node003:9835"',), chosen))
     assert sorted(only) == chosen[2:]
 
 
-async def test_means_over_time(cluster: SimulatedCluster, there: Prometheus) -> None:
+async def test_means_over_time(cluster: SimulatedCluster, prometheus: Prometheus) -> None:
     """A query can be for the mean over the seconds before each point."""
     uuid = cluster.by_node["node004"][0].uuid
     mean = Over("avg_over_time", 60)
-    found = await values(there, metric_expression("memory_used", (), [uuid], mean))
+    found = await values(prometheus, metric_expression("memory_used", (), [uuid], mean))
     assert found == {uuid: 1000.0 * MIB}
 
 
-async def test_every_exported_metric_has_a_valid_query(there: Prometheus) -> None:
+async def test_every_exported_metric_has_a_valid_query(prometheus: Prometheus) -> None:
     """Prometheus accepts the query for each metric of the table that is exported."""
     for metric in METRICS:
         if metric.exported is not None:
-            await values(there, metric_expression(metric.key, ()))
+            await values(prometheus, metric_expression(metric.key, ()))

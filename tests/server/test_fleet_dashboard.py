@@ -8,14 +8,19 @@ from pathlib import Path
 
 import pytest
 from helpers_exporters import SimulatedCluster, SimulatedGpu
-from helpers_programs import skip
-from helpers_prometheus import ALERTS, FLEET_DASHBOARD, RECORDING_RULES, Prometheus, dashboard_queries
+from helpers_prometheus import (
+    ALERTS,
+    FLEET_DASHBOARD,
+    RECORDING_RULES,
+    Prometheus,
+    dashboard_queries,
+    find_programs,
+)
 
 from gpuwidget.prometheus.exporters import EXPORTERS
-from tools import prometheus
 
 STARTED = time.time()
-NODES = {"gpuwidget_gpus:count": 12, "gpuwidget_gpus_free:count": 3, "gpuwidget_gpus_held_idle:count": 3}
+GPU_COUNTS = {"gpuwidget_gpus:count": 12, "gpuwidget_gpus_free:count": 3, "gpuwidget_gpus_held_idle:count": 3}
 """The numbers of GPUs that the dashboard shows at its top."""
 
 
@@ -43,11 +48,9 @@ def fleet() -> Iterator[SimulatedCluster]:
 
 
 @pytest.fixture
-def there(fleet: SimulatedCluster, tmp_path: Path) -> Iterator[Prometheus]:
+def prometheus(fleet: SimulatedCluster, tmp_path: Path) -> Iterator[Prometheus]:
     """Return a Prometheus that scrapes the fleet and evaluates the rules every second, not every minute."""
-    programs = prometheus.find()
-    if programs is None:
-        skip(prometheus.MISSING)
+    programs = find_programs()
     rules = []
     for path in (ALERTS, RECORDING_RULES):
         rules.append(tmp_path / path.name)
@@ -58,18 +61,18 @@ def there(fleet: SimulatedCluster, tmp_path: Path) -> Iterator[Prometheus]:
     made.stop()
 
 
-async def test_every_panel_shows_the_fleet(there: Prometheus) -> None:
+async def test_every_panel_shows_the_fleet(prometheus: Prometheus) -> None:
     """Every query of the fleet dashboard returns series, and the tables have the expected values."""
     queries = dashboard_queries(FLEET_DASHBOARD)
     for query in queries:
-        assert await there.until(query), query
-    for name, expected in NODES.items():
-        assert await there.until(f'sum(node:{name}{{node=~".*"}}) == {expected}')
+        assert await prometheus.until(query), query
+    for name, expected in GPU_COUNTS.items():
+        assert await prometheus.until(f'sum(node:{name}{{node=~".*"}}) == {expected}')
         assert f'sum(node:{name}{{node=~".*"}})' in queries
     holders = next(query for query in queries if "notebook:gpuwidget_gpus_held_idle" in query)
-    assert await there.until(f"({holders}) == 3") == [({"user": "ben", "notebook": "id-old.ipyn"}, 3.0)]
+    assert await prometheus.until(f"({holders}) == 3") == [({"user": "ben", "notebook": "id-old.ipyn"}, 3.0)]
     hours = next(query for query in queries if "user:gpuwidget_gpu_held_seconds" in query)
-    assert await there.until(f"count(({hours}) > 0) == 2")
+    assert await prometheus.until(f"count(({hours}) > 0) == 2")
     errors = next(query for query in queries if "gpuwidget_gpu_xid_timestamp" in query)
-    assert await there.until(f"count({errors}) == 3")
-    assert {value for _, value in await there.query(errors)} == {79.0}
+    assert await prometheus.until(f"count({errors}) == 3")
+    assert {value for _, value in await prometheus.query(errors)} == {79.0}

@@ -22,7 +22,7 @@ def configuration() -> dict[str, object]:
 
 
 def server_activity(server: Server) -> Any:
-    """Return the server's newest activity on a GPU, as JupyterHub gets it with the others; None if there is
+    """Return the time of the server's newest activity on a GPU, which JupyterHub receives; None if there is
     none."""
     return server.app.web_app.settings["last_activity_times"].get("gpuwidget_gpu")
 
@@ -43,7 +43,7 @@ async def test_work_without_viewers_is_activity(server: Server, source: FakeSour
     assert managers[0].last_activity == server_activity(server)
     assert abs(managers[0].last_activity.timestamp() - clock.time()) < 2 * STEP_S
     assert managers[1].last_activity == LONG_AGO
-    # Both are seen by those who read them: the kernel culler, and JupyterHub.
+    # JupyterHub reads the server's last activity.
     assert server.app.web_app.last_activity() >= server_activity(server)
     source.utilization[0] = 0.0
     await server.until(lambda: clock.time() > server_activity(server).timestamp() + 5 * STEP_S)

@@ -151,6 +151,8 @@ async def test_sampling_ends_after_the_last_scrape(server: Server) -> None:
     clock = server.clock
     assert clock is not None
     begun = clock.monotonic()
+    clock.advance(KEPT_S - 5)
+    assert server.hub._sampler.wanted
     await server.until(lambda: not server.hub._sampler.wanted)
     assert KEPT_S <= clock.monotonic() - begun <= KEPT_S + 3
     assert not server.hub._ownership._enabled

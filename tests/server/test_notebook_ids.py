@@ -1,9 +1,10 @@
-"""The ids that stand for notebooks in metrics are stable, and don't tell the notebooks' names."""
+"""The ids that stand for notebooks in metrics are stable, and do not reveal the notebooks' names."""
 
 from __future__ import annotations
 
 import logging
 import re
+import secrets
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,21 @@ def test_a_truncated_key_is_replaced(tmp_path: Path) -> None:
     before = ids(tmp_path).notebook_id("x.ipynb")
     assert len(key_file(tmp_path).read_bytes()) == 32
     assert ids(tmp_path).notebook_id("x.ipynb") == before
+
+
+def test_two_servers_that_start_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If another server of the user stores a key while this one creates its own, both use the stored one."""
+    other = ids(tmp_path)
+    found: list[str] = []
+
+    def meanwhile(size: int) -> str:
+        monkeypatch.undo()
+        found.append(other.notebook_id("x.ipynb"))
+        return "0" * 2 * size
+
+    monkeypatch.setattr(secrets, "token_hex", meanwhile)
+    assert [ids(tmp_path).notebook_id("x.ipynb")] == found
+    assert ids(tmp_path).notebook_id("x.ipynb") == found[0]
 
 
 def test_a_key_that_cannot_be_stored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,6 @@ from urllib.parse import unquote
 
 import pytest
 from fakes import FakeSource, gpu
-from helpers_programs import skip
 from helpers_prometheus import (
     ALERTS,
     FLEET_DASHBOARD,
@@ -21,6 +20,7 @@ from helpers_prometheus import (
     SERVER_DASHBOARD,
     Prometheus,
     dashboard_queries,
+    find_programs,
 )
 from helpers_recordings import meta, tick, values, write
 from helpers_samples import GIB, process
@@ -31,7 +31,6 @@ from test_prometheus_text import whole
 from gpuwidget.sources.throttle_reasons import ALL_NAMES, HARMFUL
 from gpuwidget.sources.xids import APPLICATION_XIDS
 from gpuwidget.system import processes
-from tools import prometheus
 
 DOCS = Path(__file__).parents[2] / "docs"
 OPTIONAL_METRICS = {
@@ -49,10 +48,7 @@ RULES_TEST = Path(__file__).parent / "data" / "rules_test.yml"
 @pytest.fixture(scope="session")
 def programs() -> dict[str, str]:
     """Return the paths of Prometheus and promtool, or skip the test if they are missing."""
-    found = prometheus.find()
-    if found is None:
-        skip(prometheus.MISSING)
-    return found
+    return find_programs()
 
 
 Scrape = Callable[[Server], Prometheus]
@@ -115,8 +111,8 @@ class TestOnARecording:
     async def test_series_have_the_values_of_the_sample(self, real_server: Server, scrape: Scrape) -> None:
         """Prometheus stores every known value of the server's sample in base units,
         and stores nothing for unknown values."""
-        there = scrape(real_server)
-        await there.until('up{job="gpuwidget"} == 1')
+        prometheus = scrape(real_server)
+        await prometheus.until('up{job="gpuwidget"} == 1')
         uuids = [one["uuid"] for one in (await real_server.get("sample"))[1]["gpus"]]
         expected = {
             "gpuwidget_gpu_up": [1.0, 1.0],
@@ -139,28 +135,29 @@ class TestOnARecording:
             "gpuwidget_gpu_memory_other_bytes": {"holder": "unattributed"},
         }
         for expression, of_gpus in expected.items():
-            found = sorted(await there.query(expression), key=lambda one: one[0]["gpu"])
+            found = sorted(await prometheus.query(expression), key=lambda one: one[0]["gpu"])
             labels = more.get(expression, {})
             assert found == [
                 (at(index, uuids[index], **labels), value) for index, value in enumerate(of_gpus)
             ], expression
-        ((labels, _),) = await there.query("gpuwidget_build_info")
+        ((labels, _),) = await prometheus.query("gpuwidget_build_info")
         assert labels["source"] == "replay"
-        ((_, age),) = await there.query("time() - gpuwidget_sample_timestamp_seconds")
+        ((_, age),) = await prometheus.query("time() - gpuwidget_sample_timestamp_seconds")
         assert age < 30
 
     async def test_prometheus_accepts_the_dashboard_and_the_rules(
         self, real_server: Server, scrape: Scrape
     ) -> None:
         """Prometheus loads all rules, and evaluates every query of the server's dashboard."""
-        there = scrape(real_server)
-        await there.until("gpuwidget_gpu_up")
+        prometheus = scrape(real_server)
+        await prometheus.until("gpuwidget_gpu_up")
         asked = dashboard_queries(SERVER_DASHBOARD)
-        answers = {expression: await there.query(expression) for expression in asked}
-        assert answers['avg(gpuwidget_gpu_utilization_ratio{instance=~".*"})'] == [({}, 0.485)]
-        lost = next(expression for expression in asked if expression.startswith("count(gpuwidget_gpu_up"))
+        answers = {expression: await prometheus.query(expression) for expression in asked}
+        gpus, lost, utilization, *_ = asked
+        assert answers[gpus] == [({}, 2.0)]
         assert answers[lost] == [({}, 0.0)]
-        groups = (await there.api("rules"))["data"]["groups"]
+        assert answers[utilization] == [({}, 0.485)]
+        groups = (await prometheus.api("rules"))["data"]["groups"]
         assert [(one["name"], len(one["rules"])) for one in groups] == [
             ("gpuwidget", 10),
             ("gpuwidget-nodes", 13),
@@ -188,8 +185,8 @@ async def test_memory_by_notebook(
     channels.close()
     source.memory[0] = 40 * GIB
     source.processes[0] = (process(pid_of(real_server, kernel), 20 * GIB), process(3_999_999, 7 * GIB))
-    there = scrape(real_server)
-    found = await there.until(
+    prometheus = scrape(real_server)
+    found = await prometheus.until(
         "gpuwidget_kernel_memory_bytes "
         "* on (job, instance, kernel) group_left (path, name) gpuwidget_kernel_info"
     )
@@ -197,18 +194,18 @@ async def test_memory_by_notebook(
     assert found == [(at(0, gpu(0).uuid, **holder), 20.0 * GIB)]
     others = {
         (labels["gpu"], labels["holder"]): value
-        for labels, value in await there.query("gpuwidget_gpu_memory_other_bytes")
+        for labels, value in await prometheus.query("gpuwidget_gpu_memory_other_bytes")
     }
     assert others == {
         ("0", "process"): 7.0 * GIB,
         ("0", "unattributed"): 13.0 * GIB,
         ("1", "unattributed"): 1_000_000.0,
     }
-    assert [value for _, value in await there.query("gpuwidget_gpu_energy_joules_total")] == [1000.0] * 2
-    types = (await there.api("metadata"))["data"]
+    assert [value for _, value in await prometheus.query("gpuwidget_gpu_energy_joules_total")] == [1000.0] * 2
+    types = (await prometheus.api("metadata"))["data"]
     assert types["gpuwidget_gpu_energy_joules_total"][0]["type"] == "counter"
     assert types["gpuwidget_kernel_memory_bytes"][0]["type"] == "gauge"
-    ((info, _),) = await there.query("gpuwidget_kernel_info")
+    ((info, _),) = await prometheus.query("gpuwidget_kernel_info")
     labels = {"instance": "lab", "kernel": kernel, "name": name}
     labels |= {"notebook": info["notebook"], "user": info["user"]}
     by_notebook = next(
@@ -216,12 +213,12 @@ async def test_memory_by_notebook(
         for one in dashboard_queries(SERVER_DASHBOARD)
         if one.startswith("sum by (instance, kernel, notebook, user,")
     )
-    assert await there.query(by_notebook) == [(labels, 20.0 * GIB)]
+    assert await prometheus.query(by_notebook) == [(labels, 20.0 * GIB)]
     # The dashboard lists a notebook as idle after ten minutes.
     # A test can't wait so long, so any idle time counts here.
-    await there.until("gpuwidget_kernel_idle_since_timestamp_seconds")
+    await prometheus.until("gpuwidget_kernel_idle_since_timestamp_seconds")
     idle = [one.replace("> 600", ">= 0") for one in dashboard_queries(SERVER_DASHBOARD) if "> 600" in one]
-    rows = [await there.query(expression) for expression in idle]
+    rows = [await prometheus.query(expression) for expression in idle]
     assert [[labels for labels, _ in row] for row in rows] == [[{**labels, "path": f"work/{name}"}]] * 2
     assert rows[0][0][1] == 20.0 * GIB
 
@@ -251,6 +248,46 @@ def test_each_rule_is_tested(programs: dict[str, str], tmp_path: Path) -> None:
     # The rules of GPUs are tested through those of their nodes.
     recorded = {name for name in recorded_series() if not name.startswith("uuid:")}
     assert recorded - set(re.findall(r"expr: .*?([a-z]+:gpuwidget_\w+:\w+)", RULES_TEST.read_text())) == set()
+
+
+def test_the_dashboard_counts_each_gpu_once(programs: dict[str, str], tmp_path: Path) -> None:
+    """The totals of the server's dashboard count a GPU that two servers export once, without its MIG slices,
+    and leave the memory of a GPU out of the share if it is unknown how much of it is used."""
+    values: dict[str, dict[str, float]] = {
+        "gpus": {"": 3},
+        "gpu_up": {"A": 1, "B": 1, "C": 0},
+        "gpu_utilization_ratio": {"A": 0.5, "B": 0.25},
+        "gpu_memory_used_bytes": {"A": 50e9, "B": 10e9},
+        "gpu_memory_total_bytes": {"A": 100e9, "B": 100e9, "C": 100e9},
+        "gpu_power_watts": {"A": 300, "B": 100},
+    }
+    exported = {
+        f'gpuwidget_{name}{{job="j",instance="{server}",UUID="{uuid}",mig=""}}': f"{value}x10"
+        for server in ("anna", "ben")
+        for name, by_gpu in values.items()
+        for uuid, value in by_gpu.items()
+    }
+    exported |= {
+        f'gpuwidget_gpu_energy_joules_total{{job="j",instance="{server}",UUID="A",mig=""}}': "0+6000x10"
+        for server in ("anna", "ben")
+    }
+    exported |= {
+        f'gpuwidget_{name}{{job="j",instance="anna",UUID="A1",mig="1"}}': "1x10"
+        for name in ("gpu_up", "gpu_memory_used_bytes", "gpu_memory_total_bytes")
+    }
+    gpus, lost, utilization, memory, power, energy, *_ = dashboard_queries(SERVER_DASHBOARD)
+    expected = {gpus: 3, lost: 1, utilization: 0.375, memory: 0.3, power: 400, energy: 60000}
+    path = tmp_path / "test.json"
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": samples} for name, samples in exported.items()],
+        "promql_expr_test": [
+            {"expr": query, "eval_time": "10m", "exp_samples": [{"labels": "{}", "value": value}]}
+            for query, value in expected.items()
+        ],
+    }
+    path.write_text(json.dumps({"evaluation_interval": "1m", "tests": [case]}), encoding="utf-8")
+    assert run(programs["promtool"], "test", "rules", str(path)) == ""
 
 
 def recorded_series() -> set[str]:
@@ -284,16 +321,16 @@ def test_every_named_metric_exists(path: Path) -> None:
     series = set(re.findall(r"(?:\b[a-z]+:)?\bgpuwidget_\w+:\w+\b", text))
     without = {name.partition(":")[2] for name in recorded_series()}
     assert series - recorded_series() - without == set()
-    there = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE)) | OPTIONAL_METRICS
+    exported = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE)) | OPTIONAL_METRICS
     named = metrics_of(re.sub(r"\bgpuwidget_\w+:\w+\b", "", text))
     assert named | series
-    assert named - there == set()
+    assert named - exported == set()
 
 
 def test_every_metric_is_documented() -> None:
     """The documentation's tables list every metric."""
-    there = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE))
-    assert there - metrics_of((DOCS / "prometheus.md").read_text(encoding="utf-8")) == set()
+    exported = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE))
+    assert exported - metrics_of((DOCS / "prometheus.md").read_text(encoding="utf-8")) == set()
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 from fakes import EPOCH, FakeSource, gpu
-from helpers_programs import skip
-from helpers_prometheus import Prometheus, write_past
+from helpers_prometheus import Prometheus, find_programs, write_past
 from helpers_server import Server
 
 from gpuwidget.server import wire
-from tools import prometheus
 
 DAY_S = 24 * 3600.0
 GIB = 1024**3
@@ -39,15 +37,13 @@ def samples(value: float, *, since: float = NIGHT, until: float = NIGHT + 3600) 
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """A Prometheus with three hours of samples.
 
     In the hour from ``NIGHT`` on, GPU 0 has samples from gpuwidget's exporter, with a gap of ten minutes, and
     GPU 1 from dcgm-exporter.
     """
-    programs = prometheus.find()
-    if programs is None:
-        skip(prometheus.MISSING)
+    programs = find_programs()
     folder = tmp_path_factory.mktemp("prometheus")
     own = f'{{job="gpuwidget",instance="a:8888",gpu="0",UUID="{FIRST}"}}'
     dcgm = f'{{job="dcgm",instance="a:9400",gpu="1",UUID="{SECOND}",Hostname="a"}}'
@@ -85,9 +81,9 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
 
 
 @pytest.fixture
-def configuration(there: Prometheus, request: pytest.FixtureRequest) -> dict[str, object]:
+def configuration(prometheus: Prometheus, request: pytest.FixtureRequest) -> dict[str, object]:
     """The server queries the Prometheus, or the address in the test's parameter."""
-    return {"prometheus_url": getattr(request, "param", there.url)}
+    return {"prometheus_url": getattr(request, "param", prometheus.url)}
 
 
 async def past(server: Server, **query: Any) -> tuple[int, Any]:
@@ -198,8 +194,8 @@ async def test_an_unknown_node_is_refused(server: Server, node: str) -> None:
 
 
 @pytest.mark.parametrize("configuration", ["http://127.0.0.1:9"], indirect=True)
-async def test_a_dead_prometheus_costs_only_the_long_ranges(server: Server) -> None:
-    """If Prometheus is down, a request for yesterday says so, and the last hour is answered as ever."""
+async def test_a_dead_prometheus_affects_only_the_long_ranges(server: Server) -> None:
+    """If Prometheus is down, a request for yesterday fails with the reason, and the last hour is answered."""
     status, answer = await past(server)
     assert status == 503
     assert answer["message"].startswith("Prometheus at 127.0.0.1:9 can't be reached (Connection refused).")
@@ -208,8 +204,8 @@ async def test_a_dead_prometheus_costs_only_the_long_ranges(server: Server) -> N
 
 
 async def test_a_hung_driver(server: Server, source: FakeSource, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the driver hangs, the server doesn't know its GPUs: a request for yesterday fails and says why,
-    instead of returning an empty history. The last hour is answered from the server's own history."""
+    """While the driver hangs, the server has no list of its GPUs: a request for yesterday fails with the
+    reason, instead of returning an empty history. The last hour is answered from the server's own history."""
     monkeypatch.setattr("gpuwidget.server.handlers._SAMPLE_TIMEOUT_S", 0.1)
     source.hang_in_open = threading.Event()
     status, answer = await past(server)

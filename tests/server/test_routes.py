@@ -31,11 +31,13 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 async def test_a_sample_request_reads_the_gpus_once(server: Server, source: FakeSource) -> None:
-    """If no stream is open, a request for the sample reads the GPUs once, and sampling does not continue."""
+    """If no stream is open, a request for the sample reads the GPUs once, and sampling does not continue. The
+    sample is not stored in the history, where it would be an isolated point."""
     status, sample = await server.get("sample")
     assert status == 200
     assert (sample["schema"], sample["origin"]["kind"]) == (1, "nvml")
     assert [reading["memory_used"] for reading in sample["readings"]] == [1_000_000, 1_000_000]
+    assert (await server.get("history"))[1]["t"] == []
     assert not server.hub._sampler.wanted
 
 

@@ -82,6 +82,15 @@ async def test_interval_and_history_are_configurable(
             ],
         ),
         (
+            {"gpu_hour_price": float("inf"), "slurm_warning_minutes": float("nan")},
+            [
+                "GpuWidget.gpu_hour_price can't be inf: give a number from 0 on, or None. "
+                "Its default, None, is used.",
+                "GpuWidget.slurm_warning_minutes can't be nan: give a number of minutes from 0 on. "
+                "Its default, 15.0, is used.",
+            ],
+        ),
+        (
             {"prometheus_timeout": 0.5},
             [
                 "GpuWidget.prometheus_timeout can't be 0.5: give a number of seconds from 1 to 60. "
@@ -93,7 +102,7 @@ async def test_interval_and_history_are_configurable(
             [
                 "GpuWidget.prometheus_matchers can't be ['cluster=\"a\"']: give label matchers in quotes, as "
                 "'cluster=\"a\"'. Its default, '', is used.",
-                "There is no cluster view, because it would show machines that must not match.",
+                "There is no cluster view, because it would show machines that the matchers exclude.",
             ],
         ),
         (

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 from helpers_programs import skip
-from helpers_two_hosts import Host, in_namespaces, missing_program, why_not
+from helpers_prometheus import find_programs
+from helpers_two_hosts import Host, in_namespaces, missing_program, namespaces_problem
 from nvml_standin import Standin, build
-
-from tools import prometheus
 
 GPUS = {
     "gpu-a": ("GPU-aaaaaaaa-0000-4000-8000-000000000000", "GPU-aaaaaaaa-0001-4000-8000-000000000000"),
@@ -36,13 +35,11 @@ def test_a_host_that_drops_off_and_comes_back(tmp_path: Path) -> None:
     """Every host's Jupyter server shows both hosts, each GPU once, under the host's name. While a host is cut
     off, it is shown as down with the time of its newest value, and without values. Afterwards it is as
     before."""
-    programs = prometheus.find()
-    if programs is None:
-        skip(prometheus.MISSING)
+    programs = find_programs()
     missing = missing_program()
     if missing is not None:
         skip(missing)
-    reason = why_not()
+    reason = namespaces_problem()
     if reason is not None:
         # Not a failure in CI either, because many containers do not allow namespaces.
         pytest.skip(reason)

@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers_programs import skip
-from helpers_prometheus import Prometheus
+from helpers_prometheus import Prometheus, find_programs
 
 from gpuwidget.cli.main import main
-from tools import prometheus
 
 STEP_S = 60
 HOURS = 4
@@ -59,9 +57,7 @@ def data(now: float) -> str:
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the address of a Prometheus with four hours of known data."""
-    found = prometheus.find()
-    if found is None:
-        skip(prometheus.MISSING)
+    found = find_programs()
     folder = tmp_path_factory.mktemp("prometheus")
     source = folder / "data.txt"
     source.write_text(data(float(int(time.time()))))
@@ -147,6 +143,23 @@ def test_no_prometheus(
     (tmp_path / "jupyter_server_config.py").write_text("1 / 0\n")
     assert main(["usage"]) == 2
     assert "ZeroDivisionError: division by zero" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [(), ("--prometheus", "http://127.0.0.1:9")])
+def test_the_timeout_of_the_configuration(
+    arguments: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """The time-out of a query is the configured one, since an error advises to set a longer one there."""
+    config = "c.GpuWidget.prometheus_url = 'http://127.0.0.1:9'\nc.GpuWidget.prometheus_timeout = 90\n"
+    (tmp_path / "jupyter_server_config.py").write_text(config)
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
+    assert main(["usage", *arguments]) == 2
+    assert capsys.readouterr().err == (
+        "gpuwidget: prometheus_timeout can't be 90: give a number of seconds from 1 to 60.\n"
+    )
 
 
 def test_an_invalid_time(capsys: pytest.CaptureFixture[str]) -> None:

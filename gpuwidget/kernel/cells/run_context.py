@@ -6,6 +6,7 @@ The user's variables are those of ``__main__``, which is the notebook's namespac
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 import threading
@@ -14,18 +15,22 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TypeVar
 
+from gpuwidget.kernel.shell.user_code import UserCode
 from gpuwidget.measure.advice.evidence import MIN_RUN_S, EarlierRun, RunContext, measured_s
 from gpuwidget.measure.advice.memory import RUNS
+from gpuwidget.measure.advice.messages import shortened
 from gpuwidget.model.report import GpuReport, Report, Span
 from gpuwidget.pytorch import cuda_state, torch_switches, torch_variables
+from gpuwidget.pytorch.device_changes import CodeLine
 from gpuwidget.system import host_limits, processes
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _MAX_SOURCES = 100
 _CHILDREN_CPU_S = 1.0
-"""CPU seconds from which child processes that have ended may have used a GPU. To load CUDA takes longer."""
+"""Minimum CPU seconds of child processes that may have used a GPU. Loading CUDA alone takes longer."""
 _GPU_LIBRARIES = ("cupy", "jax", "numba.cuda", "pycuda", "tensorflow")
+_CUDA_VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 _CELL_FRAME = re.compile(r"In\[(\d+)\]:(\d+)\b")
 _lock = threading.Lock()
 _earlier_runs: OrderedDict[tuple[str, str, str], deque[EarlierRun]] = OrderedDict()
@@ -65,6 +70,8 @@ class RunContextBuilder:
             shared_memory=_or_default(host_limits.shared_memory, None),
             process_cpu=100 * (time.process_time() - self._cpu_at_start) / elapsed,
             earlier_runs=earlier,
+            cuda_variables={name: os.environ[name] for name in _CUDA_VARIABLES if name in os.environ},
+            line_name=_line_name,
             source_of=_source_of,
         )
 
@@ -125,6 +132,15 @@ def _source_of(frame: str) -> str:
     text = cells[cell] if cell < len(cells) else ""
     lines = text.splitlines() if isinstance(text, str) else []
     return lines[line - 1] if 0 < line <= len(lines) else ""
+
+
+def _line_name(line: CodeLine) -> str:
+    """Return a line's name and source, such as ``In[5]:4 `torch.cuda.set_device(1)```."""
+    ipython = sys.modules.get("IPython")
+    code = UserCode(None if ipython is None else ipython.get_ipython())
+    name = f"{code.name(line.file) or os.path.basename(line.file)}:{line.line}"
+    source = shortened(code.source(line.file, line.line))
+    return f"{name} `{source}`" if source else name
 
 
 def _process_memory(gpu: GpuReport) -> tuple[str, Span]:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuwidget.kernel.cells.options import WatchOptions
-from gpuwidget.measure.gpu_selection import cuda_order, select_gpus
+from gpuwidget.measure.device_order import environment_order, find_order
+from gpuwidget.measure.gpu_selection import select_gpus
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.pytorch import cuda_state
@@ -51,37 +52,36 @@ def find_target_gpus(options: WatchOptions, sample: Sample | None) -> tuple[list
     pending = DEVICE_SWITCH.pending_cuda_device if current is None else None
     if pending is not None:
         return [_of_device(pending, order, sample.gpus)], f"chosen as the current CUDA device, {pending}"
-    if order:
+    if order and order[0] is not None:
         selected_by = "the only GPU" if len(order) == 1 else "the first that CUDA sees"
         return [_target(order[0], order, sample.gpus)], selected_by
-    if order is not None:
+    if order is not None and not order:
         raise OptionError("CUDA_VISIBLE_DEVICES hides every GPU: name one with --gpu.")
     raise OptionError(
         "Which GPU cuda:0 will be is known once CUDA is up, since this machine's differ: name one with --gpu."
     )
 
 
-def _order(sample: Sample) -> Sequence[str] | None:
-    """Return the GPUs' UUIDs in the order of CUDA's devices; None if the order is unknown."""
-    devices = cuda_state.devices() if sample.origin.live else ()
-    if not devices:
-        return cuda_order(sample.gpus, os.environ)
-    found = []
-    for device in devices:
-        uuid = next((gpu.uuid for gpu in sample.gpus if cuda_state.same_gpu(gpu.uuid, device.uuid)), "")
-        found.append(uuid)
-    return found
+def _order(sample: Sample) -> Sequence[str | None] | None:
+    """Return the GPUs' UUIDs in the order of CUDA's devices, with None for an unknown GPU.
+
+    Return None if the number of devices is unknown.
+    """
+    if sample.origin.live:
+        return find_order(sample.gpus, os.environ).uuids
+    return environment_order(sample.gpus, os.environ)
 
 
-def _of_device(device: str, order: Sequence[str] | None, gpus: Sequence[Gpu]) -> TargetGpu:
+def _of_device(device: str, order: Sequence[str | None] | None, gpus: Sequence[Gpu]) -> TargetGpu:
     index = cuda_index(device)
     if index is None:
         raise OptionError(f"--device {device} is no GPU: leave --need out, or name one.")
-    if order is None or index >= len(order) or not order[index]:
+    uuid = order[index] if order is not None and index < len(order) else None
+    if uuid is None:
         raise OptionError(f"Which GPU {device} is can't be told here: name it with --gpu.")
-    return _target(order[index], order, gpus)
+    return _target(uuid, order, gpus)
 
 
-def _target(uuid: str, order: Sequence[str] | None, gpus: Sequence[Gpu]) -> TargetGpu:
+def _target(uuid: str, order: Sequence[str | None] | None, gpus: Sequence[Gpu]) -> TargetGpu:
     gpu = next(gpu for gpu in gpus if gpu.uuid == uuid)
     return TargetGpu(gpu, order.index(uuid) if order is not None and uuid in order else None)

@@ -8,7 +8,7 @@ from gpuwidget.kernel.devices.device_choices import GpuMonitor, check_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.model import units
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.kernel_state import SCHEMA, DeviceChoice, DeviceState, KernelState
+from gpuwidget.model.kernel_state import SCHEMA, CandidateGpu, DeviceChoice, DeviceState, KernelState
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH, device_context_note
@@ -102,6 +102,7 @@ def kernel_state(*, watching: bool) -> KernelState:
         watching=watching,
         device=DEVICE_SWITCH.state,
         choices=choices.devices,
+        order=choices.order,
         unavailable=choices.unavailable,
         gpus=monitor().kernel_gpus(sample),
         switches=SWITCHES.state,
@@ -114,23 +115,38 @@ def describe_devices() -> str:
     lines = [describe(DEVICE_SWITCH.state), *(f"  {label(choice)}" for choice in choices.devices)]
     if choices.unavailable is not None:
         lines.append(f"  {choices.unavailable}")
-    elif not choices.complete:
+    elif not choices.complete and not choices.order.notes:
         lines.append("  cuda:N: which there are will be known once your code has started CUDA")
-    return printable_lines("\n".join(lines))
+    candidates = next((choice.candidates for choice in choices.devices if choice.candidates), ())
+    if candidates:
+        lines += ["GPUs of this machine, by nvidia-smi's numbers:", *(f"  {_gpu(gpu)}" for gpu in candidates)]
+    return printable_lines("\n".join([*lines, *choices.order.notes]))
 
 
 def label(choice: DeviceChoice) -> str:
     """Describe a device in one line: ``cuda:1 · GPU 3 H200 · 9.0 · 120.1 GiB free · another notebook``."""
-    parts = [choice.device]
     if choice.index is not None:
-        parts.append(f"GPU {choice.index} {(choice.name or '').removeprefix('NVIDIA ')}".strip())
-        if choice.compute_capability is not None:
-            parts.append(choice.compute_capability)
-        parts.append(f"{units.memory(choice.memory_free)} free")
-        parts += [", ".join(choice.holders)] if choice.holders else []
-    elif choice.device != "cpu" and not cuda_state.cuda_initialized():
-        parts.append("which GPU will be known once your code has started CUDA")
-    return " · ".join(parts)
+        free = f"{units.memory(choice.memory_free)} free"
+        model = _model(choice.index, choice.name or "", choice.compute_capability)
+        return " · ".join(
+            [choice.device, model, free, *([", ".join(choice.holders)] if choice.holders else [])]
+        )
+    if choice.device == "cpu" or cuda_state.cuda_initialized():
+        return choice.device
+    models = list(dict.fromkeys(gpu.name.removeprefix("NVIDIA ") for gpu in choice.candidates))
+    which = " or ".join(models) or "which GPU"
+    return f"{choice.device} · {which}: known once your code has started CUDA"
+
+
+def _gpu(gpu: CandidateGpu) -> str:
+    """Describe a GPU in one line: ``GPU 1 GeForce RTX 4090 · 8.9 · 23.1 of 24.0 GiB free``."""
+    free = f"{units.memory_of(gpu.memory_free, gpu.memory_total)} free"
+    return f"{_model(gpu.index, gpu.name, gpu.compute_capability)} · {free}"
+
+
+def _model(index: int, name: str, compute_capability: str | None) -> str:
+    model = f"GPU {index} {name.removeprefix('NVIDIA ')}".strip()
+    return model if compute_capability is None else f"{model} · {compute_capability}"
 
 
 def describe(state: DeviceState) -> str:

@@ -9,17 +9,16 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuwidget.measure.gpu_selection import cuda_order
+from gpuwidget.measure.device_order import NO_ORDER, CudaOrder, find_order, unlike_expected
 from gpuwidget.measure.process_memory import Attribution
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.command_line import full_command
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.model.kernel_state import DeviceChoice, KernelGpu
+from gpuwidget.model.kernel_state import CandidateGpu, DeviceChoice, DeviceOrder, KernelGpu
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.pytorch import cuda_state
@@ -27,12 +26,14 @@ from gpuwidget.pytorch.device_switch import cuda_index
 from gpuwidget.sampler import Sampler, Subscription
 from gpuwidget.system.processes import Identity, OwnProcessTree, in_host_pid_namespace, notebook_of, own_user
 
-CPU = DeviceChoice("cpu", None, None, None, None, None, None, ())
+CPU = DeviceChoice("cpu", None, None, None, None, None, None, (), ())
 THIS_NOTEBOOK = "this notebook"
 
 _MAX_AGE_S = 10.0
 _DEFAULT_TIMEOUT_S = 0.02
 _MAX_HOLDERS = 8
+
+UNKNOWN_ORDER = DeviceOrder(None, (), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class DeviceChoices:
     """Why there is no CUDA device; None if there is one or may be one."""
     complete: bool
     """Whether all devices are listed: False while the number of CUDA devices is unknown."""
+    order: DeviceOrder = UNKNOWN_ORDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class GpuMonitor:
         self._pending: Subscription | None = None
         self._attribution: Attribution | None = None
         self._family = OwnProcessTree(clock)
+        self._expected: CudaOrder | None = None
+        """The order that was derived from the environment before CUDA started."""
 
     def read(self, timeout_s: float = _DEFAULT_TIMEOUT_S) -> Sample | None:
         """Return a new sample. If the driver takes longer than ``timeout_s``, return the latest earlier one.
@@ -102,11 +106,26 @@ class GpuMonitor:
         reason = _unavailable(sample)
         if reason is not None:
             return DeviceChoices((CPU,) if _installed() else (), reason, complete=True)
-        uuids = _cuda_uuids(sample)
-        if uuids is None:
-            return DeviceChoices((CPU,), None, complete=False)
-        found = [self._choice(f"cuda:{number}", uuid, sample, live) for number, uuid in enumerate(uuids)]
-        return DeviceChoices((CPU, *found), None, complete=True)
+        order = self._order(sample)
+        shown = DeviceOrder(
+            order.source,
+            tuple(note.text for note in order.notes),
+            tuple(note.message_id for note in order.notes),
+        )
+        if order.uuids is None:
+            return DeviceChoices((CPU,), None, complete=False, order=shown)
+        candidates = _candidates(sample) if None in order.uuids else ()
+        found = [
+            self._choice(f"cuda:{number}", uuid, sample, live, candidates)
+            for number, uuid in enumerate(order.uuids)
+        ]
+        return DeviceChoices((CPU, *found), None, complete=True, order=shown)
+
+    def _order(self, sample: Sample | None) -> CudaOrder:
+        order = _cuda_order(sample)
+        if order.source == "environment":
+            self._expected = order
+        return order if sample is None else unlike_expected(order, self._expected, sample.gpus)
 
     def kernel_gpus(self, sample: Sample | None) -> tuple[KernelGpu, ...]:
         """Return this kernel's torch device, memory and CUDA context on each GPU of ``sample``."""
@@ -117,7 +136,7 @@ class GpuMonitor:
         devices = cuda_state.devices()
         contexts = cuda_state.devices_with_context()
         counters = cuda_state.counters()
-        names = [(f"cuda:{number}", uuid) for number, uuid in enumerate(_cuda_uuids(sample) or ())]
+        names = [(f"cuda:{number}", uuid) for number, uuid in enumerate(_cuda_order(sample).uuids or ())]
         if self._attribution.needs_proof:
             for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
                 if any(device.index in contexts for device in devices if _same(gpu, device.uuid)):
@@ -156,7 +175,14 @@ class GpuMonitor:
         others = [(group.label(len(sizes)), sum(sizes)) for group, sizes in groups.items()]
         return MemoryShares(own, tuple(sorted(others, key=lambda other: -other[1])), None)
 
-    def _choice(self, device: str, uuid: str | None, sample: Sample | None, live: bool) -> DeviceChoice:
+    def _choice(
+        self,
+        device: str,
+        uuid: str | None,
+        sample: Sample | None,
+        live: bool,
+        candidates: tuple[CandidateGpu, ...],
+    ) -> DeviceChoice:
         for gpu, reading in zip(sample.gpus, sample.readings, strict=True) if sample is not None else ():
             if uuid is not None and _same(gpu, uuid):
                 return DeviceChoice(
@@ -168,8 +194,9 @@ class GpuMonitor:
                     memory_total=gpu.memory_total,
                     memory_free=free_memory(gpu, reading),
                     holders=self._holder_names(reading, live),
+                    candidates=(),
                 )
-        return DeviceChoice(device, None, None, None, None, None, None, ())
+        return DeviceChoice(device, None, None, None, None, None, None, (), candidates)
 
     def _holder_names(self, reading: Reading, live: bool) -> tuple[str, ...]:
         """Return the names of the processes that hold memory, without duplicates, and this notebook first."""
@@ -308,22 +335,31 @@ def _installed() -> bool:
         return False
 
 
-def _cuda_uuids(sample: Sample | None) -> Sequence[str | None] | None:
-    """Return the UUID of each CUDA device; None if the number of devices is unknown.
+def _cuda_order(sample: Sample | None) -> CudaOrder:
+    """Return the order of the CUDA devices, without the GPUs of a recording."""
+    if sample is not None and sample.origin.live and not cuda_state.is_rocm():
+        return find_order(sample.gpus, os.environ)
+    # The GPUs of a recording may not be those of this machine.
+    reported = cuda_state.cuda_uuids()
+    return NO_ORDER if reported is None else CudaOrder(reported, None)
 
-    A device whose UUID is unknown has None in the list.
-    """
-    if cuda_state.cuda_initialized():
-        return [device.uuid for device in cuda_state.devices()]
+
+def _candidates(sample: Sample | None) -> tuple[CandidateGpu, ...]:
+    """Return the GPUs of ``sample`` that can be a CUDA device whose GPU is unknown."""
     if sample is None or not sample.origin.live or cuda_state.is_rocm():
-        return None  # the GPUs of a recording may not be those of this machine
-    order = cuda_order(sample.gpus, os.environ)
-    if order is not None:
-        return order
-    # CUDA orders the devices by speed, which is unknown, but their number does not depend on the order.
-    by_pci_bus: Mapping[str, str] = {**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    cuda_gpus = cuda_order(sample.gpus, by_pci_bus)
-    return None if cuda_gpus is None else [None] * len(cuda_gpus)
+        return ()
+    return tuple(
+        CandidateGpu(
+            uuid=gpu.uuid,
+            index=gpu.index,
+            name=gpu.name,
+            compute_capability=gpu.compute_capability,
+            memory_total=gpu.memory_total,
+            memory_free=free_memory(gpu, reading),
+        )
+        for gpu, reading in zip(sample.gpus, sample.readings, strict=True)
+        if gpu.mig_parent is None
+    )
 
 
 def _same(gpu: Gpu, uuid: str | None) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuwidget.measure.advice.messages import Text, shortened
@@ -22,6 +22,8 @@ from gpuwidget.model.report import (
     WorkerReport,
     in_call,
 )
+from gpuwidget.model.samples import Gpu
+from gpuwidget.pytorch.device_changes import CodeLine, DeviceChanges
 from gpuwidget.pytorch.torch_switches import ComputeSwitches
 from gpuwidget.pytorch.torch_variables import Loader, Model
 from gpuwidget.system.host_limits import SharedMemory
@@ -71,11 +73,26 @@ class RunContext:
     source_of: Callable[[str], str] | None = None
     """Function that returns the source line of a frame such as ``In[2]:4 step``, or an empty string if the
     line is unknown."""
+    cuda_variables: Mapping[str, str] = field(default_factory=dict)
+    """CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, as far as they are set."""
+    device_changes: DeviceChanges | None = None
+    new_contexts: frozenset[str] = frozenset()
+    """The devices (``cuda:N``) on which this process opened its CUDA context during the run."""
+    line_name: Callable[[CodeLine], str] | None = None
+    """Function that returns the name and the source of a line, such as ``In[5]:4 `step(x)```."""
     other_gpu_work: bool = False
     """Whether this process has loaded another GPU library, or has child processes that may use a GPU."""
 
 
 NO_CONTEXT = RunContext()
+
+
+@dataclass(frozen=True, slots=True)
+class MachineGpu:
+    """A GPU of the machine, whether this process uses it or not."""
+
+    report: GpuReport
+    gpu: Gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +133,19 @@ class RunEvidence:
     workers: tuple[WorkerReport, ...] = ()
     steady: SteadyPart | None = None
     """The part of the run in which its workers worked, or None if there was none or it was not found."""
+    machine: tuple[MachineGpu, ...] = ()
+    """All GPUs of the report, including those that this process does not use. Empty while the run lasts."""
 
     @classmethod
     def of(
-        cls, report: Report, context: RunContext = NO_CONTEXT, steady: SteadyPart | None = None
+        cls,
+        report: Report,
+        context: RunContext = NO_CONTEXT,
+        steady: SteadyPart | None = None,
+        gpus: Iterable[Gpu] = (),
     ) -> RunEvidence:
-        """Return the evidence of a run that has ended."""
+        """Return the evidence of a run that has ended. ``gpus`` are the GPUs of the report."""
+        by_uuid = {gpu.uuid: gpu for gpu in gpus}
         return cls(
             gpus=own_gpus(report.shown, report.attributed, report.workers),
             gpu_count=len(report.gpus),
@@ -134,26 +158,34 @@ class RunEvidence:
             timeline=report.timeline,
             workers=report.workers,
             steady=steady,
+            machine=tuple(MachineGpu(gpu, by_uuid[gpu.uuid]) for gpu in report.gpus if gpu.uuid in by_uuid),
         )
 
     def in_steady_part(self) -> RunEvidence:
         """Return the evidence with the GPU figures of the steady part only.
 
-        Return it unchanged if there is no steady part, or if that is nearly the whole run. If workers did all
-        of the GPU work, the evidence contains neither the line profile nor the loaders of this process.
+        Return it unchanged if there is no :attr:`steady_part`. If workers did all of the GPU work, the
+        evidence contains neither the line profile nor the loaders of this process.
         """
-        if self.steady is None or self.steady.seconds >= _NEARLY_ALL * self.gpu_s:
+        part = self.steady_part
+        if part is None:
             return self
-        steady = {gpu.uuid: gpu for gpu in self.steady.gpus}
+        steady = {gpu.uuid: gpu for gpu in part.gpus}
         gpus = tuple(
             replace(steady[gpu.uuid], torch=gpu.torch, torch_device=gpu.torch_device)
             for gpu in self.gpus
             if gpu.uuid in steady
         )
-        made = replace(self, gpus=gpus, gpu_s=self.steady.seconds)
+        made = replace(self, gpus=gpus, gpu_s=part.seconds)
         if self.only_workers:
             made = replace(made, time=None, context=replace(self.context, loaders=()))
         return made
+
+    @property
+    def steady_part(self) -> SteadyPart | None:
+        """The steady part, or None if there is none or if it is nearly the whole run."""
+        part = self.steady
+        return None if part is None or part.seconds >= _NEARLY_ALL * self.gpu_s else part
 
     @property
     def only_workers(self) -> bool:

@@ -324,6 +324,64 @@ def idle_gpus(
     )
 
 
+def slower_gpu(
+    working: GpuReport, idle: GpuReport, compute: float | None, memory: float | None, *, visible: bool
+) -> Text:
+    """Return the text for a process that computed on ``working`` while the faster GPU ``idle`` did nothing.
+
+    ``compute`` and ``memory`` are the ratios of the peak float32 rates and of the memory bandwidths.
+    ``visible`` is whether torch can use ``idle``.
+    """
+    busy = working.utilization.mean if working.utilization is not None else 0.0
+    text = (
+        f"{_gpu_with_device(working)} was {busy:.0f} % busy, while the faster {_gpu_with_device(idle)} did "
+        f"nothing: it has {compute:.1f} times the peak float32 rate and {memory:.1f} times the memory "
+        "bandwidth."
+    )
+    if visible:
+        device = idle.torch_device
+        return Text(text, f"If you meant the faster one: %gpu device {device}, or .to('{device}').")
+    return Text(
+        text,
+        "CUDA_VISIBLE_DEVICES hides it: its numbers count in CUDA's order, which may not be nvidia-smi's. "
+        f"List the GPU's UUID (CUDA_VISIBLE_DEVICES={idle.uuid}) or set CUDA_DEVICE_ORDER=PCI_BUS_ID too, "
+        "and restart the kernel.",
+    )
+
+
+def _gpu_with_device(gpu: GpuReport) -> str:
+    """Return a GPU with its model and device: ``GPU 1 (GeForce RTX 4090, cuda:0)``."""
+    device = "" if gpu.torch_device is None else f", {gpu.torch_device}"
+    return f"{gpu_name(gpu)} ({gpu.name.removeprefix('NVIDIA ')}{device})"
+
+
+def unused_contexts(gpus: Sequence[GpuReport], held: int | None, lines: Sequence[str]) -> Text:
+    """Return the text for CUDA contexts on GPUs that the run did not use.
+
+    ``lines`` are the lines that first selected these GPUs, as far as they are known.
+    """
+    contexts = _verb(gpus, "a CUDA context", "CUDA contexts")
+    where = f" (first selected in {', '.join(lines)})" if lines else ""
+    holds = _verb(gpus, "It holds", "They hold")
+    size = "" if held is None else f" {holds} {units.memory(held)} until the kernel restarts."
+    return Text(
+        f"This run opened {contexts} on {gpu_names(gpus)}{where} and did not use "
+        f"{_verb(gpus, 'this GPU', 'these GPUs')}.{size}",
+        "Read the memory of GPUs with gpuwidget.sample(), which opens no context, and hide GPUs that the "
+        "notebook does not need with CUDA_VISIBLE_DEVICES.",
+    )
+
+
+def device_switches(switches: int, rate: float, line: str | None) -> Text:
+    """Return the text for code that switched the current CUDA device ``switches`` times."""
+    where = "" if line is None else f", most often by {line}"
+    return Text(
+        f"The current CUDA device was switched {switches:,} times ({rate:.0f} a second){where}.",
+        "Give tensors and streams their device (device='cuda:1'), and do all work on one device before the "
+        "next switch.",
+    )
+
+
 def input_pipeline(share: float, where: str, busy: float | None, utilization: float, *, sure: bool) -> str:
     """Return the text for a run whose stack samples show that the code spent its time loading data."""
     meanwhile = f"was {busy:.0f} % busy" if busy is not None else f"was {utilization:.0f} % busy on average"

@@ -11,6 +11,7 @@ from gpuwidget.measure.advice.clocks import throttled
 from gpuwidget.measure.advice.code import model_on_cpu, sync_points
 from gpuwidget.measure.advice.compute import copies, memory_bound, small_kernels, tensor_cores_idle
 from gpuwidget.measure.advice.cudnn import cudnn_benchmark, cudnn_off
+from gpuwidget.measure.advice.devices import device_switches, slower_gpu, unused_contexts
 from gpuwidget.measure.advice.evidence import RunEvidence
 from gpuwidget.measure.advice.memory import fragmentation, growing_memory
 from gpuwidget.measure.advice.multi_gpu import idle_gpus, straggler
@@ -24,6 +25,7 @@ _MEMORY_RULES: tuple[Rule, ...] = (growing_memory, fragmentation)
 """Rules that apply to runs of any duration, because they use exact counts and sizes."""
 _ACTIVITY_RULES: tuple[Rule, ...] = (
     model_on_cpu,
+    slower_gpu,
     straggler,
     input_pipeline,
     copies,
@@ -35,6 +37,8 @@ _ACTIVITY_RULES: tuple[Rule, ...] = (
     cudnn_off,
     cudnn_benchmark,
     memory_bound,
+    device_switches,
+    unused_contexts,
 )
 """Rules about activity, in order of importance: rules about idle GPUs, then rules about work that is slowed
 down."""

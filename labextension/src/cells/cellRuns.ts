@@ -108,6 +108,23 @@ export interface StartedCell {
   readonly received: number;
 }
 
+/** A cell that has run to its end. */
+export interface FinishedCell {
+  /** The notebook's file name. */
+  readonly notebook: string;
+  readonly executionCount: number | null;
+  /** Start of the cell in epoch seconds, by the clock of the kernel's machine. */
+  readonly started: number;
+  /** Seconds from the message about the cell's start to the message about its end. */
+  readonly seconds: number;
+  /** Whether the kernel's process has died while the cell was running. */
+  readonly died: boolean;
+  /** Return the cell's outputs in the notebook format. */
+  readonly outputs: () => readonly unknown[];
+  /** Scroll to the cell and select it. */
+  readonly reveal: () => void;
+}
+
 /** The running cell with its run time and memory growth up to now. */
 export interface RunningCell {
   readonly cellId: string;
@@ -141,14 +158,16 @@ export class RunningCells {
 
   /**
    * End the running cell if the execute request with the id `request` started it. If `request` is null, as
-   * after a restart, end any running cell.
+   * after a restart, end any running cell. Return the ended cell; null if there is none.
    */
-  end(notebook: object, request: string | null): void {
+  end(notebook: object, request: string | null): StartedCell | null {
     const running = this.cells.get(notebook);
-    if (running !== undefined && (request === null || running.request === request)) {
-      this.cells.delete(notebook);
-      this.changes.emit(notebook);
+    if (running === undefined || (request !== null && running.request !== request)) {
+      return null;
     }
+    this.cells.delete(notebook);
+    this.changes.emit(notebook);
+    return running.cell;
   }
 }
 
@@ -164,6 +183,8 @@ export interface CellRunSources {
  */
 export class CellRuns implements ICellRuns {
   readonly clockSkew = new ClockSkew();
+  /** Emitted when a cell of any open notebook has ended. */
+  readonly finished = new Signal<this, FinishedCell>(this);
   private notebook: CellNotebook | null = null;
   private readonly visibleViews = new Set<object>();
   private timer: number | null = null;

@@ -1,5 +1,6 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { type Cell, CodeCell } from '@jupyterlab/cells';
+import { PathExt } from '@jupyterlab/coreutils';
 import {
   NotebookActions,
   type INotebookTracker,
@@ -8,7 +9,7 @@ import {
 } from '@jupyterlab/notebook';
 import type { Kernel as JupyterKernel, KernelMessage } from '@jupyterlab/services';
 
-import type { CellRuns, RunningCells } from './cellRuns';
+import type { CellRuns, RunningCells, StartedCell } from './cellRuns';
 import type { Clock } from '../clock';
 
 const MAX_SCROLL_ATTEMPTS = 5;
@@ -102,7 +103,31 @@ export class CellTracker {
     });
     sessionContext.statusChanged.connect((_, status) => {
       if (status === 'restarting' || status === 'autorestarting' || status === 'dead') {
-        this.runningCells.end(panel, null);
+        const cell = this.runningCells.end(panel, null);
+        if (status !== 'restarting') {
+          this.emitFinished(panel, cell, true);
+        }
+      }
+    });
+  }
+
+  private emitFinished(panel: NotebookPanel, cell: StartedCell | null, died: boolean): void {
+    if (cell === null) {
+      return;
+    }
+    const { cellId, executionCount, started, received } = cell;
+    this.runs.finished.emit({
+      notebook: PathExt.basename(panel.context.localPath),
+      executionCount,
+      started,
+      seconds: (this.clock.now() - received) / 1000,
+      died,
+      outputs: () => {
+        const widget = panel.content.widgets.find(({ model }) => model.id === cellId);
+        return widget instanceof CodeCell ? widget.model.outputs.toJSON() : [];
+      },
+      reveal: () => {
+        void this.reveal(panel, cellId);
       }
     });
   }
@@ -126,7 +151,7 @@ export class CellTracker {
     } else if (type === 'status') {
       const { execution_state: state } = message.content as { execution_state: string };
       if (state === 'idle' && request !== null) {
-        this.runningCells.end(panel, request);
+        this.emitFinished(panel, this.runningCells.end(panel, request), false);
       }
       if (panel === this.panel) {
         this.runs.clockSkew.observeKernel(date, Date.now() / 1000);

@@ -4,17 +4,18 @@ import { moment } from '../ui/format';
 import type { ClusterSnapshot } from '../wire';
 import type { ClusterModel } from './clusterModel';
 import { hasErrors } from './quantities';
-import { isFree } from './wallRows';
+import { isFree, nodesUp } from './wallRows';
 
 type ClusterData = Pick<ClusterModel, 'snapshot' | 'failure'>;
 
 /** Return why the values are missing or old; null if they are current. */
 export function clusterNotice(trans: TranslationBundle, { snapshot, failure }: ClusterData): string | null {
-  const time = snapshot?.time ?? null;
   if (failure === null) {
     return snapshot?.problem ?? null;
   }
-  const reason = trans.__('The cluster could not be read: %1', failure);
+  const time = snapshot?.time ?? null;
+  // The browser's own errors, such as `Failed to fetch`, do not end with a period.
+  const reason = trans.__('The cluster could not be read: %1', failure.replace(/[^.!?]$/, '$&.'));
   return time === null
     ? reason
     : trans.__('%1 The values are of %2.', reason, moment(time, Date.now() / 1000));
@@ -45,10 +46,11 @@ export function clusterEmptyText(
 /** Return the numbers of GPUs and nodes, the free ones and those with problems, and possibly the time. */
 export function clusterSummary(
   trans: TranslationBundle,
-  { nodes, gpus, time }: ClusterSnapshot,
+  snapshot: ClusterSnapshot,
   withTime: boolean
 ): string {
-  const up = new Set(nodes.filter(node => node.up).map(({ name }) => name));
+  const { nodes, gpus, time } = snapshot;
+  const up = nodesUp(snapshot);
   const lostNodes = nodes.length - up.size;
   const lostGpus = gpus.filter(gpu => gpu.lost && up.has(gpu.node)).length;
   const errors = gpus.filter(hasErrors).length;

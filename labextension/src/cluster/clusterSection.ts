@@ -8,8 +8,8 @@ import type { ClusterSnapshot } from '../wire';
 import { clusterEmptyText, clusterNotice, clusterSummary } from './clusterMessages';
 import type { ClusterModel } from './clusterModel';
 import { gpuTitle, MARKS } from './gpuGrid';
-import { errorText, hasErrors, quantity, summarize, summaryText } from './quantities';
-import { isFree, models } from './wallRows';
+import { errorText, hasErrors, quantity, summaryText } from './quantities';
+import { isFree, models, nodesUp } from './wallRows';
 
 /** Maximum number of problems that the section lists. */
 const MAX_PROBLEMS = 5;
@@ -105,14 +105,14 @@ export class ClusterSection {
   }
 
   /** List lost nodes, lost GPUs and errors. The rest is only counted. */
-  private updateProblems({ nodes, gpus }: ClusterSnapshot): void {
+  private updateProblems(snapshot: ClusterSnapshot): void {
     const { trans, openNode } = this.options;
-    const up = new Set(nodes.filter(node => node.up).map(({ name }) => name));
+    const up = nodesUp(snapshot);
     const found: [node: string, text: string][] = [];
-    for (const { name } of nodes.filter(node => !node.up)) {
+    for (const { name } of snapshot.nodes.filter(node => !node.up)) {
       found.push([name, `${MARKS.lost} ${trans.__('%1: lost', name)}`]);
     }
-    for (const gpu of gpus.filter(({ node }) => up.has(node))) {
+    for (const gpu of snapshot.gpus.filter(({ node }) => up.has(node))) {
       if (gpu.lost) {
         found.push([gpu.node, `${MARKS.lost} ${trans.__('%1, %2: lost', gpu.node, gpuTitle(trans, gpu))}`]);
       } else if (hasErrors(gpu)) {
@@ -137,13 +137,13 @@ export class ClusterSection {
 }
 
 function modelRows(trans: TranslationBundle, snapshot: ClusterSnapshot): HTMLTableRowElement[] {
-  const up = new Set(snapshot.nodes.filter(node => node.up).map(({ name }) => name));
+  const up = nodesUp(snapshot);
   const known: readonly (string | null)[] = models(snapshot);
   const names = snapshot.gpus.some(gpu => gpu.model === null) ? [...known, null] : known;
   return names.map(name => {
     const gpus = snapshot.gpus.filter(gpu => gpu.model === name);
     const free = gpus.filter(gpu => up.has(gpu.node) && isFree(gpu)).length;
-    const mean = summaryText(trans, 'utilization', summarize(quantity('utilization'), gpus));
+    const mean = summaryText(trans, quantity('utilization'), gpus);
     const head = element('th', '', name === null ? UNKNOWN : modelName(name));
     head.scope = 'row';
     return element(

@@ -191,7 +191,7 @@ export class ClusterWall extends Widget {
       return '';
     }
     const { nodes, total, spread } = findFree(snapshot, search);
-    const what = searchText(this.trans, search);
+    const what = searchText(trans, search);
     const sentence =
       nodes.length > 0
         ? trans._n('%2: %1 node, %3', '%2: %1 nodes, %3 first', nodes.length, what, nodes[0])
@@ -210,8 +210,10 @@ export class ClusterWall extends Widget {
   }
 
   private exportCsv(): void {
-    const time = this.model.snapshot?.time ?? Date.now() / 1000;
-    saveFile(csvName('gpu cluster', time), clusterCsv(time, this.groups));
+    const time = this.model.snapshot?.time ?? null;
+    if (time !== null) {
+      saveFile(csvName('gpu cluster', time), clusterCsv(time, this.groups));
+    }
   }
 }
 

@@ -1,18 +1,9 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { element, KeyedList, setAttribute, Text } from '../ui/dom';
-import { gpuNumber, model as modelName, moment, UNKNOWN } from '../ui/format';
+import { duration, gpuNumber, model as modelName, moment, UNKNOWN } from '../ui/format';
 import type { ClusterGpu, ClusterNode } from '../wire';
-import {
-  errorText,
-  hasErrors,
-  level,
-  quantity,
-  quantityTitle,
-  summarize,
-  summaryText,
-  valueText
-} from './quantities';
+import { errorText, hasErrors, level, quantity, summaryText } from './quantities';
 import { isEnough, isFound, isFree, type WallGroup, type WallRow } from './wallRows';
 import type { WallState } from './wallState';
 
@@ -248,7 +239,7 @@ class RowView {
     const { node, gpus, found } = row;
     const problem = nodeProblem(trans, node, time);
     const shown = quantity(state.quantity);
-    const value = summaryText(trans, state.quantity, summarize(shown, gpus));
+    const value = summaryText(trans, shown, gpus);
     setAttribute(this.node, 'data-node', node.name);
     setAttribute(this.node, 'data-lost', node.up ? '' : 'true');
     setAttribute(this.node, 'data-match', found === null ? '' : String(isEnough(row, state.search)));
@@ -262,7 +253,7 @@ class RowView {
     );
     this.description = [
       node.name,
-      problem ?? `${quantityTitle(trans, state.quantity)}: ${value}`,
+      problem ?? `${shown.title(trans)}: ${value}`,
       trans._n('%1 GPU', '%1 GPUs', gpus.length),
       ...(problem === null ? [trans.__('%1 free', gpus.filter(isFree).length)] : [])
     ].join(' · ');
@@ -309,10 +300,7 @@ class CellView {
     setAttribute(node, 'data-level', reached === null ? 'unknown' : String(reached));
     setAttribute(node, 'data-mark', lost ? 'lost' : errors ? 'error' : found ? 'found' : '');
     setAttribute(node, 'data-found', found ? 'true' : '');
-    const parts = [
-      gpuTitle(trans, gpu),
-      `${quantityTitle(trans, state.quantity)} ${valueText(trans, state.quantity, gpu)}`
-    ];
+    const parts = [gpuTitle(trans, gpu), `${shown.title(trans)} ${shown.text(trans, gpu)}`];
     if (gpu.lost) {
       parts.push(trans.__('lost'));
     }
@@ -345,14 +333,14 @@ export function describeGpu(
     parts.push(problem);
   }
   for (const name of ['utilization', 'memory', 'power', 'temperature'] as const) {
-    const text = valueText(trans, name, gpu);
-    parts.push(text === UNKNOWN ? `${quantityTitle(trans, name)} ${text}` : text);
+    const text = quantity(name).text(trans, gpu);
+    parts.push(text === UNKNOWN ? `${quantity(name).title(trans)} ${text}` : text);
   }
   if (hasErrors(gpu)) {
     parts.push(errorText(trans, gpu));
   }
   if (gpu.idle_s !== null && gpu.idle_s > 0) {
-    parts.push(trans.__('held while idle for %1', valueText(trans, 'idle', gpu)));
+    parts.push(trans.__('held while idle for %1', duration(gpu.idle_s)));
   }
   parts.push(...gpu.users, ...gpu.notebooks);
   if (gpu.job !== null) {

@@ -20,7 +20,7 @@ export type QuantityName = (typeof QUANTITY_NAMES)[number];
 /** Number of levels of the color scale. */
 export const LEVELS = 6;
 
-/** One quantity and its color scale. */
+/** One quantity, its color scale and its texts. */
 export interface Quantity {
   readonly name: QuantityName;
   /** Whether high values need attention: they then have the warm colors. */
@@ -31,50 +31,96 @@ export interface Quantity {
   readonly summary: 'mean' | 'highest' | 'sum';
   /** Return the value of a GPU; null if it is unknown. */
   readonly value: (gpu: ClusterGpu) => number | null;
+  /** Return the title, such as in the dropdown. */
+  readonly title: (trans: TranslationBundle) => string;
+  /** Return what the numbers of the legend are, with their unit. */
+  readonly legendTitle: (trans: TranslationBundle) => string;
+  /** Convert a bound to the legend's unit. */
+  readonly legendValue: (bound: number) => number;
+  /** Return the value of a GPU with its unit. */
+  readonly text: (trans: TranslationBundle, gpu: ClusterGpu) => string;
+  /** Return a known value of several GPUs together with its unit. */
+  readonly summaryText: (trans: TranslationBundle, value: number) => string;
 }
 
-const NAMED: Readonly<Record<QuantityName, Quantity>> = {
+const SAME_UNIT = (bound: number): number => bound;
+const PERCENT = {
+  warm: false,
+  summary: 'mean',
+  legendValue: SAME_UNIT,
+  summaryText: (trans: TranslationBundle, value: number) => trans.__('%1 %', whole(value))
+} as const;
+
+const QUANTITIES: Readonly<Record<QuantityName, Quantity>> = {
   utilization: {
+    ...PERCENT,
     name: 'utilization',
-    warm: false,
     bounds: [0, 20, 40, 60, 80],
-    summary: 'mean',
-    value: gpu => gpu.utilization
+    value: gpu => gpu.utilization,
+    title: trans => trans.__('Utilization'),
+    legendTitle: trans => trans.__('GPU utilization, %'),
+    text: (_, gpu) => withUnit(whole(gpu.utilization), '%')
   },
   memory: {
+    ...PERCENT,
     name: 'memory',
-    warm: false,
     bounds: [1, 25, 50, 75, 90],
-    summary: 'mean',
-    value: gpu => percent(gpu.memory_used, gpu.memory_total)
+    value: gpu => percent(gpu.memory_used, gpu.memory_total),
+    title: trans => trans.__('Memory'),
+    legendTitle: trans => trans.__('Memory used, % of the total'),
+    text: (trans, { memory_used: used, memory_total: total }) =>
+      used === null || total === null ? memory(used) : trans.__('%1 of %2', memory(used), memory(total))
   },
   power: {
+    ...PERCENT,
     name: 'power',
-    warm: false,
     bounds: [20, 40, 60, 80, 95],
-    summary: 'mean',
-    value: gpu => percent(gpu.power_w, gpu.power_limit_w)
+    value: gpu => percent(gpu.power_w, gpu.power_limit_w),
+    title: trans => trans.__('Power'),
+    legendTitle: trans => trans.__('Power, % of the limit'),
+    text: (trans, gpu) => powerOf(trans, gpu.power_w, gpu.power_limit_w)
   },
   temperature: {
     name: 'temperature',
     warm: true,
     bounds: [40, 55, 70, 80, 90],
     summary: 'highest',
-    value: gpu => gpu.temperature_c
+    value: gpu => gpu.temperature_c,
+    title: trans => trans.__('Temperature'),
+    legendTitle: trans => trans.__('Temperature, %1', temperatureUnit().name),
+    legendValue: bound => bound / temperatureUnit().size + temperatureUnit().zero,
+    text: (_, gpu) => temperature(gpu.temperature_c),
+    summaryText: (_, value) => temperature(value)
   },
-  errors: { name: 'errors', warm: true, bounds: [0], summary: 'sum', value: errorCount },
+  errors: {
+    name: 'errors',
+    warm: true,
+    bounds: [0],
+    summary: 'sum',
+    value: errorCount,
+    title: trans => trans.__('Errors'),
+    legendTitle: trans => trans.__('XID and uncorrected memory errors in the last hour'),
+    legendValue: SAME_UNIT,
+    text: errorText,
+    summaryText: (_, value) => whole(value)
+  },
   idle: {
     name: 'idle',
     warm: true,
     bounds: [0, 300, 900, 1800, 3540],
     summary: 'highest',
-    value: gpu => gpu.idle_s
+    value: gpu => gpu.idle_s,
+    title: trans => trans.__('Held while idle'),
+    legendTitle: trans => trans.__('Memory held without utilization, minutes'),
+    legendValue: bound => bound / 60,
+    text: (_, gpu) => (gpu.idle_s === null ? UNKNOWN : duration(gpu.idle_s)),
+    summaryText: (_, value) => duration(value)
   }
 };
 
 /** Return the quantity with this name. */
 export function quantity(name: QuantityName): Quantity {
-  return NAMED[name];
+  return QUANTITIES[name];
 }
 
 /** Return the level of a value, from 0 to `LEVELS` - 1; null if the value is unknown. */
@@ -100,91 +146,24 @@ export function summarize({ summary, value }: Quantity, gpus: readonly ClusterGp
   return summary === 'sum' ? sum : sum / known.length;
 }
 
-/** Return the title of a quantity, such as in the dropdown. */
-export function quantityTitle(trans: TranslationBundle, name: QuantityName): string {
-  switch (name) {
-    case 'utilization':
-      return trans.__('Utilization');
-    case 'memory':
-      return trans.__('Memory');
-    case 'power':
-      return trans.__('Power');
-    case 'temperature':
-      return trans.__('Temperature');
-    case 'errors':
-      return trans.__('Errors');
-    case 'idle':
-      return trans.__('Held while idle');
-  }
-}
-
-/** Return what the numbers of the legend are, with their unit. */
-export function legendTitle(trans: TranslationBundle, name: QuantityName): string {
-  switch (name) {
-    case 'utilization':
-      return trans.__('GPU utilization, %');
-    case 'memory':
-      return trans.__('Memory used, % of the total');
-    case 'power':
-      return trans.__('Power, % of the limit');
-    case 'temperature':
-      return trans.__('Temperature, %1', temperatureUnit().name);
-    case 'errors':
-      return trans.__('XID and uncorrected memory errors in the last hour');
-    case 'idle':
-      return trans.__('Memory held without utilization, minutes');
-  }
+/** Return the value of several GPUs together with its unit. */
+export function summaryText(trans: TranslationBundle, shown: Quantity, gpus: readonly ClusterGpu[]): string {
+  const value = summarize(shown, gpus);
+  return value === null ? UNKNOWN : shown.summaryText(trans, value);
 }
 
 /** Return the range of values of each level that the quantity uses, lowest first, in the legend's unit. */
 export function legendRanges({
-  name,
-  bounds
+  bounds,
+  legendValue
 }: Quantity): { readonly level: number; readonly text: string }[] {
-  const texts = bounds.map(bound => whole(displayed(name, bound)));
+  const texts = bounds.map(bound => whole(legendValue(bound)));
   return [...bounds, Infinity].map((_, index) => {
     const [below, above] = [texts[index - 1], texts[index]];
     const first = bounds[0] === 0 ? '0' : `≤ ${String(above)}`;
     const text = below === undefined ? first : above === undefined ? `> ${below}` : `${below}–${above}`;
     return { level: index === bounds.length ? LEVELS - 1 : index, text };
   });
-}
-
-/** Return the value of a GPU with its unit. */
-export function valueText(trans: TranslationBundle, name: QuantityName, gpu: ClusterGpu): string {
-  switch (name) {
-    case 'utilization':
-      return withUnit(whole(gpu.utilization), '%');
-    case 'memory':
-      return gpu.memory_used === null || gpu.memory_total === null
-        ? memory(gpu.memory_used)
-        : trans.__('%1 of %2', memory(gpu.memory_used), memory(gpu.memory_total));
-    case 'power':
-      return powerOf(trans, gpu.power_w, gpu.power_limit_w);
-    case 'temperature':
-      return temperature(gpu.temperature_c);
-    case 'errors':
-      return errorText(trans, gpu);
-    case 'idle':
-      return gpu.idle_s === null ? UNKNOWN : duration(gpu.idle_s);
-  }
-}
-
-/** Return the value of several GPUs together with its unit. */
-export function summaryText(trans: TranslationBundle, name: QuantityName, value: number | null): string {
-  if (value === null) {
-    return UNKNOWN;
-  }
-  switch (name) {
-    case 'temperature':
-      return temperature(value);
-    case 'errors':
-      return whole(value);
-    case 'idle':
-      return duration(value);
-    default:
-      return trans.__('%1 %', whole(value));
-  }
 }
 
 /** Return the errors of a GPU: the XID, and the number of memory errors. */
@@ -217,13 +196,4 @@ function errorCount({ xid, ecc_uncorrected: ecc }: ClusterGpu): number | null {
 
 function percent(part: number | null, total: number | null): number | null {
   return part === null || total === null || total <= 0 ? null : (100 * part) / total;
-}
-
-/** Convert a bound to the legend's unit. */
-function displayed(name: QuantityName, bound: number): number {
-  if (name === 'temperature') {
-    const { size, zero } = temperatureUnit();
-    return bound / size + zero;
-  }
-  return name === 'idle' ? bound / 60 : bound;
 }

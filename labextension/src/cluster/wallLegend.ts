@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { element, setAttribute, Text } from '../ui/dom';
 import { UNKNOWN } from '../ui/format';
-import { legendRanges, legendTitle, quantity, type QuantityName } from './quantities';
+import { legendRanges, quantity, type QuantityName } from './quantities';
 
 /** The legend of the wall: the colors with their ranges and unit, and the symbols. */
 export class WallLegend {
@@ -23,7 +23,7 @@ export class WallLegend {
   /** Show the scale of a quantity, in the current units. */
   update(name: QuantityName): void {
     const shown = quantity(name);
-    this.title.set(legendTitle(this.trans, name));
+    this.title.set(shown.legendTitle(this.trans));
     this.scale.replaceChildren(
       ...legendRanges(shown).map(({ level, text }) =>
         entry({ level: String(level), scale: shown.warm ? 'warm' : '' }, text)

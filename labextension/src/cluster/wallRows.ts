@@ -56,9 +56,9 @@ export function isFound(gpu: ClusterGpu, { model }: FreeSearch): boolean {
 /** Return where the wanted free GPUs are. */
 export function findFree(snapshot: ClusterSnapshot, search: FreeSearch): FreeResult {
   const counts = new Map<string, number>();
-  const up = nodesByName(snapshot);
+  const up = nodesUp(snapshot);
   for (const gpu of snapshot.gpus) {
-    if (isFound(gpu, search) && up.get(gpu.node)?.up === true) {
+    if (isFound(gpu, search) && up.has(gpu.node)) {
       counts.set(gpu.node, (counts.get(gpu.node) ?? 0) + 1);
     }
   }
@@ -70,6 +70,11 @@ export function findFree(snapshot: ClusterSnapshot, search: FreeSearch): FreeRes
     total: [...counts.values()].reduce((sum, count) => sum + count, 0),
     spread: counts.size
   };
+}
+
+/** Return the names of the nodes that are up. */
+export function nodesUp({ nodes }: ClusterSnapshot): ReadonlySet<string> {
+  return new Set(nodes.filter(node => node.up).map(({ name }) => name));
 }
 
 /** Return the product names of all GPUs, sorted. */
@@ -132,12 +137,9 @@ function addEmptyNodes(
   words: readonly string[]
 ): void {
   const shown = groups.get(null) ?? new Map<string, ClusterGpu[]>();
-  const withGpus = new Set([...shown.keys()]);
   for (const { name } of nodes) {
     const text = name.toLowerCase();
-    if (!withGpus.has(name) && words.length > 0 && words.every(word => text.includes(word))) {
-      shown.set(name, []);
-    } else if (!withGpus.has(name) && words.length === 0) {
+    if (!shown.has(name) && words.every(word => text.includes(word))) {
       shown.set(name, []);
     }
   }

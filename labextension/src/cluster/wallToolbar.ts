@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { element, setAttribute, Text } from '../ui/dom';
 import { model as modelName } from '../ui/format';
-import { QUANTITY_NAMES, quantityTitle } from './quantities';
+import { quantity, QUANTITY_NAMES } from './quantities';
 import {
   GROUPINGS,
   isCount,
@@ -40,7 +40,7 @@ export class WallToolbar {
   constructor(private readonly options: WallToolbarOptions) {
     const { trans, change, exportCsv } = options;
     this.quantity = select(
-      QUANTITY_NAMES.map(name => [name, quantityTitle(trans, name)]),
+      QUANTITY_NAMES.map(name => [name, quantity(name).title(trans)]),
       name => {
         change({ quantity: name });
       }

@@ -1,5 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import { nodeProblem } from '../cluster/gpuGrid';
 import { gpuName, unavailability } from '../panel/panelMessages';
 import { gpuNumber, model } from '../ui/format';
 import type { ClusterSnapshot, Reading, Sample } from '../wire';
@@ -44,12 +45,14 @@ export function gpusOfSample(trans: TranslationBundle, sample: Sample | null): D
   });
 }
 
-/** Return the GPUs of another machine. */
+/** Return the GPUs of another machine, which is a node of the cluster. */
 export function gpusOfNode(
   trans: TranslationBundle,
   snapshot: ClusterSnapshot,
   node: string
 ): DashboardGpu[] {
+  const machine = snapshot.nodes.find(({ name }) => name === node);
+  const down = machine === undefined ? null : nodeProblem(trans, machine, snapshot.time ?? NaN);
   return snapshot.gpus
     .filter(gpu => gpu.node === node)
     .map((gpu, position) => ({
@@ -60,6 +63,11 @@ export function gpusOfNode(
       memoryTotal: gpu.memory_total,
       powerLimit: gpu.power_limit_w,
       reading: null,
-      problem: gpu.lost ? [trans.__('lost'), trans.__('The exporter no longer reaches this GPU.')] : null
+      problem:
+        down !== null
+          ? [trans.__('lost'), down]
+          : gpu.lost
+            ? [trans.__('lost'), trans.__('The exporter no longer reaches this GPU.')]
+            : null
     }));
 }

@@ -1,8 +1,8 @@
 import type { MetricName } from '../metricTable';
 import { isMetric, METRICS } from './metrics';
 
-const HOUR_S = 3600;
-const DAY_S = 24 * HOUR_S;
+export const HOUR_S = 3600;
+export const DAY_S = 24 * HOUR_S;
 /** The selectable time ranges in seconds. Those of more than an hour need a Prometheus. */
 export const RANGES: readonly number[] = [60, 300, 900, HOUR_S, 6 * HOUR_S, DAY_S, 7 * DAY_S, 30 * DAY_S];
 const DEFAULT_RANGE = 300;
@@ -13,9 +13,9 @@ export const SERVER_HISTORY_S = HOUR_S;
 /** With a Prometheus, this many seconds of history can be shown. */
 const PROMETHEUS_HISTORY_S = 30 * DAY_S;
 
-/** Return how many seconds of history can be shown. `cluster` is whether the server has a Prometheus. */
-export function historyLength(cluster: boolean): number {
-  return cluster ? PROMETHEUS_HISTORY_S : SERVER_HISTORY_S;
+/** Return how many seconds of history can be shown. */
+export function historyLength(hasPrometheus: boolean): number {
+  return hasPrometheus ? PROMETHEUS_HISTORY_S : SERVER_HISTORY_S;
 }
 
 /** A part of the history in epoch seconds. */

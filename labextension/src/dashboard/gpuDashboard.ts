@@ -1,4 +1,5 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
+import type { IDisposable } from '@lumino/disposable';
 import { Debouncer } from '@lumino/polling';
 import { Signal, type ISignal } from '@lumino/signaling';
 import { Widget } from '@lumino/widgets';
@@ -14,7 +15,6 @@ import { setAttribute, Text } from '../ui/dom';
 import { errorText, unitsChanged } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
 import type { ReceivedMessage } from '../wire';
-import type { IDisposable } from '@lumino/disposable';
 import { ChartGrid } from './chartGrid';
 import { CsvExport } from './csvExport';
 import { gpusOfNode, gpusOfSample, type DashboardGpu } from './dashboardGpus';

@@ -242,11 +242,14 @@ export class MetricChart {
     const { live, axis } = this.frame;
     const gpus = this.drawn;
     const shownRow = row ?? axis.times.length - 1;
-    const values = gpus.map(({ uuid, reading }) =>
-      row === null && live && reading !== null
-        ? valueOf(reading, this.name)
-        : (this.line(uuid).mean[shownRow] ?? null)
-    );
+    const values = gpus.map(({ uuid, reading, problem }) => {
+      const newest = row === null && live;
+      if (newest && reading !== null) {
+        return valueOf(reading, this.name);
+      }
+      // The last known value of a GPU without current readings is not its value now.
+      return newest && problem !== null ? null : (this.line(uuid).mean[shownRow] ?? null);
+    });
     const known = values.filter(value => value !== null);
     const reasons = gpus.map(({ reading }) => (reading === null ? '' : reasonOf(reading, this.name)));
     this.values.set(

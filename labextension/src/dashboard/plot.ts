@@ -2,7 +2,7 @@ import uPlot from 'uplot';
 
 import { bandsPlugin, type Band } from '../ui/chartBands';
 import { twoDigits } from '../ui/format';
-import type { TimeRange } from './dashboardState';
+import { DAY_S, type TimeRange } from './dashboardState';
 import { colorIndex, dashPattern, MEAN_POSITION, type ChartColors } from './gpuColors';
 import { axisTicks, formatIn, type Unit } from './metrics';
 import { abbreviate, groupLabels, paintSpan, sortNumbers } from './plotPainting';
@@ -28,7 +28,6 @@ const FOCUS_DISTANCE = 14;
 const OUTSIDE = -10;
 /** A click enlarges the chart only after this many milliseconds, because it may be the first of a double click. */
 const DOUBLE_CLICK_MS = 250;
-const DAY_S = 24 * 3600;
 
 /** The line of one GPU. */
 export interface GpuLine {

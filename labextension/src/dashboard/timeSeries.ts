@@ -94,17 +94,9 @@ export function smooth(line: Line, points: number): void {
   }
 }
 
-/** If there are fewer spaces between times than this, their usual length is unknown. */
-const MIN_SPACES = 4;
-
-/** Return the median of the spaces between neighboring times; 0 if there are too few. */
-function usualSpacing(times: readonly number[]): number {
-  const spacings = times.slice(1).map((time, index) => time - (times[index] ?? time));
-  const middle = spacings.sort((a, b) => a - b)[Math.floor(spacings.length / 2)] ?? 0;
-  return spacings.length < MIN_SPACES ? 0 : middle;
-}
-
 const UNKNOWN = NaN;
+/** With fewer spacings than this, the usual one is unknown. */
+const MIN_SPACINGS = 4;
 const MIN_GAP_S = 2;
 const GAP_STEPS = 2.5;
 const GAP_INTERVALS = 4;
@@ -330,4 +322,11 @@ export class TimeSeries {
       }
     }
   }
+}
+
+/** Return the median of the spacings between neighboring times; 0 if there are too few. */
+function usualSpacing(times: readonly number[]): number {
+  const spacings = times.slice(1).map((time, index) => time - (times[index] ?? time));
+  const median = spacings.sort((a, b) => a - b)[Math.floor(spacings.length / 2)] ?? 0;
+  return spacings.length < MIN_SPACINGS ? 0 : median;
 }

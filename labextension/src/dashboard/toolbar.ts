@@ -3,7 +3,9 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { element, setAttribute, Text } from '../ui/dom';
 import { moment, twoDigits } from '../ui/format';
 import {
+  DAY_S,
   historyLength,
+  HOUR_S,
   RANGES,
   SERVER_HISTORY_S,
   SMOOTHINGS,
@@ -313,10 +315,10 @@ function localTime(time: number): string {
 }
 
 function rangeLabel(trans: TranslationBundle, seconds: number): string {
-  if (seconds < 3600) {
+  if (seconds < HOUR_S) {
     return trans.__('%1 min', seconds / 60);
   }
-  return seconds <= 24 * 3600 ? trans.__('%1 h', seconds / 3600) : trans.__('%1 d', seconds / (24 * 3600));
+  return seconds <= DAY_S ? trans.__('%1 h', seconds / HOUR_S) : trans.__('%1 d', seconds / DAY_S);
 }
 
 /** Return a dropdown that Escape closes, and that closes when the focus leaves it. */

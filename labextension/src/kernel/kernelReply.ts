@@ -1,6 +1,8 @@
 import {
   KERNEL_SCHEMA,
+  type CandidateGpu,
   type DeviceChoice,
+  type DeviceOrder,
   type DeviceState,
   type Diagnosis,
   type Fix,
@@ -9,6 +11,7 @@ import {
   type KernelReply,
   type KernelState,
   type Check,
+  type MessageId,
   type Switch
 } from '../wire';
 
@@ -147,9 +150,24 @@ const kernelState = object<KernelState>({
       compute_capability: nullable(text),
       memory_total: count,
       memory_free: count,
-      holders: list(text)
+      holders: list(text),
+      candidates: list(
+        object<CandidateGpu>({
+          uuid: text,
+          index: finite,
+          name: text,
+          compute_capability: nullable(text),
+          memory_total: count,
+          memory_free: count
+        })
+      )
     })
   ),
+  order: object<DeviceOrder>({
+    source: nullable(oneOf('cuda', 'environment')),
+    notes: list(text),
+    note_ids: list(object<MessageId>({ id: text, params: record }))
+  }),
   unavailable: nullable(text),
   gpus: list(
     object<KernelGpu>({

@@ -1,27 +1,33 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { approximateDuration } from './holders';
-import type { GpuHours, SlurmJob } from '../wire';
 import { UNKNOWN } from '../ui/format';
+import type { GpuHours, SlurmJob } from '../wire';
+import { approximateDuration } from './holders';
 
 const HOUR_S = 3600;
 const GIB = 1024 ** 3;
 const JOULES_PER_KWH = 3.6e6;
+/** A smaller amount would round to zero. */
+const MIN_AMOUNT = 0.005;
+const NO_BREAK_SPACE = '\u00a0';
 
 /**
  * Return a notebook's use of the GPUs, such as `3.2 GPU-hours held · 1.1 busy · 40 GiB-hours · 0.60 kWh`. If the
- * notebook has shared its GPUs, busy time and energy are marked as a part of its use by `≥`.
+ * notebook has shared its GPUs, busy time and energy are marked as a part of its use by `≥`. A line can wrap only
+ * between two values, not between a number and its unit.
  */
 export function gpuHoursText(trans: TranslationBundle, hours: GpuHours): string {
-  const part = hours.shared ? '≥ ' : '';
   const { held_s: held, busy_s: busy, memory_byte_s: memory, energy_j: energy, price, currency } = hours;
+  const part = hours.shared ? atLeast : amount;
   return [
     trans.__('%1 GPU-hours held', amount(held / HOUR_S)),
-    trans.__('%1 busy', busy === null ? UNKNOWN : part + amount(busy / HOUR_S)),
+    trans.__('%1 busy', busy === null ? UNKNOWN : part(busy / HOUR_S)),
     ...(memory === null ? [] : [trans.__('%1 GiB-hours', amount(memory / GIB / HOUR_S))]),
-    ...(energy === null ? [] : [trans.__('%1 kWh', part + amount(energy / JOULES_PER_KWH))]),
+    ...(energy === null ? [] : [trans.__('%1 kWh', part(energy / JOULES_PER_KWH))]),
     ...(price === null ? [] : [`${price.toFixed(2)} ${currency}`.trim()])
-  ].join(' · ');
+  ]
+    .map(value => value.replaceAll(' ', NO_BREAK_SPACE))
+    .join(' · ');
 }
 
 /** Return the sentences that explain how GPU-hours are counted, for a tooltip. */
@@ -52,6 +58,11 @@ export function timeLeft(seconds: number): string {
   return `${String(Math.floor(minutes / 60))} h ${String(minutes % 60)} min`;
 }
 
+/** Return a lower bound, such as `≥ 1.1`. */
+function atLeast(value: number): string {
+  return `≥ ${value < MIN_AMOUNT ? '0' : amount(value)}`;
+}
+
 /** Return a number with two significant digits, and without decimals from 10 on. */
 function amount(value: number): string {
   if (value === 0) {
@@ -61,7 +72,7 @@ function amount(value: number): string {
     ? value.toFixed(0)
     : value >= 0.995
       ? value.toFixed(1)
-      : value < 0.005
+      : value < MIN_AMOUNT
         ? '<0.01'
         : value.toFixed(2);
 }

@@ -1,6 +1,6 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { Dialog, showDialog, type ISessionContext } from '@jupyterlab/apputils';
-import type { Kernel, ServiceManager } from '@jupyterlab/services';
+import { KernelAPI, type Kernel, type ServiceManager } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 import { Signal, type ISignal } from '@lumino/signaling';
@@ -8,16 +8,17 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import {
   kernelKind,
   type ActionTarget,
+  type HolderKind,
   holdingsOf,
   holdingsText,
   kernelNameById,
-  shutdownLosses
+  losses
 } from './holders';
 import { ConnectedKernel } from '../kernel/kernel';
 import type { StreamModel } from '../stream/streamModel';
 import { element } from '../ui/dom';
 import { errorText } from '../ui/format';
-import { KERNEL_SCHEMA } from '../wire';
+import { KERNEL_SCHEMA, type ServerKernel } from '../wire';
 
 /**
  * A sentence about the result of the user's last action. It stays until the next action or until it is
@@ -82,37 +83,66 @@ export class HolderActions {
   /** Free torch's cache in a kernel. */
   async freeCache(kernel: string): Promise<void> {
     const name = this.nameOf(kernel);
-    this.message.set(this.trans.__('%1: asking its kernel to free torch’s cache…', name));
+    this.message.set(this.trans.__('%1: freeing PyTorch’s cache…', name));
     this.message.set(`${name}: ${await this.freeCacheIn(kernel)}`);
+  }
+
+  /** Return whether a kernel belongs to a notebook, a console or neither. */
+  kindOf(kernel: string): HolderKind {
+    return kernelKind(this.serverKernel(kernel));
+  }
+
+  /** Interrupt a kernel. */
+  async interrupt(id: string): Promise<void> {
+    const name = this.nameOf(id);
+    const open = this.contextOf(this.widgetOf(id))?.session?.kernel;
+    try {
+      await (open ? open.interrupt() : KernelAPI.interruptKernel(id, this.services.serverSettings));
+      this.message.set(this.trans.__('The kernel of %1 was interrupted.', name));
+    } catch (error) {
+      this.message.set(
+        this.trans.__('The kernel of %1 could not be interrupted: %2', name, errorText(error))
+      );
+    }
+  }
+
+  /** Restart a kernel after the user has confirmed it. */
+  async restart(id: string): Promise<void> {
+    const name = this.nameOf(id);
+    const held = holdingsText(this.trans, holdingsOf(this.model, id));
+    const title = this.trans.__('Restart the kernel of %1?', name);
+    if (!(await this.confirm(id, title, this.trans.__('Restart')))) {
+      return;
+    }
+    const context = this.contextOf(this.widgetOf(id));
+    try {
+      await (context === null
+        ? KernelAPI.restartKernel(id, this.services.serverSettings)
+        : context.restartKernel());
+      this.message.set(
+        held === ''
+          ? this.trans.__('The kernel of %1 was restarted.', name)
+          : this.trans.__('The kernel of %1 was restarted. It held %2.', name, held)
+      );
+    } catch (error) {
+      this.message.set(this.trans.__('The kernel of %1 could not be restarted: %2', name, errorText(error)));
+    }
   }
 
   /** Shut down a kernel after the user has confirmed it. */
   async shutDown(id: string): Promise<void> {
-    this.message.set('');
+    const title = this.trans.__('Shut down the kernel of %1?', this.nameOf(id));
+    if (await this.confirm(id, title, this.trans.__('Shut Down'))) {
+      await this.shutDownNow(id);
+    }
+  }
+
+  /** Shut down a kernel without a confirmation. */
+  async shutDownNow(id: string): Promise<void> {
     const name = this.nameOf(id);
     const held = holdingsText(this.trans, holdingsOf(this.model, id));
-    const kernel = this.model.usage?.kernels.find(each => each.id === id) ?? null;
-    const sessions = this.sessionsOf(id);
-    const own = sessions.find(session => session.id === kernel?.session) ?? sessions[0];
-    const others = sessions.filter(session => session !== own).map(({ name: other, path }) => other || path);
-    const { button } = await showDialog({
-      title: this.trans.__('Shut down the kernel of %1?', name),
-      body: new ShutdownDialogBody(
-        this.trans.__('This is lost:'),
-        shutdownLosses(this.trans, kernel, this.isBusy(id), held, others),
-        kernelKind(kernel) === 'notebook' ? this.trans.__('The notebook and its outputs stay.') : ''
-      ),
-      buttons: [
-        Dialog.cancelButton({ label: this.trans.__('Cancel') }),
-        Dialog.warnButton({ label: this.trans.__('Shut Down') })
-      ],
-      defaultButton: 0
-    });
-    if (!button.accept) {
-      return;
-    }
+    const session = this.sessionOf(id)?.id ?? null;
     try {
-      const session = own?.id ?? null;
       await (session === null
         ? this.services.kernels.shutdown(id)
         : this.services.sessions.shutdown(session));
@@ -126,16 +156,39 @@ export class HolderActions {
     }
   }
 
+  /** Ask the user to confirm the end of a kernel's process. The dialog lists what is lost. */
+  private async confirm(id: string, title: string, label: string): Promise<boolean> {
+    this.message.set('');
+    const { trans } = this;
+    const held = holdingsText(trans, holdingsOf(this.model, id));
+    const kernel = this.serverKernel(id);
+    const own = this.sessionOf(id);
+    const others = this.sessionsOf(id)
+      .filter(session => session.id !== own?.id)
+      .map(({ name, path }) => name || path);
+    const { button } = await showDialog({
+      title,
+      body: new LossesDialogBody(
+        trans.__('You will lose:'),
+        losses(trans, kernel, this.isBusy(id), held, others),
+        kernelKind(kernel) === 'notebook' ? trans.__('The notebook and its outputs are kept.') : ''
+      ),
+      buttons: [Dialog.cancelButton({ label: trans.__('Cancel') }), Dialog.warnButton({ label })],
+      defaultButton: 0
+    });
+    return button.accept;
+  }
+
   private async goToKernel(id: string, name: string): Promise<void> {
     const widget = this.widgetOf(id);
     if (widget !== null) {
       this.app.shell.activateById(widget.id);
       return;
     }
-    const kernel = this.model.usage?.kernels.find(each => each.id === id);
+    const kernel = this.serverKernel(id);
     const path = kernel?.path ?? this.sessionsOf(id)[0]?.path;
     if (path === undefined || path === '') {
-      this.message.set(this.trans.__('%1 has no notebook and no console to go to.', name));
+      this.message.set(this.trans.__('%1 has no notebook and no console.', name));
     } else if (kernel?.kind === 'console') {
       await this.execute('console:open', { path, activate: true }, name);
     } else {
@@ -154,14 +207,14 @@ export class HolderActions {
     if (this.app.commands.hasCommand(command)) {
       await this.app.commands.execute(command, options);
     } else {
-      this.message.set(this.trans.__('This application cannot open %1: open it in JupyterLab.', name));
+      this.message.set(this.trans.__('%1 can be opened only in JupyterLab.', name));
     }
   }
 
   /** Free torch's cache in a kernel and return the result as a sentence. */
   private async freeCacheIn(id: string): Promise<string> {
     const open = this.contextOf(this.widgetOf(id))?.session?.kernel ?? null;
-    const spec = this.model.usage?.kernels.find(kernel => kernel.id === id)?.spec ?? '';
+    const spec = this.serverKernel(id)?.spec ?? '';
     const connection =
       open ?? this.services.kernels.connectTo({ model: { id, name: spec }, handleComms: false });
     try {
@@ -170,10 +223,10 @@ export class HolderActions {
       // running cell has ended. Therefore, the wait is limited.
       const language = await withTimeout(CONNECT_TIMEOUT_MS, kernel.language());
       if (language === null || !(await isConnected(connection))) {
-        return this.trans.__('its kernel cannot be reached.');
+        return this.trans.__('the kernel cannot be reached.');
       }
       if (language.toLowerCase() !== 'python') {
-        return this.trans.__('its kernel speaks %1, not Python.', language);
+        return this.trans.__('the kernel’s language is %1, not Python.', language);
       }
       return await this.requestFreeCache(kernel);
     } catch (error) {
@@ -190,21 +243,21 @@ export class HolderActions {
     // send the request to free the cache, which has a long timeout.
     if ((await kernel.request({ schema: KERNEL_SCHEMA, ask: 'state' })) === null) {
       return this.trans.__(
-        'its kernel did not answer: gpuwidget is not loaded in it (%load_ext gpuwidget), or a long call holds it.'
+        'the kernel did not reply: gpuwidget is not loaded in it (%load_ext gpuwidget), or a long call blocks it.'
       );
     }
     const reply = await kernel.request({ schema: KERNEL_SCHEMA, ask: 'free_cache' }, FREE_CACHE_TIMEOUT_MS);
     if (reply === null) {
-      return this.trans.__('its kernel is still at it: torch waits for what the GPU is doing.');
+      return this.trans.__('the cache is not free yet: PyTorch waits for the GPU’s pending work.');
     }
     return reply.status === 'error'
       ? reply.reason
       : ((reply.status === 'ok' ? reply.done : null) ??
-          this.trans.__('its kernel did not say what it freed.'));
+          this.trans.__('the kernel did not report what it freed.'));
   }
 
   private widgetOf(kernel: string): Widget | null {
-    const path = this.model.usage?.kernels.find(each => each.id === kernel)?.path ?? null;
+    const path = this.serverKernel(kernel)?.path ?? null;
     const widgets = [...this.app.shell.widgets('main')].filter(
       widget => this.contextOf(widget)?.session?.kernel?.id === kernel
     );
@@ -216,12 +269,23 @@ export class HolderActions {
     return (widget as { sessionContext?: ISessionContext } | null)?.sessionContext ?? null;
   }
 
+  private serverKernel(id: string): ServerKernel | null {
+    return this.model.usage?.kernels.find(each => each.id === id) ?? null;
+  }
+
+  /** Return the session of the kernel's own notebook or console; undefined if the kernel has no session. */
+  private sessionOf(kernel: string): { id: string } | undefined {
+    const sessions = this.sessionsOf(kernel);
+    const id = this.serverKernel(kernel)?.session;
+    return sessions.find(session => session.id === id) ?? sessions[0];
+  }
+
   private sessionsOf(kernel: string): { id: string; name: string; path: string }[] {
     return [...this.services.sessions.running()].filter(session => session.kernel?.id === kernel);
   }
 
   private isBusy(kernel: string): boolean {
-    const state = this.model.usage?.kernels.find(each => each.id === kernel)?.state;
+    const state = this.serverKernel(kernel)?.state;
     return state === 'busy' || this.contextOf(this.widgetOf(kernel))?.session?.kernel?.status === 'busy';
   }
 
@@ -230,8 +294,8 @@ export class HolderActions {
   }
 }
 
-/** The content of the shutdown dialog: a list of what is lost, between two sentences. */
-class ShutdownDialogBody extends Widget {
+/** The content of a confirmation: a list of what is lost, between two sentences. */
+class LossesDialogBody extends Widget {
   constructor(before: string, losses: readonly string[], after: string) {
     const items = losses.map(loss => element('li', '', loss));
     super({

@@ -292,10 +292,10 @@ export function holdingsText(trans: TranslationBundle, holdings: readonly Holdin
 }
 
 /**
- * Return what is lost when a kernel is shut down, one sentence per loss. `others` are the names of other
- * documents that share the kernel.
+ * Return what is lost when a kernel is shut down or restarted, one item per loss. `others` are the names of
+ * other documents that share the kernel.
  */
-export function shutdownLosses(
+export function losses(
   trans: TranslationBundle,
   kernel: ServerKernel | null,
   busy: boolean,
@@ -304,13 +304,13 @@ export function shutdownLosses(
 ): string[] {
   const running =
     kernelKind(kernel) === 'notebook'
-      ? trans.__('the cell that runs now, and those that wait')
-      : trans.__('what it runs now');
+      ? trans.__('the running cell and the cells in the queue')
+      : trans.__('the running code');
   return [
-    trans.__('all its variables'),
+    trans.__('all variables'),
     ...(busy ? [running] : []),
-    ...(held === '' ? [] : [trans.__('what it holds: %1', held)]),
-    ...(others.length === 0 ? [] : [trans.__('the kernel of %1 too, which is the same', others.join(', '))])
+    ...(held === '' ? [] : [trans.__('GPU memory: %1', held)]),
+    ...(others.length === 0 ? [] : [trans.__('the kernel of %1 (same kernel)', others.join(', '))])
   ];
 }
 

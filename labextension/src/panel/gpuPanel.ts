@@ -1,5 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { Widget } from '@lumino/widgets';
+import { Toolbar } from '@jupyterlab/ui-components';
+import { Panel, PanelLayout, Widget } from '@lumino/widgets';
 
 import { CellsSection, type DashboardLink } from './cellsSection';
 import { DeviceSection } from './deviceSection';
@@ -40,12 +41,13 @@ export interface PanelOptions {
 /** The panel in the sidebar. It opens the stream and queries the kernel only while it is visible. */
 export class GpuPanel extends Widget implements IGpuPanel {
   readonly panelState: PanelState;
+  /** The buttons in the header, which JupyterLab's toolbar registry creates. */
+  readonly toolbar = new Toolbar();
   private readonly rate = new Text('panel-rate');
-  private readonly header: HTMLElement;
   private readonly recording = new Text('panel-recording', 'div');
   /** The Slurm job in which the server runs. */
   private readonly job = new Text('panel-job', 'div');
-  /** What the notebook in front has used of the GPUs. */
+  /** What the active notebook has used of the GPUs. */
   private readonly use = new Text('panel-use', 'div');
   private readonly notice: NoticeView;
   private readonly device: DeviceSection;
@@ -101,13 +103,21 @@ export class GpuPanel extends Widget implements IGpuPanel {
       element('span', 'panel-legend-memory', trans.__('memory')),
       this.span.node
     );
-    this.header = element(
+    const title = element(
       'div',
-      'panel-header',
+      'panel-title',
       element('span', 'panel-dot'),
       element('h2', '', trans.__('GPUs')),
       this.rate.node
     );
+    this.toolbar.node.setAttribute('aria-label', trans.__('Buttons of the GPU panel'));
+    const header = new Panel();
+    header.addClass('jp-gpuwidget-panel-header');
+    header.addWidget(new Widget({ node: title }));
+    header.addWidget(this.toolbar);
+    const layout = new PanelLayout();
+    this.layout = layout;
+    layout.addWidget(header);
     this.scroll = element(
       'div',
       'panel-scroll',
@@ -120,7 +130,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
       this.list.node,
       this.use.node
     );
-    this.node.append(this.header, this.device.node, this.scroll, this.cellsSection.node, this.message.node);
+    this.node.append(this.device.node, this.scroll, this.cellsSection.node, this.message.node);
     monitor.changed.connect(this.update, this);
     cells.changed.connect(this.update, this);
     panelState.changed.connect(this.update, this);
@@ -131,14 +141,6 @@ export class GpuPanel extends Widget implements IGpuPanel {
   redraw(): void {
     this.palette = null;
     this.list.redraw();
-  }
-
-  addAction(label: string, title: string, execute: () => void): void {
-    const button = element('button', 'panel-action', label);
-    button.type = 'button';
-    button.title = title;
-    button.onclick = execute;
-    this.header.append(button);
   }
 
   addSection(section: PanelSection): void {
@@ -268,7 +270,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     }
   }
 
-  /** Show the server's Slurm job, and what the notebook in front has used of the GPUs. */
+  /** Show the server's Slurm job, and what the active notebook has used of the GPUs. */
   private updateUse(kernel: string | null): void {
     const { usage, sample } = this.monitor.model;
     const job = usage?.job ?? null;

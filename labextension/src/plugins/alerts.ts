@@ -41,13 +41,15 @@ function holderActions(
 ): Notification.IAction[] {
   return [
     {
-      label: trans.__('Free the cache'),
-      caption: trans.__('Give back what torch keeps and nobody uses (torch.cuda.empty_cache())'),
+      label: trans.__('Free cache'),
+      caption: trans.__(
+        'Release the memory that PyTorch has cached but does not use (torch.cuda.empty_cache())'
+      ),
       callback: () => void commands.execute(HolderCommandIds.freeCache, { kernel })
     },
     {
       label: trans.__('Shut down…'),
-      caption: trans.__('End the kernel, after a question that names what is lost'),
+      caption: trans.__('Shut down the kernel, after a confirmation that lists what you will lose'),
       callback: () => void commands.execute(HolderCommandIds.shutDown, { kernel })
     }
   ];
@@ -75,7 +77,7 @@ export const alerts: JupyterFrontEndPlugin<void> = {
       // page is visible again.
       const { when } = settings.current.alerts;
       const wanted = when === 'always' || (when !== 'never' && serverNotifies);
-      monitor.setBackground(wanted && document.visibilityState === 'visible');
+      monitor.setBackground(tracker, wanted && document.visibilityState === 'visible');
     };
     settings.changed.connect(() => {
       tracker.configure(settings.current.alerts);

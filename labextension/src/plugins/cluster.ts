@@ -4,7 +4,7 @@ import {
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import { ICommandPalette, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import { ICommandPalette, type MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
@@ -13,9 +13,10 @@ import { ClusterWall } from '../cluster/clusterWall';
 import { restoreWall, type WallState } from '../cluster/wallState';
 import { CommandIds, DOMAIN, IClusterModel, IGpuPanel } from '../tokens';
 import { gpuIcon } from '../ui/icon';
-import { addBelow } from '../ui/notebook7Layout';
+import { openInMainArea } from '../ui/mainArea';
 
 const RANK = 10;
+const WIDGET_ID = 'gpuwidget-cluster';
 
 /** The wall in the main area, and the cluster's section in the panel. */
 export const cluster: JupyterFrontEndPlugin<void> = {
@@ -47,28 +48,18 @@ export const cluster: JupyterFrontEndPlugin<void> = {
     };
     /** The state of the wall that was opened last, with which a new one starts. */
     let lastState: WallState | undefined;
-    const open = (state: unknown): MainAreaWidget<ClusterWall> => {
+    const open = (state: unknown): void => {
       const content = new ClusterWall({ trans, model, openNode }, restoreWall(state));
-      const widget = new MainAreaWidget({ content });
-      widget.id = 'gpuwidget-cluster';
-      widget.toolbar.hide(); // The wall has a separate toolbar.
       lastState = content.state;
       content.stateChanged.connect(() => {
         lastState = content.state;
-        void tracker.save(widget);
       });
-      if (labShell === null) {
-        addBelow(shell, widget);
-      } else {
-        shell.add(widget, 'main', { type: 'GPUs' });
-      }
-      void tracker.add(widget);
-      return widget;
+      openInMainArea({ shell, labShell, tracker }, WIDGET_ID, content);
     };
     commands.addCommand(CommandIds.cluster, {
       label: trans.__('GPU Cluster'),
       caption: trans.__('All GPUs of the cluster: which are free, at work, held or broken'),
-      icon: gpuIcon,
+      icon: args => (args.isLauncher === true ? gpuIcon : undefined),
       describedBy: {
         args: {
           type: 'object',
@@ -76,12 +67,19 @@ export const cluster: JupyterFrontEndPlugin<void> = {
         }
       },
       execute: args => {
-        const widget = tracker.currentWidget ?? open(args.state ?? lastState);
-        shell.activateById(widget.id);
+        if (tracker.currentWidget === null) {
+          open(args.state ?? lastState);
+        }
+        shell.activateById(WIDGET_ID);
       }
     });
     palette?.addItem({ command: CommandIds.cluster, category: trans.__('GPU') });
-    launcher?.add({ command: CommandIds.cluster, category: labTrans.__('Other'), rank: RANK });
+    launcher?.add({
+      command: CommandIds.cluster,
+      args: { isLauncher: true },
+      category: labTrans.__('Other'),
+      rank: RANK
+    });
     panel.addSection(
       new ClusterSection({
         trans,

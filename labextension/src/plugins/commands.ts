@@ -5,6 +5,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import type { ActiveKernel } from '../kernel/activeKernel';
 import { CommandIds, DOMAIN, IGpuPanel, IMonitor } from '../tokens';
 import { gpuIcon } from '../ui/icon';
+import { showInSidebar } from '../ui/notebook7Layout';
 
 /** The methods of JupyterLab's shell that collapse a sidebar. */
 type Sidebars = Pick<ILabShell, 'collapseLeft' | 'collapseRight'>;
@@ -29,19 +30,19 @@ export const commands: JupyterFrontEndPlugin<void> = {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const isReady = (): boolean => kernels.state !== null;
     commands.addCommand(CommandIds.show, {
-      label: trans.__('Show GPUs'),
+      label: trans.__('Show GPU Panel'),
       caption: trans.__('Show the GPU panel in the sidebar'),
       icon: gpuIcon,
       describedBy: NO_ARGUMENTS,
       execute: () => {
-        shell.activateById(panel.id);
+        showInSidebar(shell, panel);
       }
     });
     commands.addCommand(CommandIds.toggle, {
-      label: trans.__('Show or Hide GPUs'),
-      caption: trans.__('Show the GPU panel in the sidebar, or put it away'),
-      icon: gpuIcon,
+      label: trans.__('GPU Panel'),
+      caption: trans.__('Show or hide the GPU panel in the sidebar'),
       describedBy: NO_ARGUMENTS,
+      isToggled: () => panel.isVisible,
       execute: () => {
         if (panel.isVisible) {
           // In Notebook 7, `labShell` is null, but `shell` has the same two methods. To use Notebook's token
@@ -49,35 +50,39 @@ export const commands: JupyterFrontEndPlugin<void> = {
           // JupyterLab does not provide the token's package.
           hide(shell, labShell ?? (shell as Partial<Sidebars>), panel);
         } else {
-          shell.activateById(panel.id);
+          showInSidebar(shell, panel);
         }
       }
     });
     commands.addCommand(CommandIds.device, {
-      label: trans.__('Choose the Default Torch Device'),
-      caption: trans.__('Go to the device dropdown of the notebook in front'),
+      label: trans.__('Choose Default Device…'),
+      caption: trans.__('Focus the dropdown with the default PyTorch device of the active notebook'),
       describedBy: NO_ARGUMENTS,
       execute: () => {
-        shell.activateById(panel.id);
+        showInSidebar(shell, panel);
         panel.focusDevice();
       }
     });
     commands.addCommand(CommandIds.watch, {
-      label: trans.__('Watch Every Cell of This Notebook'),
-      caption: trans.__('Annotate every cell with what it did to the GPU (%gpu watch on)'),
+      label: trans.__('Watch Cells'),
+      caption: trans.__(
+        'Show a one-line GPU summary under every cell of the active notebook (%gpu watch on)'
+      ),
       describedBy: NO_ARGUMENTS,
       isEnabled: () => mayHavePython(kernels),
       isToggled: () => kernels.watching,
       execute: async () => {
         await kernels.toggleWatching();
         if (!isReady()) {
-          shell.activateById(panel.id); // The panel shows why cells cannot be watched.
+          showInSidebar(shell, panel); // The panel shows why cells cannot be watched.
         }
       }
     });
     commands.addCommand(CommandIds.load, {
-      label: trans.__('Load gpuwidget in This Kernel'),
-      caption: trans.__('Load it silently, outside the history (%load_ext gpuwidget)'),
+      label: trans.__('Load gpuwidget'),
+      caption: trans.__(
+        'Load gpuwidget in the active notebook’s kernel (%load_ext gpuwidget), without an output'
+      ),
       describedBy: NO_ARGUMENTS,
       isEnabled: () => !isReady() && mayHavePython(kernels),
       execute: () => kernels.load()

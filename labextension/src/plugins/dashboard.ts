@@ -4,7 +4,7 @@ import {
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import { ICommandPalette, IThemeManager, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import { ICommandPalette, IThemeManager, type MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
@@ -14,9 +14,9 @@ import { GpuDashboard } from '../dashboard/gpuDashboard';
 import { ServerApi } from '../stream/serverApi';
 import { isMetric } from '../dashboard/metrics';
 import type { MetricName } from '../metricTable';
-import { CommandIds, DOMAIN, ICellRuns, IClusterModel, IGpuPanel, IGpuSettings, IMonitor } from '../tokens';
+import { CommandIds, DOMAIN, ICellRuns, IClusterModel, IGpuSettings, IMonitor } from '../tokens';
 import { gpuIcon } from '../ui/icon';
-import { addBelow } from '../ui/notebook7Layout';
+import { openInMainArea } from '../ui/mainArea';
 
 const RANK = 9;
 
@@ -25,12 +25,11 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:dashboard',
   description: 'Every metric of every GPU over time, in the main area.',
   autoStart: true,
-  requires: [IMonitor, IGpuPanel, IClusterModel, ICellRuns, IGpuSettings],
+  requires: [IMonitor, IClusterModel, ICellRuns, IGpuSettings],
   optional: [ICommandPalette, ILabShell, ILauncher, ILayoutRestorer, IThemeManager, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     monitor: IMonitor,
-    panel: IGpuPanel,
     cluster: IClusterModel,
     cells: ICellRuns,
     settings: IGpuSettings,
@@ -56,16 +55,11 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
       void commands.execute(CommandIds.dashboard, { metric, state: { ...state, zoom: copyZoom(state) } });
     };
     /** Open the dashboard of all metrics, or a tab with the chart of one `metric`. */
-    const open = (state: unknown, metric: MetricName | null): MainAreaWidget<GpuDashboard> => {
+    const open = (state: unknown, metric: MetricName | null): void => {
       const content = new GpuDashboard(
         { trans, monitor, server, cluster, cells, settings, clock: BROWSER_CLOCK, metric, openTab },
         restoreState(state, Date.now() / 1000)
       );
-      const widget = new MainAreaWidget({ content });
-      widget.id = metric === null ? 'gpuwidget-dashboard' : `gpuwidget-dashboard-${metric}`;
-      // Hide JupyterLab's toolbar. The dashboard has a separate toolbar, whose dropdown must be inside the
-      // content.
-      widget.toolbar.hide();
       const remember = (last: DashboardState): void => {
         if (metric === null) {
           lastState = last;
@@ -74,39 +68,36 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
       remember(content.state);
       content.stateChanged.connect(() => {
         remember({ ...content.state, zoom: null });
-        void tracker.save(widget);
       });
-      if (labShell === null) {
-        addBelow(shell, widget);
-      } else {
-        shell.add(widget, 'main', { type: 'GPUs' });
-      }
-      void tracker.add(widget);
-      return widget;
+      openInMainArea({ shell, labShell, tracker }, widgetId(metric), content);
     };
     commands.addCommand(CommandIds.dashboard, {
-      label: trans.__('GPU Dashboard'),
+      label: args => (args.toolbar === true ? trans.__('Dashboard') : trans.__('GPU Dashboard')),
       caption: trans.__('Every metric of every GPU over time'),
-      icon: gpuIcon,
+      icon: args => (args.isLauncher === true ? gpuIcon : undefined),
       describedBy: {
         args: {
           type: 'object',
           properties: {
             state: { type: 'object', description: trans.__('What it shows') },
-            metric: { type: 'string', description: trans.__('The metric of a chart in its own tab') }
+            metric: { type: 'string', description: trans.__('The metric of a chart in its own tab') },
+            toolbar: {
+              type: 'boolean',
+              description: trans.__('Whether the command is a button in a toolbar')
+            },
+            isLauncher: { type: 'boolean', description: trans.__('Whether the command is in the launcher') }
           }
         }
       },
       execute: args => {
         const metric = isMetric(args.metric) ? args.metric : null;
-        const current = tracker.find(({ content }) => content.metric === metric) ?? null;
-        if (current !== null && args.state !== undefined) {
-          const { state } = current.content;
-          current.content.showState(restoreState(withChoice(state, args.state), Date.now() / 1000));
+        const content = tracker.find(widget => widget.content.metric === metric)?.content;
+        if (content === undefined) {
+          open(args.state === undefined ? lastState : withChoice(lastState, args.state), metric);
+        } else if (args.state !== undefined) {
+          content.showState(restoreState(withChoice(content.state, args.state), Date.now() / 1000));
         }
-        const widget =
-          current ?? open(args.state === undefined ? lastState : withChoice(lastState, args.state), metric);
-        shell.activateById(widget.id);
+        shell.activateById(widgetId(metric));
       }
     });
     themes?.themeChanged.connect(() => {
@@ -115,9 +106,11 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
       });
     });
     palette?.addItem({ command: CommandIds.dashboard, category: trans.__('GPU') });
-    launcher?.add({ command: CommandIds.dashboard, category: labTrans.__('Other'), rank: RANK });
-    panel.addAction(trans.__('Dashboard'), trans.__('Every metric of every GPU over time'), () => {
-      void commands.execute(CommandIds.dashboard);
+    launcher?.add({
+      command: CommandIds.dashboard,
+      args: { isLauncher: true },
+      category: labTrans.__('Other'),
+      rank: RANK
     });
     void restorer?.restore(tracker, {
       command: CommandIds.dashboard,
@@ -126,6 +119,11 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
     });
   }
 };
+
+/** Return the id of the dashboard, or of the tab with the chart of one `metric`. */
+function widgetId(metric: MetricName | null): string {
+  return metric === null ? 'gpuwidget-dashboard' : `gpuwidget-dashboard-${metric}`;
+}
 
 /** Return the zoom as JSON, whose type does not include read-only interfaces. */
 function copyZoom({ zoom }: DashboardState): { from: number; to: number } | null {

@@ -6,6 +6,7 @@ import { DiagnosticsModel } from '../diagnostics/diagnosticsModel';
 import { DiagnosticsSection } from '../diagnostics/diagnosticsSection';
 import { JupyterServerDoctor } from '../diagnostics/serverDoctor';
 import { CommandIds, DOMAIN, IGpuPanel, IGpuSettings, IMonitor } from '../tokens';
+import { showInSidebar } from '../ui/notebook7Layout';
 
 /**
  * The doctor's section in the panel. It shows the checks, from PyTorch down to the GPU, for the kernel and
@@ -45,11 +46,13 @@ export const diagnostics: JupyterFrontEndPlugin<void> = {
     });
     panel.addSection(section);
     commands.addCommand(CommandIds.doctor, {
-      label: trans.__('Examine the GPU Software (Doctor)'),
-      caption: trans.__('Look at every link from PyTorch to the GPU, in this kernel and in the server'),
+      label: trans.__('GPU Doctor'),
+      caption: trans.__(
+        'Check everything between PyTorch and the GPU, in the active notebook’s kernel and in the server'
+      ),
       describedBy: { args: { type: 'object', properties: {} } },
       execute: () => {
-        shell.activateById(panel.id);
+        showInSidebar(shell, panel);
         section.node.hidden = false; // The command shows the section even if the settings hide it.
         section.open();
       }

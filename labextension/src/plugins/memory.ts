@@ -6,13 +6,23 @@ import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import { HolderActions, StatusMessage } from '../memory/holderActions';
 import { DOMAIN, IHolderActions, IMonitor, HolderCommandIds } from '../tokens';
-import type { ActionTarget } from '../memory/holders';
+import { holderOf, holderSelector } from '../memory/runningHolders';
+import type { ActionTarget, HolderKind } from '../memory/holders';
 import type { ActiveKernel } from '../kernel/activeKernel';
+
+/** The commands of a kernel's menu, in this order. */
+const KERNEL_COMMANDS = [
+  HolderCommandIds.goTo,
+  HolderCommandIds.interrupt,
+  HolderCommandIds.restart,
+  HolderCommandIds.freeCache,
+  HolderCommandIds.shutDown
+] as const;
 
 /** The actions on holders of GPU memory. */
 export const memory: JupyterFrontEndPlugin<IHolderActions> = {
   id: 'jupyterlab-gpuwidget:memory',
-  description: 'Go to, free and shut down the notebooks that hold GPU memory.',
+  description: 'Open, interrupt, restart, free and shut down the notebooks that hold GPU memory.',
   autoStart: true,
   provides: IHolderActions,
   requires: [IMonitor],
@@ -32,69 +42,129 @@ export const memory: JupyterFrontEndPlugin<IHolderActions> = {
       openMenu: (target, button) => {
         openHolderMenu(app.commands, target, button);
       },
-      goTo: target => void actions.goTo(target)
+      goTo: target => void actions.goTo(target),
+      shutDown: kernel => void actions.shutDownNow(kernel)
     };
   }
 };
 
 /** Add the commands that act on holders of memory. */
 function addHolderCommands(
-  { commands }: JupyterFrontEnd,
+  app: JupyterFrontEnd,
   actions: HolderActions,
   activeKernel: ActiveKernel,
   trans: TranslationBundle,
   palette: ICommandPalette | null
 ): void {
+  const { commands } = app;
   const describedBy = {
     args: {
       type: 'object',
       properties: {
         kernel: { type: 'string', description: trans.__('Jupyter’s id of the kernel') },
-        terminal: { type: 'string', description: trans.__('Name of the server’s terminal') }
+        terminal: { type: 'string', description: trans.__('Name of the server’s terminal') },
+        clicked: {
+          type: 'boolean',
+          description: trans.__('Whether to act on the holder whose context menu is open')
+        }
       }
     }
   } as const;
-  const argument = (args: ReadonlyPartialJSONObject, name: string): string | null =>
-    typeof args[name] === 'string' ? args[name] : null;
-  const kernelOrActive = (args: ReadonlyPartialJSONObject): string | null =>
-    argument(args, 'kernel') ?? activeKernel.view.kernel?.id ?? null;
+  const targetOf = (args: ReadonlyPartialJSONObject): ActionTarget => {
+    if (args.clicked === true) {
+      const node = app.contextMenuHitTest(each => holderOf(each) !== null);
+      return (node && holderOf(node)) ?? { kernel: null, terminal: null };
+    }
+    const text = (name: string): string | null => (typeof args[name] === 'string' ? args[name] : null);
+    return { kernel: text('kernel'), terminal: text('terminal') };
+  };
+  /** Add a command that acts on the kernel of a holder. */
+  const addKernelCommand = (
+    id: string,
+    label: string,
+    caption: string,
+    act: (kernel: string) => Promise<void>
+  ): void => {
+    commands.addCommand(id, {
+      label,
+      caption,
+      describedBy,
+      execute: async args => {
+        const { kernel } = targetOf(args);
+        if (kernel !== null) {
+          await act(kernel);
+        }
+      }
+    });
+  };
   commands.addCommand(HolderCommandIds.goTo, {
-    label: args =>
-      argument(args, 'terminal') === null ? trans.__('Go to Its Tab') : trans.__('Go to the Terminal'),
-    caption: trans.__('Bring it to the front; opened if it is not'),
+    label: args => {
+      const { kernel, terminal } = targetOf(args);
+      const kind = terminal !== null ? 'terminal' : kernel === null ? 'kernel' : actions.kindOf(kernel);
+      return openLabel(trans, kind);
+    },
+    caption: trans.__('Show its tab, or open it if it is closed'),
     describedBy,
-    execute: args => actions.goTo({ kernel: argument(args, 'kernel'), terminal: argument(args, 'terminal') })
+    execute: args => actions.goTo(targetOf(args))
   });
+  addKernelCommand(
+    HolderCommandIds.interrupt,
+    trans.__('Interrupt Kernel'),
+    trans.__('Stop the running cell; the variables are kept'),
+    kernel => actions.interrupt(kernel)
+  );
+  addKernelCommand(
+    HolderCommandIds.restart,
+    trans.__('Restart Kernel…'),
+    trans.__('Restart the kernel, after a confirmation that lists what you will lose'),
+    kernel => actions.restart(kernel)
+  );
   commands.addCommand(HolderCommandIds.freeCache, {
-    label: args =>
-      argument(args, 'kernel') === null
-        ? trans.__('Free torch’s Cache of This Notebook')
-        : trans.__('Free torch’s Cache'),
-    caption: trans.__('Give back what torch keeps and nobody uses (torch.cuda.empty_cache())'),
+    label: trans.__('Free PyTorch Cache'),
+    caption: trans.__(
+      'Release the memory that PyTorch has cached but does not use (torch.cuda.empty_cache())'
+    ),
     describedBy,
-    isEnabled: args => kernelOrActive(args) !== null,
+    isEnabled: args => (targetOf(args).kernel ?? activeKernel.view.kernel) !== null,
     execute: async args => {
-      const kernel = kernelOrActive(args);
-      if (kernel !== null) {
+      const kernel = targetOf(args).kernel ?? activeKernel.view.kernel?.id;
+      if (kernel !== undefined) {
         await actions.freeCache(kernel);
       }
     }
   });
-  commands.addCommand(HolderCommandIds.shutDown, {
-    label: trans.__('Shut Down Its Kernel…'),
-    caption: trans.__('End the kernel, after a question that names what is lost'),
-    describedBy,
-    execute: async args => {
-      const kernel = argument(args, 'kernel');
-      if (kernel !== null) {
-        await actions.shutDown(kernel);
-      }
-    }
-  });
+  addKernelCommand(
+    HolderCommandIds.shutDown,
+    trans.__('Shut Down Kernel…'),
+    trans.__('Shut down the kernel, after a confirmation that lists what you will lose'),
+    kernel => actions.shutDown(kernel)
+  );
   activeKernel.changed.connect(() => {
     commands.notifyCommandChanged(HolderCommandIds.freeCache);
   });
   palette?.addItem({ command: HolderCommandIds.freeCache, category: trans.__('GPU') });
+  for (const [rank, command] of KERNEL_COMMANDS.entries()) {
+    app.contextMenu.addItem({ command, args: { clicked: true }, selector: holderSelector('kernel'), rank });
+  }
+  app.contextMenu.addItem({
+    command: HolderCommandIds.goTo,
+    args: { clicked: true },
+    selector: holderSelector('terminal')
+  });
+}
+
+/** Return the label of the command that opens a holder. */
+function openLabel(trans: TranslationBundle, kind: HolderKind): string {
+  switch (kind) {
+    case 'notebook':
+      return trans.__('Open Notebook');
+    case 'console':
+      return trans.__('Open Console');
+    case 'terminal':
+      return trans.__('Open Terminal');
+    default:
+      return trans.__('Open');
+  }
 }
 
 /**
@@ -107,11 +177,8 @@ function openHolderMenu(
 ): void {
   const menu = new MenuSvg({ commands });
   const args = kernel === null ? { terminal } : { kernel };
-  menu.addItem({ command: HolderCommandIds.goTo, args });
-  if (kernel !== null) {
-    menu.addItem({ command: HolderCommandIds.freeCache, args });
-    menu.addItem({ type: 'separator' });
-    menu.addItem({ command: HolderCommandIds.shutDown, args });
+  for (const command of kernel === null ? [HolderCommandIds.goTo] : KERNEL_COMMANDS) {
+    menu.addItem({ command, args });
   }
   button.setAttribute('aria-expanded', 'true');
   menu.aboutToClose.connect(() => {

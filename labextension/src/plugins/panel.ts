@@ -1,5 +1,11 @@
 import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { IThemeManager } from '@jupyterlab/apputils';
+import {
+  createToolbarFactory,
+  IThemeManager,
+  IToolbarWidgetRegistry,
+  setToolbar
+} from '@jupyterlab/apputils';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
@@ -20,6 +26,10 @@ import {
 import { setUnits } from '../ui/format';
 
 const RANK = 700;
+/** The name of the panel's toolbar in JupyterLab's toolbar registry and in the settings schema. */
+const TOOLBAR = 'GpuPanel';
+/** The id of the settings with the buttons in the panel's header. */
+const TOOLBAR_SETTINGS_ID = 'jupyterlab-gpuwidget:toolbar';
 
 /** The panel in the right sidebar. */
 export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
@@ -28,7 +38,7 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
   autoStart: true,
   provides: IGpuPanel,
   requires: [IMonitor, ICellRuns, IHolderActions, IGpuSettings, IClusterModel],
-  optional: [ILayoutRestorer, IThemeManager, ITranslator, IStateDB],
+  optional: [ILayoutRestorer, IThemeManager, ITranslator, IStateDB, IToolbarWidgetRegistry, ISettingRegistry],
   activate: (
     { commands, shell }: JupyterFrontEnd,
     monitor: IMonitor,
@@ -39,7 +49,9 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
     restorer: ILayoutRestorer | null,
     themes: IThemeManager | null,
     translator: ITranslator | null,
-    database: IStateDB | null
+    database: IStateDB | null,
+    toolbars: IToolbarWidgetRegistry | null,
+    settingRegistry: ISettingRegistry | null
   ) => {
     const apply = (): void => {
       const { chartSeconds, sampleSeconds, units } = settings.current;
@@ -72,6 +84,16 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
         shell.activateById(widget.id);
       }
     });
+    if (toolbars !== null && settingRegistry !== null) {
+      const factory = createToolbarFactory(
+        toolbars,
+        settingRegistry,
+        TOOLBAR,
+        TOOLBAR_SETTINGS_ID,
+        translator ?? nullTranslator
+      );
+      setToolbar(widget, factory, widget.toolbar);
+    }
     themes?.themeChanged.connect(widget.redraw, widget);
     shell.add(widget, 'right', { rank: RANK, type: 'GPUs' });
     restorer?.add(widget, widget.id);

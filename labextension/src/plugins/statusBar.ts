@@ -3,8 +3,10 @@ import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { BROWSER_CLOCK } from '../clock';
+import { NewestSample } from '../status/newestSample';
 import { StatusItem } from '../status/statusItem';
 import { StatusModel } from '../status/statusModel';
+import { ServerApi } from '../stream/serverApi';
 import { CommandIds, DOMAIN, IGpuSettings, IMonitor } from '../tokens';
 
 const RANK = 40;
@@ -15,12 +17,12 @@ const RANK = 40;
 const MENU_RANK = 9000;
 
 /**
- * The item with the active notebook's device and memory. It is in the status bar, or in Notebook 7's menu
+ * The item with the active notebook's device and memory and its GPUs' utilization. It is in the status bar, or in Notebook 7's menu
  * bar, since Notebook 7 has no status bar.
  */
 export const statusBar: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:status-bar',
-  description: 'The GPU and the memory of the notebook in front in the status bar.',
+  description: 'GPU memory and utilization in the status bar.',
   autoStart: true,
   requires: [IMonitor, IGpuSettings],
   optional: [ILabShell, IStatusBar, ITranslator],
@@ -36,7 +38,9 @@ export const statusBar: JupyterFrontEndPlugin<void> = {
       return; // The user has disabled JupyterLab's status bar.
     }
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    const model = new StatusModel(trans, monitor.kernels, BROWSER_CLOCK);
+    const server = new ServerApi(app.serviceManager.serverSettings, () => 0);
+    const newest = new NewestSample(server, monitor, BROWSER_CLOCK);
+    const model = new StatusModel(trans, monitor.kernels, newest, BROWSER_CLOCK);
     const item = new StatusItem(trans, model, () => {
       void app.commands.execute(CommandIds.show);
     });

@@ -6,7 +6,7 @@ import { createElement, type ReactElement } from 'react';
 import { gpuIcon } from '../ui/icon';
 import type { StatusModel } from './statusModel';
 
-/** The status bar item: a button that shows the active notebook's device and memory and opens the panel. */
+/** The status bar item: a button that shows GPU memory and utilization, and opens the panel. */
 export class StatusItem extends ReactWidget {
   constructor(
     private readonly trans: TranslationBundle,
@@ -36,7 +36,7 @@ export class StatusItem extends ReactWidget {
           type: 'button',
           className: 'jp-gpuwidget-status-button',
           title: text.title,
-          'aria-label': this.trans.__('%1. Show GPUs', text.text),
+          'aria-label': this.trans.__('%1. Show the GPU panel', text.text),
           onClick: this.open
         },
         createElement(gpuIcon.react, { tag: 'span', className: 'jp-gpuwidget-status-icon' }),

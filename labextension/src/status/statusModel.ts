@@ -2,10 +2,23 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Clock } from '../clock';
-import { heldMemory, sumOfHeldMemory, type HeldMemory } from '../memory/holders';
+import { heldMemory, sumOfHeldMemory, withoutMigParents, type HeldMemory } from '../memory/holders';
 import type { ActiveKernel, KernelView } from '../kernel/activeKernel';
-import { duration, memory, UNKNOWN, unitsChanged } from '../ui/format';
-import type { KernelGpu, KernelState } from '../wire';
+import {
+  duration,
+  figure,
+  gpuNumber,
+  memory,
+  memoryScale,
+  memoryUnit,
+  model,
+  padded,
+  UNKNOWN,
+  unitsChanged,
+  whole
+} from '../ui/format';
+import type { Gpu, KernelGpu, KernelState, Reading, Sample } from '../wire';
+import type { NewestSample } from './newestSample';
 
 /**
  * If the kernel can't be queried while a cell runs, n/a is shown only after the cell has run for this long,
@@ -14,7 +27,8 @@ import type { KernelGpu, KernelState } from '../wire';
 const SHORT_CELL_MS = 1000;
 
 /**
- * The text of the status item for the active notebook.
+ * The text of the status item: the utilization and memory of the active notebook's GPU or, before gpuwidget is
+ * loaded in its kernel, of the server's GPUs.
  *
  * The item is always shown, so it must cost little: it opens no stream and does not poll an idle kernel. It
  * shows the state that the kernel sent after its last cell. While a cell runs and the page is visible, the
@@ -32,9 +46,11 @@ export class StatusModel {
   constructor(
     private readonly trans: TranslationBundle,
     private readonly kernels: ActiveKernel,
+    private readonly newest: Pick<NewestSample, 'changed' | 'sample' | 'setWanted' | 'dispose'>,
     private readonly clock: Clock
   ) {
     kernels.changed.connect(this.update, this);
+    newest.changed.connect(this.update, this);
     unitsChanged.connect(this.update, this);
   }
 
@@ -43,7 +59,7 @@ export class StatusModel {
     return this.current;
   }
 
-  /** Emitted after an update. */
+  /** Emitted after `text` has changed. */
   get changed(): ISignal<this, void> {
     return this.changes;
   }
@@ -57,6 +73,7 @@ export class StatusModel {
   setWanted(wanted: boolean, pageVisible: boolean): void {
     this.wanted = wanted;
     this.kernels.setStatusVisible(wanted && pageVisible);
+    this.newest.setWanted(wanted && pageVisible);
     this.update();
   }
 
@@ -67,6 +84,7 @@ export class StatusModel {
     }
     this.disposed = true;
     this.cancelTimer();
+    this.newest.dispose();
     this.kernels.changed.disconnect(this.update, this);
     unitsChanged.disconnect(this.update, this);
     this.kernels.setStatusVisible(false);
@@ -74,10 +92,13 @@ export class StatusModel {
   }
 
   private update(): void {
-    const wasActive = this.current !== null;
-    this.current = this.wanted ? statusText(this.trans, this.kernels.view, this.isStale()) : null;
-    this.changes.emit();
-    if ((this.current !== null) !== wasActive) {
+    const before = this.current;
+    const { view } = this.kernels;
+    this.current = this.wanted ? statusText(this.trans, view, this.newest.sample, this.isStale()) : null;
+    if (this.current?.text !== before?.text || this.current?.title !== before?.title) {
+      this.changes.emit();
+    }
+    if ((this.current !== null) !== (before !== null)) {
       this.activeChanges.emit();
     }
   }
@@ -118,48 +139,123 @@ export interface StatusText {
   readonly title: string;
 }
 
-/**
- * Return the default device of the active notebook and the memory that the notebook holds on it; null if
- * there is no notebook, no GPU or no gpuwidget in the kernel. `stale` means that the kernel's state predates
- * the running cell.
- */
-export function statusText(trans: TranslationBundle, view: KernelView, stale: boolean): StatusText | null {
-  if (view.condition.kind !== 'ready' || view.condition.state.gpus.length === 0) {
-    return null;
-  }
-  const { state } = view.condition;
-  const device = state.device.chosen ?? state.device.present;
-  const known = view.silentFor === null && !stale;
-  const { name, bytes, torch } = memoryHeld(trans, state, device);
-  const title = trans.__('What %1 holds on its GPUs', view.notebook ?? trans.__('this notebook'));
-  return {
-    text: `${name ?? device ?? 'GPU'} · ${known ? memoryText(trans, { bytes, torch }) : UNKNOWN}`,
-    title: [title, ...(known ? details(trans, state, bytes) : [reasonUnknown(trans, view)])].join('\n')
-  };
+/** A GPU of the server with its current reading. */
+interface GpuReading {
+  readonly gpu: Gpu;
+  readonly reading: Reading;
 }
 
 /**
- * Return the memory held on the default device if that is a GPU, otherwise the memory held on all GPUs
- * together.
+ * Return the default device of the active notebook, the GPU memory that the notebook holds and the utilization
+ * of its GPUs. Before gpuwidget is loaded in the notebook's kernel, return the memory and utilization of the
+ * server's GPUs. Return null if there is no GPU.
+ *
+ * `sample` is the server's newest sample. `stale` means that the kernel's state predates the running cell.
  */
-function memoryHeld(
+export function statusText(
   trans: TranslationBundle,
-  state: KernelState,
-  device: string | null
-): HeldMemory & { readonly name: string | null } {
-  const chosen = state.gpus.find(gpu => gpu.torch_device !== null && gpu.torch_device === device);
-  if (chosen !== undefined) {
-    return { name: device, ...heldMemory(chosen) };
-  }
-  const [first, ...others] = state.gpus.filter(holds);
-  if (first === undefined) {
-    return { name: null, ...sumOfHeldMemory(state.gpus.map(heldMemory)) };
-  }
-  const all = [first, ...others];
+  view: KernelView,
+  sample: Sample | null,
+  stale: boolean
+): StatusText | null {
+  const readings = (sample?.gpus ?? []).flatMap((gpu, index): GpuReading[] => {
+    const reading = sample?.readings[index];
+    return reading === undefined ? [] : [{ gpu, reading }];
+  });
+  const recording = sample?.origin.recording ?? null;
+  const text =
+    view.condition.kind === 'ready' && view.condition.state.gpus.length > 0
+      ? notebookText(trans, view, view.condition.state, readings, stale)
+      : readings.length > 0
+        ? serverText(trans, readings)
+        : null;
+  return text === null || recording === null
+    ? text
+    : { text: trans.__('%1 (recording)', text.text), title: `${text.title}\n${recording}` };
+}
+
+/** Return the memory and utilization of the server's GPUs. */
+function serverText(trans: TranslationBundle, readings: readonly GpuReading[]): StatusText {
+  const all = withoutMigParents(readings);
+  const used = sum(all.map(({ reading }) => reading.memory_used));
+  const total = sum(all.map(({ gpu }) => gpu.memory_total));
+  const unit = memoryUnit([total]);
+  const amount = trans.__('%1 of %2 %3', figure(used, unit), figure(total, unit), unit.name);
+  const memoryPart =
+    all.length === 1
+      ? trans.__('GPU memory %1', amount)
+      : trans._n('%1 GPU: memory %2', '%1 GPUs: memory %2', all.length, amount);
   return {
-    name: others.length === 0 ? first.torch_device : trans._n('%1 GPU', '%1 GPUs', all.length),
-    ...sumOfHeldMemory(all.map(heldMemory))
+    text: `${memoryPart} · ${utilizationText(trans, readings)}`,
+    title: [trans.__('All GPUs of this server'), ...readings.map(each => gpuLine(trans, each))].join('\n')
   };
+}
+
+/** Return the default device of a notebook, its GPU memory and the utilization of its GPUs. */
+function notebookText(
+  trans: TranslationBundle,
+  view: KernelView,
+  state: KernelState,
+  readings: readonly GpuReading[],
+  stale: boolean
+): StatusText {
+  const device = state.device.chosen ?? state.device.present;
+  const known = view.silentFor === null && !stale;
+  const chosen = state.gpus.find(gpu => gpu.torch_device !== null && gpu.torch_device === device);
+  const holding = state.gpus.filter(holds);
+  const shown = chosen === undefined ? holding : [chosen];
+  const held = sumOfHeldMemory((shown.length > 0 ? shown : state.gpus).map(heldMemory));
+  const amount = known ? memoryText(trans, held) : UNKNOWN;
+  const uuids = new Set(shown.map(({ uuid }) => uuid));
+  const own = readings.filter(({ gpu }) => uuids.has(gpu.uuid));
+  const parts = [
+    device === null
+      ? trans.__('%1 GPU memory', amount)
+      : trans.__('Default: %1 · %2 GPU memory', device, amount),
+    ...(readings.length === 0 ? [] : [utilizationText(trans, own.length > 0 ? own : readings)])
+  ];
+  const title = trans.__('GPU memory of %1', view.notebook ?? trans.__('this notebook'));
+  return {
+    text: parts.join(' · '),
+    title: [
+      title,
+      ...(known ? details(trans, holding, held.bytes) : [reasonUnknown(trans, view)]),
+      ...(readings.length === 0 ? [] : [trans.__('All GPUs of this server')]),
+      ...readings.map(each => gpuLine(trans, each))
+    ].join('\n')
+  };
+}
+
+/** Return the utilization of a GPU, or the mean of several GPUs. GPUs whose utilization is unknown are left out. */
+function utilizationText(trans: TranslationBundle, readings: readonly GpuReading[]): string {
+  const known = readings.flatMap(({ reading }) => utilizationOf(reading) ?? []);
+  const mean = known.length === 0 ? null : known.reduce((total, each) => total + each, 0) / known.length;
+  const text = mean === null ? UNKNOWN : `${padded(whole(mean), 2)} %`;
+  return readings.length === 1 ? trans.__('util %1', text) : trans.__('mean util %1', text);
+}
+
+/** Return the GPU's utilization in percent; null if it is unknown or the GPU does not answer. */
+function utilizationOf({ lost_since, silent_since, utilization }: Reading): number | null {
+  return lost_since === null && silent_since === null ? utilization : null;
+}
+
+/** Return one line with the GPU's number, model, utilization and used memory. */
+function gpuLine(trans: TranslationBundle, { gpu, reading }: GpuReading): string {
+  const name = trans.__('GPU %1 %2', gpuNumber(gpu), model(gpu.name));
+  if (reading.lost_since !== null) {
+    return trans.__('%1: lost', name);
+  }
+  const utilization = utilizationOf(reading);
+  return trans.__(
+    '%1: utilization %2, %3 used',
+    name,
+    utilization === null ? UNKNOWN : `${whole(utilization)} %`,
+    memory(reading.memory_used)
+  );
+}
+
+function sum(values: readonly (number | null)[]): number | null {
+  return values.reduce((total, each) => (total === null || each === null ? null : total + each), 0);
 }
 
 function holds(gpu: KernelGpu): boolean {
@@ -168,23 +264,27 @@ function holds(gpu: KernelGpu): boolean {
 
 /** Return memory as text, labelled `(torch)` if torch rather than the driver reported it. */
 function memoryText(trans: TranslationBundle, { bytes, torch }: HeldMemory): string {
-  return torch && bytes !== null ? trans.__('%1 (torch)', memory(bytes)) : memory(bytes);
+  const text = bytes === 0 ? `0 ${memoryScale()[0].name}` : memory(bytes);
+  return torch && bytes !== null ? trans.__('%1 (torch)', text) : text;
 }
 
-function details(trans: TranslationBundle, state: KernelState, bytes: number | null): readonly string[] {
-  const holding = state.gpus.filter(holds);
+function details(
+  trans: TranslationBundle,
+  holding: readonly KernelGpu[],
+  bytes: number | null
+): readonly string[] {
   const lines = holding.map(gpu => `${gpu.torch_device ?? gpu.uuid}: ${memoryText(trans, heldMemory(gpu))}`);
   if (holding.some(gpu => heldMemory(gpu).torch)) {
-    lines.push(trans.__('torch’s own number: what it has reserved, without the CUDA context'));
+    lines.push(trans.__('Reserved by PyTorch, without the CUDA context'));
   }
   if (bytes === null) {
-    return [...lines, trans.__('Which part of a GPU’s memory is this notebook’s is not known')];
+    return [...lines, trans.__('The driver does not report how much of the memory this notebook holds')];
   }
-  return lines.length > 0 ? lines : [trans.__('It holds no memory there')];
+  return lines.length > 0 ? lines : [trans.__('It holds no GPU memory')];
 }
 
 function reasonUnknown(trans: TranslationBundle, view: KernelView): string {
   return view.silentFor === null
-    ? trans.__('Not known while a cell runs: the kernel is asked again when it has ended')
-    : trans.__('The kernel has not answered for %1: a long call holds it.', duration(view.silentFor));
+    ? trans.__('Unknown while a cell runs: the kernel is queried again when the cell has ended')
+    : trans.__('The kernel has not replied for %1', duration(view.silentFor));
 }

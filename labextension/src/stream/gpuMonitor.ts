@@ -31,7 +31,8 @@ const UPDATE_MANY_MS = 900;
  */
 export class GpuMonitor implements IMonitor {
   private panelVisible = false;
-  private background = false;
+  /** Who needs samples without a visible view. */
+  private readonly backgroundUsers = new Set<object>();
   private readonly visibleDashboards = new Set<object>();
   private minInterval = 0;
   private lastMessage = NaN;
@@ -90,8 +91,12 @@ export class GpuMonitor implements IMonitor {
     this.updateStream();
   }
 
-  setBackground(wanted: boolean): void {
-    this.background = wanted;
+  setBackground(user: object, wanted: boolean): void {
+    if (wanted) {
+      this.backgroundUsers.add(user);
+    } else {
+      this.backgroundUsers.delete(user);
+    }
     this.updateStream();
   }
 
@@ -131,7 +136,7 @@ export class GpuMonitor implements IMonitor {
 
   /** Open the stream if it is needed, otherwise close it. */
   private updateStream(): void {
-    const wanted = this.panelVisible || this.background || this.visibleDashboards.size > 0;
+    const wanted = this.panelVisible || this.backgroundUsers.size > 0 || this.visibleDashboards.size > 0;
     if (wanted === (this.timer !== null)) {
       return;
     }

@@ -1,10 +1,11 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import type { MetricHistory } from '../wire';
+import type { MetricHistory, Sample } from '../wire';
 import type { Socket, StreamServer } from './connection';
 
 const STREAM = 'gpuwidget/api/stream';
+const SAMPLE = 'gpuwidget/api/sample';
 const HISTORY = 'gpuwidget/api/history';
 const CLUSTER = 'gpuwidget/api/cluster';
 
@@ -28,6 +29,15 @@ export interface HistoryServer {
   history(query: HistoryQuery, signal: AbortSignal): Promise<MetricHistory>;
 }
 
+/** Provides single samples. */
+export interface SampleServer {
+  /**
+   * Return the newest sample; null if the server refuses, such as a server without gpuwidget. Rejects if the
+   * server has no sample now.
+   */
+  sample(signal: AbortSignal): Promise<Sample | null>;
+}
+
 /** Provides the newest values of all GPUs of the cluster. */
 export interface ClusterServer {
   /** Return the server's reply, which should be a `ClusterSnapshot`. Rejects with a sentence to display. */
@@ -35,7 +45,7 @@ export interface ClusterServer {
 }
 
 /** The routes of gpuwidget on the Jupyter server. */
-export class ServerApi implements StreamServer, HistoryServer, ClusterServer {
+export class ServerApi implements StreamServer, HistoryServer, SampleServer, ClusterServer {
   /**
    * Whether the server keeps less history than this page requests. If so, a stream requests no particular
    * length and receives the server's whole history.
@@ -67,22 +77,27 @@ export class ServerApi implements StreamServer, HistoryServer, ClusterServer {
       query.set(name, String(seconds));
     }
     const url = `${URLExt.join(this.settings.baseUrl, HISTORY)}?${query.toString()}`;
-    const response = await ServerConnection.makeRequest(url, { cache: 'no-store', signal }, this.settings);
-    if (!response.ok) {
-      throw await ServerConnection.ResponseError.create(response);
+    return (await this.json(url, { cache: 'no-store', signal })) as MetricHistory;
+  }
+
+  /** Return the newest sample; null if the server refuses. */
+  async sample(signal: AbortSignal): Promise<Sample | null> {
+    const url = URLExt.join(this.settings.baseUrl, SAMPLE);
+    try {
+      return (await this.json(url, { cache: 'no-store', signal })) as Sample;
+    } catch (error) {
+      if (error instanceof ServerConnection.ResponseError && error.response.status < 500) {
+        return null;
+      }
+      throw error;
     }
-    return (await response.json()) as MetricHistory;
   }
 
   /** Return the newest values of all GPUs of the cluster. */
   async cluster(signal: AbortSignal): Promise<unknown> {
     const url = URLExt.join(this.settings.baseUrl, CLUSTER);
     // The browser revalidates its copy, so that the server need not send an unchanged snapshot again.
-    const response = await ServerConnection.makeRequest(url, { cache: 'no-cache', signal }, this.settings);
-    if (!response.ok) {
-      throw await ServerConnection.ResponseError.create(response);
-    }
-    return response.json();
+    return this.json(url, { cache: 'no-cache', signal });
   }
 
   /** Return the HTTP status of a request for the history with which a stream starts. */
@@ -91,5 +106,13 @@ export class ServerApi implements StreamServer, HistoryServer, ClusterServer {
     const { status } = await ServerConnection.makeRequest(url, { cache: 'no-store' }, this.settings);
     this.hasShortHistory = status === 400;
     return status;
+  }
+
+  private async json(url: string, init: RequestInit): Promise<unknown> {
+    const response = await ServerConnection.makeRequest(url, init, this.settings);
+    if (!response.ok) {
+      throw await ServerConnection.ResponseError.create(response);
+    }
+    return response.json();
   }
 }

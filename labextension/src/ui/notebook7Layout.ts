@@ -7,6 +7,18 @@ import { SplitPanel, type Widget } from '@lumino/widgets';
 const MIN_DOWN_SHARE = 0.3;
 const DOWN_SHARE = 0.5;
 
+/**
+ * Show a widget of a sidebar and activate it. In Notebook 7.2, `activateById` hides the widget if it is
+ * already visible.
+ */
+export function showInSidebar(shell: JupyterFrontEnd.IShell, widget: Widget): void {
+  if (widget.isVisible) {
+    widget.activate();
+  } else {
+    shell.activateById(widget.id);
+  }
+}
+
 /** Add a widget below the notebook, because Notebook 7 allows only the notebook in its main area. */
 export function addBelow(shell: JupyterFrontEnd.IShell, widget: Widget): void {
   shell.add(widget, 'down', { type: 'GPUs' });

@@ -154,10 +154,7 @@ class _Cuda:
         index = one if isinstance(one, int) else device(one).index
         self._lazy_init()
         assert index is not None
-        if index >= GPUS:
-            raise RuntimeError("CUDA error: invalid device ordinal\nCompile with TORCH_USE_CUDA_DSA")
-        _thread.current = index
-        self._open(index)
+        _C._cuda_setDevice(index)
 
     def _maybe_exchange_device(self, index: int) -> int:
         before, _thread.current = self.current_device(), index
@@ -181,6 +178,13 @@ class _Cuda:
         return "cudaMallocAsync"  # With this backend, gpuwidget does not read memory counters.
 
 
+def _set_device(index: int) -> None:
+    if index >= GPUS:
+        raise RuntimeError("CUDA error: invalid device ordinal\nCompile with TORCH_USE_CUDA_DSA")
+    _thread.current = index
+    cuda._open(index)
+
+
 class _NoHooks:
     def __enter__(self) -> None:
         pass
@@ -201,5 +205,7 @@ nn = SimpleNamespace(Module=_Module)
 overrides = SimpleNamespace(_get_current_function_mode_stack=_stack)
 backends = SimpleNamespace(cudnn=SimpleNamespace(version=lambda: None))
 _C = SimpleNamespace(
-    _cuda_hasPrimaryContext=lambda index: index in cuda.contexts, DisableTorchFunction=_NoHooks
+    _cuda_hasPrimaryContext=lambda index: index in cuda.contexts,
+    _cuda_setDevice=_set_device,
+    DisableTorchFunction=_NoHooks,
 )

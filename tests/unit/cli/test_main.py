@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 from fakes import EPOCH, FakeClock, FakeSource
+from helpers_nvml import Machine
 from helpers_recordings import meta, tick, values, write
+from nvml_standin import profiles
 
 import gpuwidget
 from gpuwidget.cli.main import main
@@ -78,6 +80,20 @@ def test_the_command_prints_all_gpus_and_their_processes(capsys: pytest.CaptureF
         "  1   42  anna  5.0  python train.py --lr 1",
     ]
     assert source.closed == 1
+
+
+def test_different_models(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    """On a machine with different GPUs, each row has the GPU's model, memory and power limit."""
+    machine.set_scenario(*profiles.machine("RTX 3090", "RTX 4090", "V100", "A100", "H100"))
+    assert main([], Sampler(machine.source())) == 0
+    assert capsys.readouterr().out.splitlines()[2:8] == [
+        "GPU  Name                  Util %     Memory GiB    Power W  °C  MHz  Limited by",
+        "  0  GeForce RTX 3090           0    0.0 /  24.0   28 / 350  29  345  idle",
+        "  1  GeForce RTX 4090           0    0.0 /  24.0   20 / 450  29  345  idle",
+        "  2  Tesla V100-SXM2-32GB       0    0.0 /  32.0   42 / 300  29  345  idle",
+        "  3  A100-SXM4-80GB             0    0.0 /  80.0   60 / 400  29  345  idle",
+        "  4  H100 80GB HBM3             0    0.0 /  79.6   76 / 700  29  345  idle",
+    ]
 
 
 def test_a_lost_gpu_does_not_hide_the_others(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,10 +25,11 @@ from gpuwidget.model.to_json import to_json
 from gpuwidget.model.worker_update import SCHEMA, WorkerGpuUpdate, WorkerUpdate
 
 TORCH = Span(0, 5, 9)
+NO_PEAK = Span(0, 5, None)
 
 
 def update(pid: int, steps: int = 1) -> WorkerUpdate:
-    gpu = WorkerGpuUpdate("u", TORCH, TORCH, None, None, None, None, None)
+    gpu = WorkerGpuUpdate("u", TORCH, TORCH)
     return WorkerUpdate(
         *(SCHEMA, "dask", "there", pid, str(pid), None, None, None, steps, None, None, None, 2.0),
         *(False, "running", None, (gpu,), None),
@@ -142,6 +143,15 @@ def wait_until(happened: Callable[[], object]) -> None:
         time.sleep(0.001)
 
 
+async def cancel_others() -> None:
+    """Cancel all other tasks of the event loop, as Dask does when a client is closed: those that wait for a
+    worker that does not answer. Otherwise asyncio would log each of them as destroyed."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setattr(module, "BEGIN_TIMEOUT_S", 20.0)
@@ -157,8 +167,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     if made.collector._thread is not None:
         made.collector._thread.join(20.0)
         assert not made.collector._thread.is_alive()
-    for worker in made.workers.values():
-        worker.answers.set()
+    asyncio.run_coroutine_threadsafe(cancel_others(), loop).result(20.0)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
@@ -211,6 +220,17 @@ def test_a_worker_that_never_answers(cluster: Cluster, monkeypatch: pytest.Monke
     )
 
 
+def test_a_last_report_without_figures() -> None:
+    """If a worker's tasks are not counted and torch's memory is unknown, the reason contains neither: unknown
+    is not 0."""
+    unknown = replace(
+        update(1), steps=None, gpus=(WorkerGpuUpdate("u", TORCH), WorkerGpuUpdate("v", NO_PEAK))
+    )
+    reason = messages.without_end(unknown)
+    assert reason.text == ("the worker sent no report at the run's end; its last one came 2.0 s into the run")
+    assert reason.params == {"elapsed_s": 2.0, "steps": None, "torch_peak": None}
+
+
 def test_workers_that_join_the_cluster(cluster: Cluster) -> None:
     """A worker whose process started during the run has complete figures, even if the run ends before the
     worker has been noticed. The figures of one that started before are incomplete."""
@@ -260,7 +280,7 @@ def test_workers_that_cannot_report(cluster: Cluster) -> None:
 
 
 def test_a_client_that_is_closed(cluster: Cluster) -> None:
-    """If the client is closed during the run, the card says that reports are missing. Nothing raises."""
+    """If the client is closed during the run, the card notes that reports are missing. Nothing raises."""
     cluster.collector.start()
     wait_until(lambda: len(cluster.received) == 2)
     cluster.client.status = "closed"

@@ -25,7 +25,7 @@ from gpuwidget.model.report import Span
 from gpuwidget.model.samples import Sample
 from gpuwidget.model.worker_update import WorkerUpdate
 from gpuwidget.system import processes
-from gpuwidget.system.processes import BootTime
+from gpuwidget.system.processes import BootTime, ProcessTimes
 
 GIB = 1024**3
 GPUS = [gpu(0), gpu(1)]
@@ -40,7 +40,7 @@ NO_TASKS = Tasks(done=0, executing=0)
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
     monkeypatch.setattr(processes, "boot_time", lambda: BootTime("boot", 1000.0))
-    monkeypatch.setattr(processes, "started_at", lambda: BootTime("boot", 990.0))
+    monkeypatch.setattr(processes, "times_of", lambda pid: ProcessTimes(990.0, 0.0, 1, age_s=10.0))
 
 
 def held(clock: ManualClock, *by_gpu: dict[int, int | None], **values: Any) -> Sample:

@@ -17,8 +17,9 @@ from helpers_torch import make_torch
 
 from gpuwidget.kernel.devices import default_device, device_choices
 from gpuwidget.kernel.devices.device_choices import CPU, DeviceChoices, GpuMonitor, check_device
+from gpuwidget.measure.device_order import ORDER_UNKNOWN
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.kernel_state import DeviceChoice
+from gpuwidget.model.kernel_state import CandidateGpu, DeviceChoice
 from gpuwidget.sampler import Sampler
 from gpuwidget.sources import Inventory
 from gpuwidget.system.processes import own_user
@@ -26,6 +27,7 @@ from gpuwidget.system.processes import own_user
 _TIMEOUT_S = 30.0
 
 ONE, TWO = h200(0), h200(1)
+T4 = h200(1, name="NVIDIA T4", compute_capability="7.5", memory_total=16 * GIB)
 NOW = sample((ONE, reading(ONE)), (TWO, reading(TWO, memory_used=20 * GIB)))
 NOBODY = replace(
     NOW, origin=replace(LIVE, kind="none", reason="No NVIDIA driver was found."), gpus=(), readings=()
@@ -76,6 +78,7 @@ def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
             "another process: python x.py",
             "another process (12)",
         ),
+        candidates=(),
     )
     assert default_device.label(monitor.device_choices(now).devices[2]) == (
         "cuda:1 · GPU 1 H200 · 9.0 · 120.0 GiB free · this notebook, another process of another user, "
@@ -105,15 +108,57 @@ def test_choices_before_cuda_is_initialized(
 def test_gpus_that_differ(torch: Any, monitor: GpuMonitor) -> None:
     """If the GPUs are of different models, their CUDA order is unknown until CUDA is initialized.
 
-    Until then, the devices are listed without their GPU.
+    Until then, each device is listed with the GPUs that it may be. Their models and memory are known.
     """
-    mixed = sample((ONE, reading(ONE)), (h200(1, name="NVIDIA T4"), reading(TWO)))
+    mixed = sample((ONE, reading(ONE)), (T4, reading(T4, memory_used=GIB)))
     choices = monitor.device_choices(mixed)
     assert of(choices) == [("cpu", None), ("cuda:0", None), ("cuda:1", None)]
-    assert (
-        default_device.label(choices.devices[1])
-        == "cuda:0 · which GPU will be known once your code has started CUDA"
+    assert default_device.label(choices.devices[1]) == (
+        "cuda:0 · H200 or T4: known once your code has started CUDA"
     )
+    candidates = (
+        CandidateGpu(ONE.uuid, 0, "NVIDIA H200", "9.0", 140 * GIB, 80 * GIB),
+        CandidateGpu(T4.uuid, 1, "NVIDIA T4", "7.5", 16 * GIB, 15 * GIB),
+    )
+    assert [choice.candidates for choice in choices.devices] == [(), candidates, candidates]
+    assert (choices.order.source, [note.id for note in choices.order.note_ids]) == (
+        None,
+        ["device-order-unknown"],
+    )
+    assert torch.cuda.is_initialized() is False
+
+
+def test_the_order_is_verified_once_cuda_has_started(
+    torch: Any, monitor: GpuMonitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before CUDA starts, the order follows from the environment. Then it is CUDA's, and a note says which
+    GPU a device is if it is not the expected one."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
+    expected = monitor.device_choices(NOW)
+    assert (expected.order.source, of(expected)[1]) == ("environment", ("cuda:0", 1))
+    torch.cuda.init()
+    verified = monitor.device_choices(NOW)
+    assert (verified.order.source, of(verified)[1]) == ("cuda", ("cuda:0", 0))
+    assert verified.order.notes == (
+        "cuda:0 is GPU 0 (H200), not GPU 1 (H200) as expected from the environment before CUDA started.",
+    )
+
+
+def test_listing_different_gpus(torch: Any, monitor: GpuMonitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before CUDA starts, %gpu device lists every GPU's model and memory, and says why the order is
+    unknown."""
+    mixed = sample((ONE, reading(ONE)), (T4, reading(T4, memory_used=GIB)))
+    monkeypatch.setattr(monitor, "read", lambda timeout_s: mixed)
+    monkeypatch.setattr(default_device, "monitor", lambda: monitor)
+    assert default_device.describe_devices().splitlines()[1:-1] == [
+        "  cpu",
+        "  cuda:0 · H200 or T4: known once your code has started CUDA",
+        "  cuda:1 · H200 or T4: known once your code has started CUDA",
+        "GPUs of this machine, by nvidia-smi's numbers:",
+        "  GPU 0 H200 · 9.0 · 80.0 of 140.0 GiB free",
+        "  GPU 1 T4 · 7.5 · 15.0 of 16.0 GiB free",
+    ]
+    assert default_device.describe_devices().splitlines()[-1] == ORDER_UNKNOWN.text
 
 
 def test_gpus_of_a_recording_are_no_devices(torch: Any, monitor: GpuMonitor) -> None:

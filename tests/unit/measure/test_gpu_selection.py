@@ -9,7 +9,7 @@ import pytest
 from fakes import gpu
 from helpers_torch import FakeTorch
 
-from gpuwidget.measure.gpu_selection import cuda_order, select_gpus
+from gpuwidget.measure.gpu_selection import select_gpus
 from gpuwidget.model.errors import OptionError
 
 GPUS = tuple(gpu(index) for index in range(3))
@@ -71,38 +71,6 @@ def test_a_selection_without_any_gpu() -> None:
         select_gpus(["0"], (), {})
 
 
-@pytest.mark.parametrize(
-    ("visible", "places"),
-    [
-        ("2,0", [2, 0]),
-        ("1", [1]),
-        ("0,9,1", [0]),
-        ("", []),
-        (f"{UUIDS[1]},GPU-00000000", [1, 0]),
-        ("0,0", []),
-    ],
-)
-def test_cuda_visible_devices_limits_and_reorders(visible: str, places: list[int]) -> None:
-    """Before CUDA is initialized, cuda:N is the GPU in entry N of CUDA_VISIBLE_DEVICES.
-
-    The first invalid entry and all entries after it are ignored. If an entry is repeated, CUDA shows no
-    device.
-    """
-    assert cuda_order(GPUS, {"CUDA_VISIBLE_DEVICES": visible}) == tuple(UUIDS[place] for place in places)
-
-
-def test_cuda_order_of_different_models_is_not_guessed() -> None:
-    """The CUDA order of GPUs of different models is unknown.
-
-    By default, CUDA puts the fastest GPU first. If CUDA_DEVICE_ORDER is PCI_BUS_ID, the order is known.
-    """
-    mixed = (GPUS[0], replace(GPUS[1], name="NVIDIA A2"))
-    assert cuda_order(mixed, {}) is None
-    assert cuda_order(mixed, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}) == UUIDS[:2]
-    with pytest.raises(OptionError, match="will be known once CUDA is up"):
-        select_gpus(["cuda:0"], mixed, {})
-
-
 def test_with_cuda_initialized_the_order_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     """After CUDA is initialized, cuda:N is torch's device N. Its GPU is found by UUID."""
     fake = FakeTorch(devices=2)
@@ -113,11 +81,14 @@ def test_with_cuda_initialized_the_order_is_torchs(monkeypatch: pytest.MonkeyPat
     assert select_gpus(["cuda:1"], GPUS, {}) == (UUIDS[0],)
 
 
-def test_the_mig_slice_that_cuda_uses_is_unknown() -> None:
-    """If a GPU is in MIG mode, the device behind cuda:0 is known only if CUDA_VISIBLE_DEVICES lists MIG
-    slices."""
-    piece = replace(GPUS[0], uuid="MIG-1", mig_index=1, mig_parent=UUIDS[0])
-    machine = (GPUS[0], piece, GPUS[1])
-    assert cuda_order(machine, {}) is None
-    assert cuda_order(machine, {"CUDA_VISIBLE_DEVICES": "0"}) is None
-    assert cuda_order(machine, {"CUDA_VISIBLE_DEVICES": "MIG-1"}) == ("MIG-1",)
+def test_a_device_whose_gpu_is_unknown() -> None:
+    """If the GPUs are of different models, ``--gpu cuda:0`` is an error until CUDA has started.
+
+    The message contains the reason, what makes the order certain, and the alternative.
+    """
+    mixed = (GPUS[0], replace(GPUS[1], name="NVIDIA A2"))
+    with pytest.raises(OptionError, match="will be known once CUDA has started") as raised:
+        select_gpus(["cuda:0"], mixed, {})
+    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in str(raised.value)
+    assert str(raised.value).endswith("Or give the GPU's index or UUID.")
+    assert select_gpus(["cuda:0"], mixed, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}) == (UUIDS[0],)

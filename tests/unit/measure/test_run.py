@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from fakes import FakeClock, FakeSource
+from helpers_reports import worker
 from helpers_torch import GIB, FakeTorch
 
 from gpuwidget.measure.run import Run, RunOptions
@@ -17,7 +18,7 @@ from gpuwidget.model.errors import GpuLostError, OptionError
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import MessageId
 from gpuwidget.model.readings import Activity
-from gpuwidget.model.report import Level, Report, Span
+from gpuwidget.model.report import CodeTime, Level, Report, Span
 from gpuwidget.sampler import Sampler
 from gpuwidget.system import processes
 
@@ -128,6 +129,40 @@ def test_times_and_label(bench: Bench) -> None:
     assert report.cell.started == started
     assert report.cell.duration_s == pytest.approx(2.0)
     assert (report.cell.status, report.cell.gpu_tail_s, report.cell.execution_count) == ("error", None, None)
+
+
+class NoLines:
+    """A collector that has sampled the code and found no line."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
+    def annotate(self, report: Report) -> Report:
+        return replace(report, time=CodeTime((), 100, 0.1, None, None, None, warm_up_s=None))
+
+
+@pytest.mark.parametrize("workers", [True, False])
+def test_the_steady_part_of_workers(bench: Bench, monkeypatch: pytest.MonkeyPatch, workers: bool) -> None:
+    """The report of a run whose work is done by workers contains when they worked, without their start-up
+    and shutdown. Advice and comparisons use the same part."""
+    rows = (worker(0, gpu=bench.source.gpus[0].uuid),) if workers else ()
+    monkeypatch.setattr("gpuwidget.measure.workers.WorkerTracker.rows", lambda *_: rows)
+    run = Run(bench.sampler, RunOptions(gpus=("0",)), clock=bench.clock, collectors=(NoLines(),))
+    run.start()
+    for utilization, seconds in ((1.0, 5.0), (99.0, 8.0), (1.0, 3.0)):
+        bench.source.utilization[0] = utilization
+        bench.pass_time(seconds, 0.2)
+    report = bench.report(run)
+    assert report.time is not None
+    window = (report.time.warm_up_s, report.time.steady_until_s)
+    if workers:
+        assert run._steady is not None
+        assert window == run._steady.window == pytest.approx((6.0, 12.0), abs=1.0)
+    else:
+        assert window == (None, None)
 
 
 def test_energy_while_idle(bench: Bench) -> None:

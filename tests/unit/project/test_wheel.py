@@ -78,8 +78,8 @@ def test_it_contains_the_recording(installed: Path) -> None:
 
 
 def test_it_contains_the_package_and_nothing_else(wheel: Path) -> None:
-    """The wheel contains all files of the package, the marker of its type hints, the labextension and the
-    license. It contains no tests, notes or tools."""
+    """The wheel contains all files of the package except the sources of its translations, the marker of its
+    type hints, the labextension and the license. It contains no tests, notes or tools."""
     tracked = subprocess.run(
         ["git", "ls-files", "gpuwidget"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
@@ -88,7 +88,9 @@ def test_it_contains_the_package_and_nothing_else(wheel: Path) -> None:
     assets = {name for name in names if name.startswith(f"{DATA}/{LABEXTENSION}/static/")}
     outside = {name for name in names if not name.startswith("gpuwidget/")} - assets
     information = f"jupyterlab_gpuwidget-{gpuwidget.__version__}.dist-info"
-    assert set(tracked) - names == set()
+    translations = {name for name in tracked if name.endswith((".po", ".pot"))}
+    assert set(tracked) - translations - names == set()
+    assert translations & names == set()
     assert "gpuwidget/py.typed" in names
     assert outside == {
         *(
@@ -100,6 +102,7 @@ def test_it_contains_the_package_and_nothing_else(wheel: Path) -> None:
         f"{DATA}/{LABEXTENSION}/package.json",
         f"{DATA}/{LABEXTENSION}/schemas/jupyterlab-gpuwidget/package.json.orig",
         f"{DATA}/{LABEXTENSION}/schemas/jupyterlab-gpuwidget/panel.json",
+        f"{DATA}/{LABEXTENSION}/schemas/jupyterlab-gpuwidget/toolbar.json",
     }
     assert wheel.name == f"jupyterlab_gpuwidget-{gpuwidget.__version__}-py3-none-any.whl"
     assert wheel.stat().st_size < LARGEST

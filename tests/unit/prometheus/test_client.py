@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -141,8 +142,8 @@ def test_a_missing_token_file(start: Start, tmp_path: Path) -> None:
 
 
 def test_certificates(start: Start, tmp_path: Path) -> None:
-    """A server with a certificate of an own authority is queried with that authority's file, and refused
-    without it."""
+    """A server whose certificate is signed by a private authority is queried with that authority's file, and
+    refused without it."""
     certificate = write_certificate(tmp_path / "server.pem")
     web = start(answer("vector", []), certificate)
     assert PrometheusClient(prometheus_settings(web.url, ca_file=str(certificate))).query("up") == ()
@@ -206,7 +207,7 @@ def test_files_without_certificates(tmp_path: Path) -> None:
     ],
 )
 def test_responses_that_are_no_result(start: Start, status: int, body: bytes, text: str) -> None:
-    """If a server refuses a query or is no Prometheus, the error says what happened and what to do."""
+    """If a server refuses a query or is no Prometheus, the error states what happened and what to do."""
     web = start(with_body(body, status))
     assert error_of(web.url) == f"Prometheus at HOST {text}"
 
@@ -238,15 +239,15 @@ def test_a_response_without_an_end(start: Start, monkeypatch: pytest.MonkeyPatch
 
 
 def test_slow_servers(start: Start) -> None:
-    """A server that accepts a request and never answers, or answers byte by byte, is given up after the
-    time-out."""
+    """A query ends after the time-out if the server never answers or answers byte by byte, with an error or
+    without."""
     ended = threading.Event()
 
     def nothing(handler: BaseHTTPRequestHandler, _: dict[str, str]) -> None:
         ended.wait(20)
 
-    def drip(handler: BaseHTTPRequestHandler, _: dict[str, str]) -> None:
-        handler.send_response(200)
+    def drip(handler: BaseHTTPRequestHandler, _: dict[str, str], status: int = 200) -> None:
+        handler.send_response(status)
         handler.end_headers()
         try:
             while not ended.wait(0.05):
@@ -255,7 +256,7 @@ def test_slow_servers(start: Start) -> None:
             pass
 
     try:
-        for respond in (nothing, drip):
+        for respond in (nothing, drip, partial(drip, status=503)):
             assert error_of(start(respond).url, timeout_s=1) == (
                 "Prometheus at HOST has not answered within 1 s. Check its load and the network, or set a "
                 "longer prometheus_timeout."

@@ -1,4 +1,4 @@
-"""Tests of patching functions of ``torch._C``, and of the callback for the moment when torch initializes
+"""Tests of patching functions of torch, and of the callback for the moment when torch initializes
 CUDA.
 """
 
@@ -31,7 +31,7 @@ def test_other_patches_stay() -> None:
 
     patches = PatchedFunctions()
     for _ in range(2):
-        patches.patch(torch, ("one", "other", "no such function"), wrap)
+        patches.patch(torch._C, ("one", "other", "no such function"), wrap)
     assert (torch._C.one("four"), torch._C.other([1, 2]), called) == (4, 3, [len, sum])
     assert (patches.original("one"), patches.original("no such function")) == (len, None)
     torch._C.other = replacement

@@ -60,21 +60,26 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, tuple[float, i
     return lambda rows: Table(monkeypatch, {ME: (10.0, 1), **rows})
 
 
-def test_when_this_process_started() -> None:
-    """A child process starts after its parent by the clock that counts from the machine's boot, and both name
-    the same boot."""
+def test_how_old_this_process_is() -> None:
+    """The start of a process, which follows from its age, lies before that of its child. Both refer to the
+    same boot of the machine."""
     before = processes.boot_time()
-    program = "from gpuwidget.system import processes as p; print(*p.started_at())"
-    boot_id, started = subprocess.run(
+    program = (
+        "import os; from gpuwidget.system import processes as p; "
+        "print(*p.boot_time(), p.times_of(os.getpid()).age_s)"
+    )
+    boot_id, seconds, age_s = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout.split()
-    after, mine = processes.boot_time(), processes.started_at()
+    after, mine = processes.boot_time(), processes.times_of(ME)
     assert before is not None
     assert after is not None
     assert mine is not None
-    assert boot_id == before.boot_id == after.boot_id == mine.boot_id
+    assert mine.age_s is not None
+    assert boot_id == before.boot_id == after.boot_id
     # Start times are rounded down to 0.01 s.
-    assert mine.seconds < before.seconds - 0.01 <= float(started) <= after.seconds
+    assert after.seconds - mine.age_s < before.seconds - 0.01
+    assert before.seconds - 0.02 <= float(seconds) - float(age_s) <= after.seconds
 
 
 def test_a_child_and_its_child_belong_to_this_process() -> None:

@@ -162,6 +162,27 @@ def test_rates_of_the_steady_part() -> None:
     ) in made.notes
 
 
+def test_a_steady_part_that_ends_before_the_run() -> None:
+    """If workers did a run's work, their shutdown is not part of the steady part either, and the note
+    contains this."""
+    workers = replace(BEFORE, time=replace(timed(4.0), steady_until_s=10.0))
+    assert workers.timeline is not None
+    (course,) = workers.timeline.gpus
+    working = tuple(80.0 if 4.0 < t <= 10.0 else 0.0 for t in workers.timeline.t)
+    workers = replace(
+        workers, timeline=replace(workers.timeline, gpus=(replace(course, utilization=working),))
+    )
+    made = compare(workers, replace(AFTER, time=timed(None)))
+    found = rows(made)
+    assert found["utilization, steady part"][0] == "80 %"
+    assert found["of it warm-up"] == ("4.0 s", "n/a", "")
+    assert found["of it the steady part"] == ("6.0 s", "3.5 s", "0.58x")
+    assert (
+        "Rates are of the steady part, after the warm-up and, where workers did the work, before their "
+        "shutdown; In [9] repaired shows no warm-up and is taken whole."
+    ) in made.notes
+
+
 def test_a_warm_up_of_only_one_run() -> None:
     """If only one of the runs was checked for a warm-up, the runs are compared as a whole, and a note
     explains this.

@@ -1,0 +1,177 @@
+"""Rules about the choice of the device: a faster GPU is idle, contexts are unused, devices change often."""
+
+from __future__ import annotations
+
+from gpuwidget.measure.advice import messages
+from gpuwidget.measure.advice.evidence import MachineGpu, RunEvidence, make_advice, mean
+from gpuwidget.model.report import Advice, GpuReport
+from gpuwidget.model.samples import Gpu
+from gpuwidget.pytorch.device_changes import CodeLine
+
+BUSY = 20.0
+"""Mean utilization, in percent, at or above which a GPU counts as working."""
+UNUSED, UNUSED_MAX = 1.0, 10.0
+"""A GPU counts as unused if its utilization, in percent, has at most this mean and this maximum."""
+FASTER = 1.2
+"""Ratio of a peak rate at or above which a GPU can count as faster. Its other peak rate may not be lower."""
+MIN_SWITCHES = 100
+"""Number of switches in a run below which the rule gives no advice."""
+MIN_SWITCHES_PER_S = 10.0
+
+
+def slower_gpu(evidence: RunEvidence) -> Advice | None:
+    """Return advice if this process computed on a GPU while a faster one, which it could use, was idle."""
+    if not evidence.attributed or evidence.recorded:
+        return None
+    own = {gpu.uuid for gpu in evidence.gpus}
+    working = [one for one in evidence.machine if one.report.uuid in own and _works(one.report)]
+    idle = [one for one in evidence.machine if _is_free(one, evidence)]
+    pairs = [
+        (slow, fast)
+        for slow in working
+        for fast in idle
+        if _is_faster(fast.gpu, slow.gpu) and _has_room(fast.report, slow.report)
+    ]
+    if not pairs:
+        return None
+    slow, fast = max(
+        pairs, key=lambda pair: (pair[1].gpu.peak_fp32_flops or 0, -(pair[0].gpu.peak_fp32_flops or 0))
+    )
+    visible = fast.report.torch_device is not None
+    compute, memory = _ratios(fast.gpu, slow.gpu)
+    return make_advice(
+        "slower-gpu",
+        messages.slower_gpu(slow.report, fast.report, compute, memory, visible=visible),
+        {
+            "working": slow.report.index,
+            "working_model": slow.report.name,
+            "idle": fast.report.index,
+            "idle_model": fast.report.name,
+            "utilization": mean(slow.report.utilization),
+            "fp32_ratio": compute,
+            "memory_bandwidth_ratio": memory,
+        },
+        sure=visible,
+    )
+
+
+def unused_contexts(evidence: RunEvidence) -> Advice | None:
+    """Return advice if the run opened CUDA contexts on GPUs that it did not use, while it used others."""
+    context = evidence.context
+    opened = [one.report for one in evidence.machine if one.report.torch_device in context.new_contexts]
+    unused = [
+        gpu for gpu in opened if _is_unused(gpu) and gpu.torch is not None and gpu.torch.allocated.peak == 0
+    ]
+    if not unused or not any(_works(gpu) for gpu in evidence.gpus if gpu not in unused):
+        return None
+    first = context.device_changes.first_lines if context.device_changes is not None else {}
+    lines = [first[index] for gpu in unused if (index := _cuda_index(gpu)) in first]
+    return make_advice(
+        "unused-contexts",
+        messages.unused_contexts(unused, _held(unused), _names(evidence, lines)),
+        {
+            "unused": [gpu.index for gpu in unused],
+            "held_bytes": _held(unused),
+            "lines": _names(evidence, lines) or None,
+        },
+    )
+
+
+def device_switches(evidence: RunEvidence) -> Advice | None:
+    """Return advice if the code often switched the current CUDA device."""
+    changes = evidence.context.device_changes
+    if changes is None or changes.switches < MIN_SWITCHES:
+        return None
+    rate = changes.switches / evidence.duration_s
+    if rate < MIN_SWITCHES_PER_S:
+        return None
+    names = _names(evidence, [changes.switching_line] if changes.switching_line is not None else [])
+    return make_advice(
+        "device-switches",
+        messages.device_switches(changes.switches, rate, names[0] if names else None),
+        {"switches": changes.switches, "per_second": rate, "line": names[0] if names else None},
+    )
+
+
+# -- the idle GPU ----------------------------------------------------------------------------------------
+
+
+def _works(gpu: GpuReport) -> bool:
+    return (mean(gpu.utilization) or 0) >= BUSY
+
+
+def _is_unused(gpu: GpuReport) -> bool:
+    level = gpu.utilization
+    return level is not None and level.mean <= UNUSED and level.max <= UNUSED_MAX
+
+
+def _is_free(one: MachineGpu, evidence: RunEvidence) -> bool:
+    """Return whether a GPU did nothing and this process could use it.
+
+    A GPU that torch does not see counts only if CUDA_VISIBLE_DEVICES may hide it by mistake, because its
+    numbers count in CUDA's order.
+    """
+    if not _is_unused(one.report) or any(other.gpu.mig_parent == one.gpu.uuid for other in evidence.machine):
+        return False
+    if one.report.torch_device is not None:
+        return True
+    variables = evidence.context.cuda_variables
+    by_number = any(entry.strip().isdigit() for entry in variables.get("CUDA_VISIBLE_DEVICES", "").split(","))
+    return (
+        evidence.context.cuda_initialized
+        and by_number
+        and variables.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
+        and any(other.report.torch_device is not None for other in evidence.machine)
+    )
+
+
+def _is_faster(fast: Gpu, slow: Gpu) -> bool:
+    compute, memory = _ratios(fast, slow)
+    if compute is None or memory is None:
+        return False
+    return min(compute, memory) >= 1 and max(compute, memory) >= FASTER
+
+
+def _ratios(fast: Gpu, slow: Gpu) -> tuple[float | None, float | None]:
+    """Return the ratios of the peak float32 rates and of the memory bandwidths. Unknown ratios are None."""
+    return _ratio(fast.peak_fp32_flops, slow.peak_fp32_flops), _ratio(
+        fast.memory_bandwidth, slow.memory_bandwidth
+    )
+
+
+def _ratio(one: float | None, other: float | None) -> float | None:
+    return one / other if one and other else None
+
+
+def _has_room(fast: GpuReport, slow: GpuReport) -> bool:
+    """Return whether the memory that this process had on ``slow`` was free on ``fast`` throughout the run."""
+    total, reserved, used = fast.memory_total, fast.memory_reserved, fast.device_memory.peak
+    own = slow.process_memory.peak if slow.process_memory is not None else None
+    if own is None and slow.torch is not None:
+        own = slow.torch.reserved.peak
+    if total is None or reserved is None or used is None or own is None:
+        return False
+    return own <= total - reserved - used
+
+
+# -- contexts and lines ----------------------------------------------------------------------------------
+
+
+def _cuda_index(gpu: GpuReport) -> int:
+    return int((gpu.torch_device or "cuda:-1").partition(":")[2])
+
+
+def _held(gpus: list[GpuReport]) -> int | None:
+    """Return the bytes that the process holds on all ``gpus``; None if they are unknown for one of them."""
+    held = [
+        gpu.process_memory.end if gpu.process_memory is not None and not gpu.children else None
+        for gpu in gpus
+    ]
+    known = [size for size in held if size is not None]
+    return sum(known) if len(known) == len(held) else None
+
+
+def _names(evidence: RunEvidence, lines: list[CodeLine]) -> list[str]:
+    """Return the names of the lines, each once; empty if lines can't be named."""
+    name = evidence.context.line_name
+    return [] if name is None else list(dict.fromkeys(name(line) for line in lines))

@@ -1,0 +1,111 @@
+import { strict as assert } from 'node:assert';
+import { test } from 'node:test';
+
+import type { LabIcon } from '@jupyterlab/ui-components';
+
+import type { ActionTarget } from '../src/memory/holders';
+import { holderOf, RunningHolders } from '../src/memory/runningHolders';
+import { StreamModel } from '../src/stream/streamModel';
+import { gpuUsage, holding, reading, sample, serverKernel, trans, usage } from './fakes';
+
+function setUp(): {
+  section: RunningHolders;
+  model: StreamModel;
+  actions: [string, ActionTarget | string][];
+} {
+  const actions: [string, ActionTarget | string][] = [];
+  const model = new StreamModel();
+  model.take({ type: 'sample', sample: sample(1, [reading(0), reading(1)]) });
+  model.take(
+    usage(
+      [serverKernel('train'), serverKernel('eval', { kind: 'console', name: 'Console 1' })],
+      [
+        gpuUsage(0, [
+          holding(3, { kernel: 'train' }),
+          holding(9, { pid: 7 }),
+          holding(0, { kernel: 'eval' })
+        ]),
+        gpuUsage(1, [holding(18, { kernel: 'train' }), holding(20, { terminal: '1' })])
+      ]
+    )
+  );
+  const icon = { name: 'icon' } as unknown as LabIcon;
+  const handlers = {
+    goTo: (target: ActionTarget) => {
+      actions.push(['goTo', target]);
+    },
+    shutDown: (kernel: string) => {
+      actions.push(['shutDown', kernel]);
+    },
+    shutDownNow: (kernel: string) => {
+      actions.push(['shutDownNow', kernel]);
+    }
+  };
+  const section = new RunningHolders(
+    trans,
+    model,
+    handlers,
+    () => icon,
+    () => undefined
+  );
+  return { section, model, actions };
+}
+
+test('kernels and terminals that hold memory are listed with it, the largest first', () => {
+  const items = setUp().section.running();
+  assert.deepEqual(
+    items.map(item => [item.label(), item.detail?.(), item.shutdown !== undefined]),
+    [
+      ['train.ipynb', '21.0 GiB · GPUs 0, 1', true],
+      ['terminal 1', '20.0 GiB · GPU 1', false]
+    ]
+  );
+});
+
+test('the tooltip of an item has the memory on each GPU', () => {
+  const [train] = setUp().section.running();
+  assert.equal(
+    train?.labelTitle?.(),
+    'train.ipynb · kernel python3 (train)\n3.0 GiB on GPU 0\n18.0 GiB on GPU 1'
+  );
+});
+
+test('an item opens its holder, and its button shuts the kernel down; all are shut down after one question', () => {
+  const { section, actions } = setUp();
+  const [train, terminal] = section.running();
+  train?.open?.();
+  train?.shutdown?.();
+  terminal?.open?.();
+  section.shutdownAll();
+  assert.deepEqual(actions, [
+    ['goTo', { kernel: 'train', terminal: null }],
+    ['shutDown', 'train'],
+    ['goTo', { kernel: null, terminal: '1' }],
+    ['shutDownNow', 'train']
+  ]);
+});
+
+test('the list changes only if its texts change', () => {
+  const { section, model } = setUp();
+  let changes = 0;
+  section.runningChanged.connect(() => changes++);
+  section.update();
+  section.update();
+  assert.equal(changes, 1);
+  model.take(usage([], []));
+  section.update();
+  assert.equal(changes, 2);
+});
+
+test('the context of an item names its kernel or terminal', () => {
+  const contexts = setUp()
+    .section.running()
+    .map(({ context }) => context);
+  assert.deepEqual(contexts, ['gpuwidget:kernel:train', 'gpuwidget:terminal:1']);
+  assert.deepEqual(
+    [...contexts, 'running-kernel'].map(context =>
+      holderOf({ dataset: { context } } as unknown as HTMLElement)
+    ),
+    [{ kernel: 'train', terminal: null }, { kernel: null, terminal: '1' }, null]
+  );
+});
