@@ -433,7 +433,7 @@ METRICS: tuple[Metric, ...] = (
         doc="Time in which any graphics or compute engine was active, percent",
         nvml="NVML_GPM_METRIC_GRAPHICS_UTIL",
         label="Graphics/compute engine active",
-        description="Time in which a graphics or compute engine was active",
+        description="Time in which any engine was active",
         recorded=Recorded(key="graphics"),
         exported=Exported(
             name="gpuwidget_gpu_engine_active_ratio",

@@ -68,7 +68,7 @@ export function metricTexts(trans: TranslationBundle, name: MetricName): readonl
     case 'decoder_utilization':
       return [trans.__('Video decoder'), trans.__('Time in which the video decoder worked')];
     case 'graphics':
-      return [trans.__('Graphics/compute engine active'), trans.__('Time in which a graphics or compute engine was active')];
+      return [trans.__('Graphics/compute engine active'), trans.__('Time in which any engine was active')];
     case 'sm':
       return [trans.__('SM active'), trans.__('Share of the multiprocessors with work in them')];
     case 'sm_occupancy':
