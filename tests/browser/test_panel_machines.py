@@ -76,7 +76,7 @@ def test_many_gpus_at_any_width(browser: Browser, tmp_path: Path, gpus: int) -> 
 
 def test_different_models(browser: Browser, tmp_path: Path) -> None:
     """On a machine with different GPUs, the panel shows each model and its memory at any width. Before CUDA
-    starts, no GPU is labelled cuda:N, because the order is unknown."""
+    starts, no GPU is labelled cuda:N, and a note says why and what makes the order certain."""
     models = ("RTX 3090", "RTX 4090", "V100", "A100", "H100")
     with lab_with(tmp_path, *profiles.machine(*models)) as (lab, _):
         load = f"import sys\nsys.path.insert(0, {str(TORCH_STANDIN)!r})\nimport torch\n%load_ext gpuwidget"
@@ -89,6 +89,7 @@ def test_different_models(browser: Browser, tmp_path: Path) -> None:
         names = [profiles.PROFILES[model]["name"].removeprefix("NVIDIA ") for model in models]
         assert [name in text for name, text in zip(names, shown, strict=True)] == [True] * len(models)
         assert notebook.page.locator(f"{CARD} .jp-gpuwidget-gpu-badge:visible").count() == 0
+        wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-device-order", "CUDA_DEVICE_ORDER=PCI_BUS_ID")
         for width in (240, 300, 420):
             show(notebook, width)
             assert clipped(notebook, ellipsis=False) == []

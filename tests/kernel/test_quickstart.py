@@ -26,7 +26,7 @@ def reports(notebook: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("source", ["replay", "none"])
 def test_the_quickstart_runs_without_a_gpu(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If GPU readings come from a recording or if there is no GPU, each cell of the notebook succeeds,
-    and each watched cell has a card."""
+    and each watched cell has a card. In the tour, the cell after ``%gpu watch on`` has one too."""
     monkeypatch.setenv("GPUWIDGET_SOURCE", source)
     notebook: Any = nbformat.read(NOTEBOOK, as_version=4)
     NotebookClient(notebook, timeout=200).execute()
@@ -35,6 +35,7 @@ def test_the_quickstart_runs_without_a_gpu(source: str, monkeypatch: pytest.Monk
         "a small model",
         "gone in a millisecond",
         "two phases",
+        None,
     ]
     assert {report["source"]["kind"] for report in found} == {source}
     assert {report["cell"]["status"] for report in found} == {"ok"}
@@ -42,9 +43,18 @@ def test_the_quickstart_runs_without_a_gpu(source: str, monkeypatch: pytest.Monk
 
 def test_committed_outputs_are_from_a_real_gpu() -> None:
     """The quickstart's committed outputs were measured on an H200, not replayed.
-    They contain the exact peak of torch's memory and the energy used."""
+    They contain the exact peak of torch's memory and the energy used.
+    The tour, which shows the reader's machine, has no outputs."""
     notebook: Any = nbformat.read(NOTEBOOK, as_version=4)
-    assert sum(cell.cell_type == "code" for cell in notebook.cells) == 5
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.source for cell in code[5:] if cell.source.startswith("%")] == [
+        "%gpu device",
+        "%gpu memory",
+        "%gpu doctor",
+        "%gpu watch on",
+        "%gpu watch off",
+    ]
+    assert [cell.outputs for cell in code[5:]] == [[]] * 6
     training, gone, phases = reports(notebook)
     for report in (training, gone, phases):
         assert (report["source"]["kind"], report["gpus"][0]["name"]) == ("nvml", "NVIDIA H200")

@@ -8,6 +8,7 @@ import {
   emptiestText,
   withCurrentFree
 } from './deviceChoices';
+import { orderNotes } from './deviceOrder';
 import { NoticeView } from './notice';
 import { deviceNotes, kernelNotice } from './panelMessages';
 import type { PanelState } from './panelState';
@@ -29,6 +30,7 @@ export class DeviceSection {
   private readonly dropdown: DeviceDropdown;
   private readonly watch = element('button', 'device-watch jp-Button jp-mod-styled');
   private readonly newTensors = element('input', '');
+  private readonly order = new Text('device-order', 'div');
   private readonly notes = new Text('device-notes', 'div');
   private readonly notice: NoticeView;
 
@@ -72,6 +74,7 @@ export class DeviceSection {
     this.notice = new NoticeView(trans, () => {
       void kernels.load();
     });
+    this.order.node.setAttribute('aria-live', 'polite');
     // The notebook's name is a separate element within the translated sentence.
     const [before = '', after = ''] = trans.__('Default device of %1', SLOT).split(SLOT);
     this.node = element(
@@ -85,6 +88,7 @@ export class DeviceSection {
       ),
       element('div', 'device-controls', this.dropdown.node, this.watch),
       newTensors,
+      this.order.node,
       this.notes.node,
       this.notice.node
     );
@@ -107,6 +111,7 @@ export class DeviceSection {
     const device = requested.device === undefined ? (state?.device.chosen ?? null) : requested.device;
     const choices = withCurrentFree(state?.choices ?? [], gpus, age);
     this.dropdown.update(state, choices, device, notice?.text ?? state?.unavailable ?? '');
+    this.order.set(state === null ? '' : orderNotes(state.order));
     this.watch.disabled = state === null;
     setAttribute(this.watch, 'aria-pressed', String(this.kernels.watching));
     this.newTensors.disabled = state === null || state.choices.length === 0;
