@@ -195,6 +195,7 @@ def test_choices_survive_a_reload(browser: Browser, tmp_path: Path) -> None:
         assert pressed_buttons(page, f"{POWER_TAB} .jp-gpuwidget-dashboard-ranges button") == ["5 min"]
         assert pressed_buttons(page, f"{POWER_TAB} .jp-gpuwidget-dashboard-chip") == ["0 H200", "2 H200"]
         page.click(".lm-TabBar-tab:has-text('GPU Dashboard')")
+        page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas")
         with page.expect_request(lambda request: '"zoom":{' in saved_workspace(request)):
             drag(page, "utilization", 0.5, 0.9)
         page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
