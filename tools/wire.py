@@ -55,11 +55,6 @@ SUBSETS: Mapping[str, tuple[str, Sequence[str], str]] = {
         throttle_reasons.HARMFUL,
         "Throttle reasons that indicate a problem of power or cooling.",
     ),
-    "EXPECTED_THROTTLE_REASONS": (
-        "ThrottleReason",
-        throttle_reasons.EXPECTED,
-        "Throttle reasons that are set deliberately, or that mean that the GPU is idle.",
-    ),
 }
 """Lists that contain only some of the values of a union type, in the format of ``ENUMS``."""
 UNIONS: Mapping[str, tuple[Sequence[type], str]] = {

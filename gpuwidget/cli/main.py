@@ -120,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     doctor = commands.add_parser(
         "doctor",
-        help="why torch does not use the GPU, link by link",
+        help="check everything from PyTorch down to the GPU",
         description="Examine this environment and machine, from PyTorch down to the GPU: what was found, "
         "what is broken, and what to do. The exit status is 0, or 1 where a link is broken or a check "
         "did not finish.",

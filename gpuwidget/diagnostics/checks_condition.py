@@ -47,7 +47,7 @@ def check_health(results: ProbeResults) -> Check:
         else ", ".join(map(messages.xid, _unique(logged))) or "none"
     )
     if not issues:
-        return build_check(HEALTH, "no errors of memory, nothing slows them", [], evidence)
+        return build_check(HEALTH, "No memory errors, not throttled", [], evidence)
     return build_check(HEALTH, pluralize(len(issues), "finding"), issues, evidence)
 
 

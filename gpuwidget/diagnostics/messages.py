@@ -7,6 +7,7 @@ rewritten or translated in one place. No code compares, searches or splits these
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gpuwidget.model.diagnosis import Check, Fix
@@ -30,12 +31,9 @@ def pluralize(number: int, what: str) -> str:
 # -- the summary -----------------------------------------------------------------------------------------
 
 
-def broken_summary(first: Check, count: int) -> str:
-    """Return the summary for ``count`` broken checks. ``first`` is the first of them."""
-    if count == 1:
-        return f"Broken: {first.title}. {first.reason}"
-    others = f"{pluralize(count - 1, 'other link')} {'is' if count == 2 else 'are'} broken too."
-    return f"Broken: {first.title}. {first.reason} {others}"
+def broken_summary(broken: Sequence[Check]) -> str:
+    """Return the summary for these broken checks, with the reason of the first of them."""
+    return f"{pluralize(len(broken), 'problem')}: {_titles(broken)}. {broken[0].reason}"
 
 
 def unfinished_summary(step: str, check: Check | None) -> str:
@@ -44,12 +42,19 @@ def unfinished_summary(step: str, check: Check | None) -> str:
     return f"Incomplete: {step}." if check is None else f"Incomplete: {check.title}. {check.reason}"
 
 
-def doubtful_summary(first: Check, count: int) -> str:
-    """Return the summary for the case that no check is broken, but ``count`` checks have a warning or no
-    result. ``first`` is the first of them."""
-    return f"Nothing is broken; {pluralize(count, 'link')} to look at: {first.title} first."
+def doubtful_summary(doubtful: Sequence[Check]) -> str:
+    """Return the summary for the case that no check is broken, but these have a warning or no result."""
+    have = "has" if len(doubtful) == 1 else "have"
+    return (
+        f"Nothing is broken; {pluralize(len(doubtful), 'check')} {have} a warning or no result: "
+        f"{_titles(doubtful)}."
+    )
 
 
 def healthy_summary() -> str:
     """Return the summary for the case that no check has an issue."""
-    return "All links were found, from PyTorch to the GPU."
+    return "No problems: all checks passed, from PyTorch to the GPU."
+
+
+def _titles(checks: Sequence[Check]) -> str:
+    return ", ".join(check.title for check in checks)

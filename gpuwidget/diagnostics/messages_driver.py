@@ -274,7 +274,7 @@ def control_files_missing(files: Sequence[str], fix: Fix) -> Issue:
 def device_files_invisible() -> Issue:
     """Return the issue reporting that no device files are visible to this process, although the driver
     works."""
-    reason = "No /dev/nvidia* is to be seen, though the driver answers."
+    reason = "No /dev/nvidia* device files found, although the driver responds."
     return Issue("device-files-invisible", "unknown", {}, reason, None)
 
 

@@ -106,10 +106,10 @@ def diagnose(results: ProbeResults) -> Diagnosis:
 
 def _summary(broken: list[Check], doubtful: list[Check], unfinished: tuple[str, ...]) -> str:
     if broken:
-        return messages.broken_summary(broken[0], len(broken))
+        return messages.broken_summary(broken)
     if unfinished:
         unknown = [check for check in doubtful if check.status == "unknown"]
         return messages.unfinished_summary(unfinished[0], next(iter(unknown or doubtful), None))
     if doubtful:
-        return messages.doubtful_summary(doubtful[0], len(doubtful))
+        return messages.doubtful_summary(doubtful)
     return messages.healthy_summary()

@@ -36,14 +36,16 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-_GPU_USAGE = (
-    "%gpu: the live dashboard. %gpu watch on: a one-line card under every cell; %gpu watch off: no more. "
-    "%gpu device: the default torch device; %gpu device cuda:1, cpu or none: choose it, with --light the "
-    "current CUDA device only. %gpu memory: who holds the GPU's memory, with --cells which cell allocated "
-    "it; %gpu free: what could be released. %gpu compare A B: two runs side by side. %gpu switches: cuDNN's, "
-    "TF32's and torch's others, with a name and a value to set one. %gpu doctor: why torch does not use "
-    "the GPU."
-)
+_COMMANDS = """\
+%gpu                  live dashboard of all GPUs
+%gpu watch on|off     a one-line GPU summary under every cell
+%gpu device           the default torch device and all devices
+%gpu device NAME      set it: cuda:N, cpu or none; --light: not for new tensors
+%gpu memory           what holds the GPU memory; --cells: which cells allocated it
+%gpu free             memory that can be freed; --yes: free it
+%gpu compare A B      two runs side by side
+%gpu switches         PyTorch switches for speed, precision and repeatability
+%gpu doctor           why torch does not use the GPU"""
 _WARM_UP_DELAY_S = 0.3
 """Seconds from ``%load_ext`` to the import of the chart's libraries."""
 
@@ -217,7 +219,7 @@ class Extension:
             elif (command := find_command(arguments[0])) is not None:
                 command(self._shell, arguments[1:])
             else:
-                raise UsageError(f"{'%gpu ' + line!r} is not known. {_GPU_USAGE}")
+                raise UsageError(f"{'%gpu ' + line!r} is not a command. The commands:\n{_COMMANDS}")
         except GpuWidgetError as error:
             raise UsageError(printable_lines(str(error))) from None
 

@@ -23,7 +23,7 @@ CELL_NOT_SEEN = message("cell-not-seen", "the cell's own code was not seen at wo
 GIL_BLOCKED_THROUGHOUT = message(
     "gil-blocked-throughout",
     "most of the time single operations kept Python's interpreter, or this machine was busy, so that there "
-    "were too few looks to tell where it went",
+    "were too few samples to tell where it went",
 )
 
 # The following two texts are complete sentences. They are not passed to sentence().
@@ -54,7 +54,7 @@ def sentence(clause: Message) -> Message:
 def gil_blocked(percent: float) -> Message:
     """Return a clause which explains that single operations delayed samples in ``percent`` of the time."""
     text = (
-        f"{units.percent(percent)} of the time looks had to wait long, for one operation that kept "
+        f"{units.percent(percent)} of the time samples were delayed by an operation that kept "
         "Python's interpreter or for this machine: it may be that of what ran just before"
     )
     return message("gil-blocked", text, percent=round(percent, 2))

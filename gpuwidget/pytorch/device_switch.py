@@ -36,16 +36,18 @@ Subscriber = Callable[[DeviceState], None]
 _CUDA_DEVICE = re.compile(r"cuda:(0|[1-9][0-9]{0,2})")
 
 _NO_TORCH = (
-    "torch is not imported yet. The choice holds from the cell after the one that imports it; "
-    "gpuwidget never imports it for you."
+    "torch is not imported yet: the choice takes effect in the cell after the one that imports it. "
+    "gpuwidget never imports torch."
 )
-_NO_CUDA_YET = "The current CUDA device follows when your code first uses CUDA: choosing opens no context."
+_NO_CUDA_YET = (
+    "The current CUDA device is set when your code first uses CUDA, because the choice opens no CUDA context."
+)
 _INSIDE_CONTEXT = (
-    "Your code is inside a `with torch.device(...)` that has not ended: torch's default device is left "
-    "alone until it has."
+    "Your code is inside a `with torch.device(...)` block: torch's default device does not change before "
+    "the block ends."
 )
-_DEFAULT_CHANGED = "Your code has set torch's default device to {now} since, and it is left so."
-_CURRENT_CHANGED = "Your code has set the current CUDA device to cuda:{now} since, and it is left so."
+_DEFAULT_CHANGED = "Your code has since set torch's default device to {now}, which stays."
+_CURRENT_CHANGED = "Your code has since set the current CUDA device to cuda:{now}, which stays."
 
 
 def cuda_index(device: str | None) -> int | None:
@@ -469,8 +471,8 @@ def _impossible_reason(torch: Any, device: str | None) -> str | None:
         return None
     reason = cuda_state.no_cuda_build_reason()
     if reason is None and torch.cuda.is_initialized() and index >= torch.cuda.device_count():
-        reason = f"torch sees {torch.cuda.device_count()} CUDA devices here"
-    return None if reason is None else f"{device} was chosen and can't be had: {reason}."
+        reason = f"torch has {torch.cuda.device_count()} CUDA devices in this process"
+    return None if reason is None else f"{device} was chosen but is not available: {reason}."
 
 
 def _notes_of(restore: Callable[[Any], None], torch: Any) -> list[str]:
@@ -479,7 +481,7 @@ def _notes_of(restore: Callable[[Any], None], torch: Any) -> list[str]:
     except _ChangedByUser as changed:
         return [str(changed)]
     except Exception as error:  # For example, every CUDA call fails once a CUDA kernel has failed.
-        return [f"The torch device of before can't be put back: {_first_line(error)}"]
+        return [f"The previous torch device can't be restored: {_first_line(error)}"]
     return []
 
 

@@ -94,8 +94,8 @@ def find_switch(name: str, value: str | None = None) -> TorchSwitch:
     """Return the switch called ``name``. Raises OptionError for an unknown name or an invalid ``value``."""
     switch = next((switch for switch in TORCH_SWITCHES if switch.name == name), None)
     if switch is None:
-        names = ", ".join(switch.name for switch in TORCH_SWITCHES)
-        raise OptionError(f"{name!r} is no switch. There are: {names}.")
+        names = "\n".join(f"  {switch.name}" for switch in TORCH_SWITCHES)
+        raise OptionError(f"{name!r} is not a switch. The switches:\n{names}")
     if value is not None and value not in switch.choices:
         raise OptionError(
             f"{name} can be {', '.join(switch.choices[:-1])} or {switch.choices[-1]}, not {value!r}."
@@ -121,17 +121,17 @@ def set_switch(switch: TorchSwitch, value: str) -> str:
             exec(text, {"torch": torch})
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise OptionError(f"torch refused {text!r}: {reason}") from None
+        raise OptionError(f"{text!r} failed: {reason}") from None
     now = switch.current_value()
     if now not in (value, None):
-        raise OptionError(f"{text!r} was run, and torch still says {now}.")
+        raise OptionError(f"{text!r} had no effect: torch still reports {now}.")
     return text
 
 
 def _require_torch() -> Any:
     torch = cuda_state.loaded_torch()
     if torch is None:
-        raise OptionError("torch is not imported yet: import it in a cell first. gpuwidget never does.")
+        raise OptionError("torch is not imported yet: import it in a cell first. gpuwidget never imports it.")
     return torch
 
 
@@ -180,7 +180,7 @@ def _flag(
 
 def _cudnn_value(native: Any, found: SwitchValue) -> SwitchValue:
     if found.note is None and getattr(native, "_has_cudnn", None) is False:
-        return found._replace(note="This torch was built without cuDNN: it changes nothing here.")
+        return found._replace(note="This torch was built without cuDNN, so the switch has no effect.")
     return found
 
 
@@ -193,7 +193,7 @@ def _read_cudnn_tf32(native: Any) -> SwitchValue:
             "on for convolutions and off for recurrent layers",
             "off for convolutions and on for recurrent layers",
         )
-        return SwitchValue(None, f"TF32 is {words[rnn]}: your code has set them apart.")
+        return SwitchValue(None, f"TF32 is {words[rnn]}: your code has set them separately.")
     return _cudnn_value(native, SwitchValue(ON if conv else OFF))
 
 
@@ -238,7 +238,7 @@ def _set_deterministic(native: Any, value: str) -> tuple[str, ...]:
     return (f'torch.set_deterministic_debug_mode("{value}")',)
 
 
-_UNKNOWN = SwitchValue(None, "This torch does not say.")
+_UNKNOWN = SwitchValue(None, "Not reported by this PyTorch.")
 
 TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
     TorchSwitch(
@@ -246,8 +246,8 @@ TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
         "cuDNN",
         (ON, OFF),
         ON,
-        "On: convolutions and recurrent layers run in NVIDIA's cuDNN. Off: in torch's own kernels, mostly "
-        "slower; tells whether a fault is cuDNN's.",
+        "On: convolutions and recurrent layers run in NVIDIA's cuDNN. Off: they run in torch's native "
+        "kernels, which are mostly slower; use this to find out whether cuDNN causes an error.",
         *_flag("enabled", "_get_cudnn_enabled"),
     ),
     TorchSwitch(
@@ -255,8 +255,8 @@ TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
         "cuDNN benchmark",
         (ON, OFF),
         OFF,
-        "On: cuDNN tries its algorithms on each new shape and keeps the fastest. Pays where shapes repeat, "
-        "costs where they change, and another run may take another algorithm.",
+        "On: cuDNN times its algorithms on each new shape and keeps the fastest. Faster if shapes repeat, "
+        "slower if they change; another run may use another algorithm.",
         *_flag("benchmark", "_get_cudnn_benchmark"),
     ),
     TorchSwitch(
@@ -264,8 +264,8 @@ TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
         "cuDNN deterministic",
         (ON, OFF),
         OFF,
-        "On: cuDNN takes only algorithms that give the same result each time, which may be slower. "
-        "Operations outside cuDNN are not concerned.",
+        "On: cuDNN uses only algorithms that give the same result each time, which may be slower. "
+        "Has no effect on operations outside cuDNN.",
         *_flag("deterministic", "_get_cudnn_deterministic"),
     ),
     TorchSwitch(
@@ -273,8 +273,8 @@ TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
         "cuDNN TF32",
         (ON, OFF),
         ON,
-        "On: float32 convolutions and recurrent layers may use the tensor cores, on Ampere and later, with "
-        "10 bits of mantissa for 23: faster, less precise.",
+        "On: float32 convolutions and recurrent layers may use the tensor cores of Ampere and later, with "
+        "10 instead of 23 bits of mantissa: faster, less precise.",
         _read_cudnn_tf32,
         _set_cudnn_tf32,
     ),
@@ -283,8 +283,8 @@ TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
         "float32 matmul",
         ("highest", "high", "medium"),
         "highest",
-        "highest: float32 matrix products keep 23 bits of mantissa. high: TF32 on the tensor cores of Ampere "
-        "and later, 10 bits: faster, less precise. medium: on CUDA the same, on the CPU bfloat16.",
+        "highest: float32 matrix products use 23 bits of mantissa. high: TF32 on the tensor cores of Ampere "
+        "and later, 10 bits: faster, less precise. medium: like high on CUDA, bfloat16 on the CPU.",
         _read_matmul,
         _set_matmul,
     ),
@@ -293,8 +293,9 @@ TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
         "Determinism",
         ("default", "warn", "error"),
         "default",
-        "warn, error: a repeatable algorithm, often slower, where there is one; where there is none, a "
-        "warning or an error. cuBLAS wants CUBLAS_WORKSPACE_CONFIG=:4096:8 set before CUDA starts.",
+        "warn, error: torch uses repeatable algorithms, which are often slower. Where there is none, it "
+        "shows a warning or raises an error. cuBLAS needs CUBLAS_WORKSPACE_CONFIG=:4096:8 before "
+        "CUDA starts.",
         _read_deterministic,
         _set_deterministic,
     ),

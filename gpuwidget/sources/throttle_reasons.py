@@ -61,8 +61,6 @@ HARMFUL = tuple(name for name in ALL_NAMES if name in NEEDS_ATTENTION and name !
 full load."""
 THERMAL = frozenset(_NAMES[bit] for bit in (HW_THERMAL_SLOWDOWN, SW_THERMAL_SLOWDOWN))
 """Names of the reasons that apply if a GPU slows down because it is too hot."""
-EXPECTED = tuple(name for name in ALL_NAMES if name not in NEEDS_ATTENTION)
-"""Names of the reasons that need no attention: limits of the board, clock settings, or an idle GPU."""
 
 
 def reason_names(mask: int) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ def details(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
     change = f"{units.memory_change(host.start, host.end)}, peak {units.memory(host.peak)}"
     lines.append(("Host memory", f"{change} of this process"))
     if report.shown:
-        lines.append(("After the code", _gpu_tail(cell.gpu_tail_s)))
+        lines.append(_after_the_code(cell.gpu_tail_s))
     where = f"In [{cell.execution_count}], " if cell.execution_count is not None else ""
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(cell.started))
     lines.append(("Started", f"{where}{started}"))
@@ -102,12 +102,13 @@ def unknown_values(report: Report) -> list[str]:
     return found + card_workers.unknown_values(report)
 
 
-def _gpu_tail(seconds: float | None) -> str:
+def _after_the_code(seconds: float | None) -> tuple[str, str]:
+    """Return the line of the details about the GPU's work that was left when the code had ended."""
     if seconds is None:
-        return "not waited for the GPU to finish"
+        return "Synchronization", "GPU not synchronized after the cell"
     if seconds < NEGLIGIBLE_WAIT_S:
-        return "the GPU was done at once"
-    return f"the GPU went on for {units.duration(seconds)}"
+        return "After the code", "the GPU had no work left"
+    return "After the code", f"the GPU worked {units.duration(seconds)} more"
 
 
 def _environment(report: Report) -> str:
@@ -245,7 +246,7 @@ def time_details(report: Report) -> list[tuple[str, str]]:
 
 
 def time_line(line: LineTime) -> str:
-    """Return a code line's time, such as ``line 7 `for x in loader:`: 61 % of the time, GPU 4 % busy``."""
+    """Return a code line's time: ``line 7 `for x in loader:`: 61 % of the time, GPU 4 % busy``."""
     if line.line is None:
         where = "none of the cell's lines"
     elif line.until is not None:
@@ -277,8 +278,8 @@ def _limits(time: CodeTime) -> str:
     # standard error is largest.
     error = units.percent_number(100 / time.samples**0.5)
     limits = (
-        f"{time.samples} looks: shares within {error} points; patterns shorter than "
-        f"{units.duration(time.resolution_s)} can't be told"
+        f"{time.samples} samples, ±{error} points; patterns under "
+        f"{units.duration(time.resolution_s)} not resolved"
     )
     return f"{limits}. {time.reason}" if time.reason is not None else limits
 

@@ -69,7 +69,7 @@ def table_columns(gpus: Sequence[GpuReport]) -> list[GpuColumn]:
     with_torch = any(memory is not None for memory in torch) and not children
     device = [gpu.device_memory for gpu in gpus]
     if not compact or not (with_torch or with_process):
-        found.append(_delta("device", device))
+        found.append(_delta("whole GPU", device))
     if with_torch:
         allocated = [memory.allocated if memory is not None else None for memory in torch]
         found += [_delta("torch", allocated), _sizes("torch peak", [_span_peak(span) for span in allocated])]
@@ -80,7 +80,10 @@ def table_columns(gpus: Sequence[GpuReport]) -> list[GpuColumn]:
         # The headline already contains the change and the peak of the process's memory.
         pass
     elif with_process and not with_torch:
-        found += [_delta("process", process), _sizes("process peak", [_span_peak(span) for span in process])]
+        found += [
+            _delta("this process", process),
+            _sizes("process peak", [_span_peak(span) for span in process]),
+        ]
     elif not with_torch:
         found.append(_sizes("device peak", [_span_peak(span) for span in device]))
     found.append(_means("util", "%", [gpu.utilization for gpu in gpus], units.percent_number))

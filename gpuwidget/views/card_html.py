@@ -199,7 +199,7 @@ def _details(report: Report, level: DetailLevel, charted: bool) -> str:
     lines = [*notes, *details(report, per_gpu=level.per_gpu)]
     marks = report.timeline.marks if report.timeline is not None else ()
     if charted:
-        legend = "filled: utilization, dashed: memory of the GPU, both 0 to 100 %"
+        legend = "filled: utilization, dashed: memory, 0 to 100 %"
         short = "printed lines and steps of ranks" if _has_steps(marks) else "printed lines"
         ticks = f"; long ticks: marks, short ones: {short}" if marks else ""
         lines.append(("Chart", legend + ticks))

@@ -53,10 +53,10 @@ def headline(report: Report) -> list[str]:
         change = units.memory_delta(host.start, host.end)
         return [first, gpu_text, f"host memory {change}, peak {units.memory(host.peak)}"]
     segments = [first, _memory_segment(report)]
-    busy, energy = _busy(gpus), _energy(gpus)
-    if busy is None and energy is None:
-        return [*segments, f"busy and energy {units.UNKNOWN}"]
-    segments.append(busy or f"busy {units.UNKNOWN}")
+    utilization, energy = _utilization(gpus), _energy(gpus)
+    if utilization is None and energy is None:
+        return [*segments, f"GPU utilization and energy {units.UNKNOWN}"]
+    segments.append(utilization or f"GPU utilization {units.UNKNOWN}")
     return [*segments, energy or f"energy {units.UNKNOWN}"]
 
 
@@ -72,7 +72,7 @@ def short_line(report: Report) -> list[str]:
         place = f"on {whole}{gpu_name(gpus[0])}" if len(gpus) == 1 else f"over {len(gpus)} {whole}GPUs"
         segments.append(f"{units.memory_delta(memory.start, memory.end)} {place}")
         segments.append(_peak(memory, gpus))
-        segments += [part for part in (_busy(gpus), _energy(gpus)) if part is not None]
+        segments += [part for part in (_utilization(gpus), _energy(gpus)) if part is not None]
     return segments + (["a recording"] if report.source.recording is not None else [])
 
 
@@ -278,12 +278,14 @@ def _peak(memory: MemorySummary, gpus: Sequence[GpuReport]) -> str:
     return f"{peak} {'in' if children.peak == memory.peak else 'with'} child processes"
 
 
-def _busy(gpus: Sequence[GpuReport]) -> str | None:
+def _utilization(gpus: Sequence[GpuReport]) -> str | None:
     known = sum(gpu.utilization is not None for gpu in gpus)
     if not known:
         return None
-    gpu_text = "GPU" if len(gpus) == 1 else "GPUs" if known == len(gpus) else f"{known} of {len(gpus)} GPUs"
-    return f"{gpu_text} {mean_utilization(gpus)} busy"
+    text = f"GPU utilization {mean_utilization(gpus)}"
+    if known < len(gpus):
+        return f"{text} ({known} of {len(gpus)} GPUs)"
+    return text
 
 
 def _energy(gpus: Sequence[GpuReport]) -> str | None:

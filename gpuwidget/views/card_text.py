@@ -58,7 +58,7 @@ def table(reports: Iterable[Report]) -> str:
 
 def table_rows(reports: Iterable[Report]) -> list[list[str]]:
     """Return the headers and one row per report."""
-    header = ["cell", "label", "time", f"memory {summary.DELTA}", "peak", "busy", "energy", "status"]
+    header = ["cell", "label", "time", f"memory {summary.DELTA}", "peak", "util", "energy", "status"]
     return [header, *(_row(report) for report in reports)]
 
 

@@ -355,15 +355,15 @@ def _notes(a: _Run, b: _Run) -> list[str]:
         status = run.report.cell.status
         if status != "ok":
             ended = "stopped by an error" if status == "error" else "interrupted"
-            found.append(f"{run.name} was {ended}: its figures are of the part that ran.")
+            found.append(f"{run.name} was {ended}: its figures cover the part that ran.")
         if not run.gpus:
-            found.append(
-                f"{run.name} used no GPU that is known of: of it there is only time and host memory."
-            )
+            found.append(f"{run.name}: no GPU use detected; only time and host memory are compared.")
         if run.report.source.recording is not None:
-            found.append(f"{run.name}: the figures are a recording's, not the code's.")
+            found.append(f"{run.name}: the figures come from a recording, not from the code.")
         elif run.gpus and not run.report.attributed:
-            found.append(f"{run.name}: which GPUs it used can't be told, so all that were watched count.")
+            found.append(
+                f"{run.name}: it is unknown which GPUs it used, so the figures cover all watched GPUs."
+            )
     if _models(a.gpus) != _models(b.gpus) and a.gpus and b.gpus:
         found.append("The GPUs are of different models: the ratios compare them as much as the code.")
     if len(a.gpus) != len(b.gpus) and a.gpus and b.gpus:
@@ -377,13 +377,16 @@ def _warm_up_notes(a: _Run, b: _Run) -> list[str]:
     if a.part is not None:
         whole = [run.name for run in (a, b) if run.part == _WHOLE_RUN]
         shutdown = any(run.part is not None and run.part.until < math.inf for run in (a, b))
-        note = "Rates are of the steady part, after the warm-up"
+        note = "Rates cover the steady part, after the warm-up"
         note += " and, where workers did the work, before their shutdown" if shutdown else ""
-        return [f"{note}; {whole[0]} shows no warm-up and is taken whole." if whole else f"{note}."]
+        no_warm_up = (
+            f"; those of {whole[0]}, which has no visible warm-up, cover the whole run" if whole else ""
+        )
+        return [f"{note}{no_warm_up}."]
     for run, other in ((a, b), (b, a)):
         if run.warm_up_s is not None:
             return [
-                f"{run.name} began with {units.duration(run.warm_up_s)} of warm-up; of {other.name} nobody "
-                "knows: all figures are of the whole runs."
+                f"{run.name} began with {units.duration(run.warm_up_s)} of warm-up; the warm-up of "
+                f"{other.name} is unknown, so all figures cover the whole runs."
             ]
     return []

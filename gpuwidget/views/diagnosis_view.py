@@ -12,7 +12,7 @@ from gpuwidget.model.terminal_text import clean_line, printable
 from gpuwidget.views import styles
 
 _STATUS_WORDS = {
-    "ok": "found",
+    "ok": "OK",
     "broken": "BROKEN",
     "warning": "warning",
     "unknown": "unknown",
@@ -64,7 +64,7 @@ def _text_lines(check: Check, title_width: int, status_width: int, width: int) -
     worst = check.issues[0]
     lines += _wrapped(worst.reason, indent, width)
     if worst.fix is not None:
-        lines += _wrapped(f"To do: {worst.fix.before}", indent, width)
+        lines += _wrapped(f"Fix: {worst.fix.before}", indent, width)
         if worst.fix.command is not None:
             # The command stays on one line, however long that is, so that users copy all of it.
             lines.append(f"{indent}  {printable(worst.fix.command)}")
@@ -107,7 +107,7 @@ def _html_row(check: Check) -> str:
         worst = check.issues[0]
         result += f"<div>{_cleaned(worst.reason)}</div>"
         if worst.fix is not None:
-            result += f"<div><b>To do:</b> {_fix_html(worst.fix)}</div>"
+            result += f"<div><b>Fix:</b> {_fix_html(worst.fix)}</div>"
     quiet = f";{styles.QUIET}" if check.status == "skipped" else ""
     return (
         f"<tr style='background:none{quiet}'><td style='{_CELL}'>{status}</td>"
@@ -132,7 +132,7 @@ def _evidence(doctor: Diagnosis) -> str:
     ]
     items = "".join(f"<div><b>{_cleaned(name)}:</b> {_cleaned(value)}</div>" for name, value in lines)
     return (
-        f"<details style='{styles.QUIET};margin-top:4px'><summary>What was read</summary>"
+        f"<details style='{styles.QUIET};margin-top:4px'><summary>Raw data</summary>"
         f"<div style='overflow-wrap:anywhere'>{items}</div></details>"
     )
 

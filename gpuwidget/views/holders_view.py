@@ -64,7 +64,7 @@ def of(holders: Any) -> HoldersView:
     """Return the view of a :class:`~gpuwidget.kernel.attribution.memory_holders.Holders`."""
     notes = list(holders.notes)
     if holders.reason is not None:
-        notes.insert(0, f"No memory of torch's to show: {holders.reason}.")
+        notes.insert(0, f"No PyTorch GPU memory to show: {holders.reason}.")
     elif not holders.devices and not holders:
         notes.insert(0, "torch holds no GPU memory.")
     devices = {device.device: device for device in holders.devices}

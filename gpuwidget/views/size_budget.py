@@ -138,7 +138,7 @@ def reduce(report: Report, level: DetailLevel) -> ReducedReport:
     notes = tuple(clean_line(note, level.note_length) for note in report.notes)
     omitted = _omitted(report, level, len(timeline.marks) if timeline is not None else 0, len(kept))
     if omitted:
-        notes += (f"To keep the notebook small, this card leaves out {', '.join(omitted)}.",)
+        notes += (f"To keep the notebook small, this card omits {', '.join(omitted)}.",)
     workers = report.workers if len(report.workers) <= level.workers else card_workers.by_interest(report)
     drawn = replace(
         report,
@@ -228,11 +228,9 @@ def _omitted(report: Report, level: DetailLevel, marks: int, gpus: int) -> list[
     advice = min(len(report.advice), FULL.advice) - level.advice
     if advice > 0:
         found.append(f"{advice} pieces of advice")
-    fields = ["the course"] if report.timeline is not None and level.points == 0 else []
-    fields += ["links", "clocks"] if level.optional_fields != "kept" and report.gpus else []
-    if fields:
-        found.append(f"from its JSON {' and '.join(fields)}")
-    return found
+    fields = ["time series"] if report.timeline is not None and level.points == 0 else []
+    fields += ["link and clock data"] if level.optional_fields != "kept" and report.gpus else []
+    return [*found, f"in its JSON: {', '.join(fields)}"] if fields else found
 
 
 # -- the timeline ----------------------------------------------------------------------------------------

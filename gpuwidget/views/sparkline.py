@@ -157,7 +157,7 @@ def _tooltips(chart: Chart, count: int) -> Iterator[str]:
             known = [value for n in inside if (value := lane.utilization[n]) is not None]
             mean = units.percent(sum(known) / len(known) if known else None)
             memory = max((size for n in inside if (size := lane.memory[n]) is not None), default=None)
-            lines.append(f"{name}{mean} busy, {units.memory(memory)}")
+            lines.append(f"{name}util {mean}, {units.memory(memory)}")
         lines += [
             mark.label[:_HOVER_LABEL_LENGTH]
             for mark in chart.marks

@@ -42,16 +42,6 @@ export const HARMFUL_THROTTLE_REASONS: readonly ThrottleReason[] = [
   'too hot'
 ];
 
-/** Throttle reasons that are set deliberately, or that mean that the GPU is idle. */
-export const EXPECTED_THROTTLE_REASONS: readonly ThrottleReason[] = [
-  'board limit',
-  'reliability limit',
-  'clock setting',
-  'sync boost',
-  'display setting',
-  'idle'
-];
-
 /** Identifies a message for programs. Unlike the text, the id does not change between versions. */
 export interface MessageId {
   readonly id: string;

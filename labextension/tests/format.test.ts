@@ -9,6 +9,7 @@ import {
   figure,
   memory,
   memoryChange,
+  memoryOf,
   memoryUnit,
   model,
   moment,
@@ -119,4 +120,18 @@ test('energy and times are written as in the cards', () => {
     '2:04 h',
     'n/a'
   ]);
+});
+
+test('memory in use is written with the total, in one unit and as wide as the total', () => {
+  const total = 140.4 * GIB;
+  const texts = [0, 0.01 * GIB, 9.8 * GIB, 57 * GIB, 117.2 * GIB].map(used => memoryOf(trans, used, total));
+  assert.deepEqual(texts, [
+    '\u2007\u20070 of 140 GiB',
+    '<0.1 of 140 GiB',
+    '9.8 of 140 GiB',
+    '\u200757 of 140 GiB',
+    '117 of 140 GiB'
+  ]);
+  assert.equal(memoryOf(trans, 512 * MIB, 8 * GIB), '0.5 of 8.0 GiB');
+  assert.deepEqual([memoryOf(trans, null, total), memoryOf(trans, GIB, null)], ['n/a', '1.0 GiB']);
 });

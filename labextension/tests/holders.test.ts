@@ -8,6 +8,7 @@ import {
   kernelName,
   kernelStateText,
   ownershipNow,
+  sharedReason,
   sortedHolders,
   targetOf,
   type Holder,
@@ -319,5 +320,19 @@ test('no unattributed memory is shown that exceeds the memory in use', () => {
   assert.deepEqual(
     model.gpus(null, null).map(each => each.usage && holders(each.usage)),
     [[]]
+  );
+});
+
+test('a reason that all of several GPUs have is shown once', () => {
+  const reasons = (...texts: (string | null)[]): string =>
+    sharedReason(
+      usage(
+        [],
+        texts.map((reason, index) => gpuUsage(index, [], { reason }))
+      )
+    );
+  assert.deepEqual(
+    [reasons('A.', 'A.'), reasons('A.', 'B.'), reasons('A.'), reasons(null, null), sharedReason(null)],
+    ['A.', '', '', '', '']
   );
 });

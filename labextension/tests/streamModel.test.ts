@@ -73,6 +73,11 @@ test('of more than four GPUs, a new panel shows those of the notebook expanded',
   assert.deepEqual(expanded(16, [2], { kernel: chosen }, 'cuda:1'), ['GPU-0']);
 });
 
+test('a lost GPU is expanded, because only its card has the reason', () => {
+  const lost = { reading: reading(7, { lost_since: 9 }) };
+  assert.deepEqual(expanded(8, [], lost), ['GPU-0', 'GPU-7']);
+});
+
 test('the kernel’s devices are joined with the GPUs by UUID', () => {
   const model = new StreamModel();
   model.take({ type: 'sample', sample: sample(1, [reading(0), reading(1)]) });

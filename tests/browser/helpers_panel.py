@@ -31,6 +31,55 @@ return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
     .filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline')
     .map(node => `${node.className}: ${node.textContent}`);
 """
+_UNREADABLE = """
+// Names that users chose may be long. They end with an ellipsis, and their tooltip has them in full.
+const names = '.jp-gpuwidget-device-label, .jp-gpuwidget-holder-name, .jp-gpuwidget-cells-label';
+const root = document.querySelector('.jp-gpuwidget-panel');
+const texts = [];
+const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+while (walker.nextNode()) {
+    const node = walker.currentNode;
+    const parent = node.parentElement;
+    if (node.data.trim() === '' || !parent.checkVisibility({visibilityProperty: true}) ||
+        parent.closest('select, .jp-gpuwidget-settings-description, .jp-gpuwidget-settings-log')) {
+        continue;
+    }
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    for (const {left, right, top, bottom} of range.getClientRects()) {
+        if (right > left) { texts.push({text: node.data, parent, left, right, top, bottom}); }
+    }
+}
+const found = [];
+for (const each of texts) {
+    for (let node = each.parent; node !== root.parentElement; node = node.parentElement) {
+        const style = getComputedStyle(node);
+        if (style.display === 'inline' || (style.overflowX === 'visible' && style.contain === 'none')) {
+            continue;
+        }
+        const box = node.getBoundingClientRect();
+        const cut = each.right > box.right + 1 || each.left < box.left - 1 || each.bottom > box.bottom + 3;
+        if (cut && !node.matches(names)) { found.push(`cut: ${each.text}`); }
+        each.right = Math.min(each.right, box.right);
+    }
+}
+for (let one = 0; one < texts.length; one++) {
+    for (let other = one + 1; other < texts.length; other++) {
+        const [a, b] = [texts[one], texts[other]];
+        const width = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+        const height = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+        if (a.parent !== b.parent && width > 2 && height > 4) {
+            found.push(`overlap: ${a.text} / ${b.text}`);
+        }
+    }
+}
+return found;
+"""
+_USE_FONT = """
+const style = document.documentElement.style;
+[0.83, 1, 1.2].forEach((part, size) => style.setProperty(`--jp-ui-font-size${size}`, `${part * argument}px`));
+await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+"""
 _KERNEL = """\
 import sys
 {before}
@@ -156,3 +205,17 @@ def clipped(notebook: Notebook, *, ellipsis: bool = True) -> list[str]:
     """
     elements: list[str] = notebook.script(_CLIPPED, ellipsis)
     return elements
+
+
+def unreadable(notebook: Notebook) -> list[str]:
+    """Return the texts of the panel that are cut off or that overlap another text.
+
+    The panel must be high enough to show everything, because sticky headers cover what scrolls below them.
+    """
+    texts: list[str] = notebook.script(_UNREADABLE)
+    return texts
+
+
+def use_font(notebook: Notebook, pixels: float) -> None:
+    """Set the size of JupyterLab's interface font, and wait until the page has its new layout."""
+    notebook.script(_USE_FONT, pixels)

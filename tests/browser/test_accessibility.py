@@ -34,6 +34,33 @@ DASHBOARD = ".jp-gpuwidget-dashboard"
 STATUS = ".jp-gpuwidget-status"
 CELL_CARD = ".jp-OutputArea-output.jp-RenderedHTMLCommon"
 TALL = 1600
+POOR_CONTROLS = """
+const all = [...document.querySelectorAll('.jp-gpuwidget-panel :is(button, summary, select, input, a)')]
+    .filter(node => node.checkVisibility({visibilityProperty: true}));
+const small = all.filter(node => {
+    const { width, height } = (node.closest('label') ?? node).getBoundingClientRect();
+    return Math.min(width, height) < 24;
+});
+const rows = '.jp-gpuwidget-gpu-row, .jp-gpuwidget-section-head, .jp-gpuwidget-panel-more, [role=table] *';
+const own = all.filter(node => node.matches('button') && !node.matches(rows) &&
+    !node.matches('.jp-gpuwidget-button, .jp-gpuwidget-icon-button'));
+const carets = all.filter(node => node.matches('summary, [aria-expanded]:not([aria-haspopup])') &&
+    getComputedStyle(node, '::before').clipPath !== 'polygon(0px 0px, 100% 50%, 0px 100%)');
+const unnamed = [...document.querySelectorAll('.jp-gpuwidget-panel [role=img]')]
+    .filter(node => node.checkVisibility() && !node.getAttribute('aria-label'));
+return [small, own, carets, unnamed].map(nodes => nodes.map(node => node.outerHTML));
+"""
+FORCED_COLORS = """
+const root = document.querySelector('.jp-gpuwidget-panel');
+const color = (node, pseudo) => getComputedStyle(node, pseudo).backgroundColor;
+const bars = [...root.querySelectorAll('.jp-gpuwidget-gpu-bar')].filter(node => node.checkVisibility());
+return {
+    carets: [...root.querySelectorAll('.jp-gpuwidget-gpu-row, summary')]
+        .filter(node => color(node, '::before') === color(root)).length,
+    bars: bars.map(node => new Set(getComputedStyle(node).backgroundImage.match(/rgba?\\([^)]*\\)/g)).size),
+    charts: getComputedStyle(root).getPropertyValue('--jp-gpuwidget-here').trim(),
+};
+"""
 KERNEL = "return panel.sessionContext.session.kernel.id;"
 
 
@@ -87,7 +114,9 @@ def test_gpus_and_their_holders(
     eight_gpu_lab: tuple[Lab, Standin], open_panel: tuple[Notebook, FakeOwnershipStream]
 ) -> None:
     """axe finds no violation in the panel's GPU cards, list of holders, hints and menu of actions, nor while
-    a change of the device is pending and a cell is running."""
+    a change of the device is pending and a cell is running. All controls are at least 24 px high and wide,
+    all buttons and carets are alike, and all charts and marks have names. With forced colors, carets and the
+    parts of the memory bars can be told apart."""
     notebook, ownership = open_panel
     known = uuids(eight_gpu_lab[0])
     active_kernel = notebook.script(KERNEL)
@@ -98,7 +127,12 @@ def test_gpus_and_their_holders(
         [kernel(active_kernel, "axe.ipynb", state="busy"), idle],
         [
             gpu(
-                known[0], allocation(14, kernel=active_kernel), allocation(30, kernel="k2"), *many, means=low
+                known[0],
+                allocation(14, kernel=active_kernel),
+                allocation(30, kernel="k2"),
+                *many,
+                means=low,
+                unattributed=2**31,
             ),
             gpu(known[7], allocation(None, terminal="1", program="python serve.py"), unattributed=2**30),
         ],
@@ -113,6 +147,13 @@ def test_gpus_and_their_holders(
     notebook.run(1)
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
     assert violations(notebook, PANEL) == []
+    assert notebook.script(POOR_CONTROLS) == [[], [], [], []]
+    notebook.page.emulate_media(forced_colors="active")
+    forced = notebook.script(FORCED_COLORS)
+    assert forced["carets"] == 0
+    assert forced["bars"][0] == 4  # this notebook, others, unknown processes and free memory
+    assert forced["charts"] == "Highlight"
+    notebook.page.emulate_media(forced_colors="none")
     notebook.page.locator(f"{PANEL} [aria-label='Actions for eval.ipynb']").first.click()
     notebook.page.wait_for_selector(".lm-Menu-item")
     assert violations(notebook, PANEL) == []

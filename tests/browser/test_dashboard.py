@@ -36,7 +36,7 @@ def test_dashboard(open_notebook: Callable[..., Notebook], theme: str) -> None:
     )
     assert page.locator(".gpuwidget-live .gpuwidget-block").count() == 4
     page.select_option(DROPDOWN, index=3)
-    page.wait_for_function("() => document.body.innerText.includes('from the next cell: cuda:1')")
+    page.wait_for_function("() => document.body.innerText.includes('Default device: cuda:1')")
     if folder := os.environ.get("GPUWIDGET_SCREENSHOTS"):
         page.screenshot(path=f"{folder}/dashboard-{theme}.png")
     notebook.run(2)

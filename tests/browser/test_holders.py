@@ -147,21 +147,21 @@ def test_the_holders_of_each_gpu(open_panel: Callable[..., OpenPanel]) -> None:
         reason="This container has process ids of its own.",
     )
     view.ownership.send(kernels, [first, second])
-    wait_for_text(view.notebook, ROW, "unattributed")
+    wait_for_text(view.notebook, ROW, "Unknown process")
     assert view.holder_rows(0) == [
         "train.ipynb busy 14.0 GiB",
         "eval.ipynb idle 11 min 30.0 GiB",
         "ada: python <b>x</b>.py 8.0 GiB",
         "terminal 1 · python serve.py 2.0 GiB",
     ]
-    assert view.holder_rows(1) == ["eval.ipynb torch idle 11 min 3.0 GiB", "unattributed 13.0 GiB"]
+    assert view.holder_rows(1) == ["eval.ipynb torch idle 11 min 3.0 GiB", "Unknown process 13.0 GiB"]
     page = view.notebook.page
     assert page.get_attribute(f"{ROW}:first-child", "aria-current") == "true"
     assert page.locator(f"{ROW} button:enabled").count() == 4
     wait_for_text(
         view.notebook, f"{CARD} .jp-gpuwidget-holder-reason", "This container has process ids of its own."
     )
-    wait_for_text(view.notebook, f"{CARD} .jp-gpuwidget-gpu-memory", "14.0 here")
+    wait_for_text(view.notebook, f"{CARD} .jp-gpuwidget-gpu-share", "14.0")
     title = page.get_attribute(f"{ROW} .jp-gpuwidget-holder-torch:not(:empty)", "title") or ""
     assert "own number: what it has reserved, without the CUDA context" in title
     for width in (240, 300, 480):
@@ -179,7 +179,7 @@ def test_many_holders(open_panel: Callable[..., OpenPanel]) -> None:
     assert "28.0 GiB" in view.notebook.page.inner_text(f"{CARD} .jp-gpuwidget-panel-more >> nth=0")
     assert view.holder_rows(0) == [
         *(f"bob: rank {place} {12 - place}.0 GiB" for place in range(5)),
-        "unattributed 1.0 GiB",
+        "Unknown process 1.0 GiB",
     ]
     for width in (240, 300, 480):
         show(view.notebook, width)

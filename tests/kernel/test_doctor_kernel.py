@@ -85,7 +85,7 @@ def test_arguments_are_a_usage_error(start: Callable[[str], Kernel]) -> None:
     reply = start("").run("%gpu doctor now").reply
     assert (reply["ename"], reply["evalue"]) == (
         "UsageError",
-        "%gpu doctor: why torch does not use the GPU, link by link. It takes no words.",
+        "%gpu doctor has no options. It checks everything from PyTorch down to the GPU.",
     )
 
 
@@ -98,7 +98,7 @@ def test_the_doctor_function(start: Callable[[str], Kernel]) -> None:
         for m in kernel.ok("import gpuwidget\ngpuwidget.doctor()").messages
         if m.type == "execute_result"
     )
-    assert "found    PyTorch          2.10.0, built for CUDA 12.8" in shown["text/plain"].splitlines()
+    assert "OK       PyTorch          2.10.0, built for CUDA 12.8" in shown["text/plain"].splitlines()
     assert shown["text/html"].startswith("<div style=")
     assert kernel.value("_.doctor.place, _.doctor.variables.get('GPUWIDGET_SOURCE')") == "('kernel', 'none')"
 

@@ -174,12 +174,11 @@ def test_gpuwatch_while_every_cell_is_watched(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("line", ["%gpu watch", "%gpu watch maybe", "%gpu nonsense <b>"])
 def test_unknown_gpu_command(kernel: Kernel, line: str) -> None:
-    """An unknown %gpu command prints one line that lists the known commands."""
+    """An unknown %gpu command prints a list of the known commands, one per line, without a traceback."""
     ran = kernel.run(line)
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
-    assert "watch on" in ran.text + ran.reply["evalue"]
+    assert "%gpu watch on|off" in ran.text.splitlines()[2]
     assert [m for m in ran.messages if m.type == "error"] == []
-    assert len(ran.text.strip().splitlines()) == 1
 
 
 def test_run_cell_magic(kernel: Kernel) -> None:

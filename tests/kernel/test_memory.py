@@ -61,7 +61,7 @@ def test_a_result_that_is_also_a_variable(kernel: Kernel) -> None:
     kernel.ok("x = gpu.empty(1000)\nx")
     assert holders(kernel) == [("variable", ("x", "Out[1]", "_", "_1"), 4096, 1)]
     assert kernel.ok("%gpu free").displayed == (
-        "There is nothing to free.\nKept, since a variable holds it too: Out[1] (x)."
+        "There is nothing to free.\nNot freed, because a variable holds it too: Out[1] (x)."
     )
 
 
@@ -77,14 +77,14 @@ def test_free_lists_and_frees(kernel: Kernel) -> None:
         "%gpu free --yes would release:\n"
         "  the last error's traceback: 7.6 MiB\n"
         "  Out[2], __, _2: 3.8 MiB\n"
-        "Lost with it: %debug and %tb of the last error, Out[2]."
+        "This also deletes: %debug and %tb of the last error, Out[2]."
     )
     assert kernel.value("gpu.allocated") == "12000768"
     freed = kernel.ok("%gpu free --yes").displayed
     assert freed == (
         "Released 11 MiB of tensors.\n"
         "Given back to the GPU: 12 MiB by torch's count; the driver's is not known.\n"
-        "Lost with it: %debug and %tb of the last error, Out[2]."
+        "Also deleted: %debug and %tb of the last error, Out[2]."
     )
     assert kernel.value("gpu.allocated") == "512"
     assert kernel.value("sorted(Out), _3, hasattr(sys, 'last_value')") == (
@@ -100,10 +100,10 @@ def test_free_by_name(kernel: Kernel) -> None:
     """%gpu free deletes only the named variables. If one of the names is unknown, it deletes nothing."""
     kernel.ok("x = gpu.empty(1000); y = gpu.empty(1000); z = x[1:]")
     ran = kernel.run("%gpu free y nonsense")
-    assert ran.reply["evalue"].startswith("nonsense: no variable of yours, so nothing was deleted.")
+    assert ran.reply["evalue"].startswith("nonsense: not one of your variables, so nothing was deleted.")
     assert kernel.value("gpu.allocated") == "8192"
     assert kernel.ok("%gpu free y").displayed == (
-        "Deleted y: 4 KiB went back to torch's cache; %gpu free --yes empties that."
+        "Deleted y. 4 KiB went back to torch's cache, which %gpu free --yes frees."
     )
     assert kernel.ok("%gpu free x").displayed == (
         "Deleted x: no GPU memory of torch's was released. %gpu memory shows what else holds it."
@@ -117,7 +117,7 @@ def test_free_by_name_without_counters(kernel: Kernel) -> None:
     %gpu free reports that the amount of released memory is unknown."""
     kernel.ok("x = gpu.empty(1000)\ntorch.cuda.get_allocator_backend = lambda: 'cudaMallocAsync'")
     assert kernel.ok("%gpu free x").displayed == (
-        "Deleted x: how much GPU memory that released is not known: torch runs on cudaMallocAsync, whose "
+        "Deleted x. The released GPU memory is unknown: torch runs on cudaMallocAsync, whose "
         "counters are partial."
     )
 
@@ -126,7 +126,7 @@ def test_a_result_that_contains_a_variable(kernel: Kernel) -> None:
     """If a variable holds only a part of a result, %gpu free lists the result as one that it can release."""
     kernel.ok("x = gpu.empty(1000)\n[x, gpu.empty(2000)]")
     assert kernel.ok("%gpu free").displayed == (
-        "%gpu free --yes would release:\n  Out[1], _, _1, the last result: 8 KiB\nLost with it: Out[1]."
+        "%gpu free --yes would release:\n  Out[1], _, _1, the last result: 8 KiB\nThis also deletes: Out[1]."
     )
 
 
@@ -137,7 +137,7 @@ def test_free_if_the_search_fails(kernel: Kernel) -> None:
         "import gpuwidget.kernel.attribution.memory_holders as m\n"
         "def fail(shell): raise TypeError('unhashable')\nm.search = fail"
     )
-    message = "Nothing was freed: gpuwidget could not look at what holds torch's memory."
+    message = "Nothing was freed: gpuwidget could not find out what holds torch's memory."
     assert kernel.ok("%gpu free").displayed == kernel.ok("%gpu free --yes").displayed == message
     assert kernel.value("gpu.allocated, 1 in Out") == "(4096, True)"
 
@@ -231,11 +231,11 @@ def test_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
     %gpu memory and %gpu free explain that in one sentence."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget")
-    assert kernel.ok("%gpu memory").displayed == "No memory of torch's to show: torch is not loaded."
+    assert kernel.ok("%gpu memory").displayed == "No PyTorch GPU memory to show: torch is not loaded."
     assert kernel.ok("%gpu free --yes").displayed == "Nothing to free: torch is not loaded."
     kernel.ok("import torch")
     reason = "CUDA is not initialised in this process."
-    assert kernel.ok("%gpu memory").displayed == f"No memory of torch's to show: {reason}"
+    assert kernel.ok("%gpu memory").displayed == f"No PyTorch GPU memory to show: {reason}"
     assert kernel.ok("%gpu free").displayed == f"Nothing to free: {reason}"
     assert kernel.value("torch.cuda.is_initialized()") == "False"
 
@@ -243,8 +243,10 @@ def test_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
 def test_unknown_options(kernel: Kernel) -> None:
     """An unknown option is reported as an error in one line, with the usage."""
     ran = kernel.run("%gpu memory --all")
-    assert ran.reply["evalue"].startswith("'%gpu memory --all' is not known. %gpu memory: who holds")
-    assert kernel.run("%gpu free --no").reply["evalue"].startswith("'%gpu free --no' is not known.")
+    assert ran.reply["evalue"].startswith(
+        "'%gpu memory --all' is not a command.\n%gpu memory          what holds"
+    )
+    assert kernel.run("%gpu free --no").reply["evalue"].startswith("'%gpu free --no' is not a command.")
 
 
 def test_unloading_and_reloading(kernel: Kernel) -> None:

@@ -30,9 +30,10 @@ _LOG = logging.getLogger(__name__)
 _MAX_REPORTED = 30
 _REPORT_TIME_LIMIT_S = 0.3
 """Maximum CPU time in seconds of the search after a watched cell that has left memory allocated."""
-_FAILED = "gpuwidget could not look at torch's memory"
+_FAILED = "gpuwidget could not read torch's memory"
 _CELLS_USAGE = (
-    "%gpu memory: who holds the GPU's memory; with --cells, which cell allocated what is still held."
+    "%gpu memory          what holds the GPU memory\n"
+    "%gpu memory --cells  which cells allocated the memory that is still held"
 )
 
 
@@ -160,7 +161,7 @@ class HolderCollector:
 def memory_command(shell: Any, arguments: Sequence[str]) -> None:
     """Run ``%gpu memory [--cells]``."""
     if list(arguments) not in ([], ["--cells"]):
-        raise OptionError(f"{'%gpu memory ' + ' '.join(arguments)!r} is not known. {_CELLS_USAGE}")
+        raise OptionError(f"{'%gpu memory ' + ' '.join(arguments)!r} is not a command.\n{_CELLS_USAGE}")
     found = holders_of(shell, outside=not arguments)
     if arguments:
         data = holders_view.cells_bundle(holders_view.of(found), attached=CELL_MEMORY.attached)

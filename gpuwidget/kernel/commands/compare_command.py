@@ -15,7 +15,8 @@ from gpuwidget.model.terminal_text import clean_line
 from gpuwidget.views.comparison import Comparison, compare_reports, run_name
 
 _USAGE = (
-    "%gpu compare A B: each a cell's number, a label (in quotes where it has blanks) or a report's variable"
+    "%gpu compare A B compares two runs. Each is a cell number, a label (in quotes if it contains spaces) or "
+    "a variable with a report."
 )
 _MAX_LISTED = 8
 
@@ -37,9 +38,9 @@ def command(shell: Any, arguments: Sequence[str]) -> None:
     try:
         names = shlex.split(" ".join(arguments))
     except ValueError as error:
-        raise OptionError(f"%gpu compare: {error}. {_USAGE}.") from None
+        raise OptionError(f"%gpu compare: {error}. {_USAGE}") from None
     if len(names) != 2:
-        raise OptionError(f"%gpu compare takes two. {_USAGE}.")
+        raise OptionError(f"%gpu compare needs two runs. {_USAGE}")
     comparison = _compare(*((_find(name, shell.user_ns), name) for name in names))
     shell.display_pub.publish(data=comparison._repr_mimebundle_(), metadata={})
 
@@ -68,7 +69,7 @@ def _find(what: object, variables: Mapping[str, object]) -> Report:
     name = str(what).strip() if isinstance(what, (str, Integral)) and not isinstance(what, bool) else None
     if name is None:
         raise OptionError(
-            f"A {type(what).__name__} is no report, cell number or label. {_available(reports)}"
+            f"A {type(what).__name__} is not a report, cell number or label. {_available(reports)}"
         )
     number = name.removeprefix("In[").removeprefix("In [").removesuffix("]")
     if number.isdecimal():
@@ -98,10 +99,8 @@ def _report_of(value: object, name: str) -> Report | None:
     if value.report is not None:
         return value.report
     if isinstance(value, watch_api.Watch):
-        raise OptionError(f"{name} is a watch that has no report yet: it has one when its body has ended.")
-    raise OptionError(
-        f"{name} is a watched function that has no report yet: it has one when a call has ended."
-    )
+        raise OptionError(f"{name} is a watch without a report: it gets one when its body ends.")
+    raise OptionError(f"{name} is a watched function without a report: it gets one when a call ends.")
 
 
 def _available(reports: Sequence[Report]) -> str:
@@ -114,6 +113,7 @@ def _available(reports: Sequence[Report]) -> str:
         if cell.label is not None:
             names[repr(clean_line(cell.label, 40))] = None
     if not names:
-        return "No cell has been watched yet: put %%gpuwatch on its first line."
+        return "No cell has been watched yet: start a cell with %%gpuwatch."
     listed = list(names)[:_MAX_LISTED]
-    return f"There are: {', '.join(listed)}{' and older ones' if len(names) > len(listed) else ''}."
+    older = ["  older ones"] if len(names) > len(listed) else []
+    return "\n".join(["The watched cells and labels:", *(f"  {name}" for name in listed), *older])

@@ -24,7 +24,7 @@ from gpuwidget.version import __version__
 from gpuwidget.views import diagnosis_view
 
 _WIDTH = 100
-_USAGE = "%gpu doctor: why torch does not use the GPU, link by link. It takes no words."
+_USAGE = "%gpu doctor has no options. It checks everything from PyTorch down to the GPU."
 
 
 class DiagnosisDisplay:

@@ -11,12 +11,8 @@ from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.errors import OptionError
 from gpuwidget.pytorch import release_cache
 
-_IN_PROGRESS = (
-    "It is under way already: the driver gives memory back when the GPU has done what it was given to do."
-)
-_DURING_A_CELL = (
-    "A cell was running: where it allocated meanwhile it waited too, and what it allocates next takes longer."
-)
+_IN_PROGRESS = "The cache is already being freed. The driver frees memory when the GPU has finished its work."
+_DURING_A_CELL = "A cell was running: its allocations waited meanwhile, and its next ones take longer."
 
 _lock = threading.Lock()
 
@@ -41,8 +37,8 @@ def _free(cell_runs: bool) -> str:
         if kept <= 0:
             return "Nothing was done: torch's cache is empty."
         return (
-            f"Nothing was done: the {units.memory(kept)} of torch's cache can't go back to the driver, since "
-            "they lie beside tensors in use or belong to CUDA graphs."
+            f"Nothing was done: the {units.memory(kept)} of torch's cache can't be freed, because they are "
+            "in the same segments as tensors or belong to CUDA graphs."
         )
     freed = FreedMemory()
     began = SYSTEM_CLOCK.monotonic()

@@ -25,10 +25,11 @@ from gpuwidget.pytorch import cuda_state
 
 _LOG = logging.getLogger(__name__)
 
-_FAILED = "Nothing was freed: gpuwidget could not look at what holds torch's memory."
+_FAILED = "Nothing was freed: gpuwidget could not find out what holds torch's memory."
 _USAGE = (
-    "%gpu free: what the notebook itself holds and torch's cache, as a list; --yes gives it back; with "
-    "names, these variables are deleted."
+    "%gpu free            list the memory that can be freed: results of past cells, torch's cache\n"
+    "%gpu free --yes      free it\n"
+    "%gpu free NAME ...   delete these variables"
 )
 
 
@@ -36,7 +37,7 @@ def free(shell: Any, arguments: Sequence[str]) -> None:
     """Run ``%gpu free [--yes] [NAME …]``."""
     names = [argument for argument in arguments if not argument.startswith("-")]
     if any(argument.startswith("-") and argument != "--yes" for argument in arguments):
-        raise OptionError(f"{'%gpu free ' + ' '.join(arguments)!r} is not known. {_USAGE}")
+        raise OptionError(f"{'%gpu free ' + ' '.join(arguments)!r} is not a command.\n{_USAGE}")
     lines: list[str] = []
     if names:
         lines += _delete(shell, names)
@@ -61,10 +62,10 @@ def _list_freeable(shell: Any) -> list[str]:
     lines = ["%gpu free --yes would release:", *lines] if lines else ["There is nothing to free."]
     lost = _lost_references(search, freeable)
     if lost:
-        lines.append(f"Lost with it: {', '.join(lost)}.")
+        lines.append(f"This also deletes: {', '.join(lost)}.")
     kept = _kept_by_variables(search, freeable)
     if kept:
-        lines.append(f"Kept, since a variable holds it too: {', '.join(kept)}.")
+        lines.append(f"Not freed, because a variable holds it too: {', '.join(kept)}.")
     return lines
 
 
@@ -84,15 +85,15 @@ def _release(shell: Any) -> list[str]:
     tensors = allocated - _allocated()
     lines = [f"Released {units.memory(tensors)} of tensors."] if tensors > 0 else []
     lines.append(freed.describe())
-    return [*lines, f"Lost with it: {', '.join(lost)}."] if lost else lines
+    return [*lines, f"Also deleted: {', '.join(lost)}."] if lost else lines
 
 
 def _delete(shell: Any, names: Sequence[str]) -> list[str]:
     unknown = [name for name in names if not shell_references.is_user_variable(shell, name)]
     if unknown:
         raise OptionError(
-            f"{', '.join(unknown)}: no variable of yours, so nothing was deleted. What the notebook itself "
-            "holds goes with %gpu free --yes."
+            f"{', '.join(unknown)}: not one of your variables, so nothing was deleted. %gpu free --yes frees "
+            "what the notebook itself holds."
         )
     before = _allocated()
     for name in dict.fromkeys(names):
@@ -102,10 +103,10 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
     deleted = f"Deleted {', '.join(dict.fromkeys(names))}"
     reason = cuda_state.no_counters_reason()
     if reason is not None:
-        return [f"{deleted}: how much GPU memory that released is not known: {reason.text}."]
+        return [f"{deleted}. The released GPU memory is unknown: {reason.text}."]
     if released <= 0:
-        return [f"{deleted}: no GPU memory of torch's was released. %gpu memory shows what else holds it."]
-    return [f"{deleted}: {units.memory(released)} went back to torch's cache; %gpu free --yes empties that."]
+        return [f"{deleted}. This released no GPU memory of torch. %gpu memory shows what else holds it."]
+    return [f"{deleted}. {units.memory(released)} went back to torch's cache, which %gpu free --yes frees."]
 
 
 def _search(shell: Any) -> HolderSearch | str:

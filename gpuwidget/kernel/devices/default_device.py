@@ -15,7 +15,7 @@ from gpuwidget.pytorch.device_switch import DEVICE_SWITCH, device_context_note
 from gpuwidget.sampler import process_sampler
 from gpuwidget.version import __version__
 
-FULL_MODE_COST = "1 to 2 µs on every call into torch"
+FULL_MODE_COST = "1\N{EN DASH}2 µs per torch call"
 """The measured cost of the full mode (docs/device.md).
 
 In full mode, new tensors are created on the chosen device by default.
@@ -149,15 +149,30 @@ def _model(index: int, name: str, compute_capability: str | None) -> str:
     return model if compute_capability is None else f"{model} · {compute_capability}"
 
 
+def default_label(state: DeviceState) -> str:
+    """Return the label of the choice of no device: ``PyTorch default (cpu)``."""
+    return f"PyTorch default{_default(state)}"
+
+
 def describe(state: DeviceState) -> str:
     """Return a description of the chosen and the current default device, in one or two sentences."""
     if state.chosen is None:
-        text = "No default torch device is chosen"
-        text += "; what was before holds from the next cell." if state.pending else "."
+        text = f"Using PyTorch's default{_default(state)}."
     else:
-        mode = f"full mode, {FULL_MODE_COST}" if state.new_tensors else "current CUDA device only, no cost"
-        when = " from the next cell" if state.pending else ""
-        text = f"Default torch device{when}: {state.chosen} ({mode})."
-    if state.present is not None and not state.pending:
-        text += f" torch says {state.present}."
+        mode = (
+            f"also for new tensors, +{FULL_MODE_COST}"
+            if state.new_tensors
+            else "current CUDA device only, no cost per call"
+        )
+        text = f"Default device: {state.chosen} ({mode})."
+        if state.new_tensors and not state.pending and state.present not in (None, state.chosen):
+            text += f" PyTorch uses {state.present}."
+    if state.pending:
+        text += " Takes effect in the next cell."
     return text if state.note is None else f"{text} {state.note}"
+
+
+def _default(state: DeviceState) -> str:
+    """Return PyTorch's default device in parentheses, or nothing while it is unknown."""
+    known = state.present is not None and state.chosen is None and not state.pending
+    return f" ({state.present})" if known else ""

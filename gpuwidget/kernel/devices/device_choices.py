@@ -296,10 +296,8 @@ def check_device(device: str, choices: DeviceChoices) -> None:
     if choices.unavailable is not None and (cuda_index(device) is not None or not names):
         raise OptionError(f"{device}: {choices.unavailable}")
     if device == "cuda" or device.isdigit():
-        raise OptionError(
-            f"{device!r} names no one device: give its number too. There are: {_list(choices)}."
-        )
-    raise OptionError(f"{device!r}: no such device. There are: {_list(choices)}.")
+        raise OptionError(f"{device!r} is not the name of one device. The devices:\n{_list(choices)}")
+    raise OptionError(f"{device!r}: no such device. The devices:\n{_list(choices)}")
 
 
 def _list(choices: DeviceChoices) -> str:
@@ -308,8 +306,8 @@ def _list(choices: DeviceChoices) -> str:
         gpu = None if choice.index is None else f"GPU {choice.index}, {choice.name}"
         names.append(choice.device if gpu is None else f"{choice.device} ({gpu})")
     if not choices.complete:
-        names.append("cuda:N (how many will be known once your code has started CUDA)")
-    return ", ".join(names)
+        names.append("cuda:N (their number is unknown until your code starts CUDA)")
+    return "\n".join(f"  {name}" for name in names)
 
 
 def _unavailable(sample: Sample | None) -> str | None:

@@ -14,13 +14,26 @@ from typing import Any
 
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import Switch
-from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.model.terminal_text import TableColumn, format_table, printable_lines
+from gpuwidget.model.units import UNKNOWN
 from gpuwidget.pytorch import torch_switches
 from gpuwidget.pytorch.torch_switches import TORCH_SWITCHES, SwitchValue, TorchSwitch, find_switch
 
 _LOG = logging.getLogger(__name__)
 
-_USAGE = "%gpu switches: torch's switches, and what they trade; %gpu switches NAME VALUE: set one."
+_USAGE = (
+    "%gpu switches             the values of all PyTorch switches\n"
+    "%gpu switches NAME        what a switch gains and costs\n"
+    "%gpu switches NAME VALUE  set a switch now"
+)
+_COLUMNS = (
+    TableColumn("switch", right=False),
+    TableColumn("value", right=False),
+    TableColumn("default", right=False),
+    TableColumn("values", right=False),
+    TableColumn("next cell", right=False),
+)
+_WIDTH = 100
 _NO_TORCH = SwitchValue(None, "torch is not imported yet.")
 
 
@@ -73,9 +86,9 @@ class SwitchRequests:
             self._failed.pop(name, None)
             self._pending.pop(name, None)
             if switch.current_value() == value:
-                return f"{name} is {value}: nothing is to be run."
+                return f"{name} is already {value}."
             self._pending[name] = value
-            return f"From the next cell: {statement}"
+            return f"Takes effect in the next cell: {statement}"
 
     def set_now(self, name: str, value: str) -> str:
         """Set a switch immediately, and return the Python statement that was run.
@@ -127,26 +140,35 @@ class SwitchRequests:
 def command(shell: Any, arguments: Sequence[str]) -> None:
     """Run ``%gpu switches [NAME [VALUE]]``."""
     if len(arguments) > 2:
-        raise OptionError(f"{'%gpu switches ' + ' '.join(arguments)!r} is not known. {_USAGE}")
+        raise OptionError(f"{'%gpu switches ' + ' '.join(arguments)!r} is not a command.\n{_USAGE}")
     if len(arguments) == 2:
         text = f"Ran: {SWITCHES.set_now(*arguments)}"
     else:
-        names = {find_switch(name).name for name in arguments} or {switch.name for switch in TORCH_SWITCHES}
-        text = "\n".join(line for switch in SWITCHES.state if switch.name in names for line in _lines(switch))
+        names = {find_switch(name).name for name in arguments}
+        shown = [switch for switch in SWITCHES.state if switch.name in names or not names]
+        text = "\n".join([*_table(shown), *([f"\n{shown[0].trades}"] if names else ["", _USAGE])])
     shell.display_pub.publish(data={"text/plain": printable_lines(text)}, metadata={})
 
 
-def _lines(switch: Switch) -> list[str]:
-    others = ", ".join(
-        f"{choice} (torch's default)" if choice == switch.default else choice
-        for choice in switch.choices
-        if choice != switch.value
-    )
-    value = "n/a" if switch.value is None else switch.value
-    lines = [f"{switch.name}: {value}, or {others}"]
-    lines += [f"  from the next cell: {switch.pending}"] if switch.pending is not None else []
-    lines += [f"  {switch.note}"] if switch.note is not None else []
-    return [*lines, f"  {switch.trades}"]
+def _table(switches: Sequence[Switch]) -> list[str]:
+    """Return a table with one line per switch, and below it each note with the switches that it is about."""
+    rows = [
+        (
+            switch.name,
+            UNKNOWN if switch.value is None else switch.value,
+            switch.default,
+            ", ".join(switch.choices),
+            switch.pending or "",
+        )
+        for switch in switches
+    ]
+    notes: dict[str, list[str]] = {}
+    for switch in switches:
+        if switch.note is not None:
+            notes.setdefault(switch.note, []).append(switch.name)
+    of_all = [note for note, names in notes.items() if len(names) == len(switches)]
+    of_some = [f"{', '.join(names)}: {note}" for note, names in notes.items() if note not in of_all]
+    return [*format_table(_COLUMNS, rows, _WIDTH), *of_all, *of_some]
 
 
 SWITCHES = SwitchRequests()

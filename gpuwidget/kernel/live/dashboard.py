@@ -43,8 +43,8 @@ ACTIVE_S = 600.0
 _DEVICES_EVERY_S = 10.0
 _PAUSED_CHECK_S = 30.0
 _STOP_TIMEOUT_S = 0.5
-_PAUSED = "Paused: nothing has run in this notebook for a while. The next cell goes on with it, or a click."
-_FAILED = "This dashboard has failed and shows what was last known: %gpu shows a new one."
+_PAUSED = "Paused: no cell has run for ten minutes. The next cell or a click on Resume resumes it."
+_FAILED = "This dashboard has failed and shows the last known values. Run %gpu for a new one."
 
 
 class UserActivity:
@@ -194,11 +194,11 @@ class Dashboard:
             with self._changed:
                 self._changed.notify_all()
 
-    def _set_device(self, value: str, light: bool) -> None:
-        """Set the device that the user selected. If ``light`` is True, set only the current CUDA device."""
+    def _set_device(self, value: str, new_tensors: bool) -> None:
+        """Set the device that the user selected. Unless ``new_tensors``, set only the current CUDA device."""
         self._activity.record()
         try:
-            default_device.set_device(value, new_tensors=not light)
+            default_device.set_device(value, new_tensors=new_tensors)
             self._error = ""
         except GpuWidgetError as error:
             self._error = str(error)
@@ -277,14 +277,14 @@ class Dashboard:
         choices = default_device.monitor().device_choices(sample)
         state = DEVICE_SWITCH.state
         options = _options(choices, state)
-        view.show_devices(options, state.chosen or "none", not state.new_tensors, bool(choices.devices))
+        view.show_devices(options, state.chosen or "none", state.new_tensors, bool(choices.devices))
         paused = _PAUSED if self._paused else None
         texts = (paused, self._error, default_device.describe(state), choices.unavailable)
         view.show_text(" ".join(filter(None, texts)))
 
 
 def _options(choices: DeviceChoices, state: DeviceState) -> list[tuple[str, str]]:
-    options = [("none: torch's own default", "none")]
+    options = [(default_device.default_label(state), "none")]
     options += [(default_device.label(choice), choice.device) for choice in choices.devices]
     if state.chosen is not None and state.chosen not in [value for _, value in options]:
         options.append((state.chosen, state.chosen))

@@ -9,6 +9,7 @@ from typing import Any
 
 import ipywidgets
 
+from gpuwidget.kernel.devices.default_device import FULL_MODE_COST
 from gpuwidget.kernel.live.live_chart import WIDGET_MIME_TYPE, LiveChart
 from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
@@ -25,8 +26,8 @@ class DashboardView:
     def __init__(self, on_device: OnDevice, on_resume: Callable[[], None]) -> None:
         """Create the widgets.
 
-        They call ``on_device(device, light)`` when the user selects a device or the light mode, in which only
-        the current CUDA device is set. They call ``on_resume()`` when the user clicks the button that resumes
+        They call ``on_device(device, new_tensors)`` when the user selects a device, or whether new tensors
+        are created on it too. They call ``on_resume()`` when the user clicks the button that resumes
         the dashboard.
         """
         self._on_device = on_device
@@ -35,20 +36,20 @@ class DashboardView:
         self._device = ipywidgets.Dropdown(
             options=[("none", NONE)], description="Device", layout=ipywidgets.Layout(width="60%")
         )
-        self._light = ipywidgets.Checkbox(
-            value=False,
-            description="current GPU only (no cost per call)",
+        self._new_tensors = ipywidgets.Checkbox(
+            value=True,
+            description=f"Also create new tensors on this device (+{FULL_MODE_COST})",
             indent=False,
             layout=ipywidgets.Layout(width="auto"),
         )
         self._text = ipywidgets.HTML()
-        self._resume = ipywidgets.Button(description="Go on", layout=ipywidgets.Layout(display="none"))
+        self._resume = ipywidgets.Button(description="Resume", layout=ipywidgets.Layout(display="none"))
         self._chart_box = ipywidgets.Box(layout=ipywidgets.Layout(display="block"))
         self._root = ipywidgets.VBox(
-            [ipywidgets.HBox([self._device, self._light, self._resume]), self._text, self._chart_box]
+            [ipywidgets.HBox([self._device, self._new_tensors, self._resume]), self._text, self._chart_box]
         )
         self._device.observe(self._selected, "value")
-        self._light.observe(self._selected, "value")
+        self._new_tensors.observe(self._selected, "value")
         self._resume.on_click(lambda button: on_resume())
 
     @property
@@ -73,7 +74,7 @@ class DashboardView:
             chart.close()
 
     def show_devices(
-        self, options: Sequence[tuple[str, str]], chosen: str, light: bool, enabled: bool
+        self, options: Sequence[tuple[str, str]], chosen: str, new_tensors: bool, enabled: bool
     ) -> None:
         """Set the dropdown's labels and values and select ``chosen``, without calling ``on_device``."""
         self._updating_thread = threading.get_ident()
@@ -83,8 +84,8 @@ class DashboardView:
                     self._device.options = tuple(options)
                     self._device.value = chosen
             self._device.value = chosen
-            self._device.disabled = self._light.disabled = not enabled
-            self._light.value = light
+            self._device.disabled = self._new_tensors.disabled = not enabled
+            self._new_tensors.value = new_tensors
         finally:
             self._updating_thread = None
 
@@ -101,9 +102,17 @@ class DashboardView:
         if self._chart is not None:
             self._chart.close()
         bar = self._root.children[0]
-        for widget in (self._device, self._light, self._resume, bar, self._text, self._chart_box, self._root):
+        for widget in (
+            self._device,
+            self._new_tensors,
+            self._resume,
+            bar,
+            self._text,
+            self._chart_box,
+            self._root,
+        ):
             widget.close()
 
     def _selected(self, change: Any) -> None:
         if threading.get_ident() != self._updating_thread:
-            self._on_device(self._device.value, self._light.value)
+            self._on_device(self._device.value, self._new_tensors.value)

@@ -12,11 +12,11 @@ from gpuwidget.model import units
 from gpuwidget.model.readings import Reading
 
 NO_GPU_IN_USE = "This notebook holds no memory on a GPU yet."
-NOT_ATTRIBUTED = "All GPUs are shown: which of them this notebook uses can't be told."
+NOT_ATTRIBUTED = "All GPUs are shown, because it is unknown which of them this notebook uses."
 
 _EMPTY_HEADER = '<div class="gpuwidget-header"></div>'
 _LEGEND = (
-    '<span class="gpuwidget-key gpuwidget-key-busy"></span>busy'
+    '<span class="gpuwidget-key gpuwidget-key-busy"></span>GPU utilization'
     '<span class="gpuwidget-key gpuwidget-key-memory"></span>memory, % of the GPU'
 )
 
@@ -162,7 +162,7 @@ def _bar(gpu: GpuProgress) -> str:
 def _process_memory(gpu: GpuProgress) -> str:
     if gpu.process_memory is None or gpu.reading.lost_since is not None:
         return ""
-    return f'<span class="gpuwidget-here">{units.memory(gpu.process_memory)} here</span>'
+    return f'<span class="gpuwidget-here">this notebook {units.memory(gpu.process_memory)}</span>'
 
 
 def _utilization(reading: Reading) -> str:

@@ -50,7 +50,7 @@ export class ClusterSection {
     for (const head of this.table.querySelectorAll('th')) {
       head.scope = 'col';
     }
-    const button = element('button', 'cluster-open jp-Button jp-mod-styled', trans.__('Show all nodes'));
+    const button = element('button', 'button jp-gpuwidget-cluster-open', trans.__('Show all nodes'));
     button.type = 'button';
     button.onclick = openWall;
     this.node = element(

@@ -27,11 +27,7 @@ export class DiagnosticsSection {
   private readonly symbol = new Text('diagnostics-symbol');
   private readonly summary = new Text('section-summary');
   private readonly runLabel = new Text('');
-  private readonly runButton = element(
-    'button',
-    'diagnostics-run jp-Button jp-mod-styled',
-    this.runLabel.node
-  );
+  private readonly runButton = element('button', 'button jp-gpuwidget-diagnostics-run', this.runLabel.node);
   private readonly binding: IDisposable;
   private readonly kernelView: EnvironmentView;
   private readonly serverView: EnvironmentView;

@@ -177,7 +177,7 @@ function copyButton(
   title: string,
   onClick: (button: HTMLButtonElement) => void
 ): HTMLButtonElement {
-  const button = element('button', 'diagnostics-copy jp-Button jp-mod-styled', label);
+  const button = element('button', 'button jp-gpuwidget-diagnostics-copy', label);
   button.type = 'button';
   button.title = title;
   button.onclick = () => {

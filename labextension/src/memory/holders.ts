@@ -119,6 +119,15 @@ export function kernelsOf(usage: MemoryOwnership | null): ReadonlyMap<string, Se
   return new Map(usage?.kernels.map(kernel => [kernel.id, kernel]));
 }
 
+/**
+ * Return why it is unknown who holds memory, if the reason is the same for all of several GPUs; otherwise an
+ * empty text.
+ */
+export function sharedReason(usage: MemoryOwnership | null): string {
+  const [first, ...others] = (usage?.gpus ?? []).map(({ reason }) => reason);
+  return others.length > 0 && others.every(reason => reason === first) ? (first ?? '') : '';
+}
+
 /** Return whether a kernel belongs to a notebook, a console or neither. */
 export function kernelKind(kernel: ServerKernel | null): 'notebook' | 'console' | 'kernel' {
   return kernel?.kind === 'notebook' || kernel?.kind === 'console' ? kernel.kind : 'kernel';
@@ -158,7 +167,7 @@ export function holderName(
       return owner === '' ? [process, ''] : [owner, `${owner} (${process})`];
     }
     case 'unattributed':
-      return [trans.__('unattributed'), trans.__('In use, and nobody can tell by whom')];
+      return [trans.__('Unknown process'), trans.__('Memory in use that no known process holds')];
   }
 }
 

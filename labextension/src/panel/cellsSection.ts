@@ -1,5 +1,4 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { caretRightIcon } from '@jupyterlab/ui-components';
 
 import { RunningRow, RunRow, totalsText } from './cellRow';
 import type { PanelState } from './panelState';
@@ -33,8 +32,8 @@ interface ColumnHeader {
 /** The list of cells: the active notebook's runs, which are read from the reports in its outputs. */
 export class CellsSection {
   readonly node: HTMLElement;
-  private readonly toggle = element('button', 'cells-toggle');
-  private readonly totals = new Text('cells-totals');
+  private readonly toggle = element('button', 'section-head jp-gpuwidget-cells-toggle');
+  private readonly totals = new Text('section-summary jp-gpuwidget-cells-totals');
   private readonly headers = new Map<Column, ColumnHeader>();
   private readonly list = element('div', 'cells-rows');
   private readonly header: HTMLElement;
@@ -53,9 +52,8 @@ export class CellsSection {
     private readonly panelState: PanelState,
     private readonly dashboard: DashboardLink
   ) {
-    const caret = caretRightIcon.element({ tag: 'span', className: 'jp-gpuwidget-panel-caret' });
     this.toggle.type = 'button';
-    this.toggle.append(caret, element('b', '', trans.__('Cells')), this.totals.node);
+    this.toggle.append(element('span', 'section-title', trans.__('Cells')), this.totals.node);
     this.toggle.onclick = () => {
       panelState.setExpanded(NAME, !this.expanded);
     };
@@ -88,14 +86,14 @@ export class CellsSection {
 
   /** Show the runs and the running cell. */
   update(): void {
-    const { runs, running, incompatible } = this.cells;
+    const { runs, running } = this.cells;
     const { expanded } = this;
     this.node.hidden = !this.cells.hasNotebook;
     setAttribute(this.toggle, 'aria-expanded', String(expanded));
     setAttribute(this.node, 'data-open', String(expanded));
     if (runs !== this.shownRuns) {
       this.totals.set(
-        totalsText(this.trans, runs.length, totals(runs)),
+        this.isEmpty ? this.trans.__('none watched yet') : totalsText(this.trans, runs.length, totals(runs)),
         this.trans.__('Time and energy of all runs that left a report; runs within runs count once')
       );
     }
@@ -106,13 +104,19 @@ export class CellsSection {
     }
     this.updateRows(runs);
     this.header.hidden = runs.length === 0;
-    this.empty.node.hidden = runs.length > 0 || incompatible > 0;
+    this.empty.node.hidden = !this.isEmpty;
     this.running.update(running, this.unit ?? memoryUnit([]));
     this.updateNotes(runs);
   }
 
+  /** Whether no cell of the notebook has a report. */
+  private get isEmpty(): boolean {
+    return this.cells.runs.length === 0 && this.cells.incompatible === 0;
+  }
+
+  /** Whether the section is expanded. An empty section is collapsed unless the user has expanded it. */
   private get expanded(): boolean {
-    return this.panelState.isExpanded(NAME) ?? true;
+    return this.panelState.isExpanded(NAME) ?? !this.isEmpty;
   }
 
   private updateRows(runs: readonly CellRun[]): void {

@@ -28,7 +28,7 @@ export class DeviceSection {
   private readonly notebook = new Text('device-notebook', 'b');
   private readonly busy = new Text('device-busy');
   private readonly dropdown: DeviceDropdown;
-  private readonly watch = element('button', 'device-watch jp-Button jp-mod-styled');
+  private readonly watch = element('button', 'button jp-gpuwidget-device-watch');
   private readonly newTensors = element('input', '');
   private readonly order = new Text('device-order', 'div');
   private readonly notes = new Text('device-notes', 'div');
@@ -97,9 +97,10 @@ export class DeviceSection {
 
   /**
    * Show the kernel's state. `gpus` are taken from the server's newest sample. `server` is null before the
-   * server's first message.
+   * server's first message. `shownReason` is the server's sentence about why it has no GPUs, which the panel
+   * shows elsewhere; null if there is none.
    */
-  update(server: ServerInfo | null, gpus: readonly GpuNow[]): void {
+  update(server: ServerInfo | null, gpus: readonly GpuNow[], shownReason: string | null): void {
     const { view, state, age } = this.kernels;
     const notice = kernelNotice(this.trans, view, server);
     this.notebook.set(view.notebook ?? this.trans.__('(no notebook)'), view.notebook ?? '');
@@ -120,7 +121,7 @@ export class DeviceSection {
       this.newTensors.checked = chosen ? state.device.new_tensors : this.panelState.newTensors;
     }
     setAttribute(this.notes.node, 'aria-live', view.silentFor === null ? 'polite' : 'off');
-    this.notes.set(deviceNotes(this.trans, view, server?.version ?? null));
+    this.notes.set(deviceNotes(this.trans, view, server?.version ?? null, shownReason));
     this.notice.show(notice);
   }
 

@@ -1,25 +1,25 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { caretRightIcon } from '@jupyterlab/ui-components';
 
 import { PANEL_METRICS, type MetricKind } from '../metricTable';
-import { GpuChart, type ChartData } from './gpuChart';
+import { GpuChart, type ChartData, type ChartPoint } from './gpuChart';
 import { HolderList, type HolderContext, type OpenHolder } from './holderList';
+import { GpuRow } from './gpuRow';
 import { MemoryBar, memorySegments, type Segment } from './memoryBar';
-import { EXPECTED_THROTTLES, gpuName, IDLE_THROTTLE, unavailability } from './panelMessages';
+import { MemoryLine } from './memoryLine';
+import { gpuName, throttling, unavailability, unknownValues } from './panelMessages';
 import type { PanelState } from './panelState';
-import { memoryShares, type GpuNow, type MemoryShares } from '../stream/streamModel';
+import { memoryShares, type GpuNow } from '../stream/streamModel';
 import { element, setAttribute, Text } from '../ui/dom';
 import {
-  figure,
+  duration,
   gpuNumber,
-  memoryUnit,
-  padded,
+  memory,
+  memoryOf,
+  moment,
   powerOf,
   temperature,
-  UNKNOWN,
   whole,
-  withUnit,
-  throttleReasons
+  withUnit
 } from '../ui/format';
 import type { Palette } from '../ui/chartBands';
 import type { Reading } from '../wire';
@@ -40,8 +40,6 @@ interface CardContent {
   readonly now: GpuNow;
   readonly context: HolderContext;
   readonly segments: readonly Segment[];
-  /** The memory shares as one text. */
-  readonly memory: string;
 }
 
 /** One GPU: a row that expands to a card. */
@@ -52,11 +50,12 @@ export class GpuCard {
   private readonly chart: GpuChart;
   private readonly rowBar = new MemoryBar();
   private readonly bar = new MemoryBar();
-  private readonly memory = [new Text(''), new Text(''), new Text('')] as const;
+  private readonly memory: MemoryLine;
   private readonly holders: HolderList;
   private readonly facts = PANEL_METRICS.map(
     metric => [metric, new Text(metric.kind === 'power' ? 'gpu-power' : '')] as const
   );
+  private readonly reasons = new Text('gpu-reasons', 'div');
   private readonly state = new Text('gpu-state', 'div');
   private readonly trans: TranslationBundle;
   private expanded = false;
@@ -68,22 +67,27 @@ export class GpuCard {
   ) {
     this.trans = trans;
     this.sparkline = new GpuChart('jp-gpuwidget-gpu-sparkline', SPARKLINE_HEIGHT, palette);
-    this.chart = new GpuChart('jp-gpuwidget-gpu-chart', CHART_HEIGHT, palette);
+    this.chart = new GpuChart('jp-gpuwidget-gpu-chart', CHART_HEIGHT, palette, (point, total) =>
+      chartText(trans, point, total)
+    );
     this.row = new GpuRow(trans, this.sparkline, this.rowBar);
+    this.memory = new MemoryLine(trans);
     this.holders = new HolderList(trans, holders, panelState, `holders ${uuid}`);
     this.row.node.onclick = () => {
       this.setExpanded(!this.expanded);
       panelState.setExpanded(uuid, this.expanded);
     };
-    const nodes = (texts: readonly Text[]): HTMLElement[] => texts.map(text => text.node);
+    const axis = element('div', 'gpu-axis', element('span', '', '100 %'), element('span', '', '0'));
+    axis.setAttribute('aria-hidden', 'true'); // The chart's name has the values.
     const body = element(
       'div',
       'gpu-body',
-      this.chart.node,
+      element('div', 'gpu-plot', axis, this.chart.node),
       this.bar.node,
-      element('div', 'gpu-memory', ...nodes(this.memory)),
+      this.memory.node,
       this.holders.node,
       element('div', 'gpu-facts', ...this.facts.map(([, text]) => text.node)),
+      this.reasons.node,
       this.state.node
     );
     body.id = `jp-gpuwidget-gpu-${uuid}`;
@@ -108,33 +112,32 @@ export class GpuCard {
     data: Omit<ChartData, 'uuid' | 'total'>,
     visible: boolean
   ): void {
+    const { trans } = this;
     const { gpu, reading } = now;
-    const unavailable = unavailability(this.trans, reading, context.time);
-    const warnings = throttleReasons(
-      this.trans,
-      (reading.throttle ?? []).filter(reason => !EXPECTED_THROTTLES.has(reason))
-    );
-    setAttribute(
-      this.node,
-      'aria-label',
-      this.trans.__('GPU %1, %2', gpuNumber(gpu), gpuName(this.trans, gpu))
-    );
-    this.row.update(now, unavailable, warnings);
+    const unavailable = unavailability(trans, reading, context.time);
+    const { warnings, others } = throttling(trans, reading);
+    setAttribute(this.node, 'aria-label', trans.__('GPU %1, %2', gpuNumber(gpu), gpuName(trans, gpu)));
     const parts = memoryShares(now);
-    const memory = this.updateMemory(parts, now);
+    this.row.update(now, parts, unavailable, warnings);
+    this.memory.update(parts, gpu.memory_total, reading.missing.memory_used ?? '');
     const segments = memorySegments(parts, this.holders.sort(now, context.kernels));
-    this.content = { now, context, segments, memory };
+    this.content = { now, context, segments };
     this.updateExpandedPart();
     this.updateFacts(now);
-    this.updateState(now, unavailable, warnings);
+    this.reasons.set(unavailable === null ? unknownValues(trans, reading) : '');
+    this.updateState(unavailable, warnings, others);
+    setAttribute(this.node, 'data-away', reading.lost_since !== null ? 'lost' : unavailable ? 'silent' : '');
     const chartData = { ...data, uuid: this.uuid, total: gpu.memory_total };
-    this.sparkline.update(chartData, visible);
-    this.chart.update(chartData, visible);
-    setAttribute(
-      this.chart.node,
-      'aria-label',
-      this.trans.__('Utilization and memory of the last %1 seconds', data.seconds)
+    const name = trans.__(
+      'Chart of the last %1, now: GPU utilization %2, memory %3',
+      duration(data.seconds),
+      withUnit(whole(reading.utilization), '%'),
+      memoryOf(trans, parts.used, gpu.memory_total)
     );
+    for (const chart of [this.sparkline, this.chart]) {
+      chart.update(chartData, visible);
+      setAttribute(chart.node, 'aria-label', name);
+    }
   }
 
   /** Redraw the charts in the colors of the current theme. */
@@ -158,40 +161,16 @@ export class GpuCard {
     if (this.content === null) {
       return;
     }
-    const { now, context, segments, memory } = this.content;
-    (this.expanded ? this.bar : this.rowBar).update(segments, now.gpu.memory_total, memory);
+    const { now, context, segments } = this.content;
+    (this.expanded ? this.bar : this.rowBar).update(
+      segments,
+      now.gpu.memory_total,
+      this.trans.__('Memory: %1', this.memory.text)
+    );
     this.holders.node.hidden = !context.listed;
     if (this.expanded && context.listed) {
       this.holders.update(now, context);
     }
-  }
-
-  /**
-   * Update the texts with the memory shares of this notebook, of others and of free memory, and return them
-   * as one text.
-   */
-  private updateMemory(parts: MemoryShares, { gpu, reading }: GpuNow): string {
-    const { here, other, used, free } = parts;
-    const unit = memoryUnit([gpu.memory_total, used]);
-    const [hereText, otherText, freeText] = this.memory;
-    if (used === null) {
-      hereText.set(this.trans.__('memory %1', UNKNOWN), reading.missing.memory_used ?? '');
-      otherText.set('');
-    } else if (here === null) {
-      hereText.set(
-        this.trans.__('%1 used', figure(used, unit)),
-        this.trans.__('Which part of it is this notebook’s is not known')
-      );
-      otherText.set('');
-    } else {
-      hereText.set(this.trans.__('%1 here', figure(here, unit)), this.trans.__('Held by this notebook'));
-      otherText.set(this.trans.__('%1 other', figure(other, unit)), this.trans.__('Held by others'));
-    }
-    freeText.set(free === null ? '' : this.trans.__('%1 %2 free', figure(free, unit), unit.name));
-    return this.memory
-      .map(text => text.value)
-      .filter(text => text !== '')
-      .join(', ');
   }
 
   private updateFacts({ reading }: GpuNow): void {
@@ -218,83 +197,32 @@ export class GpuCard {
   }
 
   /**
-   * Update the line at the bottom of the card, which shows warnings and throttle reasons. Its height is
-   * fixed, so that nothing moves when the GPU is throttled.
+   * Update the line at the bottom of the card: why there are no values, or why the clock is held down. There
+   * is always space for one line, so that nothing moves when the GPU is throttled.
    */
   private updateState(
-    now: GpuNow,
     unavailable: readonly [string, string] | null,
-    warnings: readonly string[]
+    warnings: readonly string[],
+    others: readonly string[]
   ): void {
-    const expected = throttleReasons(
-      this.trans,
-      (now.reading.throttle ?? []).filter(
-        reason => EXPECTED_THROTTLES.has(reason) && reason !== IDLE_THROTTLE
-      )
-    );
-    const warm = unavailable === null ? warnings : [unavailable[1]];
-    const text = (warm.length > 0 ? warm : expected).join(', ');
-    this.state.set(text, text);
-    setAttribute(this.state.node, 'data-warm', warm.length > 0 ? 'true' : '');
-    setAttribute(this.node, 'data-away', unavailable === null ? '' : 'true');
+    const warm = unavailable !== null || warnings.length > 0;
+    const reasons = [...warnings, ...others].join(', ');
+    const throttled = reasons === '' ? '' : this.trans.__('Throttled: %1', reasons);
+    this.state.set(unavailable?.[1] ?? (warm ? `▲ ${throttled}` : throttled));
+    setAttribute(this.state.node, 'data-warm', warm ? 'true' : '');
   }
 }
 
-/** The row of a GPU: a button that expands and collapses the GPU's card. */
-class GpuRow {
-  readonly node: HTMLButtonElement;
-  private readonly number = new Text('gpu-number');
-  private readonly name = new Text('');
-  private readonly badge = new Text('gpu-badge');
-  private readonly warning = new Text('gpu-warning');
-  private readonly utilization = new Text('gpu-utilization');
-  private readonly unavailable = new Text('gpu-unavailable');
-
-  constructor(
-    private readonly trans: TranslationBundle,
-    sparkline: GpuChart,
-    bar: MemoryBar
-  ) {
-    const caret = caretRightIcon.element({ tag: 'span', className: 'jp-gpuwidget-panel-caret' });
-    this.node = element(
-      'button',
-      'gpu-row',
-      caret,
-      this.number.node,
-      element('span', 'gpu-name', this.name.node, this.badge.node),
-      sparkline.node,
-      element('span', 'gpu-now', this.warning.node, this.utilization.node),
-      bar.node,
-      this.unavailable.node
-    );
-    this.node.type = 'button';
-  }
-
-  setExpanded(expanded: boolean): void {
-    setAttribute(this.node, 'aria-expanded', String(expanded));
-  }
-
-  update(
-    { gpu, reading, kernel }: GpuNow,
-    unavailable: readonly [string, string] | null,
-    warnings: readonly string[]
-  ): void {
-    this.number.set(gpuNumber(gpu), gpu.uuid);
-    this.name.set(gpuName(this.trans, gpu), gpu.name);
-    const device = kernel?.torch_device ?? '';
-    const context = kernel?.context === true;
-    const title = context
-      ? this.trans.__('This notebook has a CUDA context here')
-      : this.trans.__("This notebook's name for it");
-    this.badge.set(device, device === '' ? '' : title);
-    setAttribute(this.badge.node, 'data-context', context ? 'true' : '');
-    const [short, long] = unavailable ?? ['', ''];
-    this.unavailable.set(short, long);
-    setAttribute(this.node, 'data-away', short === '' ? '' : 'true');
-    this.utilization.set(
-      withUnit(padded(whole(reading.utilization), 3), '%'),
-      reading.utilization === null ? (reading.missing.utilization ?? '') : ''
-    );
-    this.warning.set(warnings.length > 0 ? '▲' : '', warnings.join(', '));
-  }
+/** Return the text of a chart at one time: the time, the values, and the cell that ran. */
+function chartText(
+  trans: TranslationBundle,
+  { time, utilization, memory: percent, band }: ChartPoint,
+  total: number | null
+): string {
+  const used = percent === null || total === null ? null : (percent / 100) * total;
+  const values =
+    utilization === null && used === null
+      ? [trans.__('no data')]
+      : [withUnit(whole(utilization), '%'), memory(used)];
+  return [moment(time, time), ...values, ...(band === null ? [] : [band])].join(' · ');
 }

@@ -1,7 +1,7 @@
 import uPlot from 'uplot';
 
 import { bandAt, bandsPlugin, type Band, type Palette } from '../ui/chartBands';
-import { setAttribute } from '../ui/dom';
+import { setAttribute, Text } from '../ui/dom';
 import type { Curve, HistoryBuffer } from '../stream/historyBuffer';
 
 /** The data that a chart draws. */
@@ -17,6 +17,18 @@ export interface ChartData {
   readonly bands: readonly Band[];
 }
 
+/** What a chart shows at one time. */
+export interface ChartPoint {
+  /** Epoch seconds. */
+  readonly time: number;
+  /** Utilization in percent; null if unknown. */
+  readonly utilization: number | null;
+  /** Used memory in percent of the total; null if unknown. */
+  readonly memory: number | null;
+  /** The tooltip's text of the cell that ran; null if no cell ran. */
+  readonly band: string | null;
+}
+
 /** The live chart of one GPU: utilization as a filled line and memory as a dashed line, both in percent. */
 export class GpuChart {
   readonly node = document.createElement('div');
@@ -26,17 +38,21 @@ export class GpuChart {
   private width = 0;
   private drawnAt = NaN;
   private data: ChartData | null = null;
+  private readonly readout = new Text('gpu-readout', 'div');
 
+  /** If `textAt` is given, the chart shows its text for the time at the pointer. */
   constructor(
     className: string,
     private readonly height: number,
-    private readonly palette: () => Palette
+    private readonly palette: () => Palette,
+    private readonly textAt?: (point: ChartPoint, total: number | null) => string
   ) {
     this.node.className = className;
     this.node.setAttribute('role', 'img');
-    this.node.onpointermove = event => {
-      setAttribute(this.node, 'title', this.bandTitleAt(event));
-    };
+    this.readout.node.hidden = true;
+    if (textAt !== undefined) {
+      this.node.append(this.readout.node);
+    }
     this.observer = new ResizeObserver(entries => {
       this.resize(Math.floor(entries[0]?.contentRect.width ?? 0));
     });
@@ -98,12 +114,26 @@ export class GpuChart {
     }
   }
 
-  private bandTitleAt({ clientX }: MouseEvent): string {
-    if (this.plot === null || this.data === null) {
-      return '';
+  /** Show the values at the pointer, on the other half of the chart. */
+  private updateReadout(plot: uPlot): void {
+    const { left = -1, idx = null } = plot.cursor;
+    this.readout.node.hidden = left < 0;
+    if (left < 0 || this.data === null || this.textAt === undefined) {
+      return;
     }
-    const time = this.plot.posToVal(clientX - this.node.getBoundingClientRect().left, 'x');
-    return bandAt(this.data.bands, time)?.title ?? '';
+    const { bands, gap, total } = this.data;
+    const pointed = plot.posToVal(left, 'x');
+    const [times, utilization, memory] = this.curve;
+    const nearest = idx === null ? NaN : (times[idx] ?? NaN);
+    const sampled = idx !== null && Math.abs(nearest - pointed) <= gap;
+    const point = {
+      time: sampled ? nearest : pointed,
+      utilization: sampled ? (utilization[idx] ?? null) : null,
+      memory: sampled ? (memory[idx] ?? null) : null,
+      band: bandAt(bands, pointed)?.title ?? null
+    };
+    this.readout.set(this.textAt(point, total));
+    setAttribute(this.readout.node, 'data-side', left < plot.over.clientWidth / 2 ? 'right' : 'left');
   }
 
   private create(): uPlot {
@@ -114,7 +144,13 @@ export class GpuChart {
       padding: [1, 0, 1, 0],
       plugins: [bandsPlugin(() => this.data?.bands ?? [], this.palette)],
       legend: hidden,
-      cursor: hidden,
+      cursor: {
+        show: this.textAt !== undefined,
+        y: false,
+        points: hidden,
+        drag: { x: false, y: false },
+        bind: { dblclick: () => null }
+      },
       axes: [hidden, hidden],
       scales: { x: { time: false, auto: false }, y: { auto: false, range: [0, 100] } },
       series: [
@@ -126,7 +162,14 @@ export class GpuChart {
           points: hidden
         },
         { stroke: () => this.palette().memory, width: 1.25, dash: [3, 2], points: hidden }
-      ]
+      ],
+      hooks: {
+        setCursor: [
+          plot => {
+            this.updateReadout(plot);
+          }
+        ]
+      }
     };
     return new uPlot(options, this.curve, this.node);
   }

@@ -15,6 +15,8 @@ export interface GpuListContext {
   readonly bands: (uuid: string) => readonly Band[];
   /** Whether holders are shown, according to the settings. */
   readonly holders: boolean;
+  /** The reason that the panel shows once for all GPUs; empty if there is none. */
+  readonly sharedReason: string;
 }
 
 /** Interval, in seconds, at which cards that are scrolled out of view are updated for screen readers. */
@@ -49,7 +51,8 @@ export class GpuList {
       kernels: kernelsOf(model.usage),
       time: model.sample?.time ?? NaN,
       hinted: context.hinted,
-      listed: context.holders
+      listed: context.holders,
+      sharedReason: context.sharedReason
     };
     this.repeatUpdate = () => {
       this.update(model, state, context);

@@ -12,7 +12,7 @@ import type { PanelState } from './panelState';
 import { SettingsSection } from './settingsSection';
 import { gpuHoursText, gpuHoursTitle, jobText } from '../memory/gpuHours';
 import { HintFinder, type Hint, type Thresholds } from '../memory/hints';
-import { kernelsOf } from '../memory/holders';
+import { kernelsOf, sharedReason } from '../memory/holders';
 import type { ShownSections } from '../settings';
 import { withoutMemory } from '../stream/streamModel';
 import type { ICellRuns, IGpuPanel, IHolderActions, IMonitor, PanelSection } from '../tokens';
@@ -21,9 +21,17 @@ import { element, setAttribute, Text } from '../ui/dom';
 import { duration } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
 
-/** Widths in pixels: the rows' layout is narrow below `NARROW`, and wide from `WIDE` on. */
-const NARROW = 280;
-const WIDE = 360;
+/**
+ * The layouts, each with the largest width of the panel that it is for. Widths are in multiples of the font
+ * size, so that a large font has the layout of a narrow panel. A tiny panel has all rules of a narrow one.
+ */
+const LAYOUTS: readonly (readonly [width: number, name: string])[] = [
+  [17, 'narrow tiny'],
+  [21.5, 'narrow'],
+  [30, 'normal'],
+  [36, 'wide'],
+  [Infinity, 'wide large']
+];
 const NO_BANDS: readonly Band[] = [];
 
 /** The dependencies and settings of the panel. */
@@ -41,10 +49,14 @@ export interface PanelOptions {
 /** The panel in the sidebar. It opens the stream and queries the kernel only while it is visible. */
 export class GpuPanel extends Widget implements IGpuPanel {
   readonly panelState: PanelState;
+  /** A mark that shows whether samples arrive. */
+  private readonly dot = element('span', 'panel-dot');
   /** The buttons in the header, which JupyterLab's toolbar registry creates. */
   readonly toolbar = new Toolbar();
   private readonly rate = new Text('panel-rate');
   private readonly recording = new Text('panel-recording', 'div');
+  /** Why it is unknown who holds the memory of all GPUs. */
+  private readonly reason = new Text('panel-reason', 'div');
   /** The Slurm job in which the server runs. */
   private readonly job = new Text('panel-job', 'div');
   /** What the active notebook has used of the GPUs. */
@@ -54,7 +66,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private readonly settings: SettingsSection;
   private readonly legend: HTMLElement;
   private readonly span = new Text('');
-  /** The only part of the panel that scrolls, so that an expanded section does not squeeze the others. */
+  /** Everything below the header, which scrolls as one part. */
   private readonly scroll: HTMLElement;
   private readonly list: GpuList;
   private readonly cells: ICellRuns;
@@ -62,6 +74,9 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private readonly hintList: HintList;
   private readonly message: StatusMessageView;
   private readonly hintFinder = new HintFinder();
+  private readonly sizes = new ResizeObserver(() => {
+    this.updateLayout();
+  });
   private thresholds: Thresholds;
   private shown: ShownSections;
   private readonly sections: PanelSection[] = [];
@@ -103,13 +118,9 @@ export class GpuPanel extends Widget implements IGpuPanel {
       element('span', 'panel-legend-memory', trans.__('memory')),
       this.span.node
     );
-    const title = element(
-      'div',
-      'panel-title',
-      element('span', 'panel-dot'),
-      element('h2', '', trans.__('GPUs')),
-      this.rate.node
-    );
+    this.dot.setAttribute('role', 'img');
+    const heading = element('h2', '', trans.__('GPUs'));
+    const title = element('div', 'panel-title', this.dot, heading, this.rate.node);
     this.toolbar.node.setAttribute('aria-label', trans.__('Buttons of the GPU panel'));
     const header = new Panel();
     header.addClass('jp-gpuwidget-panel-header');
@@ -121,16 +132,21 @@ export class GpuPanel extends Widget implements IGpuPanel {
     this.scroll = element(
       'div',
       'panel-scroll',
+      this.device.node,
       this.settings.node,
       this.recording.node,
+      this.reason.node,
       this.job.node,
       this.notice.node,
       this.hintList.node,
       this.legend,
       this.list.node,
-      this.use.node
+      this.use.node,
+      this.cellsSection.node
     );
-    this.node.append(this.device.node, this.scroll, this.cellsSection.node, this.message.node);
+    this.node.append(this.scroll, this.message.node);
+    this.sizes.observe(this.node);
+    this.sizes.observe(heading); // Its size changes with the font.
     monitor.changed.connect(this.update, this);
     cells.changed.connect(this.update, this);
     panelState.changed.connect(this.update, this);
@@ -168,6 +184,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
       return;
     }
     document.removeEventListener('visibilitychange', this.updateVisibility);
+    this.sizes.disconnect();
     this.list.dispose();
     this.settings.dispose();
     this.message.dispose();
@@ -194,14 +211,6 @@ export class GpuPanel extends Widget implements IGpuPanel {
     this.cells.setVisible(this, false);
   }
 
-  protected override onResize({ width }: Widget.ResizeMessage): void {
-    if (width > 0) {
-      // An attribute is set instead of using a CSS container query, which would double the cost of each
-      // layout.
-      setAttribute(this.node, 'data-size', width < NARROW ? 'narrow' : width < WIDE ? 'normal' : 'wide');
-    }
-  }
-
   protected override onActivateRequest(): void {
     // A command may already have focused another part of the panel.
     if (!this.node.contains(document.activeElement)) {
@@ -217,18 +226,25 @@ export class GpuPanel extends Widget implements IGpuPanel {
     const origin = model.sample?.origin;
     const quiet = this.monitor.silentFor;
     const live = link === 'open' && quiet === null;
-    setAttribute(
-      this.node,
-      'data-link',
-      live ? 'live' : link === 'open' || link === 'opening' ? 'waiting' : 'lost'
-    );
+    const connection = live ? 'live' : link === 'open' || link === 'opening' ? 'waiting' : 'lost';
+    setAttribute(this.node, 'data-link', connection);
+    for (const attribute of ['aria-label', 'title']) {
+      setAttribute(this.dot, attribute, this.connectionText(connection));
+    }
     this.rate.set(this.rateText(live), live ? this.rateTitle() : '');
     const recording = origin?.recording ?? null;
     this.recording.set(recording ?? '');
     this.recording.node.hidden = recording === null;
     this.updateUse(kernels.view.kernel?.id ?? null);
     this.notice.show(this.serverNotice(quiet, origin?.reason ?? null));
-    this.device.update(model.server, live && this.monitor.hasSample ? model.gpus(null, null) : []);
+    const reason = this.shown.holders ? sharedReason(model.usage) : '';
+    this.reason.set(reason);
+    this.reason.node.hidden = reason === '';
+    this.device.update(
+      model.server,
+      live && this.monitor.hasSample ? model.gpus(null, null) : [],
+      origin?.reason ?? null
+    );
     this.moveRequestedFocus();
     this.settings.node.hidden = !this.shown.switches;
     if (this.shown.switches) {
@@ -243,7 +259,8 @@ export class GpuPanel extends Widget implements IGpuPanel {
       activeKernel: view.kernel?.id ?? null,
       hinted: new Set(hints.flatMap(hint => (hint.kind === 'idle' ? hint.kernel.id : []))),
       bands: uuid => (this.shown.bands ? this.cells.bands(uuid) : NO_BANDS),
-      holders: this.shown.holders
+      holders: this.shown.holders,
+      sharedReason: reason
     });
     if (this.shown.cells) {
       this.cellsSection.update();
@@ -252,6 +269,17 @@ export class GpuPanel extends Widget implements IGpuPanel {
     }
     for (const section of this.sections.filter(({ node }) => !node.hidden)) {
       section.update();
+    }
+  }
+
+  /** Choose the layout for the panel's width. */
+  private updateLayout(): void {
+    const { clientWidth: width } = this.node;
+    const size = width / parseFloat(getComputedStyle(this.node).fontSize);
+    if (width > 0) {
+      // An attribute is set instead of using a CSS container query, which would double the cost of each
+      // layout.
+      setAttribute(this.node, 'data-size', LAYOUTS.find(([limit]) => size < limit)?.[1] ?? '');
     }
   }
 
@@ -308,14 +336,25 @@ export class GpuPanel extends Widget implements IGpuPanel {
         );
   }
 
+  private connectionText(connection: 'live' | 'waiting' | 'lost'): string {
+    switch (connection) {
+      case 'live':
+        return this.trans.__('Live');
+      case 'waiting':
+        return this.trans.__('Waiting for data');
+      case 'lost':
+        return this.trans.__('No connection to the server');
+    }
+  }
+
   private rateText(live: boolean): string {
     const interval = this.monitor.model.server?.interval;
     if (!live || interval === undefined) {
       return this.monitor.connectionState === 'lost' ? this.trans.__('reconnecting…') : '';
     }
     return interval < 1
-      ? this.trans.__('%1 Hz', Math.round(10 / interval) / 10)
-      : this.trans.__('every %1 s', Math.round(10 * interval) / 10);
+      ? this.trans.__('Updates %1×/s', Math.round(10 / interval) / 10)
+      : this.trans.__('Updates every %1 s', Math.round(10 * interval) / 10);
   }
 
   /**

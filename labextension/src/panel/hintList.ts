@@ -75,7 +75,7 @@ class HintLine {
   readonly node: HTMLElement;
   private readonly name = new Text('hint-name');
   private readonly chip = new Text('hint-chip');
-  private readonly button = element('button', 'hint-action jp-Button jp-mod-styled');
+  private readonly button = element('button', 'button jp-gpuwidget-hint-action');
   private target: ActionTarget | null = null;
 
   constructor(

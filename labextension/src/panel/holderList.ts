@@ -37,6 +37,8 @@ export interface HolderContext {
   readonly hinted: ReadonlySet<string>;
   /** Whether holders are shown, according to the settings. */
   readonly listed: boolean;
+  /** The reason that the panel shows once for all GPUs; empty if there is none. */
+  readonly sharedReason: string;
 }
 
 /** The list of the holders of one GPU's memory, one per line. */
@@ -99,7 +101,11 @@ export class HolderList {
     const { trans, expanded } = this;
     const number = gpuNumber(gpu);
     setAttribute(this.list.node, 'aria-label', trans.__('Who holds the memory of GPU %1', number));
-    setAttribute(this.unattributed.node, 'aria-label', trans.__('Memory of GPU %1 that is nobody’s', number));
+    setAttribute(
+      this.unattributed.node,
+      'aria-label',
+      trans.__('Memory of GPU %1 held by unknown processes', number)
+    );
     const known = this.holders.filter(({ kind }) => kind !== 'unattributed');
     // Collapsing must hide at least two lines: a button in place of a single line would save no space.
     const collapsible = known.length > MAX_COLLAPSED + 1;
@@ -117,7 +123,7 @@ export class HolderList {
       expanded ? trans.__('Show the largest only') : trans._n('and %1 more', 'and %1 more', hidden.length)
     );
     this.sum.set(hidden.length === 0 ? '' : sumText(hidden));
-    this.reason.set(usage?.reason ?? '');
+    this.reason.set(context.sharedReason === '' ? (usage?.reason ?? '') : '');
   }
 }
 
@@ -150,7 +156,11 @@ class HolderLine {
   private readonly state = new Text('holder-state');
   private readonly torch = new Text('holder-torch');
   private readonly memory = new Text('holder-memory');
-  private readonly button = element('button', 'holder-menu', ellipsesIcon.element({ tag: 'span' }));
+  private readonly button = element(
+    'button',
+    'icon-button jp-gpuwidget-holder-menu',
+    ellipsesIcon.element({ tag: 'span' })
+  );
   private target: ActionTarget | null = null;
 
   constructor(

@@ -11,7 +11,7 @@ export class NoticeView {
   private readonly text = new Text('', 'div');
   private readonly command = new Text('notice-command', 'code');
   private readonly link = element('a', 'notice-link');
-  private readonly button = element('button', 'notice-action jp-Button jp-mod-styled jp-mod-accept');
+  private readonly button = element('button', 'button jp-gpuwidget-notice-action');
 
   constructor(trans: TranslationBundle, load: () => void) {
     this.button.type = 'button';
@@ -56,7 +56,11 @@ export class NoticeView {
 /** Shows the result of the last action at the bottom of the panel. Screen readers announce it. */
 export class StatusMessageView {
   readonly node: HTMLElement;
-  private readonly close = element('button', 'panel-close', closeIcon.element({ tag: 'span' }));
+  private readonly close = element(
+    'button',
+    'icon-button jp-gpuwidget-panel-close',
+    closeIcon.element({ tag: 'span' })
+  );
   private readonly text = new Text('panel-message-text');
 
   constructor(

@@ -3,17 +3,15 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { ConnectionState } from '../stream/connection';
 import type { ServerInfo } from '../stream/streamModel';
 import type { KernelView } from '../kernel/activeKernel';
-import { duration, model, moment } from '../ui/format';
-import { EXPECTED_THROTTLE_REASONS, type Gpu, type Reading, type ThrottleReason } from '../wire';
+import { metricTexts, PANEL_METRICS } from '../metricTable';
+import { duration, model, moment, throttleReasons } from '../ui/format';
+import { HARMFUL_THROTTLE_REASONS, type Gpu, type Reading, type ThrottleReason } from '../wire';
 
-/**
- * The throttle reasons that are caused on purpose or mean that the GPU is idle. All other reasons are shown
- * as warnings.
- */
-export const EXPECTED_THROTTLES: ReadonlySet<string> = new Set(EXPECTED_THROTTLE_REASONS);
+/** Throttle reasons that a person may have to act on. All others are limits that normal work reaches. */
+const HARMFUL: ReadonlySet<string> = new Set(HARMFUL_THROTTLE_REASONS);
 
 /** The throttle reason of a GPU without work, which is not displayed. */
-export const IDLE_THROTTLE: ThrottleReason = 'idle';
+const IDLE: ThrottleReason = 'idle';
 
 /** A sentence to display, with an optional command, link or button. */
 export interface Notice {
@@ -50,7 +48,7 @@ export function serverNotice(
               'The driver has not answered for %1. Where nothing keeps it initialised it takes longer to come up; if nvidia-smi hangs too, the driver or a GPU is stuck: look into the kernel log (dmesg).',
               duration(quiet)
             )
-          : trans.__('The server has sent nothing for %1.', duration(quiet))
+          : trans.__('No data from the server for %1.', duration(quiet))
     };
   }
   switch (link) {
@@ -62,7 +60,7 @@ export function serverNotice(
       return known ? null : { text: trans.__('Waiting for the first sample…') };
     case 'lost':
       return {
-        text: trans.__('The server does not answer. Trying again; what is shown is the last it said.')
+        text: trans.__('The server does not answer. Trying again. Showing the last known values.')
       };
     case 'absent':
       return {
@@ -199,12 +197,13 @@ function installNotice(
 
 /**
  * Return sentences to show below the device dropdown, such as why a choice was rejected; an empty text if
- * there are none.
+ * there are none. `shownReason` is a sentence that the panel already shows.
  */
 export function deviceNotes(
   trans: TranslationBundle,
   view: KernelView,
-  serverVersion: string | null
+  serverVersion: string | null,
+  shownReason: string | null
 ): string {
   if (view.condition.kind !== 'ready') {
     return '';
@@ -228,7 +227,15 @@ export function deviceNotes(
       : null;
   const pending = device.pending && device.note === null ? trans.__('Holds from the next cell.') : null;
   const rejected = view.rejection?.ask === 'set_switch' ? null : (view.rejection?.reason ?? null);
-  return [rejected, unavailable, silent, pending, device.note, restarted, other]
+  return [
+    rejected,
+    unavailable === shownReason ? null : unavailable,
+    silent,
+    pending,
+    device.note,
+    restarted,
+    other
+  ]
     .filter(sentence => sentence !== null)
     .join(' ');
 }
@@ -259,4 +266,36 @@ export function unavailability(
     return [trans.__('no answer'), trans.__('No answer for %1.', seconds)];
   }
   return reading.answered === null ? [trans.__('waiting'), trans.__('No answer yet.')] : null;
+}
+
+/** Return the reasons for which a GPU is throttled: those to warn about, and all others except idleness. */
+export function throttling(
+  trans: TranslationBundle,
+  { throttle }: Reading
+): { readonly warnings: readonly string[]; readonly others: readonly string[] } {
+  const reasons = throttle ?? [];
+  return {
+    warnings: throttleReasons(
+      trans,
+      reasons.filter(reason => HARMFUL.has(reason))
+    ),
+    others: throttleReasons(
+      trans,
+      reasons.filter(reason => !HARMFUL.has(reason) && reason !== IDLE)
+    )
+  };
+}
+
+/**
+ * Return why values of a GPU's card are unknown, with one line per reason; an empty text if all are known.
+ */
+export function unknownValues(trans: TranslationBundle, reading: Reading): string {
+  const names = new Map<string, string[]>();
+  for (const name of ['utilization', 'memory_used', ...PANEL_METRICS.map(({ name }) => name)] as const) {
+    const reason = reading.missing[name];
+    if (reading[name] === null && reason !== undefined) {
+      names.set(reason, [...(names.get(reason) ?? []), metricTexts(trans, name)[0]]);
+    }
+  }
+  return [...names].map(([reason, metrics]) => `${metrics.join(', ')}: ${reason}`).join('\n');
 }

@@ -184,7 +184,8 @@ export function withoutMemory(state: KernelState): KernelState {
 
 /**
  * Return the UUIDs of the GPUs that are expanded unless the user has chosen otherwise: all GPUs if there are
- * at most `FEW_GPUS`, otherwise the GPUs of the active notebook, or the first GPU if the notebook uses none.
+ * at most `FEW_GPUS`, otherwise the GPUs of the active notebook, or the first GPU if the notebook uses none,
+ * and the lost GPUs, because only the card has the reason.
  *
  * GPUs are not chosen by utilization, because it changes with every sample: which GPUs a new panel expands
  * would depend on the moment at which the panel was opened.
@@ -193,6 +194,7 @@ export function expandedByDefault(gpus: readonly GpuNow[], chosen: string | null
   const usedByNotebook = gpus.filter(
     ({ kernel }) => kernel?.context === true || (chosen !== null && kernel?.torch_device === chosen)
   );
-  const many = usedByNotebook.length > 0 ? usedByNotebook : gpus.slice(0, 1);
+  const lost = gpus.filter(({ reading }) => reading.lost_since !== null);
+  const many = [...(usedByNotebook.length > 0 ? usedByNotebook : gpus.slice(0, 1)), ...lost];
   return new Set((gpus.length <= FEW_GPUS ? gpus : many).map(({ gpu }) => gpu.uuid));
 }

@@ -148,6 +148,21 @@ export function figure(size: Optional, unit: MemoryUnit): string {
   return (size / unit.size).toFixed(unit.size < giga.size && size >= 9.95 * unit.size ? 0 : 1);
 }
 
+/**
+ * Return a used and a total size in bytes as `117 of 140 GiB`. The used size has one decimal below ten units
+ * and is as wide as the total size, so that nothing moves when it changes.
+ */
+export function memoryOf(trans: TranslationBundle, used: Optional, total: Optional): string {
+  if (!known(used) || !known(total)) {
+    return memory(used);
+  }
+  const unit = memoryUnit([total]);
+  const short = (size: number): string =>
+    size < 9.95 * unit.size ? figure(size, unit) : whole(size / unit.size);
+  const all = short(total);
+  return trans.__('%1 of %2 %3', padded(short(used), all.length), all, unit.name);
+}
+
 /** Return a temperature in degrees Celsius as `51 °C`, or in the unit of the settings, such as `124 °F`. */
 export function temperature(celsius: Optional): string {
   const { name, size, zero } = temperatureUnit();

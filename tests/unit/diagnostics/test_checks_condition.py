@@ -27,7 +27,10 @@ def test_a_healthy_machine_has_no_issues() -> None:
     """On a healthy machine, the diagnosis contains every check in a fixed order, and no check has a reason or
     a fix."""
     doctor = diagnose(results())
-    assert (doctor.status, doctor.summary) == ("ok", "All links were found, from PyTorch to the GPU.")
+    assert (doctor.status, doctor.summary) == (
+        "ok",
+        "No problems: all checks passed, from PyTorch to the GPU.",
+    )
     assert [(one.id, one.status, one.found) for one in doctor.links] == [
         ("torch", "ok", "2.13.0, built for CUDA 13.0"),
         ("cuda", "ok", "13.0"),
@@ -38,7 +41,7 @@ def test_a_healthy_machine_has_no_issues() -> None:
         ("gpu", "ok", "1 \N{MULTIPLICATION SIGN} NVIDIA H200"),
         ("visible", "ok", "all: CUDA_VISIBLE_DEVICES is not set"),
         ("sharing", "ok", "whole GPUs"),
-        ("health", "ok", "no errors of memory, nothing slows them"),
+        ("health", "ok", "No memory errors, not throttled"),
         ("pcie", "ok", "full width (x16)"),
         ("peers", "skipped", "one GPU"),
         ("shm", "ok", "64.0 GiB"),
@@ -134,12 +137,12 @@ def test_the_summary_names_what_to_fix_first() -> None:
     broken = diagnose(results(machine={"container": "/.dockerenv", "devices": ()}, **NO_GPUS))
     assert (broken.status, broken.summary) == (
         "broken",
-        "Broken: Driver. This container was started without the machine's GPUs. 1 other link is broken too.",
+        "2 problems: Driver, Device files. This container was started without the machine's GPUs.",
     )
     doubtful = diagnose(results(nvml=nvml(h200(pcie_width=8))))
     assert (doubtful.status, doubtful.summary) == (
         "warning",
-        "Nothing is broken; 1 link to look at: PCIe first.",
+        "Nothing is broken; 1 check has a warning or no result: PCIe.",
     )
 
 

@@ -42,11 +42,11 @@ def test_as_text() -> None:
     line."""
     lines = diagnosis_view.text(ILL, 90).splitlines()
     assert lines[:8] == [
-        "Broken: PyTorch. This build of PyTorch can't use a GPU: it has no CUDA.",
+        "1 problem: PyTorch. This build of PyTorch can't use a GPU: it has no CUDA.",
         "",
         "BROKEN   PyTorch          2.13.0+cpu, built for the CPU only",
         "           This build of PyTorch can't use a GPU: it has no CUDA.",
-        "           To do: Install a build with CUDA:",
+        "           Fix: Install a build with CUDA:",
         "             /env/bin/python -m pip install torch==2.13.0+cu130 --index-url "
         "https://download.pytorch.org/whl/cu130",
         "skipped  CUDA runtime     none in this build of PyTorch",
@@ -60,14 +60,14 @@ def test_text_after_a_command() -> None:
     line, without punctuation. In HTML, the whole fix is one sentence."""
     doctor = diagnose(results(torch={"cu_init": 999, "cu_count": None, "available": False}))
     lines = diagnosis_view.text(doctor, 90).splitlines()
-    first = next(number for number, line in enumerate(lines) if "To do:" in line)
+    first = next(number for number, line in enumerate(lines) if "Fix:" in line)
     assert lines[first : first + 3] == [
-        "           To do: Load it again:",
+        "           Fix: Load it again:",
         "             sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm",
         "           In a container, restart it.",
     ]
     assert (
-        "<b>To do:</b> Load it again: <code>sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm</code>. In a "
+        "<b>Fix:</b> Load it again: <code>sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm</code>. In a "
         "container, restart it.</div>"
     ) in diagnosis_view.html(doctor)
     files = {"devices": devices("nvidia0", "nvidiactl", usable=False)}
@@ -129,7 +129,7 @@ def test_as_html() -> None:
         "PyTorch",
         "2.13.0+cpu, built for the CPU only",
         "This build of PyTorch can't use a GPU: it has no CUDA.",
-        "To do:",
+        "Fix:",
         " Install a build with CUDA: ",
         "/env/bin/python -m pip install torch==2.13.0+cu130 --index-url "
         "https://download.pytorch.org/whl/cu130",

@@ -83,7 +83,7 @@ def test_a_torch_that_works_is_found_from_top_to_bottom(fake: FakeEnvironment) -
         "gpu": "2 \N{MULTIPLICATION SIGN} NVIDIA H200",
         "visible": "all: CUDA_VISIBLE_DEVICES is not set",
         "sharing": "whole GPUs",
-        "health": "no errors of memory, nothing slows them",
+        "health": "No memory errors, not throttled",
         "pcie": "full width (x16)",
         "peers": "NVLink",
         "package": "0.1.0",

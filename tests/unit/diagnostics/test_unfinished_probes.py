@@ -20,7 +20,7 @@ from gpuwidget.diagnostics.target import Target
 from gpuwidget.model.diagnosis import Diagnosis
 
 PROBE_TIMEOUT_S = 8.0
-ALL_FOUND = "All links were found, from PyTorch to the GPU."
+ALL_FOUND = "No problems: all checks passed, from PyTorch to the GPU."
 STEPS = [
     *(("torch_result", step) for step in torch_probe.STEPS),
     *(("cuda_result", step) for step in cuda_probe.STEPS),
@@ -181,7 +181,7 @@ def test_cuda_that_hangs_is_a_broken_driver(tmp_path: Path, environment: ProbeEn
     doctor = run_checks(Target("shell", "0.1.0", hung, root=tmp_path, timeout_s=PROBE_TIMEOUT_S))
     found = {check.id: check for check in doctor.links}
     assert (doctor.status, doctor.ok) == ("broken", False)
-    assert doctor.summary.startswith("Broken: Driver. CUDA initialisation (cuInit) did not return within ")
+    assert doctor.summary.startswith("1 problem: Driver. CUDA initialisation (cuInit) did not return within ")
     assert doctor.unfinished == ("torch.backends.cudnn.version()", "CUDA initialisation (cuInit)")
     assert (found["driver"].reason or "").startswith("CUDA initialisation (cuInit) did not return within ")
     assert found["driver"].status == "broken"

@@ -58,7 +58,7 @@ def test_gil_blocked_lines_are_merged() -> None:
     time = time_of(run)
     assert line_ranges(time) == [(2, 4, 100.0)]
     assert time.reason == (
-        "93 % of the time looks had to wait long, for one operation that kept Python's interpreter or for "
+        "93 % of the time samples were delayed by an operation that kept Python's interpreter or for "
         "this machine: it may be that of what ran just before."
     )
 

@@ -17,7 +17,7 @@ LANGUAGES = translation.languages()
 PLACEHOLDER = re.compile(r"%\d")
 HAN = re.compile(r"[\u4e00-\u9fff]")
 NAMES = {
-    *("CSV", "Core", "FP", "GPU", "Hz", "NCCL", "PCIe", "PyTorch", "TF", "Tensor", "XID"),
+    *("CSV", "Core", "FP", "GPU", "NCCL", "PCIe", "PyTorch", "TF", "Tensor", "XID"),
     *("benchmark", "cuDNN", "gpuwidget", "kWh", "min", "torch"),
 }
 """Words that stay in Latin script in the Chinese translation."""

@@ -154,7 +154,7 @@ def test_a_later_setting_of_user_code_is_kept(torch: Any, switch: DeviceSwitch) 
     switch.choose("cuda:1")
     cell(switch)
     cell(switch, lambda: torch.set_default_device("cuda:0"))
-    said = "Your code has set torch's default device to cuda:0 since, and it is left so."
+    said = "Your code has since set torch's default device to cuda:0, which stays."
     assert switch.state == DeviceState("cuda:1", True, False, "cuda:0", said)
     assert str(cell(switch, torch.get_default_device)) == "cuda:0"
     switch.choose(None)
@@ -181,7 +181,7 @@ def test_the_users_current_device_is_kept(torch: Any, switch: DeviceSwitch) -> N
     switch.choose("cuda:1")
     cell(switch)
     cell(switch, lambda: torch.cuda.set_device(0))
-    said = "Your code has set the current CUDA device to cuda:0 since, and it is left so."
+    said = "Your code has since set the current CUDA device to cuda:0, which stays."
     assert switch.state.note == said
     switch.choose(None)
     cell(switch)
@@ -196,7 +196,7 @@ def test_a_choice_before_the_import_of_torch(monkeypatch: pytest.MonkeyPatch, sw
     switch.choose("cuda:1")
     cell(switch)
     assert "torch" not in sys.modules
-    assert (switch.state.pending, (switch.state.note or "")[:30]) == (True, "torch is not imported yet. The")
+    assert (switch.state.pending, (switch.state.note or "")[:30]) == (True, "torch is not imported yet: the")
     made = make_torch()
     cell(switch, lambda: monkeypatch.setitem(sys.modules, "torch", made))
     assert str(made.get_default_device()) == "cpu"
@@ -219,7 +219,7 @@ def test_torch_without_cuda_drops_the_choice(monkeypatch: pytest.MonkeyPatch, sw
         True,
         False,
         "cpu",
-        "cuda:1 was chosen and can't be had: this torch (2.13.0+cpu) was built without CUDA.",
+        "cuda:1 was chosen but is not available: this torch (2.13.0+cpu) was built without CUDA.",
     )
 
 
@@ -304,7 +304,7 @@ def test_one_cells_device_that_the_cell_changes(torch: Any, switch: DeviceSwitch
     """
     leave = switch.use_device("cuda:1")
     torch.set_default_device("meta")
-    assert leave() == "Your code has set torch's default device to meta since, and it is left so."
+    assert leave() == "Your code has since set torch's default device to meta, which stays."
     assert str(torch.get_default_device()) == "meta"
 
 
@@ -318,7 +318,7 @@ def test_a_setting_by_the_code_of_one_cell_is_kept(torch: Any, switch: DeviceSwi
     torch.set_default_device("meta")
     leave()
     cell(switch)
-    said = "Your code has set torch's default device to meta since, and it is left so."
+    said = "Your code has since set torch's default device to meta, which stays."
     assert switch.state == DeviceState("cuda:1", True, False, "meta", said)
     switch.choose(None)
     assert str(cell(switch, torch.get_default_device)) == "meta"
@@ -369,7 +369,7 @@ def test_one_cells_device_after_cuda_has_failed(
     with monkeypatch.context() as patch:
         patch.setattr(torch.cuda, "current_device", failed)
         assert leave() == (
-            "The torch device of before can't be put back: "
+            "The previous torch device can't be restored: "
             "RuntimeError: CUDA error: device-side assert triggered"
         )
     assert str(torch.get_default_device()) == "cpu"

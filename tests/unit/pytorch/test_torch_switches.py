@@ -176,7 +176,7 @@ def test_different_settings_have_no_single_value() -> None:
     values = torch_switches.switch_values()
     assert values is not None
     assert values["cudnn.tf32"] == SwitchValue(
-        None, "TF32 is on for convolutions and off for recurrent layers: your code has set them apart."
+        None, "TF32 is on for convolutions and off for recurrent layers: your code has set them separately."
     )
 
 
@@ -184,7 +184,7 @@ def test_without_cudnn_a_note_explains_that_nothing_changes() -> None:
     """If torch was built without cuDNN, the cuDNN switches have a note that they have no effect."""
     values = torch_switches.switch_values()
     assert values is not None
-    built = "This torch was built without cuDNN: it changes nothing here."
+    built = "This torch was built without cuDNN, so the switch has no effect."
     assert values["cudnn.benchmark"].note == (None if torch._C._has_cudnn else built)
     assert values["matmul.precision"].note is None
 
@@ -197,7 +197,7 @@ def test_a_value_that_torch_refuses_is_reported() -> None:
     before = getattr(frozen, flag)
     torch.backends.disable_global_flags()
     try:
-        with pytest.raises(OptionError, match=r"refused 'torch\.backends\.cudnn\.benchmark = True': Runt"):
+        with pytest.raises(OptionError, match=r"'torch\.backends\.cudnn\.benchmark = True' failed: Runt"):
             torch_switches.set_switch(find_switch("cudnn.benchmark"), "on")
     finally:
         vars(frozen)[flag] = before
@@ -207,7 +207,7 @@ def test_a_value_that_torch_refuses_is_reported() -> None:
 def test_a_value_that_torch_ignores_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """If torch ignores the statement that sets a switch, gpuwidget raises an error."""
     monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda precision: None)
-    with pytest.raises(OptionError, match="was run, and torch still says highest"):
+    with pytest.raises(OptionError, match="had no effect: torch still reports highest"):
         torch_switches.set_switch(find_switch("matmul.precision"), "high")
 
 
@@ -228,7 +228,9 @@ def test_unknown_switches_and_values() -> None:
     """The error for an unknown switch lists the existing switches, and the error for an invalid value lists
     the valid values.
     """
-    with pytest.raises(OptionError, match=r"'cudnn' is no switch\. There are: cudnn\.enabled, cudnn\.bench"):
+    with pytest.raises(
+        OptionError, match=r"'cudnn' is not a switch\. The switches:\n  cudnn\.enabled\n  cudnn\.bench"
+    ):
         find_switch("cudnn")
     with pytest.raises(OptionError, match=r"matmul\.precision can be highest, high or medium, not 'low'\."):
         find_switch("matmul.precision", "low")
@@ -278,7 +280,7 @@ def test_an_older_torch_has_only_the_older_settings(monkeypatch: pytest.MonkeyPa
         torch_switches.set_switch(find_switch("cudnn.tf32"), "off")
         == "torch.backends.cudnn.allow_tf32 = False"
     )
-    unknown = SwitchValue(None, "This torch does not say.")
+    unknown = SwitchValue(None, "Not reported by this PyTorch.")
     assert torch_switches.switch_values() == {
         "cudnn.enabled": SwitchValue("on"),
         "cudnn.benchmark": unknown,

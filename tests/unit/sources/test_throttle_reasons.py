@@ -65,18 +65,8 @@ def test_names_convert_back_to_bits(bits: int) -> None:
     assert reason_mask(("somebody else's word",)) == 0
 
 
-def test_each_reason_is_harmful_expected_or_the_power_cap() -> None:
-    """Each throttle reason is in exactly one of three groups: harmful (reported by alerts and the doctor),
-    the power cap, or expected (not highlighted in the panel)."""
+def test_harmful_reasons() -> None:
+    """Alerts, the doctor and the panel warn about heat, the power brake and a slowdown by the hardware, but
+    not about the power cap, which full load reaches."""
     assert throttle_reasons.HARMFUL == ("too hot (hardware)", "power brake", "hardware slowdown", "too hot")
     assert {"too hot (hardware)", "too hot"} == throttle_reasons.THERMAL
-    assert throttle_reasons.EXPECTED == (
-        "board limit",
-        "reliability limit",
-        "clock setting",
-        "sync boost",
-        "display setting",
-        "idle",
-    )
-    groups = (*throttle_reasons.HARMFUL, throttle_reasons.POWER_CAP, *throttle_reasons.EXPECTED)
-    assert groups == throttle_reasons.ALL_NAMES

@@ -115,34 +115,37 @@ def size(bundle: dict[str, Any]) -> int:
 @pytest.mark.parametrize(
     ("make", "line"),
     [
-        (reports.starved, "14.0 s · +2.9 GiB, peak 14.6 GiB · GPU 11 % busy · 2.3 kJ"),
+        (reports.starved, "14.0 s · +2.9 GiB, peak 14.6 GiB · GPU utilization 11 % · 2.3 kJ"),
         (
             reports.ddp,
-            "14.0 s · +11.6 GiB over 4 GPUs, peak 14.6 GiB on GPU 0 · GPUs 98 % busy · 34.8 kJ",
+            "14.0 s · +11.6 GiB over 4 GPUs, peak 14.6 GiB on GPU 0 · GPU utilization 98 % · 34.8 kJ",
         ),
         (
             reports.replay,
-            "14.0 s · +12.8 GiB over 4 whole GPUs, peak 16.1 GiB on GPU 0 · GPUs 11 % busy · 9.3 kJ",
+            "14.0 s · +12.8 GiB over 4 whole GPUs, peak 16.1 GiB on GPU 0 · GPU utilization 11 % · 9.3 kJ",
         ),
-        (reports.no_torch, "14.0 s · +3.2 GiB, peak 15.6 GiB · GPU 11 % busy · 2.3 kJ"),
+        (reports.no_torch, "14.0 s · +3.2 GiB, peak 15.6 GiB · GPU utilization 11 % · 2.3 kJ"),
         (
             reports.little_known,
-            "14.0 s · +3.2 GiB on the whole GPU, peak 16.1 GiB · GPU 11 % busy · energy n/a",
+            "14.0 s · +3.2 GiB on the whole GPU, peak 16.1 GiB · GPU utilization 11 % · energy n/a",
         ),
         (
             reports.lost,
-            "14.0 s · +5.8 GiB over 2 GPUs, peak 14.6 GiB on GPU 0 · GPUs 11 % busy · at least 2.3 kJ",
+            "14.0 s · +5.8 GiB over 2 GPUs, peak 14.6 GiB on GPU 0 · GPU utilization 11 % · at least 2.3 kJ",
         ),
         (
             reports.failed,
-            "Stopped by an error after 1.2 s · +2.9 GiB, peak 14.6 GiB · GPU 11 % busy · 2.3 kJ",
+            "Stopped by an error after 1.2 s · +2.9 GiB, peak 14.6 GiB · GPU utilization 11 % · 2.3 kJ",
         ),
         (
             reports.interrupted,
-            "Interrupted after 42.0 s · +2.9 GiB, peak 14.6 GiB · GPU 11 % busy · 2.3 kJ",
+            "Interrupted after 42.0 s · +2.9 GiB, peak 14.6 GiB · GPU utilization 11 % · 2.3 kJ",
         ),
-        (reports.short, "2.1 ms · +64 MiB, peak 15.7 GiB · busy and energy n/a"),
-        (reports.mig, "14.0 s · +5.8 GiB over 2 GPUs, peak 14.6 GiB on GPU 0 MIG 0 · busy n/a · 4.6 kJ"),
+        (reports.short, "2.1 ms · +64 MiB, peak 15.7 GiB · GPU utilization and energy n/a"),
+        (
+            reports.mig,
+            "14.0 s · +5.8 GiB over 2 GPUs, peak 14.6 GiB on GPU 0 MIG 0 · GPU utilization n/a · 4.6 kJ",
+        ),
         (reports.unused, "2.0 s · no GPU used · host memory +205 MiB, peak 2.4 GiB"),
         (reports.no_gpu, "1.2 s · no GPU · host memory +205 MiB, peak 2.4 GiB"),
     ],
@@ -186,11 +189,14 @@ def test_second_line_has_the_owner_of_the_memory(make: Callable[[], Report], lin
 def test_the_card_in_a_terminal() -> None:
     """In a terminal, the card is a few lines of text and a table with aligned columns."""
     assert text(reports.starved()) == (
-        "14.0 s · +2.9 GiB, peak 14.6 GiB · GPU 11 % busy · 2.3 kJ\n"
+        "14.0 s · +2.9 GiB, peak 14.6 GiB · GPU utilization 11 % · 2.3 kJ\n"
         "  GPU 1 H200 (cuda:1) · torch 11.4 → 14.3 GiB · this notebook 12.4 → 15.6 of 140.4 GiB\n"
-        "  GPU              device Δ  torch Δ  torch peak  reserved  util  SM  tensor  DRAM  power  energy\n"
-        "                        GiB      GiB         GiB       GiB     %   %       %     %      W      kJ\n"
-        "  1 H200 · cuda:1      +3.2     +2.9        14.6      15.0    11  10     0.1   3.1    165     2.3\n"
+        "  GPU              whole GPU Δ  torch Δ  torch peak  reserved  util  SM  tensor  DRAM  power  "
+        "energy\n"
+        "                           GiB      GiB         GiB       GiB     %   %       %     %      W      "
+        "kJ\n"
+        "  1 H200 · cuda:1         +3.2     +2.9        14.6      15.0    11  10     0.1   3.1    165     "
+        "2.3\n"
         "  GPU 1, mean: SM occupancy 4.4 % · float32 pipes 8.1 % · PCIe 4.4 MiB/s in, 1.1 MiB/s out · "
         "NVLink 0 MiB/s in, 0 MiB/s out"
     )
@@ -308,7 +314,9 @@ def test_nan_and_infinity_are_unknown() -> None:
     bundle = card.bundle(reports.report(odd))
     assert "nan" not in bundle["text/plain"]
     assert json.dumps(bundle, allow_nan=False)
-    assert bundle["text/plain"].startswith("14.0 s · +2.9 GiB, peak 14.6 GiB · busy and energy n/a")
+    assert bundle["text/plain"].startswith(
+        "14.0 s · +2.9 GiB, peak 14.6 GiB · GPU utilization and energy n/a"
+    )
 
 
 # -- HTML -----------------------------------------------------------------------------------------------
@@ -365,7 +373,7 @@ def test_escape_sequences_are_removed() -> None:
 def test_screen_readers() -> None:
     """For screen readers, the chart has a label, and the header cells of the table have a scope."""
     made = html(reports.starved())
-    label = "Utilization and memory over 14.0 s: +2.9 GiB, peak 14.6 GiB, GPU 11 % busy, 2.3 kJ"
+    label = "Utilization and memory over 14.0 s: +2.9 GiB, peak 14.6 GiB, GPU utilization 11 %, 2.3 kJ"
     assert f"<svg role='img' aria-label='{label}'" in made
     assert made.count("<th scope='col'") == 11
     assert made.count("<th scope='row'") == 1
@@ -390,7 +398,7 @@ def test_marks_are_listed_with_their_times() -> None:
 def test_tooltips_of_the_picture() -> None:
     """The chart's tooltips contain the time, the values at that time, and the marks."""
     titles = Page(html(reports.starved())).labels
-    assert "525 ms\n3.0 % busy, 13.1 GiB\nepoch 0: loss 0.4321" in titles
+    assert "525 ms\nutil 3.0 %, 13.1 GiB\nepoch 0: loss 0.4321" in titles
 
 
 # -- size limit and omissions ---------------------------------------------------------------------------
@@ -481,7 +489,7 @@ def test_sixteen_gpus_keep_every_value() -> None:
     assert whole.keys() - stored[5]["torch"].keys() == {"inactive_split", "returnable"}
     assert bundle["text/html"].count("<th scope='row'") == 16
     assert "<svg role='img'" in bundle["text/html"]
-    assert any("leaves out" in note for note in bundle[MIME_TYPE]["notes"])
+    assert any("this card omits" in note for note in bundle[MIME_TYPE]["notes"])
 
 
 def fullest(*gpus: GpuReport) -> Report:
@@ -544,7 +552,7 @@ def test_omitted_fields_are_null_with_a_reason() -> None:
     stored = card.bundle(fullest(*map(busy_gpu, range(4))))[MIME_TYPE]
     assert [one["pcie"] for one in stored["gpus"]] == [None] * 4
     assert stored["gpus"][0]["missing"]["pcie"] == "left out of this card"
-    assert "from its JSON the course and links and clocks" in stored["notes"][-1]
+    assert "in its JSON: time series, link and clock data" in stored["notes"][-1]
 
 
 def test_gpus_that_differ_have_separate_lines() -> None:
@@ -664,19 +672,20 @@ def test_a_small_report_is_stored_unchanged() -> None:
         (reports.short, "2.1 ms · +64 MiB on GPU 1 · peak 15.7 GiB"),
         (
             reports.ddp,
-            "14.0 s · +11.6 GiB over 4 GPUs · peak 14.6 GiB on GPU 0 · GPUs 98 % busy · 34.8 kJ",
+            "14.0 s · +11.6 GiB over 4 GPUs · peak 14.6 GiB on GPU 0 · GPU utilization 98 % · 34.8 kJ",
         ),
-        (reports.little_known, "14.0 s · +3.2 GiB on whole GPU 0 · peak 16.1 GiB · GPU 11 % busy"),
+        (reports.little_known, "14.0 s · +3.2 GiB on whole GPU 0 · peak 16.1 GiB · GPU utilization 11 %"),
         (
             reports.replay,
-            "14.0 s · +12.8 GiB over 4 whole GPUs · peak 16.1 GiB on GPU 0 · GPUs 11 % busy · 9.3 kJ"
+            "14.0 s · +12.8 GiB over 4 whole GPUs · peak 16.1 GiB on GPU 0 · GPU utilization 11 % · 9.3 kJ"
             " · a recording",
         ),
         (reports.unused, "2.0 s · no GPU used"),
         (reports.no_gpu, "1.2 s · no GPU"),
         (
             reports.failed,
-            "Stopped by an error after 1.2 s · +2.9 GiB on GPU 0 · peak 14.6 GiB · GPU 11 % busy · 2.3 kJ",
+            "Stopped by an error after 1.2 s · +2.9 GiB on GPU 0 · peak 14.6 GiB · GPU utilization 11 % · "
+            "2.3 kJ",
         ),
     ],
 )
@@ -713,7 +722,7 @@ def test_a_report_in_print_and_in_other_objects() -> None:
     A changed copy of a report still displays as a card.
     """
     report = as_card(reports.starved())
-    line = "14.0 s · +2.9 GiB, peak 14.6 GiB · GPU 11 % busy · 2.3 kJ"
+    line = "14.0 s · +2.9 GiB, peak 14.6 GiB · GPU utilization 11 % · 2.3 kJ"
     assert str(report) == text(report)
     assert repr([report]) == f"[<gpuwidget report: {line}>]"
     assert copy.copy(report) == report
@@ -730,7 +739,7 @@ def test_many_reports_display_as_a_table() -> None:
         ]
     )
     assert repr(several) == (
-        "  cell    label      time     memory Δ      peak  busy  energy  status\n"
+        "  cell    label      time     memory Δ      peak  util  energy  status\n"
         "  In [3]  warm-up  14.0 s     +2.9 GiB  14.6 GiB  11 %  2.3 kJ      ok\n"
         "  In [3]            2.0 s  no GPU used                              ok\n"
         "                    1.2 s     +2.9 GiB  14.6 GiB  11 %  2.3 kJ   error"
@@ -753,7 +762,7 @@ def test_memory_of_child_processes() -> None:
     assert not re.search("process peak|torch peak|reserved", text(made))
     assert "torch allocated 11.4 → 14.3 GiB, peak 14.6 GiB" in Page(html(made)).text
     of_two = text(reports.report(gpu(0, children=WORKERS), gpu(1)))
-    assert "device Δ  process Δ  process peak  util" in of_two
+    assert "whole GPU Δ  this process Δ  process peak  util" in of_two
     assert "<img" not in html(made)
     crowd = tuple(gpu(index, children=(HOSTILE * 4,) * 4) for index in range(16))
     assert len(json.dumps(card.bundle(replace(reports.sixteen(), gpus=crowd)))) <= LIMIT

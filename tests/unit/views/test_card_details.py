@@ -152,7 +152,7 @@ def test_time_details() -> None:
     assert time_details(made) == [
         ("Where the time went", time_line(LOADER)),
         ("", "line 8 `step(x)`: 38 % of the time, GPU 96 % busy"),
-        ("", "1890 looks: shares within 2.3 points; patterns shorter than 20 ms can't be told"),
+        ("", "1890 samples, ±2.3 points; patterns under 20 ms not resolved"),
         ("CPU", "104 % of a core by this process, 382 % by its child processes"),
         ("Warm-up", "the steady state began after 2.5 s"),
         ("Energy while idle", "at least 1.6 kJ of 2.3 kJ (70 %)"),

@@ -119,7 +119,7 @@ def test_without_a_gpu() -> None:
     assert found["time"] == ("1.0 s", "14.0 s", "14.0x")
     assert found["energy"] == ("n/a", "2.3 kJ", "")
     assert found["host memory, peak"] == ("2.4 GiB", "2.4 GiB", "1.00x")
-    assert "In [2] used no GPU that is known of: of it there is only time and host memory." in made.notes
+    assert "In [2]: no GPU use detected; only time and host memory are compared." in made.notes
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_without_a_gpu() -> None:
     [
         (replace(AFTER, cell=cell(1.0, execution_count=9, status="error")), "stopped by an error"),
         (replace(AFTER, cell=cell(1.0, execution_count=9, status="interrupted")), "interrupted"),
-        (replace(reports.replay(), cell=cell(1.0, execution_count=9)), "a recording's"),
-        (replace(AFTER, attributed=False), "can't be told"),
+        (replace(reports.replay(), cell=cell(1.0, execution_count=9)), "a recording"),
+        (replace(AFTER, attributed=False), "unknown which GPUs"),
     ],
 )
 def test_doubtful_values_have_a_note(made: Report, said: str) -> None:
@@ -157,8 +157,8 @@ def test_rates_of_the_steady_part() -> None:
     assert found["energy, whole run"] == ("2.3 kJ", "926 J", "0.40x")
     assert "utilization" not in found
     assert (
-        "Rates are of the steady part, after the warm-up; "
-        "In [9] repaired shows no warm-up and is taken whole."
+        "Rates cover the steady part, after the warm-up; those of In [9] repaired, which has no visible "
+        "warm-up, cover the whole run."
     ) in made.notes
 
 
@@ -178,8 +178,8 @@ def test_a_steady_part_that_ends_before_the_run() -> None:
     assert found["of it warm-up"] == ("4.0 s", "n/a", "")
     assert found["of it the steady part"] == ("6.0 s", "3.5 s", "0.58x")
     assert (
-        "Rates are of the steady part, after the warm-up and, where workers did the work, before their "
-        "shutdown; In [9] repaired shows no warm-up and is taken whole."
+        "Rates cover the steady part, after the warm-up and, where workers did the work, before their "
+        "shutdown; those of In [9] repaired, which has no visible warm-up, cover the whole run."
     ) in made.notes
 
 
@@ -190,8 +190,8 @@ def test_a_warm_up_of_only_one_run() -> None:
     made = compare(replace(BEFORE, time=timed(2.5)), AFTER)
     assert rows(made)["utilization"][0] == "11 %"
     assert made.notes == (
-        "In [5] began with 2.5 s of warm-up; of In [9] repaired nobody knows: "
-        "all figures are of the whole runs.",
+        "In [5] began with 2.5 s of warm-up; the warm-up of In [9] repaired is unknown, so all figures cover "
+        "the whole runs.",
     )
 
 
@@ -290,15 +290,12 @@ def gpuwidget_watch(holds: Report) -> watch_api.Watch:
 
 @pytest.mark.parametrize("what", ["7", "nonsense", "five", HOSTILE, 7, 1.5, None, True, object()])
 def test_selecting_an_unknown_run(what: object) -> None:
-    """If a value selects no run, the error takes one line and lists the cells and labels that can be
-    selected.
-    """
+    """If a value selects no run, the error lists the cells and labels that can be selected."""
     watch_api.keep(AFTER)
     with pytest.raises(OptionError) as raised:
         compare(what, 9)
     text = str(raised.value)
-    assert "There are: 9, 'repaired'." in text
-    assert "\n" not in text
+    assert "The watched cells and labels:\n  9\n  'repaired'" in text
     watch_api._reports.clear()
     with pytest.raises(OptionError, match="No cell has been watched yet"):
         compare(what, 9)
@@ -309,10 +306,10 @@ def test_selecting_a_run_without_a_report() -> None:
     explains that it has no report yet.
     """
     watch, function = watch_api.Watch(), watch_api.WatchedFunction(len, None)
-    with pytest.raises(OptionError, match=r"^This is a watch that has no report yet: .* body has ended\.$"):
+    with pytest.raises(OptionError, match=r"^This is a watch without a report: .* its body ends\.$"):
         compare(watch, 9)
     with pytest.raises(
-        OptionError, match=r"^'step' is a watched function that has no report yet: .* ended\.$"
+        OptionError, match=r"^'step' is a watched function without a report: .* a call ends\.$"
     ):
         compare_command._find("step", {"step": function})
 

@@ -83,8 +83,8 @@ def test_tooltips_have_time_values_and_marks() -> None:
     marks = (Mark(0.5, "begin", "mark"), Mark(4.0, "<end>", "printed"))
     titles = re.findall(r"title='([^']*)'", hover_columns(chart(lane(), marks=marks), 2))
     assert titles == [
-        "1.0 s\n0 % busy, 1.0 GiB\nbegin",
-        "3.0 s\n67 % busy, 2.0 GiB\n&lt;end&gt;",
+        "1.0 s\nutil 0 %, 1.0 GiB\nbegin",
+        "3.0 s\nutil 67 %, 2.0 GiB\n&lt;end&gt;",
     ]
 
 
@@ -92,7 +92,7 @@ def test_tooltips_of_several_gpus_name_them() -> None:
     """With several lanes, each value in a tooltip follows the name of its GPU. An unknown value is n/a."""
     silent = Lane("GPU 1", (None,) * 4, (None,) * 4, None)
     titles = re.findall(r"title='([^']*)'", hover_columns(chart(lane(), silent), 1))
-    assert titles == ["2.0 s\nGPU 0: 50 % busy, 2.0 GiB\nGPU 1: n/a busy, n/a"]
+    assert titles == ["2.0 s\nGPU 0: util 50 %, 2.0 GiB\nGPU 1: util n/a, n/a"]
 
 
 def test_zero_columns() -> None:
