@@ -118,7 +118,7 @@ bench: $(INSTALLED) ## measure the performance figures of this project
 
 clean: ## remove everything that was installed or built here
 	rm -rf $(VENV) $(VENV)-lock $(OLDEST) $(OLDEST_LAB) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
-	rm -rf node_modules .yarn labextension/lib labextension/tests/lib gpuwidget/labextension gpuwidget/locale/*/LC_MESSAGES/*.json
+	rm -rf node_modules .yarn labextension/lib labextension/tests/lib gpuwidget/labextension gpuwidget/locale/*/LC_MESSAGES/*.json gpuwidget/locale/*/LC_MESSAGES/*.mo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml $(LOCK)

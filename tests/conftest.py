@@ -1,6 +1,7 @@
 """Fixtures for all tests, such as stand-ins for devices.
 
-This module unsets GPUWIDGET_SOURCE, so that the developer's setting does not affect the tests.
+This module unsets GPUWIDGET_SOURCE and sets the language to English, so that the developer's settings do not
+affect the tests.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from nvml_standin import OLD_DRIVER, build
 from gpuwidget.sources import SOURCE_VARIABLE
 
 os.environ.pop(SOURCE_VARIABLE, None)
+os.environ["LANGUAGE"] = "en"
 
 
 @pytest.fixture

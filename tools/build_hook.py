@@ -62,8 +62,9 @@ class LabextensionHook(BuildHookInterface[BuilderConfig]):
         for notebook in sorted((root / NOTEBOOKS).glob("*.ipynb")):
             build_data["force_include"][str(notebook)] = f"gpuwidget/{NOTEBOOKS}/{notebook.name}"
         build_data["force_include"][str(root / ADVICE)] = f"gpuwidget/{ADVICE}"
-        for language in sorted((root / LANGUAGES).glob("*/*/*.json")):
-            build_data["force_include"][str(language)] = str(language.relative_to(root))
+        for language in sorted((root / LANGUAGES).glob("*/*/*")):
+            if language.suffix in (".json", ".mo"):
+                build_data["force_include"][str(language)] = str(language.relative_to(root))
         build_data["shared_data"][str(root / BUILT)] = INSTALLED
         build_data["shared_data"][str(root / "labextension" / "install.json")] = f"{INSTALLED}/install.json"
 

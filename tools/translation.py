@@ -1,36 +1,44 @@
-"""Translations of the labextension: the catalogue of its strings, and the JSON that JupyterLab loads.
+"""Translations: the catalogues of the labextension's and the Python package's texts, and their languages.
 
-``python -m tools.translation`` writes the catalogue and updates the languages; ``--compile`` makes the JSON
-that JupyterLab loads, which ``make`` and the wheel's build do; ``--add de_DE`` adds a language; ``--check``
-reports whether the catalogue is up to date.
+``python -m tools.translation`` writes the catalogues and updates the languages; ``--compile`` makes the files
+that JupyterLab and the Python package load, which ``make`` and the wheel's build do; ``--add de_DE`` adds a
+language; ``--check`` fails if a catalogue or a language is out of date, or a translation is missing.
 
-JupyterLab finds the JSON by the entry point ``jupyterlab.locale``. This module replaces JupyterLab's tool for
-translations, jupyterlab-translate, which depends on copier, a client of Crowdin and a bundle of 3.6 MB. It
-needs only TypeScript's compiler, which extracts the strings (``strings.mjs``), and babel, which JupyterLab
-requires too.
+The labextension's catalogue is compiled to JSON, which JupyterLab finds by the entry point
+``jupyterlab.locale``. The Python package's catalogue is compiled to gettext's format. This module replaces
+JupyterLab's tool for translations, jupyterlab-translate, which depends on copier, a client of Crowdin and a
+bundle of 3.6 MB. It needs only TypeScript's compiler, which extracts the labextension's strings
+(``strings.mjs``), and babel, which JupyterLab requires too.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import json
 import os
 import pkgutil
+import string
 import subprocess
 import sysconfig
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from babel import Locale
 from babel.messages.catalog import Catalog
+from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
 ROOT = Path(__file__).parent.parent
-DOMAIN = "jupyterlab_gpuwidget"
+LABEXTENSION = "jupyterlab_gpuwidget"
+"""Domain of the labextension's strings, as in JupyterLab's ``translator.load()``."""
+PACKAGE = "gpuwidget"
+"""Domain of the Python package's texts."""
+DOMAINS = (LABEXTENSION, PACKAGE)
 LOCALE = ROOT / "gpuwidget" / "locale"
-TEMPLATE = LOCALE / f"{DOMAIN}.pot"
 SCHEMAS = ROOT / "labextension" / "schema"
 TRANSLATED_ELSEWHERE = {
     "diagnostics/diagnosticsMessages.ts: title",
@@ -43,20 +51,34 @@ TRANSLATED_ELSEWHERE = {
 }
 """Places at which the labextension translates a text that is not a literal. The catalogue contains these
 texts nevertheless, because they are found by ``python_strings`` or in the settings schema."""
+TEMPLATE_ARGUMENTS = {
+    "_": (0,),
+    "translatable": (0,),
+    "counted": (1, 2),
+    "message": (1,),
+    "text_fix": (1,),
+    "command_fix": (1, 3),
+}
+"""The functions of the Python package that receive templates, with the positions of these arguments."""
+WRAPPERS = {
+    "gpuwidget/model/translation.py",
+    "gpuwidget/model/messages.py",
+    "gpuwidget/diagnostics/messages.py",
+}
+"""Modules that pass the templates of other modules on."""
 _SCHEMA_TEXTS = ("title", "description", "jupyter.lab.setting-icon-label")
 
 
-def catalogue() -> Catalog:
-    """Return a catalogue of all translatable strings.
+def catalogue(domain: str) -> Catalog:
+    """Return a catalogue of all translatable strings of the labextension or of the Python package.
 
-    Raises ValueError if TypeScript code translates a text that is not a literal, except at
-    ``TRANSLATED_ELSEWHERE``.
+    Raises ValueError if code translates a text that is not a literal, except at ``TRANSLATED_ELSEWHERE``.
     """
-    made = Catalog(
-        domain=DOMAIN,
-        project="jupyterlab-gpuwidget",
-        header_comment="# The strings of gpuwidget's labextension.",
-    )
+    return _labextension_catalogue() if domain == LABEXTENSION else _package_catalogue()
+
+
+def _labextension_catalogue() -> Catalog:
+    made = Catalog(domain=LABEXTENSION, project="jupyterlab-gpuwidget")
     for found in _in_typescript():
         place = found["path"].removeprefix("labextension/src/")
         texts = found["texts"]
@@ -100,15 +122,75 @@ def python_strings() -> list[tuple[str, str]]:
     ]
 
 
-def languages() -> list[Path]:
-    """Return the paths of the translation files, one per language."""
-    return sorted(LOCALE.glob(f"*/LC_MESSAGES/{DOMAIN}.po"))
+def _package_catalogue() -> Catalog:
+    made = Catalog(domain=PACKAGE, project="jupyterlab-gpuwidget")
+    for path in sorted((ROOT / "gpuwidget").rglob("*.py")):
+        name = str(path.relative_to(ROOT))
+        for template in templates(path.read_text(encoding="utf-8"), name):
+            _add(made, template, name)
+    return made
+
+
+def templates(source: str, name: str) -> Iterator[str]:
+    """Yield the templates in the source of a Python module.
+
+    Raises ValueError if ``translatable()`` receives a template that is not a literal, or if a call does not
+    pass all parameters of its template. ``name`` is the module's path for the error.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            continue
+        function = node.func.id
+        for place in TEMPLATE_ARGUMENTS.get(function, ()):
+            argument = node.args[place] if place < len(node.args) else None
+            if not isinstance(argument, ast.Constant) or not isinstance(argument.value, str):
+                if function == "translatable" and name not in WRAPPERS:
+                    raise ValueError(f"{name}:{node.lineno}: {ast.unparse(node)} has no literal template.")
+                continue
+            passed = {keyword.arg for keyword in node.keywords} | (
+                {"number"} if function == "counted" else set()
+            )
+            if passed and not fields(argument.value) <= passed:
+                raise ValueError(f"{name}:{node.lineno}: {ast.unparse(node)} does not pass all parameters.")
+            yield argument.value
+
+
+def fields(template: str) -> set[str]:
+    """Return the names of a template's parameters."""
+    return {field for _, field, _, _ in string.Formatter().parse(template) if field is not None}
+
+
+def template_file(domain: str) -> Path:
+    """Return the path of a domain's catalogue without translations."""
+    return LOCALE / f"{domain}.pot"
+
+
+def languages(domain: str) -> list[Path]:
+    """Return the paths of a domain's translation files, one per language."""
+    return sorted(LOCALE.glob(f"*/LC_MESSAGES/{domain}.po"))
 
 
 def read(path: Path) -> Catalog:
-    """Return the parsed content of ``path``, which is the catalogue or the translation file of a language."""
+    """Return the parsed content of ``path``, which is a catalogue or the translation file of a language."""
     with path.open("rb") as file:
-        return read_po(file, locale=None if path == TEMPLATE else path.parts[-3], domain=DOMAIN)
+        return read_po(file, locale=None if path.suffix == ".pot" else path.parts[-3], domain=path.stem)
+
+
+def updated(language: Catalog, made: Catalog) -> Catalog:
+    """Return the translations with the strings of the catalogue ``made``."""
+    language.update(made, no_fuzzy_matching=True)
+    language.obsolete.clear()
+    return language
+
+
+def missing(language: Catalog) -> list[str]:
+    """Return the strings that have no translation."""
+    found = []
+    for message in language:
+        forms = [message.string] if isinstance(message.string, str) else [*(message.string or ("",))]
+        if message.id and not all(forms):
+            found.append(str(message.id))
+    return found
 
 
 def text_of(made: Catalog) -> str:
@@ -117,6 +199,7 @@ def text_of(made: Catalog) -> str:
     It has no dates or line numbers, so that it changes only if a string changes.
     """
     for message in made:
+        message.flags.discard("python-brace-format")
         # Babel mistakes the "% o" of "100 % of" for a placeholder, and marks the message as a format string.
         message.flags.discard("python-format")
     written = BytesIO()
@@ -131,7 +214,7 @@ def compiled(language: Catalog) -> str:
     """Return the JSON that JupyterLab loads. It maps each string, prefixed by its context, to its
     translations."""
     head = {
-        "domain": DOMAIN,
+        "domain": LABEXTENSION,
         "language": _name(language.locale).replace("_", "-"),
         "plural_forms": language.plural_forms.rstrip(";") + ";",
         "version": "",
@@ -186,34 +269,48 @@ def _in_schema(schema: dict[str, Any], context: str) -> list[tuple[str, str]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write, compile or check the catalogue and the languages, or add a language."""
+    """Write, compile or check the catalogues and the languages, or add a language."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--compile", action="store_true", help="make the JSON that JupyterLab loads")
-    parser.add_argument("--check", action="store_true", help="say whether the catalogue is up to date")
+    parser.add_argument("--compile", action="store_true", help="make the files that are loaded")
+    parser.add_argument("--check", action="store_true", help="fail if anything is out of date or missing")
     parser.add_argument("--add", metavar="LOCALE", help="add a language, such as de_DE")
     chosen = parser.parse_args(arguments)
     if chosen.compile:
-        for path in languages():
-            path.with_suffix(".json").write_text(compiled(read(path)), encoding="utf-8")
+        _compile()
         return
-    if chosen.add:
-        path = LOCALE / chosen.add / "LC_MESSAGES" / f"{DOMAIN}.po"
-        path.parent.mkdir(parents=True)
-        path.write_text(text_of(Catalog(locale=chosen.add, domain=DOMAIN)), encoding="utf-8")
-    made = catalogue()
-    if chosen.check:
-        if text_of(made) != TEMPLATE.read_text(encoding="utf-8"):
-            raise SystemExit(f"{TEMPLATE.relative_to(ROOT)} is out of date: python -m tools.translation")
-        return
-    LOCALE.mkdir(exist_ok=True)
-    TEMPLATE.write_text(text_of(made), encoding="utf-8")
-    for path in languages():
-        language = read(path)
-        language.update(made, no_fuzzy_matching=True)
-        language.obsolete.clear()
-        path.write_text(text_of(language), encoding="utf-8")
+    for domain in DOMAINS:
+        if chosen.add:
+            path = LOCALE / chosen.add / "LC_MESSAGES" / f"{domain}.po"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text_of(Catalog(locale=chosen.add, domain=domain)), encoding="utf-8")
+        made = catalogue(domain)
+        texts = {template_file(domain): text_of(made)}
+        texts |= {path: text_of(updated(read(path), made)) for path in languages(domain)}
+        for path, text in texts.items():
+            if not chosen.check:
+                path.write_text(text, encoding="utf-8")
+            elif text != path.read_text(encoding="utf-8"):
+                raise SystemExit(f"{path.relative_to(ROOT)} is out of date: python -m tools.translation")
+            elif path.suffix == ".po" and (strings := missing(read(path))):
+                raise SystemExit(f"{path.relative_to(ROOT)} has no translation of {strings[0]!r}")
+
+
+def _compile() -> None:
+    for path in languages(LABEXTENSION):
+        _replace(path.with_suffix(".json"), compiled(read(path)).encode())
+    for path in languages(PACKAGE):
+        written = BytesIO()
+        write_mo(written, read(path))
+        _replace(path.with_suffix(".mo"), written.getvalue())
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file in one step, because tests in other processes may read it."""
+    new = path.with_suffix(f".{os.getpid()}")
+    new.write_bytes(content)
+    new.replace(path)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gpuwidget.model import units
 from gpuwidget.model.messages import Message, message
+from gpuwidget.model.translation import counted, joined, translatable
 from gpuwidget.model.worker_update import WorkerUpdate
 
 _MAX_NAMES = 4
@@ -22,24 +23,38 @@ def without_end(update: WorkerUpdate) -> Message:
     known = [peak for peak in peaks if peak is not None]
     peak = max(known) if known and len(known) == len(peaks) else None
     steps = update.steps
-    figures = [] if steps is None else [f"{steps} task{'' if steps == 1 else 's'}"]
-    figures += [] if peak is None else [f"a torch peak of {units.memory(peak)}"]
-    when = f"{units.duration(update.elapsed_s)} into the run"
-    last = f"its last one, {when}, had {' and '.join(figures)}" if figures else f"its last one came {when}"
-    text = f"the worker sent no report at the run's end; {last}"
+    figures: list[str] = [] if steps is None else [counted(steps, "{number} task", "{number} tasks")]
+    if peak is not None:
+        figures.append(translatable("a torch peak of {peak}", peak=units.memory(peak)))
+    when = translatable("{elapsed} into the run", elapsed=units.duration(update.elapsed_s))
+    if figures:
+        last = translatable(
+            "its last one, {when}, had {figures}", when=when, figures=joined(figures, translatable(" and "))
+        )
+    else:
+        last = translatable("its last one came {when}", when=when)
+    text = translatable("the worker sent no report at the run's end; {last}", last=last)
     return message("dask-worker-without-end", text, elapsed_s=update.elapsed_s, steps=steps, torch_peak=peak)
 
 
 def no_reports(names: Sequence[str], error: str) -> Message:
     """Return the note about workers whose plugin has failed with ``error``."""
     listed = ", ".join(names[:_MAX_NAMES])
-    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    number = f"{len(names)} Dask worker{'' if len(names) == 1 else 's'} ({listed}{more})"
-    text = f"{number} can't report: {error}. The workers need the same gpuwidget as the notebook."
+    more = (
+        translatable(" and {number} more", number=len(names) - _MAX_NAMES) if len(names) > _MAX_NAMES else ""
+    )
+    text = translatable(
+        "{workers} ({listed}{more}) can't report: {error}. The workers need the same gpuwidget as the "
+        "notebook.",
+        workers=counted(len(names), "{number} Dask worker", "{number} Dask workers"),
+        listed=listed,
+        more=more,
+        error=error,
+    )
     return message("dask-no-reports", text, workers=len(names), error=error)
 
 
 def no_connection(error: str) -> Message:
     """Return the note about a cluster from which reports could not be read. ``error`` is the reason."""
-    text = f"Reports of Dask workers are missing: {error}"
+    text = translatable("Reports of Dask workers are missing: {error}", error=error)
     return message("dask-no-connection", text, error=error)

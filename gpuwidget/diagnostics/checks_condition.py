@@ -8,18 +8,18 @@ from gpuwidget.diagnostics import messages_condition as messages
 from gpuwidget.diagnostics import packages
 from gpuwidget.diagnostics.fixes import reinstall_gpuwidget
 from gpuwidget.diagnostics.issues import build_check, skipped_check
-from gpuwidget.diagnostics.messages import pluralize
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.model import units
 from gpuwidget.model.diagnosis import Check, Issue, IssueStatus
+from gpuwidget.model.translation import counted, joined, translatable
 from gpuwidget.sources import xids
 from gpuwidget.sources.nvml_diagnostics import GpuHealth, PeerAccess
 from gpuwidget.sources.throttle_reasons import HARMFUL, THERMAL
 
-HEALTH = ("health", "GPU health")
+HEALTH = ("health", translatable("GPU health"))
 PCIE = ("pcie", "PCIe")
-PEERS = ("peers", "Between GPUs")
-SHM = ("shm", "Shared memory")
+PEERS = ("peers", translatable("Between GPUs"))
+SHM = ("shm", translatable("Shared memory"))
 PACKAGE = ("package", "gpuwidget")
 
 _MIN_SHM = units.GIB
@@ -30,7 +30,7 @@ a DataLoader pass whole batches through it."""
 def check_health(results: ProbeResults) -> Check:
     """Check for memory errors, throttling, disabled persistence mode, and errors in the kernel log."""
     if not results.gpus:
-        return skipped_check(HEALTH, "no GPU to be seen")
+        return skipped_check(HEALTH, translatable("no GPU to be seen"))
     issues: list[Issue] = []
     evidence: dict[str, str | None] = {}
     all_broken = all(gpu.remap_failed for gpu in results.gpus)
@@ -47,8 +47,10 @@ def check_health(results: ProbeResults) -> Check:
         else ", ".join(map(messages.xid, _unique(logged))) or "none"
     )
     if not issues:
-        return build_check(HEALTH, "No memory errors, not throttled", [], evidence)
-    return build_check(HEALTH, pluralize(len(issues), "finding"), issues, evidence)
+        return build_check(HEALTH, translatable("No memory errors, not throttled"), [], evidence)
+    return build_check(
+        HEALTH, counted(len(issues), "{number} finding", "{number} findings"), issues, evidence
+    )
 
 
 def _memory_error_issues(gpu: GpuHealth, remap_status: IssueStatus) -> list[Issue]:
@@ -93,7 +95,7 @@ def _memory_summary(gpu: GpuHealth) -> str:
     if gpu.ecc_uncorrected is not None:
         parts.append(f"{gpu.ecc_uncorrected} uncorrected")
     if gpu.remapped is not None:
-        parts.append(f"{pluralize(gpu.remapped, 'row')} replaced")
+        parts.append(counted(gpu.remapped, "{number} row replaced", "{number} rows replaced"))
     persistence = {True: "on", False: "off", None: "n/a"}[gpu.persistence]
     return ", ".join([*parts, f"persistence {persistence}"])
 
@@ -105,7 +107,9 @@ def check_pcie(results: ProbeResults) -> Check:
     """Check that each GPU uses all its PCIe lanes. A lower PCIe generation is normal for an idle GPU."""
     known = [gpu for gpu in results.gpus if gpu.pcie_width is not None and gpu.pcie_width_max is not None]
     if not known:
-        return skipped_check(PCIE, "not told" if results.gpus else "no GPU to be seen")
+        return skipped_check(
+            PCIE, translatable("not told") if results.gpus else translatable("no GPU to be seen")
+        )
     evidence: dict[str, str | None] = {
         f"GPU {gpu.index}": f"x{gpu.pcie_width} of x{gpu.pcie_width_max}, generation up to "
         f"{gpu.pcie_generation_max or 'n/a'}"
@@ -114,24 +118,36 @@ def check_pcie(results: ProbeResults) -> Check:
     narrow = [gpu for gpu in known if (gpu.pcie_width or 0) < (gpu.pcie_width_max or 0)]
     if not narrow:
         widths = sorted({gpu.pcie_width or 0 for gpu in known})
-        return build_check(PCIE, f"full width ({', '.join(f'x{width}' for width in widths)})", [], evidence)
+        return build_check(
+            PCIE,
+            translatable("full width ({widths})", widths=", ".join(f"x{width}" for width in widths)),
+            [],
+            evidence,
+        )
     first = narrow[0]
     issue = messages.narrow_link(first.index, first.pcie_width, first.pcie_width_max, len(narrow) - 1)
-    return build_check(PCIE, f"x{first.pcie_width} of x{first.pcie_width_max}", [issue], evidence)
+    return build_check(
+        PCIE,
+        translatable("x{width} of x{max_width}", width=first.pcie_width, max_width=first.pcie_width_max),
+        [issue],
+        evidence,
+    )
 
 
 def check_peers(results: ProbeResults) -> Check:
     """Check which GPUs can access each other's memory, and by which path."""
     peers = results.nvml.peers if results.nvml is not None else ()
     if not peers:
-        return skipped_check(PEERS, "one GPU" if len(results.gpus) == 1 else "no GPU to be seen")
+        return skipped_check(
+            PEERS, translatable("one GPU") if len(results.gpus) == 1 else translatable("no GPU to be seen")
+        )
     evidence: dict[str, str | None] = {}
     for gpu in sorted({peer.gpu for peer in peers}):
         row = [peer for peer in peers if peer.gpu == gpu]
         evidence[f"GPU {gpu}"] = " ".join(f"{peer.other}:{_path_name(peer)}" for peer in row)
     if not any(peer.nvlink or peer.reads is not None for peer in peers):
-        return build_check(PEERS, "not told", [messages.peers_unknown()], evidence)
-    found = ", ".join(sorted({_path_name(peer) for peer in peers}))
+        return build_check(PEERS, translatable("not told"), [messages.peers_unknown()], evidence)
+    found = joined(sorted({_path_name(peer) for peer in peers}))
     without_access = [
         (peer.gpu, peer.other) for peer in peers if peer.reads is False and peer.nvlink is not True
     ]
@@ -139,7 +155,9 @@ def check_peers(results: ProbeResults) -> Check:
         return build_check(PEERS, found, [messages.peers_without_access(without_access)], evidence)
     if without_access:
         # This is not an issue, since most consumer GPUs lack direct access.
-        return build_check(PEERS, "through the host: these GPUs have no direct access", [], evidence)
+        return build_check(
+            PEERS, translatable("through the host: these GPUs have no direct access"), [], evidence
+        )
     return build_check(PEERS, found, [], evidence)
 
 
@@ -158,7 +176,7 @@ def check_shared_memory(results: ProbeResults) -> Check:
     """Check the size of /dev/shm, through which DataLoader workers pass batches and NCCL communicates."""
     shm = results.machine.shm
     if shm is None:
-        return skipped_check(SHM, "no /dev/shm on this system")
+        return skipped_check(SHM, translatable("no /dev/shm on this system"))
     evidence = {"size": units.memory(shm.total)}
     issues = []
     if shm.total < _MIN_SHM:

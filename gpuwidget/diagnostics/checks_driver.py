@@ -10,14 +10,16 @@ from gpuwidget.diagnostics import messages_driver as messages
 from gpuwidget.diagnostics.cuda_versions import format_cuda_version, version_tuple
 from gpuwidget.diagnostics.fixes import build_command, install_nvml_binding
 from gpuwidget.diagnostics.issues import build_check, skipped_check
-from gpuwidget.diagnostics.messages import pluralize
+from gpuwidget.diagnostics.messages import gpu_count
+from gpuwidget.diagnostics.messages_probes import PYTHON_START
 from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.model.diagnosis import Check, Fix, Issue
+from gpuwidget.model.translation import translatable
 from gpuwidget.sources import nvml_diagnostics, nvml_messages
 
-DRIVER = ("driver", "Driver")
-FILES = ("device_files", "Device files")
+DRIVER = ("driver", translatable("Driver"))
+FILES = ("device_files", translatable("Device files"))
 
 _STUB, _NOT_READY, _MISMATCH, _NO_COMPAT = 34, 802, 803, 804
 """Values of CUresult in cuda.h."""
@@ -40,15 +42,15 @@ def check_driver(results: ProbeResults) -> Check:
         ),
     }
     if machine.system == "darwin":
-        return build_check(DRIVER, "none", [messages.for_macos()], evidence)
+        return build_check(DRIVER, translatable("none"), [messages.for_macos()], evidence)
     issues = [
         *_downgrade_if_cuda_works(results, _nvml_issues(results)),
         *_version_issues(results),
         *_libcuda_issues(results),
     ]
-    found = driver or "not found"
+    found = driver or translatable("not found")
     if driver and newest:
-        found = f"{driver}, for CUDA up to {newest}"
+        found = translatable("{driver}, for CUDA up to {newest}", driver=driver, newest=newest)
     return build_check(DRIVER, found, issues, evidence)
 
 
@@ -85,7 +87,7 @@ def _nvml_issues(results: ProbeResults) -> list[Issue]:
 
 
 def _unfinished_step(result: ProbeResult) -> str:
-    return result.unfinished or "starting Python"
+    return result.unfinished or PYTHON_START
 
 
 def _container_gpus_fix(results: ProbeResults) -> Fix:
@@ -165,16 +167,22 @@ def check_device_files(results: ProbeResults) -> Check:
     evidence = {file.path: file.mode for file in files}
     if machine.system not in ("linux", "wsl"):
         return skipped_check(
-            FILES, "this system has others" if machine.system == "jetson" else "this system has none"
+            FILES,
+            translatable("this system has others")
+            if machine.system == "jetson"
+            else translatable("this system has none"),
         )
     if machine.system == "wsl":
         if any(file.path == "/dev/dxg" for file in files):
             return build_check(FILES, "/dev/dxg (WSL)", [], evidence)
-        return build_check(FILES, "none", [messages.wsl_without_gpu()], evidence)
+        return build_check(FILES, translatable("none"), [messages.wsl_without_gpu()], evidence)
     gpus = [file.path for file in files if re.fullmatch(r"/dev/nvidia\d+", file.path)]
     if not gpus and not files:
         return build_check(
-            FILES, "none", _downgrade_if_cuda_works(results, [_missing_files_issue(results)]), evidence
+            FILES,
+            translatable("none"),
+            _downgrade_if_cuda_works(results, [_missing_files_issue(results)]),
+            evidence,
         )
     issues = []
     forbidden = [file for file in files if not file.usable and not file.path.startswith("/dev/nvidia-caps/")]
@@ -188,7 +196,7 @@ def check_device_files(results: ProbeResults) -> Check:
         issues += _mig_file_issues(results)
     return build_check(
         FILES,
-        f"{pluralize(len(gpus), 'GPU')} under /dev",
+        translatable("{gpus} under /dev", gpus=gpu_count(len(gpus))),
         _downgrade_if_cuda_works(results, issues),
         evidence,
     )

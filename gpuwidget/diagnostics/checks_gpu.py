@@ -12,13 +12,13 @@ from gpuwidget.diagnostics.checks_visible_devices import hides_all
 from gpuwidget.diagnostics.cuda_versions import version_tuple
 from gpuwidget.diagnostics.fixes import build_command, install_torch, reinstall_libraries
 from gpuwidget.diagnostics.issues import build_check, skipped_check
-from gpuwidget.diagnostics.messages import pluralize
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.model.diagnosis import Check, Issue, IssueStatus
+from gpuwidget.model.translation import counted, joined, translatable
 from gpuwidget.sources.nvml_diagnostics import GpuHealth, LostGpu
 
 GPU = ("gpu", "GPU")
-SHARING = ("sharing", "MIG and sharing")
+SHARING = ("sharing", translatable("MIG and sharing"))
 
 _NO_DEVICE, _UNAVAILABLE, _UNKNOWN_ERROR = 100, 46, 999
 """Values of CUresult in cuda.h."""
@@ -45,11 +45,11 @@ def check_gpu(results: ProbeResults) -> Check:
         else:
             in_container = results.machine.container is not None
             issue = messages.none_found(messages_driver.start_container_with_gpus() if in_container else None)
-        return build_check(GPU, "none", [issue], evidence)
+        return build_check(GPU, translatable("none"), [issue], evidence)
     devices = results.libcuda.get("cu_devices")
     if devices:
         return build_check(GPU, ", ".join(device["name"] for device in devices), issues, evidence)
-    return build_check(GPU, "not to be seen", [messages.unknown_without_driver()], evidence)
+    return build_check(GPU, translatable("not to be seen"), [messages.unknown_without_driver()], evidence)
 
 
 def _count_by_name(gpus: tuple[GpuHealth, ...]) -> str:
@@ -142,11 +142,13 @@ def check_sharing(results: ProbeResults) -> Check:
     """Check whether several processes may share a GPU, and whether any GPU or MIG slice is usable."""
     gpus, mps = results.gpus, results.machine.mps
     if not gpus:
-        return skipped_check(SHARING, "no GPU to be seen")
+        return skipped_check(SHARING, translatable("no GPU to be seen"))
     evidence: dict[str, str | None] = {
         f"GPU {gpu.index}": ", ".join(
             [
-                f"MIG with {pluralize(len(gpu.slices), 'slice')}" if gpu.mig else "whole",
+                counted(len(gpu.slices), "MIG with {number} slice", "MIG with {number} slices")
+                if gpu.mig
+                else "whole",
                 f"compute mode {gpu.compute_mode or 'n/a'}",
             ]
         )
@@ -167,9 +169,11 @@ def check_sharing(results: ProbeResults) -> Check:
     if pending:
         issues.append(messages.mig_pending(pending))
     slices = sum(len(gpu.slices) for gpu in gpus)
-    found = f"MIG: {pluralize(slices, 'slice')}" if any(gpu.mig for gpu in gpus) else "whole GPUs"
+    found = translatable("whole GPUs")
+    if any(gpu.mig for gpu in gpus):
+        found = counted(slices, "MIG: {number} slice", "MIG: {number} slices")
     if mps is not None:
-        found += ", MPS runs"
+        found = joined([found, translatable("MPS runs")])
     return build_check(SHARING, found, issues, evidence)
 
 

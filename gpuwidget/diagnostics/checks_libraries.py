@@ -18,8 +18,9 @@ from gpuwidget.diagnostics.fixes import (
 from gpuwidget.diagnostics.issues import build_check, skipped_check
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.model.diagnosis import Check, Fix, Issue
+from gpuwidget.model.translation import translatable
 
-CUDA = ("cuda", "CUDA runtime")
+CUDA = ("cuda", translatable("CUDA runtime"))
 CUDNN = ("cudnn", "cuDNN")
 NCCL = ("nccl", "NCCL")
 
@@ -52,11 +53,16 @@ def check_cuda(results: ProbeResults) -> Check:
     missing = missing_library(results)
     if missing is not None and missing.partition(".")[0].startswith(_CUDA_LIBRARIES):
         issue = messages.missing(missing, missing_library_fix(missing, results))
-        return build_check(CUDA, f"{missing} missing", [issue, *file_issues(results, "cuda")], evidence)
+        return build_check(
+            CUDA,
+            translatable("{missing} missing", missing=missing),
+            [issue, *file_issues(results, "cuda")],
+            evidence,
+        )
     if results.packages.torch is None and not results.torch.get("imported"):
-        return skipped_check(CUDA, "comes with PyTorch", evidence)
+        return skipped_check(CUDA, translatable("comes with PyTorch"), evidence)
     if cuda is None:
-        return skipped_check(CUDA, "none in this build of PyTorch", evidence)
+        return skipped_check(CUDA, translatable("none in this build of PyTorch"), evidence)
     issues = [
         *file_issues(results, "cuda"),
         *_shadowed_issues(results, _CUDA_LIBRARIES),
@@ -127,9 +133,14 @@ def check_cudnn(results: ProbeResults) -> Check:
     missing = missing_library(results)
     if missing is not None and missing.startswith("libcudnn"):
         issue = messages.missing(missing, missing_library_fix(missing, results))
-        return build_check(CUDNN, f"{missing} missing", [issue, *file_issues(results, "cudnn")], evidence)
+        return build_check(
+            CUDNN,
+            translatable("{missing} missing", missing=missing),
+            [issue, *file_issues(results, "cudnn")],
+            evidence,
+        )
     if not torch.get("imported") or results.cuda is None:
-        return skipped_check(CUDNN, "comes with PyTorch for CUDA", evidence)
+        return skipped_check(CUDNN, translatable("comes with PyTorch for CUDA"), evidence)
     error, number = torch.get("cudnn_error"), torch.get("cudnn")
     issues = file_issues(results, "cudnn")
     if error:
@@ -142,7 +153,7 @@ def check_cudnn(results: ProbeResults) -> Check:
     issues += _shadowed_issues(results, ("libcudnn",)) or _second_cudnn_issues(results)
     issues += _mixed_issues(results, "cudnn")
     issues += _duplicate_issues(results, "cudnn")
-    unknown = "not found" if "cudnn" in torch else "not checked"
+    unknown = translatable("not found") if "cudnn" in torch else translatable("not checked")
     found = format_cudnn_version(number) if isinstance(number, int) else unknown
     return build_check(CUDNN, found, issues, evidence)
 
@@ -155,12 +166,17 @@ def check_nccl(results: ProbeResults) -> Check:
     missing = missing_library(results)
     if missing is not None and missing.startswith("libnccl"):
         issue = messages.missing(missing, missing_library_fix(missing, results))
-        return build_check(NCCL, f"{missing} missing", [issue, *file_issues(results, "nccl")], evidence)
+        return build_check(
+            NCCL,
+            translatable("{missing} missing", missing=missing),
+            [issue, *file_issues(results, "nccl")],
+            evidence,
+        )
     if not torch.get("imported") or results.cuda is None:
-        return skipped_check(NCCL, "comes with PyTorch for CUDA", evidence)
+        return skipped_check(NCCL, translatable("comes with PyTorch for CUDA"), evidence)
     if torch.get("nccl") is None:
         return skipped_check(
-            NCCL, "none in this build of PyTorch: it is needed for several GPUs only", evidence
+            NCCL, translatable("none in this build of PyTorch: it is needed for several GPUs only"), evidence
         )
     issues = [
         *file_issues(results, "nccl"),

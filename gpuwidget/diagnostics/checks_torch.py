@@ -24,6 +24,7 @@ from gpuwidget.diagnostics.issues import build_check, skipped_check
 from gpuwidget.diagnostics.packages import normalize_name
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.model.diagnosis import Check, Fix, Issue
+from gpuwidget.model.translation import joined, translatable
 
 TORCH = ("torch", "PyTorch")
 
@@ -43,24 +44,34 @@ def check_torch(results: ProbeResults) -> Check:
     }
     if files is None and not torch.get("imported"):
         if results.place == "server":
-            return skipped_check(TORCH, "not in the server's environment, which needs none", evidence)
+            return skipped_check(
+                TORCH, translatable("not in the server's environment, which needs none"), evidence
+            )
         issue = messages.not_installed(install_torch(results, "missing"))
-        return build_check(TORCH, "not found", [issue], evidence)
-    version = results.torch_version or "of unknown version"
+        return build_check(TORCH, translatable("not found"), [issue], evidence)
+    version = results.torch_version or translatable("of unknown version")
     hidden = _hidden_torch_issue(results)
     if hidden is not None:
-        return build_check(TORCH, "hidden by something else of that name", [hidden], evidence)
+        return build_check(TORCH, translatable("hidden by something else of that name"), [hidden], evidence)
     if result.ending == "not started":
         return build_check(TORCH, version, [messages.python_not_started(result.detail)], evidence)
     if not torch.get("imported"):
         issues = [_import_issue(results), *file_issues(results, "torch"), *_shadowing_issues(results)]
-        found = "whose import did not finish" if result.ending == "hung" else "which can't be imported"
-        return build_check(TORCH, f"{version}, {found}", issues, evidence)
+        found = (
+            translatable("whose import did not finish")
+            if result.ending == "hung"
+            else translatable("which can't be imported")
+        )
+        return build_check(TORCH, joined([version, found]), issues, evidence)
     if torch.get("cuda") is None:
-        what = "for AMD's ROCm" if torch.get("hip") else "for the CPU only"
+        what = (
+            translatable("built for AMD's ROCm")
+            if torch.get("hip")
+            else translatable("built for the CPU only")
+        )
         issues = [_no_cuda_issue(results), *file_issues(results, "torch"), *_numpy_issues(results)]
-        return build_check(TORCH, f"{version}, built {what}", issues, evidence)
-    found = f"{version}, built for CUDA {torch['cuda']}"
+        return build_check(TORCH, joined([version, what]), issues, evidence)
+    found = translatable("{version}, built for CUDA {cuda}", version=version, cuda=torch["cuda"])
     issues = [
         *file_issues(results, "torch"),
         *_numpy_issues(results),

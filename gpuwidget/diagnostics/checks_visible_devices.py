@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from gpuwidget.diagnostics import messages_gpu as messages
 from gpuwidget.diagnostics.issues import build_check
-from gpuwidget.diagnostics.messages import pluralize
+from gpuwidget.diagnostics.messages import gpu_count
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.model.diagnosis import Check, Issue
+from gpuwidget.model.translation import translatable
 
-VISIBLE = ("visible", "Visible GPUs")
+VISIBLE = ("visible", translatable("Visible GPUs"))
 
 _NO_DEVICE = 100
 """Value of CUresult in cuda.h."""
@@ -35,16 +36,14 @@ def check_visible_devices(results: ProbeResults) -> Check:
     }
     changed = _changed_after_start_issue(results)
     if changed is not None:
-        found = (
-            f"{len(in_notebook or ())} of {pluralize(len(results.gpus), 'GPU')}"
-            if results.gpus
-            else str(len(in_notebook or ()))
+        found = _count_of(len(in_notebook or ()), results) if results.gpus else str(len(in_notebook or ()))
+        return build_check(
+            VISIBLE, translatable("{found} in this notebook", found=found), [changed], evidence
         )
-        return build_check(VISIBLE, f"{found} in this notebook", [changed], evidence)
     if value is None:
-        return build_check(VISIBLE, "all: CUDA_VISIBLE_DEVICES is not set", [], evidence)
+        return build_check(VISIBLE, translatable("all: CUDA_VISIBLE_DEVICES is not set"), [], evidence)
     if not value.strip():
-        return build_check(VISIBLE, "none", [messages.hidden_by_empty_value()], evidence)
+        return build_check(VISIBLE, translatable("none"), [messages.hidden_by_empty_value()], evidence)
     if not results.gpus:
         return build_check(VISIBLE, value, [messages.nothing_to_compare()], evidence)
     parsed = _parse_variable(results)
@@ -52,7 +51,7 @@ def check_visible_devices(results: ProbeResults) -> Check:
         return build_check(VISIBLE, _visible_count(parsed, results), [], evidence)
     entry, why, number = parsed.rejected
     issue = messages.entry_rejected(value, entry, why, number, hides_all=not parsed.named)
-    found = _visible_count(parsed, results) if parsed.named else "none"
+    found = _visible_count(parsed, results) if parsed.named else translatable("none")
     return build_check(VISIBLE, found, [issue], evidence)
 
 
@@ -112,7 +111,11 @@ def _parse_variable(results: ProbeResults) -> VisibleDevices | None:
 
 def _visible_count(parsed: VisibleDevices | None, results: ProbeResults) -> str:
     named = len(parsed.named) if parsed is not None else 0
-    return f"{named} of {pluralize(len(results.gpus), 'GPU')}"
+    return _count_of(named, results)
+
+
+def _count_of(number: int, results: ProbeResults) -> str:
+    return translatable("{number} of {gpus}", number=number, gpus=gpu_count(len(results.gpus)))
 
 
 # -- how CUDA reads the variable -------------------------------------------------------------------------

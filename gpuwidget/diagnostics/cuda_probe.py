@@ -12,11 +12,12 @@ from typing import Any
 
 from gpuwidget.diagnostics.probe_process import begin_step, error_text, finish, lower_priority, send
 from gpuwidget.diagnostics.torch_probe import mapped_libraries
+from gpuwidget.model.translation import translatable
 
 STEPS = {
-    "load": ("driver", "loading CUDA's driver library"),
-    "init": ("driver", "CUDA initialisation (cuInit)"),
-    "devices": ("gpu", "listing CUDA devices"),
+    "load": ("driver", translatable("loading CUDA's driver library")),
+    "init": ("driver", translatable("CUDA initialisation (cuInit)")),
+    "devices": ("gpu", translatable("listing CUDA devices")),
 }
 """The steps in order: for each, the id of its check, and its name as displayed."""
 _ATTRIBUTE_MAJOR, _ATTRIBUTE_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…

@@ -21,6 +21,7 @@ from gpuwidget.diagnostics.target import PROBE_TIMEOUT_S, RUN_TIMEOUT_S, Noteboo
 from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis, EnvironmentKind, Fix, Issue
 from gpuwidget.model.errors import DoctorError
 from gpuwidget.model.to_json import to_json
+from gpuwidget.model.translation import restore_texts, text_sources
 
 _MIN_TIMEOUT_S = 1.0
 _NO_NOTEBOOK = NotebookState()
@@ -40,7 +41,8 @@ def main(_path: Sequence[str]) -> None:
         NotebookState(**arguments["notebook"]),
         timeout_s=_remaining_s(arguments["timeout_s"], time.time() - arguments["time"]),
     )
-    send(doctor=to_json(run_checks(target)))
+    doctor = run_checks(target)
+    send(doctor=to_json(doctor), texts=text_sources(doctor))
 
 
 def _remaining_s(timeout_s: float, elapsed_s: float) -> float:
@@ -79,7 +81,7 @@ def run_in_subprocess(
     )
     result = process.wait(time.monotonic() + RUN_TIMEOUT_S)
     if "doctor" in result.values:
-        return parse_diagnosis(result.values["doctor"])
+        return parse_diagnosis(restore_texts(result.values["doctor"], result.values["texts"]))
     if result.ending == "hung":
         why = f"it came to no end within {RUN_TIMEOUT_S:.0f} s"
     else:

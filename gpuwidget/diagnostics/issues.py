@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpuwidget.model.diagnosis import Check, Issue
+from gpuwidget.model.translation import translatable
 
 _WORST_FIRST = ("broken", "warning", "unknown")
 
@@ -36,7 +37,7 @@ def add_issues(check: Check, issues: Sequence[Issue]) -> Check:
         return check
     findings = {finding_name(number) for number in range(len(check.issues))}
     evidence = {name: value for name, value in check.evidence.items() if name not in findings}
-    found = "not checked" if check.status == "skipped" else check.found
+    found = translatable("not checked") if check.status == "skipped" else check.found
     return build_check((check.id, check.title), found, (*check.issues, *issues), evidence)
 
 

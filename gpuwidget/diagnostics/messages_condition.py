@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuwidget.diagnostics.messages import command_fix, pluralize, text_fix
+from gpuwidget.diagnostics.messages import command_fix, gpu_count, text_fix
 from gpuwidget.diagnostics.packages import OTHER_DISTRIBUTION, OUR_DISTRIBUTION
 from gpuwidget.model import units
 from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
+from gpuwidget.model.translation import counted, joined, translatable
 from gpuwidget.sources import xids
 
 _ENABLE_PERSISTENCE = "sudo systemctl enable --now nvidia-persistenced"
@@ -25,7 +26,9 @@ def remap_failed(gpu: int, status: IssueStatus) -> Issue:
         "memory-remap-failed",
         status,
         {"gpu": gpu},
-        f"GPU {gpu} has broken memory that it could not replace (row remapping failed).",
+        translatable(
+            "GPU {gpu} has broken memory that it could not replace (row remapping failed).", gpu=gpu
+        ),
         text_fix("replace-gpu", "Have the GPU replaced, and do not use it until then."),
     )
 
@@ -36,7 +39,7 @@ def reset_pending(gpu: int) -> Issue:
         "memory-reset-pending",
         "warning",
         {"gpu": gpu},
-        f"GPU {gpu} has memory to set aside after an error, which waits for a reset.",
+        translatable("GPU {gpu} has memory to set aside after an error, which waits for a reset.", gpu=gpu),
         command_fix("reset-or-reboot", "Stop what uses it, then", _RESET, ", or reboot."),
     )
 
@@ -47,8 +50,12 @@ def uncorrected_errors(gpu: int, count: int) -> Issue:
         "memory-errors-uncorrected",
         "warning",
         {"gpu": gpu, "count": count},
-        f"GPU {gpu} had {pluralize(count, 'uncorrected memory error')} since the driver was loaded: results "
-        "of programs that ran then may be lost.",
+        translatable(
+            "GPU {gpu} had {errors} since the driver was loaded: results of programs that ran "
+            "then may be lost.",
+            gpu=gpu,
+            errors=counted(count, "{number} uncorrected memory error", "{number} uncorrected memory errors"),
+        ),
         text_fix(
             "check-gpu-memory",
             "Reset or restart it; should they come back, have the GPU checked (nvidia-smi -q -d ECC).",
@@ -58,12 +65,16 @@ def uncorrected_errors(gpu: int, count: int) -> Issue:
 
 def throttled(gpu: int, reasons: Sequence[str], *, hot: bool) -> Issue:
     """Return the issue of a GPU whose clock is throttled; ``hot`` is whether its temperature is a reason."""
-    fix = "See to its cooling." if hot else "See to its power supply and its cooling."
+    fix = (
+        translatable("See to its cooling.")
+        if hot
+        else translatable("See to its power supply and its cooling.")
+    )
     return Issue(
         "gpu-throttled",
         "warning",
         {"gpu": gpu, "reasons": tuple(reasons)},
-        f"GPU {gpu} is slowed down now: {', '.join(reasons)}.",
+        translatable("GPU {gpu} is slowed down now: {reasons}.", gpu=gpu, reasons=joined(reasons)),
         text_fix("check-cooling", fix, hot=hot),
     )
 
@@ -75,7 +86,7 @@ def xids_logged(logged: Sequence[tuple[str, int]]) -> Issue:
         "xids-logged",
         "warning",
         {"gpus": tuple(gpu for gpu, _ in logged), "xids": tuple(number for _, number in logged)},
-        f"The driver has reported {', '.join(map(xid, logged))}.",
+        translatable("The driver has reported {logged}.", logged=joined([xid(each) for each in logged])),
         text_fix(
             "see-xid-documentation",
             "See what NVIDIA says to do about it: https://docs.nvidia.com/deploy/xid-errors/.",
@@ -85,7 +96,8 @@ def xids_logged(logged: Sequence[tuple[str, int]]) -> Issue:
 
 def xid(logged: tuple[str, int]) -> str:
     """Return a description of an error that the driver has logged."""
-    return f"XID {logged[1]} of {logged[0]} ({xids.describe(logged[1])})"
+    gpu, number = logged
+    return translatable("XID {number} of {gpu} ({what})", number=number, gpu=gpu, what=xids.describe(number))
 
 
 def persistence_off(gpus: int) -> Issue:
@@ -94,8 +106,11 @@ def persistence_off(gpus: int) -> Issue:
         "persistence-off",
         "warning",
         {"gpus": gpus},
-        f"Nothing keeps {pluralize(gpus, 'GPU')} initialised (persistence mode is off): the first use after "
-        "a pause waits seconds for the driver, and what was set is lost.",
+        translatable(
+            "Nothing keeps {gpus} initialised (persistence mode is off): the first use after a "
+            "pause waits seconds for the driver, and what was set is lost.",
+            gpus=gpu_count(gpus),
+        ),
         command_fix("enable-persistence", "Keep them ready:", _ENABLE_PERSISTENCE),
     )
 
@@ -105,12 +120,18 @@ def persistence_off(gpus: int) -> Issue:
 
 def narrow_link(gpu: int, width: int | None, max_width: int | None, others: int) -> Issue:
     """Return the issue of a GPU that does not use all its PCIe lanes, and of ``others`` further such GPUs."""
-    more = f", and {others} more too" if others else ""
+    more = translatable(", and {others} more too", others=others) if others else ""
     return Issue(
         "pcie-narrow",
         "warning",
         {"gpu": gpu, "width": width, "max_width": max_width, "others": others},
-        f"GPU {gpu} has {width} of its {max_width} PCIe lanes{more}: copies to and from it are slower.",
+        translatable(
+            "GPU {gpu} has {width} of its {max_width} PCIe lanes{more}: copies to and from it are slower.",
+            gpu=gpu,
+            width=width,
+            max_width=max_width,
+            more=more,
+        ),
         text_fix(
             "check-slot",
             "See to its slot and riser; some boards share lanes between slots, and some laptops save power "
@@ -121,18 +142,22 @@ def narrow_link(gpu: int, width: int | None, max_width: int | None, others: int)
 
 def peers_unknown() -> Issue:
     """Return the issue reporting that it is unknown which GPUs can access each other's memory."""
-    return Issue("peers-unknown", "unknown", {}, "The driver does not say.", None)
+    return Issue("peers-unknown", "unknown", {}, translatable("The driver does not say."), None)
 
 
 def peers_without_access(pairs: Sequence[tuple[int, int]]) -> Issue:
     """Return the issue of pairs of GPUs that can't read each other's memory, while other pairs can."""
     unique_pairs = [(first, other) for first, other in pairs if first < other] or pairs
-    names = ", ".join(f"{first} and {other}" for first, other in unique_pairs)
+    names = joined(
+        [translatable("{first} and {other}", first=first, other=other) for first, other in unique_pairs]
+    )
     return Issue(
         "peers-without-access",
         "warning",
         {"pairs": tuple(f"{first}-{other}" for first, other in pairs)},
-        f"Some GPUs can't read each other's memory: {names}; copies go through the host.",
+        translatable(
+            "Some GPUs can't read each other's memory: {names}; copies go through the host.", names=names
+        ),
         command_fix(
             "choose-connected-gpus",
             "Put GPUs that work together where they reach each other:",
@@ -146,12 +171,14 @@ def peers_without_access(pairs: Sequence[tuple[int, int]]) -> Issue:
 
 def shm_small(total: int, *, in_container: bool) -> Issue:
     """Return the issue reporting that /dev/shm, of ``total`` bytes, is too small."""
-    size = units.memory(total)
     return Issue(
         "shm-small",
         "warning",
         {"total": total},
-        f"/dev/shm has {size}: workers of a DataLoader die with a bus error when it is full.",
+        translatable(
+            "/dev/shm has {size}: workers of a DataLoader die with a bus error when it is full.",
+            size=units.memory(total),
+        ),
         text_fix(
             "start-container-with-shm",
             "Start the container with more: docker run --shm-size=8g … (Kubernetes: an emptyDir with medium "
@@ -168,7 +195,11 @@ def shm_full(free: int, total: int) -> Issue:
         "shm-full",
         "warning",
         {"free": free, "total": total},
-        f"/dev/shm is full: {units.memory(free)} of {units.memory(total)} are free.",
+        translatable(
+            "/dev/shm is full: {free} of {total} are free.",
+            free=units.memory(free),
+            total=units.memory(total),
+        ),
         command_fix("list-shm", "See what lies in it:", _LIST_SHM, "; programs that died leave files."),
     )
 
@@ -181,13 +212,20 @@ def files_overwritten(files: Sequence[str], other: str | None, fix: Fix) -> Issu
 
     ``other`` is the version of the package that overwrote them, if it is known.
     """
-    by = f"the package {OTHER_DISTRIBUTION} {other}" if other else "something else"
-    were = "was" if len(files) == 1 else "were"
+    by = translatable("something else")
+    if other is not None:
+        by = translatable("the package {name} {version}", name=OTHER_DISTRIBUTION, version=other)
     return Issue(
         "gpuwidget-overwritten",
         "warning",
         {"files": len(files), "other": other},
-        f"{pluralize(len(files), 'file')} of gpuwidget's {were} overwritten by {by}.",
+        translatable(
+            "{files} overwritten by {by}.",
+            files=counted(
+                len(files), "{number} file of gpuwidget's was", "{number} files of gpuwidget's were"
+            ),
+            by=by,
+        ),
         fix,
     )
 
@@ -198,8 +236,13 @@ def other_package(version: str, fix: Fix) -> Issue:
         "gpuwidget-other-package",
         "warning",
         {"version": version},
-        f"The package {OTHER_DISTRIBUTION} {version}, somebody else's, is installed beside "
-        f"{OUR_DISTRIBUTION}: both have the import name gpuwidget.",
+        translatable(
+            "The package {other_distribution} {version}, somebody else's, is installed beside "
+            "{our_distribution}: both have the import name gpuwidget.",
+            other_distribution=OTHER_DISTRIBUTION,
+            version=version,
+            our_distribution=OUR_DISTRIBUTION,
+        ),
         fix,
     )
 
@@ -210,7 +253,10 @@ def other_source(source: str) -> Issue:
         "gpuwidget-source",
         "warning",
         {"source": source},
-        f"GPUWIDGET_SOURCE is {source!r}: charts do not show this machine's GPUs. The doctor looked at "
-        "those.",
+        translatable(
+            "GPUWIDGET_SOURCE is {source!r}: charts do not show this machine's GPUs. The doctor "
+            "looked at those.",
+            source=source,
+        ),
         text_fix("unset-gpuwidget-source", "Unset GPUWIDGET_SOURCE to see this machine's GPUs."),
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gpuwidget.diagnostics.messages import command_fix, text_fix
 from gpuwidget.diagnostics.messages_packages import after_build_command
 from gpuwidget.model.diagnosis import Fix, Issue
+from gpuwidget.model.translation import joined, translatable
 from gpuwidget.sources import nvml_messages
 
 _CREATE_DEVICE_FILES = "sudo nvidia-modprobe -c 0 -u"
@@ -23,14 +24,14 @@ def for_macos() -> Issue:
         "driver-for-macos",
         "broken",
         {},
-        "macOS has no NVIDIA driver.",
+        translatable("macOS has no NVIDIA driver."),
         text_fix("use-another-machine", "Use a machine with an NVIDIA GPU."),
     )
 
 
 def container_without_gpus(fix: Fix) -> Issue:
     """Return the issue reporting that the container was started without the machine's GPUs."""
-    reason = "This container was started without the machine's GPUs."
+    reason = translatable("This container was started without the machine's GPUs.")
     return Issue("container-without-gpus", "broken", {}, reason, fix)
 
 
@@ -40,7 +41,11 @@ def timeout(timeout_s: float, step: str) -> Issue:
         "driver-timeout",
         "broken",
         {"timeout_s": timeout_s, "step": step},
-        f"The driver did not answer within {timeout_s:.0f} s: {step} did not return.",
+        translatable(
+            "The driver did not answer within {timeout_s:.0f} s: {step} did not return.",
+            timeout_s=timeout_s,
+            step=step,
+        ),
         text_fix(
             "see-whether-driver-hangs",
             "See whether nvidia-smi hangs too; the kernel log (dmesg) names the GPU that is stuck. A restart "
@@ -58,7 +63,11 @@ def no_result(step: str, detail: str) -> Issue:
         "driver-no-result",
         "unknown",
         {"step": step, "error": detail},
-        f"The driver could not be asked ({step}: {detail or 'no answer'}).",
+        translatable(
+            "The driver could not be asked ({step}: {detail}).",
+            step=step,
+            detail=detail or translatable("no answer"),
+        ),
         _see_nvidia_smi(),
     )
 
@@ -78,12 +87,14 @@ def version_mismatch(module: str | None) -> Issue:
 
     ``module`` is the version of the kernel module, if it is known.
     """
-    loaded = f" ({module} is still loaded)" if module else ""
+    loaded = translatable(" ({module} is still loaded)", module=module) if module else ""
     return Issue(
         "driver-version-mismatch",
         "broken",
         {"module": module},
-        f"The driver's libraries were updated while the old kernel module runs{loaded}.",
+        translatable(
+            "The driver's libraries were updated while the old kernel module runs{loaded}.", loaded=loaded
+        ),
         text_fix(
             "restart-machine",
             "Restart the machine, or reload the driver's modules; a container must be started anew after "
@@ -120,15 +131,18 @@ def start_failed(code: int, nvml_text: str) -> Issue:
 def too_old(driver: str, cuda: str, minimum: str | None, fix: Fix) -> Issue:
     """Return the issue reporting that the driver is too old for the CUDA that torch was built with."""
     params = {"driver": driver, "cuda": cuda, "minimum": minimum}
-    reason = (
-        f"Driver {driver} is too old for a PyTorch built with CUDA {cuda}, which needs {minimum} or newer."
+    reason = translatable(
+        "Driver {driver} is too old for a PyTorch built with CUDA {cuda}, which needs {minimum} or newer.",
+        driver=driver,
+        cuda=cuda,
+        minimum=minimum,
     )
     return Issue("driver-too-old", "broken", params, reason, fix)
 
 
 def update_driver(minimum: str | None) -> Fix:
     """Return the fix that updates the driver."""
-    return text_fix("update-driver", f"Update the driver to {minimum} or newer.", minimum=minimum)
+    return text_fix("update-driver", "Update the driver to {minimum} or newer.", minimum=minimum)
 
 
 def install_build(cuda: str, command: str, last_torch: str | None) -> Fix:
@@ -138,7 +152,7 @@ def install_build(cuda: str, command: str, last_torch: str | None) -> Fix:
     """
     return command_fix(
         "install-torch-for-driver",
-        f"Install a PyTorch built with CUDA {cuda}:",
+        "Install a PyTorch built with CUDA {cuda}:",
         command,
         after_build_command(last_torch),
         cuda=cuda,
@@ -152,7 +166,7 @@ def update_driver_or_install_build(
     """Return the fix that updates the driver or installs a build of torch for an older CUDA."""
     return command_fix(
         "update-driver-or-install-torch",
-        f"Update the driver to {minimum} or newer, or install a PyTorch built with CUDA {cuda}:",
+        "Update the driver to {minimum} or newer, or install a PyTorch built with CUDA {cuda}:",
         command,
         after_build_command(last_torch),
         minimum=minimum,
@@ -170,7 +184,10 @@ def container_without_compute(capabilities: str) -> Issue:
         "container-without-compute",
         "broken",
         {"capabilities": capabilities},
-        f"CUDA's driver library is not in this container: its capabilities are {capabilities!r}.",
+        translatable(
+            "CUDA's driver library is not in this container: its capabilities are {capabilities!r}.",
+            capabilities=capabilities,
+        ),
         text_fix("add-compute-capability", "Start it with NVIDIA_DRIVER_CAPABILITIES=compute,utility."),
     )
 
@@ -181,7 +198,7 @@ def libcuda_missing(error: str) -> Issue:
         "libcuda-missing",
         "broken",
         {"error": error},
-        f"The driver runs, but its library for CUDA can't be loaded: {error}.",
+        translatable("The driver runs, but its library for CUDA can't be loaded: {error}.", error=error),
         text_fix("install-libcuda", "Install the driver's compute part (Debian, Ubuntu: libcuda1)."),
     )
 
@@ -192,7 +209,7 @@ def libcuda_stub(library: str) -> Issue:
         "libcuda-stub",
         "broken",
         {"library": library},
-        f"{library} is a stub to link with, not the driver.",
+        translatable("{library} is a stub to link with, not the driver.", library=library),
         text_fix("remove-stubs", "Take CUDA's folder 'stubs' out of LD_LIBRARY_PATH."),
     )
 
@@ -203,7 +220,9 @@ def libcuda_mismatch(library: str, code: int) -> Issue:
         "libcuda-mismatch",
         "broken",
         {"library": library, "code": code},
-        f"{library} does not fit the driver that is loaded (error {code}).",
+        translatable(
+            "{library} does not fit the driver that is loaded (error {code}).", library=library, code=code
+        ),
         text_fix(
             "remove-compat", "Take CUDA's folder 'compat' out of LD_LIBRARY_PATH, or update the driver."
         ),
@@ -216,7 +235,10 @@ def fabric_manager_missing() -> Issue:
         "fabric-manager-missing",
         "broken",
         {},
-        "The driver is not ready: GPUs that are joined by NVSwitch wait for the fabric manager (error 802).",
+        translatable(
+            "The driver is not ready: GPUs that are joined by NVSwitch wait for the fabric "
+            "manager (error 802)."
+        ),
         command_fix(
             "start-fabric-manager", "Start it:", _START_FABRIC_MANAGER, ", of the driver's very version."
         ),
@@ -232,7 +254,7 @@ def wsl_without_gpu() -> Issue:
         "wsl-without-gpu",
         "broken",
         {},
-        "WSL has no /dev/dxg: its Windows gives it no GPU.",
+        translatable("WSL has no /dev/dxg: its Windows gives it no GPU."),
         text_fix(
             "install-windows-driver",
             "Install NVIDIA's driver in Windows, then 'wsl --update' and 'wsl --shutdown' there.",
@@ -249,7 +271,7 @@ def device_files_forbidden(files: Sequence[str], mode: str) -> Issue:
         "device-files-forbidden",
         "broken",
         {"files": tuple(files), "mode": mode},
-        f"This user may not use {', '.join(files)} ({mode}).",
+        translatable("This user may not use {files} ({mode}).", files=", ".join(files), mode=mode),
         command_fix(
             "allow-device-files",
             "Let this user read and write them:",
@@ -261,20 +283,22 @@ def device_files_forbidden(files: Sequence[str], mode: str) -> Issue:
 
 def gpu_files_missing(fix: Fix) -> Issue:
     """Return the issue reporting that the control files exist, but no device file of a GPU."""
-    reason = "There are the driver's files, but none of a GPU (/dev/nvidia0)."
+    reason = translatable("There are the driver's files, but none of a GPU (/dev/nvidia0).")
     return Issue("gpu-files-missing", "broken", {}, reason, fix)
 
 
 def control_files_missing(files: Sequence[str], fix: Fix) -> Issue:
     """Return the issue reporting that device files of GPUs exist, but not all control files."""
-    reason = f"{' and '.join(files)} missing: CUDA does not start without."
+    reason = translatable(
+        "{files} missing: CUDA does not start without.", files=joined(files, translatable(" and "))
+    )
     return Issue("control-files-missing", "broken", {"files": tuple(files)}, reason, fix)
 
 
 def device_files_invisible() -> Issue:
     """Return the issue reporting that no device files are visible to this process, although the driver
     works."""
-    reason = "No /dev/nvidia* device files found, although the driver responds."
+    reason = translatable("No /dev/nvidia* device files found, although the driver responds.")
     return Issue("device-files-invisible", "unknown", {}, reason, None)
 
 
@@ -283,15 +307,15 @@ def container_without_device_files(driver: str | None, fix: Fix) -> Issue:
 
     ``driver`` is the version of the host's driver, if it is known.
     """
-    host = f" (the host's driver is {driver})" if driver else ""
+    host = translatable(" (the host's driver is {driver})", driver=driver) if driver else ""
     params = {"driver": driver}
-    reason = f"This container has no /dev/nvidia*{host}."
+    reason = translatable("This container has no /dev/nvidia*{host}.", host=host)
     return Issue("container-without-device-files", "broken", params, reason, fix)
 
 
 def device_files_missing() -> Issue:
     """Return the issue reporting that there are no device files, although the driver is loaded."""
-    reason = "The driver is loaded, but there is no /dev/nvidia*."
+    reason = translatable("The driver is loaded, but there is no /dev/nvidia*.")
     return Issue("device-files-missing", "broken", {}, reason, create_device_files())
 
 
@@ -301,7 +325,7 @@ def no_driver_and_no_device_files() -> Issue:
         "no-driver-or-gpu",
         "broken",
         {},
-        "There is no /dev/nvidia*: no NVIDIA driver is loaded, or there is no NVIDIA GPU.",
+        translatable("There is no /dev/nvidia*: no NVIDIA driver is loaded, or there is no NVIDIA GPU."),
         text_fix("install-driver", "See whether lspci lists an NVIDIA GPU, and install its driver."),
     )
 
@@ -312,7 +336,9 @@ def mig_files_forbidden(files: Sequence[str]) -> Issue:
         "mig-files-forbidden",
         "broken",
         {"files": tuple(files)},
-        f"A MIG slice is used through files that this user may not use: {', '.join(files)}.",
+        translatable(
+            "A MIG slice is used through files that this user may not use: {files}.", files=", ".join(files)
+        ),
         text_fix("allow-mig-files", "Let this user read those of its slices."),
     )
 
@@ -323,7 +349,7 @@ def mig_files_missing() -> Issue:
         "mig-files-missing",
         "broken",
         {},
-        "MIG is on, but there is no /dev/nvidia-caps: a slice can't be used.",
+        translatable("MIG is on, but there is no /dev/nvidia-caps: a slice can't be used."),
         text_fix(
             "create-mig-files",
             "Make them: sudo nvidia-modprobe -f /proc/driver/nvidia/capabilities/…",
@@ -355,7 +381,7 @@ def set_visible_devices(value: str) -> Fix:
     """Return the fix for a container from which NVIDIA_VISIBLE_DEVICES hides the machine's GPUs."""
     return text_fix(
         "set-nvidia-visible-devices",
-        f"NVIDIA_VISIBLE_DEVICES is {value!r} here: set it to all, or docker run --gpus all …",
+        "NVIDIA_VISIBLE_DEVICES is {value!r} here: set it to all, or docker run --gpus all …",
         value=value,
     )
 

@@ -8,6 +8,7 @@ from typing import Literal
 from gpuwidget.diagnostics.messages import command_fix, text_fix
 from gpuwidget.diagnostics.messages_packages import after_build_command
 from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
+from gpuwidget.model.translation import counted, translatable
 from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml_diagnostics import LostGpu
 
@@ -25,7 +26,9 @@ def lost(gpu: LostGpu, *, others: bool) -> Issue:
         "gpu-lost",
         "warning" if others else "broken",
         {"gpu": gpu.index, "code": gpu.error, "error": gpu.error_text},
-        f"GPU {gpu.index} {nvml_messages.lost_gpu(gpu.error, gpu.error_text)}.",
+        translatable(
+            "GPU {index} {error}.", index=gpu.index, error=nvml_messages.lost_gpu(gpu.error, gpu.error_text)
+        ),
         fix,
     )
 
@@ -35,7 +38,7 @@ def none_found(fix: Fix | None) -> Issue:
 
     Without ``fix``, the fix is to restart the machine.
     """
-    reason = "The driver runs but shows no GPU."
+    reason = translatable("The driver runs but shows no GPU.")
     return Issue("no-gpu", "broken", {}, reason, fix or _restart_machine())
 
 
@@ -52,7 +55,7 @@ def unknown_without_driver() -> Issue:
         "gpu-unknown-without-driver",
         "unknown",
         {},
-        "Without a driver that answers, no GPU can be seen.",
+        translatable("Without a driver that answers, no GPU can be seen."),
         text_fix("fix-driver", "Mend the driver first."),
     )
 
@@ -70,7 +73,10 @@ def compiled_at_first_use(gpu: str, capability: str) -> Issue:
         "gpu-code-compiled-at-first-use",
         "warning",
         {"gpu": gpu, "capability": capability},
-        f"This PyTorch has no code made for {name}: it is compiled at its first use, and may be slow.",
+        translatable(
+            "This PyTorch has no code made for {name}: it is compiled at its first use, and may be slow.",
+            name=name,
+        ),
         text_fix("install-newer-torch", "Install a newer PyTorch."),
     )
 
@@ -79,18 +85,19 @@ def no_code(gpu: str, capability: str, archs: Sequence[str], fix: Fix) -> Issue:
     """Return the issue reporting that torch has no code for this GPU."""
     name = _with_capability(gpu, capability)
     params = {"gpu": gpu, "capability": capability, "archs": tuple(archs)}
-    reason = f"This PyTorch has no code for {name}: it was built for {' '.join(archs)}."
+    reason = translatable(
+        "This PyTorch has no code for {name}: it was built for {archs}.", name=name, archs=" ".join(archs)
+    )
     return Issue("gpu-without-code", "broken", params, reason, fix)
 
 
 def _with_capability(gpu: str, capability: str) -> str:
-    return f"{gpu} (compute capability {capability})"
+    return translatable("{gpu} (compute capability {capability})", gpu=gpu, capability=capability)
 
 
 def install_older_torch(gpu: str) -> Fix:
     """Return the fix that installs an older torch, which supports the GPU."""
-    text = f"Install an older PyTorch, which still knows {gpu}."
-    return text_fix("install-older-torch", text, gpu=gpu)
+    return text_fix("install-older-torch", "Install an older PyTorch, which still knows {gpu}.", gpu=gpu)
 
 
 def install_older_torch_or_build(gpu: str, cuda: str, command: str, last_torch: str | None) -> Fix:
@@ -100,7 +107,7 @@ def install_older_torch_or_build(gpu: str, cuda: str, command: str, last_torch: 
     """
     return command_fix(
         "install-older-torch-or-build",
-        f"Install an older PyTorch, which still knows {gpu}, or a build with CUDA {cuda}:",
+        "Install an older PyTorch, which still knows {gpu}, or a build with CUDA {cuda}:",
         command,
         after_build_command(last_torch),
         gpu=gpu,
@@ -118,7 +125,7 @@ def in_exclusive_use() -> Issue:
         "gpu-in-exclusive-use",
         "broken",
         {},
-        "The GPU is taken by another process that has it alone.",
+        translatable("The GPU is taken by another process that has it alone."),
         text_fix("see-processes", "See who: nvidia-smi."),
     )
 
@@ -130,7 +137,7 @@ def uvm_fails() -> Issue:
         "cuda-unknown-error",
         "broken",
         {},
-        "CUDA does not start (error 999): the driver's module for memory may be out of order.",
+        translatable("CUDA does not start (error 999): the driver's module for memory may be out of order."),
         command_fix("reload-uvm", "Load it again:", _RELOAD_UVM, ". In a container, restart it."),
     )
 
@@ -141,7 +148,7 @@ def none_for_cuda() -> Issue:
         "no-gpu-for-cuda",
         "broken",
         {},
-        "The driver lists GPUs, but CUDA finds none that it may use.",
+        translatable("The driver lists GPUs, but CUDA finds none that it may use."),
         text_fix("see-kernel-log-of-gpus", "See what the kernel log (dmesg) says of them."),
     )
 
@@ -152,7 +159,9 @@ def cuda_start_failed(code: int, text: str | None) -> Issue:
         "cuda-start-failed",
         "broken",
         {"code": code, "error": text},
-        f"CUDA does not start: {text or 'unknown error'} ({code}).",
+        translatable(
+            "CUDA does not start: {text} ({code}).", text=text or translatable("unknown error"), code=code
+        ),
         text_fix("see-kernel-log-and-nvidia-smi", "See what the kernel log (dmesg) and nvidia-smi say."),
     )
 
@@ -160,8 +169,8 @@ def cuda_start_failed(code: int, text: str | None) -> Issue:
 def unusable_by_torch(warning: str | None, fix: Fix) -> Issue:
     """Return the issue reporting that CUDA starts but torch can't use it, with the first line of torch's
     warning."""
-    why = "" if warning is None else f": {warning}"
-    reason = f"CUDA starts, but PyTorch can't use it{why}".rstrip(".") + "."
+    why = "" if warning is None else f": {warning.rstrip('.')}"
+    reason = translatable("CUDA starts, but PyTorch can't use it{why}.", why=why)
     return Issue("cuda-unusable-by-torch", "broken", {"warning": warning}, reason, fix)
 
 
@@ -187,14 +196,19 @@ def changed_after_start(value: str | None, *, reordered: bool) -> Issue:
 
     ``reordered`` is whether the changed variable may be CUDA_DEVICE_ORDER instead.
     """
-    what = "CUDA_VISIBLE_DEVICES was " + ("unset" if value is None else f"set to {value!r}")
+    if value is None:
+        what = translatable("CUDA_VISIBLE_DEVICES was unset")
+    else:
+        what = translatable("CUDA_VISIBLE_DEVICES was set to {value!r}", value=value)
     if reordered:
-        what = "CUDA_VISIBLE_DEVICES or CUDA_DEVICE_ORDER was changed"
+        what = translatable("CUDA_VISIBLE_DEVICES or CUDA_DEVICE_ORDER was changed")
     return Issue(
         "visible-devices-changed-after-start",
         "warning",
         {"value": value, "reordered": reordered},
-        f"{what} after CUDA was started: it has no effect in this notebook until a restart.",
+        translatable(
+            "{what} after CUDA was started: it has no effect in this notebook until a restart.", what=what
+        ),
         text_fix(
             "restart-and-set-visible-devices",
             "Restart the kernel, and set it before anything uses CUDA.",
@@ -204,13 +218,13 @@ def changed_after_start(value: str | None, *, reordered: bool) -> Issue:
 
 def hidden_by_empty_value() -> Issue:
     """Return the issue reporting that CUDA_VISIBLE_DEVICES is empty and therefore hides all GPUs."""
-    reason = "CUDA_VISIBLE_DEVICES is set and empty: it hides every GPU."
+    reason = translatable("CUDA_VISIBLE_DEVICES is set and empty: it hides every GPU.")
     return Issue("visible-devices-empty", "broken", {}, reason, _set_visible_devices())
 
 
 def nothing_to_compare() -> Issue:
     """Return the issue reporting that CUDA_VISIBLE_DEVICES can't be checked, because there is no GPU."""
-    reason = "There is no GPU to compare it with."
+    reason = translatable("There is no GPU to compare it with.")
     return Issue("visible-devices-unknown", "unknown", {}, reason, None)
 
 
@@ -221,12 +235,22 @@ def entry_rejected(value: str, entry: str, why: Rejection, number: int, *, hides
     ``number`` is the number of GPUs or slices in the text for ``why``. ``hides_all`` is whether CUDA then
     shows no GPU.
     """
-    end = "It hides every GPU." if hides_all else "CUDA passes over it and all that follows."
+    end = (
+        translatable("It hides every GPU.")
+        if hides_all
+        else translatable("CUDA passes over it and all that follows.")
+    )
     return Issue(
         "visible-devices-entry-rejected",
         "broken" if hides_all else "warning",
         {"value": value, "entry": entry, "why": why, "number": number},
-        f"CUDA_VISIBLE_DEVICES is {value!r}, of which {entry!r} is no GPU here: {_why(why, number)}. {end}",
+        translatable(
+            "CUDA_VISIBLE_DEVICES is {value!r}, of which {entry!r} is no GPU here: {why}. {end}",
+            value=value,
+            entry=entry,
+            why=_why(why, number),
+            end=end,
+        ),
         _set_visible_devices(),
     )
 
@@ -234,25 +258,29 @@ def entry_rejected(value: str, entry: str, why: Rejection, number: int, *, hides
 def _why(why: Rejection, number: int) -> str:
     match why:
         case "empty":
-            return "it is empty"
+            return translatable("it is empty")
         case "negative":
-            return "a negative number ends the list"
+            return translatable("a negative number ends the list")
         case "out-of-range":
-            return f"there {'is 1 GPU' if number == 1 else f'are {number} GPUs'}, numbered from 0"
+            return counted(
+                number,
+                "there is {number} GPU, numbered from 0",
+                "there are {number} GPUs, numbered from 0",
+            )
         case "duplicate":
-            return "it stands there twice, and then CUDA shows none at all"
+            return translatable("it stands there twice, and then CUDA shows none at all")
         case "no-gpu-matches":
-            return "no GPU here begins so"
+            return translatable("no GPU here begins so")
         case "no-slice-matches":
-            return "no MIG slice here begins so"
+            return translatable("no MIG slice here begins so")
         case "several-gpus-match":
-            return f"{number} GPUs here begin so"
+            return translatable("{number} GPUs here begin so", number=number)
         case "several-slices-match":
-            return f"{number} MIG slices here begin so"
+            return translatable("{number} MIG slices here begin so", number=number)
         case "slurm":
-            return "Slurm writes that for a job that asked for no GPU"
+            return translatable("Slurm writes that for a job that asked for no GPU")
         case "unknown-format":
-            return "it is neither a number nor a UUID that begins with GPU- or MIG-"
+            return translatable("it is neither a number nor a UUID that begins with GPU- or MIG-")
 
 
 def _set_visible_devices() -> Fix:
@@ -272,7 +300,11 @@ def mig_without_slice(gpus: Sequence[int], status: IssueStatus) -> Issue:
         "mig-without-slice",
         status,
         {"gpus": tuple(gpus)},
-        f"MIG is on without a slice on {_gpu_list(gpus)}: CUDA can't use {_pronoun(gpus)}.",
+        translatable(
+            "MIG is on without a slice on {gpus}: CUDA can't use {them}.",
+            gpus=_gpu_list(gpus),
+            them=_pronoun(gpus),
+        ),
         command_fix(
             "create-mig-slice",
             "Cut it:",
@@ -288,7 +320,11 @@ def mode_prohibited(gpus: Sequence[int], status: IssueStatus) -> Issue:
         "compute-mode-prohibited",
         status,
         {"gpus": tuple(gpus)},
-        f"The compute mode of {_gpu_list(gpus)} is 'prohibited': CUDA can't use {_pronoun(gpus)}.",
+        translatable(
+            "The compute mode of {gpus} is 'prohibited': CUDA can't use {them}.",
+            gpus=_gpu_list(gpus),
+            them=_pronoun(gpus),
+        ),
         command_fix("allow-cuda", "Allow it:", _allow_sharing(gpus[0]), gpu=gpus[0]),
     )
 
@@ -299,7 +335,11 @@ def mode_exclusive(gpus: Sequence[int], mode: str | None) -> Issue:
         "compute-mode-exclusive",
         "warning",
         {"gpus": tuple(gpus), "mode": mode},
-        f"{_gpu_list(gpus)} takes one process at a time (compute mode '{mode}').",
+        translatable(
+            "{gpus} takes one process at a time (compute mode '{mode}').",
+            gpus=_gpu_list(gpus),
+            mode=mode,
+        ),
         command_fix(
             "allow-sharing",
             "Where several notebooks are to share it:",
@@ -316,7 +356,7 @@ def mig_pending(gpus: Sequence[int]) -> Issue:
         "mig-pending",
         "warning",
         {"gpus": tuple(gpus)},
-        f"MIG of {_gpu_list(gpus)} is to be switched, which waits for a reset.",
+        translatable("MIG of {gpus} is to be switched, which waits for a reset.", gpus=_gpu_list(gpus)),
         command_fix("reset-gpu", "Stop what uses it, then", _RESET),
     )
 
@@ -330,4 +370,4 @@ def _gpu_list(gpus: Sequence[int]) -> str:
 
 
 def _pronoun(gpus: Sequence[int]) -> str:
-    return "it" if len(gpus) == 1 else "them"
+    return translatable("it") if len(gpus) == 1 else translatable("them")

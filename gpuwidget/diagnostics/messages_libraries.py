@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from gpuwidget.diagnostics.messages import pluralize, text_fix
+from gpuwidget.diagnostics.messages import text_fix
 from gpuwidget.model.diagnosis import Fix, Issue
+from gpuwidget.model.translation import joined, translatable
 
 Library = Literal["cudnn", "nccl"]
 
 _NAMES = {"cudnn": "cuDNN", "nccl": "NCCL"}
-NCCL_SWITCHES = {"NCCL_P2P_DISABLE": "GPUs' direct access", "NCCL_SHM_DISABLE": "shared memory"}
+NCCL_SWITCHES = {
+    "NCCL_P2P_DISABLE": translatable("GPUs' direct access"),
+    "NCCL_SHM_DISABLE": translatable("shared memory"),
+}
 """Environment variables that make NCCL slower, and the feature that each of them disables."""
 
 
 def missing(library: str, fix: Fix) -> Issue:
     """Return the issue of a missing or incompatible shared library that made the import of torch fail."""
-    reason = f"{library}, which PyTorch needs, is not found or does not fit."
+    reason = translatable("{library}, which PyTorch needs, is not found or does not fit.", library=library)
     return Issue("library-missing", "broken", {"library": library}, reason, fix)
 
 
@@ -26,48 +30,73 @@ def overridden(file: str, folder: str, entry: str, fix: Fix) -> Issue:
 
     ``entry`` is the spelling of ``folder`` in the variable.
     """
-    where = "in LD_LIBRARY_PATH" if entry.rstrip("/") == folder else f"in LD_LIBRARY_PATH as {entry}"
+    where = (
+        translatable("in LD_LIBRARY_PATH")
+        if entry.rstrip("/") == folder
+        else translatable("in LD_LIBRARY_PATH as {entry}", entry=entry)
+    )
     params = {"file": file, "folder": folder, "entry": entry}
-    reason = f"{file} was loaded from {folder}, which is {where}."
+    reason = translatable(
+        "{file} was loaded from {folder}, which is {where}.", file=file, folder=folder, where=where
+    )
     return Issue("library-overridden", "warning", params, reason, fix)
 
 
 def second_cudnn(folder: str, file: str, fix: Fix) -> Issue:
     """Return the issue reporting that a folder in LD_LIBRARY_PATH contains a second cuDNN."""
-    reason = f"{folder} in LD_LIBRARY_PATH has another cuDNN ({file}), whose parts may be mixed in."
+    reason = translatable(
+        "{folder} in LD_LIBRARY_PATH has another cuDNN ({file}), whose parts may be mixed in.",
+        folder=folder,
+        file=file,
+    )
     return Issue("second-cudnn", "warning", {"folder": folder, "file": file}, reason, fix)
 
 
 def mixed(library: Library, folders: Sequence[str], fix: Fix) -> Issue:
     """Return the issue reporting that parts of one library were loaded from several folders."""
-    number = pluralize(len(folders), "folder")
-    reason = f"{_NAMES[library]} was loaded from {number} at once: {' and '.join(folders)}."
+    reason = translatable(
+        "{library} was loaded from {number} folders at once: {folders}.",
+        library=_NAMES[library],
+        number=len(folders),
+        folders=joined(folders, translatable(" and ")),
+    )
     params = {"library": library, "folders": tuple(folders)}
     return Issue("library-mixed", "broken", params, reason, fix)
 
 
 def copies(library: Library, packages: Sequence[str], fix: Fix) -> Issue:
     """Return the issue reporting that a library is installed several times."""
-    reason = f"{_NAMES[library]} is installed {len(packages)} times: {', '.join(packages)}."
+    reason = translatable(
+        "{library} is installed {number} times: {packages}.",
+        library=_NAMES[library],
+        number=len(packages),
+        packages=", ".join(packages),
+    )
     params = {"library": library, "packages": tuple(packages)}
     return Issue("library-copies", "warning", params, reason, fix)
 
 
 def shared_files(packages: Sequence[str], required: str, fix: Fix) -> Issue:
     """Return the issue reporting that several packages own the same files."""
-    reason = f"{' and '.join(packages)} own the same files, and this PyTorch requires {required}."
+    reason = translatable(
+        "{packages} own the same files, and this PyTorch requires {required}.",
+        packages=joined(packages, translatable(" and ")),
+        required=required,
+    )
     params = {"packages": tuple(packages), "required": required}
     return Issue("packages-share-files", "warning", params, reason, fix)
 
 
 def cudnn_fails(error: str, fix: Fix) -> Issue:
     """Return the issue reporting that cuDNN fails. ``error`` is the first line of cuDNN's error."""
-    return Issue("cudnn-fails", "broken", {"error": error}, f"cuDNN fails: {error}", fix)
+    return Issue(
+        "cudnn-fails", "broken", {"error": error}, translatable("cuDNN fails: {error}", error=error), fix
+    )
 
 
 def torch_without_cudnn(fix: Fix) -> Issue:
     """Return the issue reporting that this build of torch has no cuDNN."""
-    reason = "This build of PyTorch has no cuDNN: convolutions are slow or fail."
+    reason = translatable("This build of PyTorch has no cuDNN: convolutions are slow or fail.")
     return Issue("torch-without-cudnn", "warning", {}, reason, fix)
 
 
@@ -77,7 +106,7 @@ def cudnn_off() -> Issue:
         "cudnn-off",
         "warning",
         {},
-        "cuDNN is switched off (torch.backends.cudnn.enabled is False): convolutions are slow.",
+        translatable("cuDNN is switched off (torch.backends.cudnn.enabled is False): convolutions are slow."),
         text_fix("switch-cudnn-on", "Switch it on: torch.backends.cudnn.enabled = True."),
     )
 
@@ -88,9 +117,13 @@ def nccl_switch(variable: str) -> Issue:
         "nccl-switch",
         "warning",
         {"variable": variable},
-        f"{variable} is set: NCCL does without {NCCL_SWITCHES[variable]}, and is slower.",
+        translatable(
+            "{variable} is set: NCCL does without {feature}, and is slower.",
+            variable=variable,
+            feature=NCCL_SWITCHES[variable],
+        ),
         text_fix(
-            "unset-nccl-switch", f"Unset {variable}, unless it is there for a reason.", variable=variable
+            "unset-nccl-switch", "Unset {variable}, unless it is there for a reason.", variable=variable
         ),
     )
 
@@ -99,7 +132,7 @@ def keep_required_copy(package: str) -> Fix:
     """Return the fix for a second copy of a library that pip did not install."""
     return text_fix(
         "uninstall-other-copy",
-        f"This PyTorch uses {package}. Uninstall the other copy if nothing else needs it.",
+        "This PyTorch uses {package}. Uninstall the other copy if nothing else needs it.",
         package=package,
     )
 
@@ -108,7 +141,9 @@ def keep_original_copy(library: Library) -> Fix:
     """Return the fix for a second copy of a library if it is unknown which one torch requires."""
     return text_fix(
         "keep-original-copy",
-        f"Keep the copy of {_NAMES[library]} that this PyTorch was installed with, and uninstall the other "
-        "one.",
+        translatable(
+            "Keep the copy of {library} that this PyTorch was installed with, and uninstall the other one.",
+            library=_NAMES[library],
+        ),
         library=library,
     )

@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from typing import Literal
 
 from gpuwidget.diagnostics.files_probe import CheckedPackage, DamagedFile
-from gpuwidget.diagnostics.messages import command_fix, pluralize, text_fix
+from gpuwidget.diagnostics.messages import command_fix, text_fix
 from gpuwidget.diagnostics.packages import OTHER_DISTRIBUTION, OUR_DISTRIBUTION
 from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
+from gpuwidget.model.translation import counted, joined, translatable
 
 TorchInstallation = Literal["missing", "without-cuda", "too-old"]
 """Why the fix installs a build of torch: none is installed, the installed one has no CUDA, or it is too old
 for the GPU."""
 
 _INSTALL_TORCH = {
-    "missing": "Install it",
-    "without-cuda": "Install a build with CUDA",
-    "too-old": "Install a newer PyTorch",
+    "missing": translatable("Install it"),
+    "without-cuda": translatable("Install a build with CUDA"),
+    "too-old": translatable("Install a newer PyTorch"),
 }
 
 
@@ -40,38 +41,60 @@ def damage(package: CheckedPackage) -> str:
     """Return a sentence about a package's damaged files."""
     first, others = package.damaged[0], package.count - 1
     more = (
-        f", and {pluralize(others, 'other file')} of it {'is' if others == 1 else 'are'} damaged"
+        counted(
+            others,
+            ", and {number} other file of it is damaged",
+            ", and {number} other files of it are damaged",
+        )
         if others
         else ""
     )
-    return f"{first.path} of {package.name} {package.version} {_problem(first)}{more}."
+    return translatable(
+        "{path} of {name} {version} {problem}{more}.",
+        path=first.path,
+        name=package.name,
+        version=package.version,
+        problem=_problem(first),
+        more=more,
+    )
 
 
 def _problem(file: DamagedFile) -> str:
     match file.problem:
         case "missing":
-            return "is missing"
+            return translatable("is missing")
         case "unreadable":
-            return f"can't be read ({file.error})"
+            return translatable("can't be read ({error})", error=file.error)
         case "empty":
-            return "is empty"
+            return translatable("is empty")
         case "too-short":
-            return f"has {file.size:,} of {file.recorded_size:,} bytes"
+            return translatable(
+                "has {size:,} of {recorded_size:,} bytes", size=file.size, recorded_size=file.recorded_size
+            )
         case "wrong-size":
-            return f"has {file.size:,} bytes, not {file.recorded_size:,}"
+            return translatable(
+                "has {size:,} bytes, not {recorded_size:,}", size=file.size, recorded_size=file.recorded_size
+            )
 
 
 def required_package_missing(name: str, specifier: str, status: IssueStatus, fix: Fix) -> Issue:
     """Return the issue of a missing package that torch requires."""
     params = {"package": name, "specifier": specifier}
-    reason = f"{name}{specifier}, which this PyTorch requires, is not installed."
+    reason = translatable(
+        "{name}{specifier}, which this PyTorch requires, is not installed.", name=name, specifier=specifier
+    )
     return Issue("required-package-missing", status, params, reason, fix)
 
 
 def wrong_package_version(name: str, version: str, specifier: str, status: IssueStatus, fix: Fix) -> Issue:
     """Return the issue of a package whose version is not the one that torch requires."""
     params = {"package": name, "version": version, "specifier": specifier}
-    reason = f"{name} {version} is installed, but this PyTorch requires {specifier}."
+    reason = translatable(
+        "{name} {version} is installed, but this PyTorch requires {specifier}.",
+        name=name,
+        version=version,
+        specifier=specifier,
+    )
     return Issue("required-package-version", status, params, reason, fix)
 
 
@@ -87,8 +110,8 @@ def remove_from_library_path(folder: str) -> Fix:
     """Return the fix that removes a folder from LD_LIBRARY_PATH."""
     return text_fix(
         "remove-from-ld-library-path",
-        f"Take {folder} out of LD_LIBRARY_PATH, whose files come before those PyTorch was built with, and "
-        "start the kernel's server anew.",
+        "Take {folder} out of LD_LIBRARY_PATH, whose files come before those PyTorch was "
+        "built with, and start the kernel's server anew.",
         folder=folder,
     )
 
@@ -97,7 +120,7 @@ def unset_preload(value: str) -> Fix:
     """Return the fix that unsets LD_PRELOAD."""
     return text_fix(
         "unset-ld-preload",
-        f"Unset LD_PRELOAD ({value}) and try again: it puts a library before all others.",
+        "Unset LD_PRELOAD ({value}) and try again: it puts a library before all others.",
         value=value,
     )
 
@@ -107,7 +130,7 @@ def unset_preload(value: str) -> Fix:
 
 def reinstall(package: str, command: str) -> Fix:
     """Return the fix that reinstalls a package."""
-    before = f"Install {package} again, in the version that belongs here:"
+    before = translatable("Install {package} again, in the version that belongs here:", package=package)
     return command_fix("reinstall-package", before, command, package=package)
 
 
@@ -115,7 +138,7 @@ def reinstall_from_source(package: str) -> Fix:
     """Return the fix that reinstalls a package that no package index has."""
     return text_fix(
         "reinstall-from-its-source",
-        f"Install {package} again from where it came: no package index has this build.",
+        "Install {package} again from where it came: no package index has this build.",
         package=package,
     )
 
@@ -124,7 +147,7 @@ def reinstall_with_installer(requirement: str, installer: str) -> Fix:
     """Return the fix that reinstalls a package with an installer other than pip and uv."""
     return text_fix(
         "reinstall-with-its-installer",
-        f"Install {requirement} again with {installer}, which installed it.",
+        "Install {requirement} again with {installer}, which installed it.",
         requirement=requirement,
         installer=installer,
     )
@@ -134,8 +157,8 @@ def replace_package(wrong: str, right: str, command: str) -> Fix:
     """Return the fix that uninstalls ``wrong`` and reinstalls ``right``, which own the same files."""
     return command_fix(
         "replace-package",
-        f"Keep {right}, which this PyTorch requires, and uninstall {wrong}; they own the same files, so the "
-        "first is installed again:",
+        "Keep {right}, which this PyTorch requires, and uninstall {wrong}; they own the same "
+        "files, so the first is installed again:",
         command,
         wrong=wrong,
         right=right,
@@ -146,7 +169,7 @@ def replace_package_manually(wrong: str, requirement: str) -> Fix:
     """Return the fix that replaces a package, without a command."""
     return text_fix(
         "replace-package-manually",
-        f"Uninstall {wrong} with what installed it, then install {requirement} again.",
+        "Uninstall {wrong} with what installed it, then install {requirement} again.",
         wrong=wrong,
         requirement=requirement,
     )
@@ -156,7 +179,12 @@ def separate_environments(wrong: str, right: str, dependents: Sequence[str]) -> 
     """Return the fix for the conflict that torch requires ``right`` but other packages require ``wrong``."""
     return text_fix(
         "separate-environments",
-        f"PyTorch requires {right}, but {' and '.join(dependents)} {wrong}: give them separate environments.",
+        translatable(
+            "PyTorch requires {right}, but {dependents} {wrong}: give them separate environments.",
+            right=right,
+            dependents=joined(dependents, translatable(" and ")),
+            wrong=wrong,
+        ),
         wrong=wrong,
         right=right,
         dependents=tuple(dependents),
@@ -165,7 +193,7 @@ def separate_environments(wrong: str, right: str, dependents: Sequence[str]) -> 
 
 def install_required(requirement: str, command: str) -> Fix:
     """Return the fix that installs a missing package that torch requires."""
-    before = "Install what PyTorch requires:"
+    before = translatable("Install what PyTorch requires:")
     return command_fix("install-requirement", before, command, requirement=requirement)
 
 
@@ -173,7 +201,7 @@ def install_required_with_installer(requirement: str, installer: str) -> Fix:
     """Return the fix that installs a missing package with an installer other than pip and uv."""
     return text_fix(
         "install-requirement-with-its-installer",
-        f"Install {requirement} with {installer}, which installed PyTorch.",
+        "Install {requirement} with {installer}, which installed PyTorch.",
         requirement=requirement,
         installer=installer,
     )
@@ -181,7 +209,7 @@ def install_required_with_installer(requirement: str, installer: str) -> Fix:
 
 def install_older_numpy(command: str) -> Fix:
     """Return the fix that installs numpy 1."""
-    before = "This PyTorch was built with numpy 1: install that, or a newer PyTorch:"
+    before = translatable("This PyTorch was built with numpy 1: install that, or a newer PyTorch:")
     return command_fix("install-older-numpy", before, command)
 
 
@@ -189,7 +217,7 @@ def install_older_numpy_with_installer(installer: str) -> Fix:
     """Return the fix that installs numpy 1 with an installer other than pip and uv."""
     return text_fix(
         "install-older-numpy-with-its-installer",
-        f"Install a numpy older than 2 with {installer}, which installed it, or a newer PyTorch.",
+        "Install a numpy older than 2 with {installer}, which installed it, or a newer PyTorch.",
         installer=installer,
     )
 
@@ -203,7 +231,7 @@ def install_nvml_binding_with_installer(requirement: str, installer: str) -> Fix
     """Return the fix that installs nvidia-ml-py with an installer other than pip and uv."""
     return text_fix(
         "install-nvml-binding-with-its-installer",
-        f"Install {requirement} with {installer}, which installed what is there.",
+        "Install {requirement} with {installer}, which installed what is there.",
         requirement=requirement,
         installer=installer,
     )
@@ -229,10 +257,19 @@ def reinstall_gpuwidget(command: str) -> Fix:
 
 def reinstall_gpuwidget_manually(documentation: str | None, readme: str) -> Fix:
     """Return the fix that reinstalls gpuwidget as described in the documentation, or else in the README."""
-    where = f"as {documentation} says" if documentation else f"({readme})"
+    where = (
+        translatable("as {documentation} says", documentation=documentation)
+        if documentation
+        else f"({readme})"
+    )
     return text_fix(
         "reinstall-gpuwidget-manually",
-        f"Uninstall {OTHER_DISTRIBUTION} if it is there, then install {OUR_DISTRIBUTION} again {where}.",
+        translatable(
+            "Uninstall {other_distribution} if it is there, then install {our_distribution} again {where}.",
+            other_distribution=OTHER_DISTRIBUTION,
+            our_distribution=OUR_DISTRIBUTION,
+            where=where,
+        ),
         documentation=documentation,
         readme=readme,
     )
@@ -246,7 +283,7 @@ def install_torch(why: TorchInstallation, command: str, last_torch: str | None) 
 
     ``last_torch`` is the newest torch version that has this build; None if PyTorch still publishes the build.
     """
-    before = f"{_INSTALL_TORCH[why]}:"
+    before = translatable("{why}:", why=_INSTALL_TORCH[why])
     after = after_build_command(last_torch)
     return command_fix("install-torch", before, command, after, why=why, last_torch=last_torch)
 
@@ -255,7 +292,9 @@ def install_torch_with_installer(why: TorchInstallation, cuda: str) -> Fix:
     """Return the fix that installs a build of torch with an installer other than pip and uv."""
     return text_fix(
         "install-torch-with-its-installer",
-        f"{_INSTALL_TORCH[why]}, for CUDA {cuda}, with what installed the present one.",
+        translatable(
+            "{why}, for CUDA {cuda}, with what installed the present one.", why=_INSTALL_TORCH[why], cuda=cuda
+        ),
         why=why,
         cuda=cuda,
     )
@@ -266,7 +305,11 @@ def after_build_command(last_torch: str | None) -> str:
 
     ``last_torch`` is described in :func:`install_torch`.
     """
-    return "." if last_torch is None else f". PyTorch {last_torch} is the last with such a build."
+    return (
+        "."
+        if last_torch is None
+        else translatable(". PyTorch {last_torch} is the last with such a build.", last_torch=last_torch)
+    )
 
 
 def install_conda_cuda_build(command: str) -> Fix:
@@ -278,7 +321,7 @@ def update_driver_first(driver: str, minimum: str | None) -> Fix:
     """Return the fix for a driver that is too old for all builds of torch."""
     return text_fix(
         "update-driver-first",
-        f"Update the driver to {minimum} or newer first: no build of PyTorch runs with {driver}.",
+        "Update the driver to {minimum} or newer first: no build of PyTorch runs with {driver}.",
         driver=driver,
         minimum=minimum,
     )
@@ -294,7 +337,7 @@ def gpu_too_old() -> Fix:
 
 def remove_torch_copy(folder: str, command: str) -> Fix:
     """Return the fix that uninstalls one of several copies of torch."""
-    after = f" removes the one in {folder}."
+    after = translatable(" removes the one in {folder}.", folder=folder)
     return command_fix("remove-torch-copy", "Keep one of them:", command, after, folder=folder)
 
 
@@ -303,7 +346,7 @@ def remove_torch_copy_with_installer(folder: str, installer: str) -> Fix:
     uv."""
     return text_fix(
         "remove-torch-copy-with-its-installer",
-        f"Keep one of them: uninstall the one in {folder} with {installer}, which installed it.",
+        "Keep one of them: uninstall the one in {folder} with {installer}, which installed it.",
         folder=folder,
         installer=installer,
     )
@@ -313,12 +356,12 @@ def remove_torch_from_path(folder: str) -> Fix:
     """Return the fix for a copy of torch outside the virtual environment, which pip does not uninstall."""
     return text_fix(
         "remove-torch-from-path",
-        f"Keep one of them: take {folder} off the path (PYTHONPATH, a .pth file), or delete its torch.",
+        "Keep one of them: take {folder} off the path (PYTHONPATH, a .pth file), or delete its torch.",
         folder=folder,
     )
 
 
 def reinstall_torch_copies(command: str) -> Fix:
     """Return the fix for two copies of torch in one folder."""
-    before = "They share their files: uninstall both and install one:"
+    before = translatable("They share their files: uninstall both and install one:")
     return command_fix("reinstall-torch-copies", before, command)

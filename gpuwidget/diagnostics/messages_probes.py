@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from gpuwidget.diagnostics.messages import text_fix
 from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
+from gpuwidget.model.translation import joined, translatable
 
-PYTHON_START = "starting Python"
+PYTHON_START = translatable("starting Python")
 """The step name that is displayed if a probe ends before its first step."""
 _CODE = re.compile(r"[\w.]+(\(\))?")
 """Matches the name of a step that is code, such as ``torch.cuda.is_available()``."""
@@ -18,26 +19,36 @@ _CODE = re.compile(r"[\w.]+(\(\))?")
 def unfinished(step: str, result: ProbeResult, status: IssueStatus, fix: Fix) -> Issue:
     """Return the issue of a step that hung or crashed."""
     name = step if _CODE.fullmatch(step) else step[0].upper() + step[1:]
-    return Issue("step-unfinished", status, _params(step, result), f"{name} {_ending(result)}.", fix)
+    reason = translatable("{name} {ending}.", name=name, ending=_ending(result))
+    return Issue("step-unfinished", status, _params(step, result), reason, fix)
 
 
 def not_reached(steps: Sequence[str], unfinished_step: str, result: ProbeResult) -> Issue:
     """Return the issue of steps that were not reached because an earlier step hung or crashed."""
     params = {**_params(unfinished_step, result), "steps": tuple(steps)}
-    reason = f"Not checked, since {unfinished_step} {_ending(result)}: {', '.join(steps)}."
+    reason = translatable(
+        "Not checked, since {unfinished_step} {ending}: {steps}.",
+        unfinished_step=unfinished_step,
+        ending=_ending(result),
+        steps=joined(steps),
+    )
     return Issue("steps-not-reached", "unknown", params, reason, None)
 
 
 def files_not_compared(step: str, result: ProbeResult) -> Issue:
     """Return the issue reporting that the comparison of installed files did not finish."""
-    reason = f"Not all installed files were compared: {step} {_ending(result)}."
+    reason = translatable(
+        "Not all installed files were compared: {step} {ending}.", step=step, ending=_ending(result)
+    )
     return Issue("files-not-compared", "unknown", _params(step, result), reason, None)
 
 
 def failed(step: str, error: str, status: IssueStatus) -> Issue:
     """Return the issue of a step that raised an error. ``error`` is the first line of the error."""
     params = {"step": step, "error": error}
-    return Issue("step-failed", status, params, f"{step} raises {error}", None)
+    return Issue(
+        "step-failed", status, params, translatable("{step} raises {error}", step=step, error=error), None
+    )
 
 
 def _params(step: str, result: ProbeResult) -> dict[str, str | float]:
@@ -48,13 +59,17 @@ def _ending(result: ProbeResult) -> str:
     match result.ending:
         case "hung":
             seconds = int(result.silent_s)
-            return f"did not return within {seconds} s" if seconds else "had not returned when time was up"
+            return (
+                translatable("did not return within {seconds} s", seconds=seconds)
+                if seconds
+                else translatable("had not returned when time was up")
+            )
         case "crashed":
-            return f"crashed Python ({result.detail})"
+            return translatable("crashed Python ({detail})", detail=result.detail)
         case "not started":
-            return f"failed ({result.detail})"
+            return translatable("failed ({detail})", detail=result.detail)
         case _:
-            return "ended Python without an error"
+            return translatable("ended Python without an error")
 
 
 def see_what_hangs() -> Fix:

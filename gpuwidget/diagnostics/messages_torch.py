@@ -10,20 +10,23 @@ from gpuwidget.diagnostics.messages import text_fix
 from gpuwidget.diagnostics.messages_packages import damage
 from gpuwidget.diagnostics.packages import TorchCopy
 from gpuwidget.model.diagnosis import Fix, Issue
+from gpuwidget.model.translation import Text, joined, translatable
 
 # -- the package -----------------------------------------------------------------------------------------
 
 
 def not_installed(fix: Fix) -> Issue:
     """Return the issue reporting that torch is not installed."""
-    reason = "PyTorch is not installed in this environment."
+    reason = translatable("PyTorch is not installed in this environment.")
     return Issue("torch-not-installed", "broken", {}, reason, fix)
 
 
 def installed_several_times(copies: Sequence[TorchCopy], fix: Fix) -> Issue:
     """Return the issue reporting that torch is installed several times."""
-    reason = (
-        f"PyTorch is installed {len(copies)} times: {', '.join(map(str, copies))}. The first one is used."
+    reason = translatable(
+        "PyTorch is installed {number} times: {copies}. The first one is used.",
+        number=len(copies),
+        copies=", ".join(map(str, copies)),
     )
     return Issue("torch-copies", "warning", {"copies": tuple(map(str, copies))}, reason, fix)
 
@@ -35,7 +38,11 @@ def changed_since_import(loaded: str, installed: str | None) -> Issue:
         "torch-changed-since-import",
         "warning",
         {"loaded": loaded, "installed": installed},
-        f"This notebook has PyTorch {loaded} loaded, while {installed} is installed by now.",
+        translatable(
+            "This notebook has PyTorch {loaded} loaded, while {installed} is installed by now.",
+            loaded=loaded,
+            installed=installed,
+        ),
         text_fix("restart-kernel", "Restart the kernel."),
     )
 
@@ -46,7 +53,7 @@ def for_macos() -> Issue:
         "torch-for-macos",
         "broken",
         {},
-        "PyTorch for macOS has no CUDA.",
+        translatable("PyTorch for macOS has no CUDA."),
         text_fix("use-linux", "Use a machine with an NVIDIA GPU and Linux."),
     )
 
@@ -56,8 +63,8 @@ def without_cuda(fix: Fix, *, amd: bool) -> Issue:
 
     ``amd`` is whether the build is for AMD's GPUs.
     """
-    what = "is for AMD's GPUs" if amd else "can't use a GPU"
-    reason = f"This build of PyTorch {what}: it has no CUDA."
+    what = translatable("is for AMD's GPUs") if amd else translatable("can't use a GPU")
+    reason = translatable("This build of PyTorch {what}: it has no CUDA.", what=what)
     return Issue("torch-without-cuda", "broken", {"amd": amd}, reason, fix)
 
 
@@ -66,7 +73,7 @@ def numpy_fails(error: str, fix: Fix) -> Issue:
 
     ``error`` is the first line of numpy's error.
     """
-    reason = f"numpy fails with this PyTorch: {error}."
+    reason = translatable("numpy fails with this PyTorch: {error}.", error=error)
     return Issue("numpy-fails", "warning", {"error": error}, reason, fix)
 
 
@@ -87,20 +94,29 @@ class HidingFile(NamedTuple):
 
 def hidden_module(hiding: HidingFile) -> Issue:
     """Return the issue reporting that a file hides a module that torch uses."""
-    reason = f"{_hides(hiding)}."
+    reason = translatable("{hides}.", hides=_hides(hiding))
     return Issue("module-hidden", "warning", hiding._asdict(), reason, rename_file(hiding.file))
 
 
 def _hides(hiding: HidingFile) -> str:
     if hiding.standard:
-        return f"{hiding.name} in {hiding.folder} hides Python's own module {hiding.module}"
-    return f"{hiding.name} in {hiding.folder} hides the package {hiding.module}, which PyTorch uses"
+        return translatable(
+            "{name} in {folder} hides Python's own module {module}",
+            name=hiding.name,
+            folder=hiding.folder,
+            module=hiding.module,
+        )
+    return translatable(
+        "{name} in {folder} hides the package {module}, which PyTorch uses",
+        name=hiding.name,
+        folder=hiding.folder,
+        module=hiding.module,
+    )
 
 
 def rename_file(file: str) -> Fix:
     """Return the fix for a file that hides a module."""
-    text = f"Give {file} another name, and start the kernel anew."
-    return text_fix("rename-file", text, file=file)
+    return text_fix("rename-file", "Give {file} another name, and start the kernel anew.", file=file)
 
 
 def in_working_directory(file: str) -> Issue:
@@ -110,8 +126,11 @@ def in_working_directory(file: str) -> Issue:
         "torch-in-working-directory",
         "unknown",
         {"file": file},
-        f"'import torch' finds {file}, in the working directory. The doctor runs no file of the working "
-        "directory, so this PyTorch was not checked.",
+        translatable(
+            "'import torch' finds {file}, in the working directory. The doctor runs no file of "
+            "the working directory, so this PyTorch was not checked.",
+            file=file,
+        ),
         text_fix(
             "use-another-folder", "Start the kernel or the command in another folder, and run it again."
         ),
@@ -123,8 +142,8 @@ def hidden_torch(file: str | None) -> Issue:
 
     ``file`` is None if the file is unknown.
     """
-    what = file or "a folder"
-    reason = f"{what} is what 'import torch' finds in place of the package."
+    what = file or translatable("a folder")
+    reason = translatable("{what} is what 'import torch' finds in place of the package.", what=what)
     return Issue("torch-hidden", "broken", {"file": file}, reason, rename_file(what))
 
 
@@ -133,7 +152,7 @@ def hidden_torch(file: str | None) -> Issue:
 
 def python_not_started(detail: str) -> Issue:
     """Return the issue reporting that the probe's Python did not start."""
-    reason = f"Python could not be started to look at it ({detail})."
+    reason = translatable("Python could not be started to look at it ({detail}).", detail=detail)
     return Issue("python-not-started", "unknown", {"error": detail}, reason, None)
 
 
@@ -143,7 +162,7 @@ def import_timeout(timeout_s: float) -> Issue:
         "torch-import-timeout",
         "unknown",
         {"timeout_s": timeout_s},
-        f"'import torch' did not finish within {timeout_s:.0f} s.",
+        translatable("'import torch' did not finish within {timeout_s:.0f} s.", timeout_s=timeout_s),
         text_fix(
             "run-doctor-again",
             "Run the doctor again: a first import from a cold or a network disk takes long, the next one "
@@ -160,7 +179,7 @@ def import_killed() -> Issue:
         "torch-import-killed",
         "broken",
         {"signal": "SIGKILL"},
-        "'import torch' was killed (SIGKILL), as happens where memory runs out.",
+        translatable("'import torch' was killed (SIGKILL), as happens where memory runs out."),
         text_fix(
             "more-memory",
             "Give this environment more memory; the kernel log (dmesg) says whether that was it.",
@@ -171,13 +190,15 @@ def import_killed() -> Issue:
 def import_crashed(detail: str, fix: Fix) -> Issue:
     """Return the issue reporting that ``import torch`` crashes Python; ``detail`` is the signal or exit
     status."""
-    reason = f"'import torch' crashes Python ({detail})."
+    reason = translatable("'import torch' crashes Python ({detail}).", detail=detail)
     return Issue("torch-import-crashed", "broken", {"signal": detail}, reason, fix)
 
 
 def import_ended(fix: Fix) -> Issue:
     """Return the issue reporting that ``import torch`` ends Python without an error."""
-    return Issue("torch-import-ended", "broken", {}, "'import torch' ends Python without a word.", fix)
+    return Issue(
+        "torch-import-ended", "broken", {}, translatable("'import torch' ends Python without a word."), fix
+    )
 
 
 def import_error(kind: str, error: str, fix: Fix) -> Issue:
@@ -189,7 +210,7 @@ def import_error(kind: str, error: str, fix: Fix) -> Issue:
 def import_error_by_hidden_module(kind: str, error: str, hiding: HidingFile) -> Issue:
     """Return the issue reporting that ``import torch`` raises an error because a file hides a module."""
     params = {"type": kind, "error": error, **hiding._asdict()}
-    reason = f"{_raised(kind, error)} {_hides(hiding)}."
+    reason = joined([_raised(kind, error), translatable("{hides}.", hides=_hides(hiding))], " ")
     fix = rename_file(hiding.file)
     return Issue("torch-import-error-hidden-module", "broken", params, reason, fix)
 
@@ -197,21 +218,26 @@ def import_error_by_hidden_module(kind: str, error: str, hiding: HidingFile) -> 
 def import_error_by_damage(kind: str, error: str, package: CheckedPackage, fix: Fix) -> Issue:
     """Return the issue reporting that ``import torch`` raises an error because a package is damaged."""
     params = {"type": kind, "error": error, "package": package.name}
-    reason = f"{_raised(kind, error)} {damage(package)}"
+    reason = joined([_raised(kind, error), damage(package)], " ")
     return Issue("torch-import-error-damaged-package", "broken", params, reason, fix)
 
 
 def import_error_in_package(kind: str, error: str, package: str, fix: Fix) -> Issue:
     """Return the issue reporting that ``import torch`` raises an error in the code of another package."""
     params = {"type": kind, "error": error, "package": package}
-    origin = "numpy's error" if package == "numpy" else f"an error of {package}"
-    reason = f"{_raised(kind, error)} That is {origin}."
+    origin = (
+        translatable("numpy's error")
+        if package == "numpy"
+        else translatable("an error of {package}", package=package)
+    )
+    reason = translatable("{raised} That is {origin}.", raised=_raised(kind, error), origin=origin)
     return Issue("torch-import-error-in-package", "broken", params, reason, fix)
 
 
-def _raised(kind: str, error: str) -> str:
-    first = error.strip().splitlines()[0] if error.strip() else "without a word"
-    return f"'import torch' raises {kind}: {first}".rstrip(".") + "."
+def _raised(kind: str, error: str) -> Text:
+    lines = error.strip().splitlines()
+    first = lines[0].rstrip(".") if lines else translatable("without a word")
+    return translatable("'import torch' raises {kind}: {first}.", kind=kind, first=first)
 
 
 def older_torch() -> Fix:

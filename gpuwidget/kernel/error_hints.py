@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from gpuwidget.model import units
 from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.model.translation import _, in_view_language
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.device_switch import cuda_index
 from gpuwidget.pytorch.torch_variables import devices_of_tensors
@@ -55,7 +56,7 @@ class Hint(NamedTuple):
     @property
     def text(self) -> str:
         """The hint as two lines of text."""
-        return f"{self.what}\nFix: {self.fix}"
+        return f"{self.what}\n{_('Fix:')} {self.fix}"
 
 
 class ErrorHints:
@@ -64,6 +65,7 @@ class ErrorHints:
     def __init__(self, shell: Any) -> None:
         self._shell = shell
 
+    @in_view_language
     def show_hint(self, result: Any) -> None:
         """Handle ``post_run_cell``: show a hint if the cell failed with a known error."""
         error = getattr(result, "error_in_exec", None)
@@ -105,12 +107,24 @@ def hint(error: BaseException, user_ns: Mapping[str, object]) -> Hint | None:
 def _shuffle(match: re.Match[str]) -> Hint:
     expected, found = match.groups()
     default = cuda_state.default_device() or "cpu"
-    drawn = f"Random numbers were to be drawn on {expected} with a generator that is on {found}."
+    drawn = _(
+        "Random numbers were to be drawn on {expected} with a generator that is on {found}.",
+        expected=expected,
+        found=found,
+    )
     if expected == "cpu" or default.partition(":")[0] != expected:
-        return Hint(drawn, f'give it one that is there: generator=torch.Generator(device="{expected}")')
+        return Hint(
+            drawn,
+            _('give it one that is there: generator=torch.Generator(device="{expected}")', expected=expected),
+        )
     return Hint(
-        f"{drawn} The default torch device is {default}, so they are drawn there unless something else is "
-        f"said; DataLoader(shuffle=True) and random_split make their generator on the CPU.",
+        _(
+            "{drawn} The default torch device is {default}, so they are drawn there unless "
+            "something else is said; DataLoader(shuffle=True) and random_split make their "
+            "generator on the CPU.",
+            drawn=drawn,
+            default=default,
+        ),
         f'DataLoader(..., generator=torch.Generator(device="{default}"))',
     )
 
@@ -127,14 +141,19 @@ def _two_types(
 def _several_devices(trace: TracebackType | None, user_ns: Mapping[str, object]) -> Hint:
     where, in_line = _device_by_name(trace, user_ns)
     devices = sorted({device for name in where for device in where[name]})
-    fix = "move one to the other's device: x.to(y.device), model.to(x.device)"
-    text = "One operation was given tensors on different devices"
+    fix = _("move one to the other's device: x.to(y.device), model.to(x.device)")
+    text = _("One operation was given tensors on different devices")
     if not where:
         return Hint(f"{text}.", fix)
-    names = [f"{name} on {' and '.join(on)}" for name, on in list(where.items())[:_MAX_NAMES]]
-    more = f" and {len(where) - _MAX_NAMES} more" if len(where) > _MAX_NAMES else ""
+    names = [
+        _("{name} on {on}", name=name, on=_(" and ").join(on))
+        for name, on in list(where.items())[:_MAX_NAMES]
+    ]
+    more = _(" and {number} more", number=len(where) - _MAX_NAMES) if len(where) > _MAX_NAMES else ""
     if not in_line:
-        return Hint(f"{text}. Around it are {', '.join(names)}{more}.", fix)
+        return Hint(
+            _("{text}. Around it are {names}{more}.", text=text, names=", ".join(names), more=more), fix
+        )
     if len(devices) > 1:
         default = cuda_state.default_device()
         gpu = next((device for device in devices if cuda_index(device) is not None), devices[-1])
@@ -181,32 +200,39 @@ def _shared_memory() -> Hint:
     try:
         stat = os.statvfs("/dev/shm")
         total, free = stat.f_frsize * stat.f_blocks, stat.f_frsize * stat.f_bavail
-        folder = f"/dev/shm ({units.memory(total)}, {units.memory(free)} free)"
+        folder = _("/dev/shm ({total}, {free} free)", total=units.memory(total), free=units.memory(free))
     except OSError:
         folder = "/dev/shm"
     return Hint(
-        f"A DataLoader worker died because the shared memory that it hands its batches over in, {folder}, "
-        "is too small; a container has 64 MiB unless told otherwise.",
-        "DataLoader(..., num_workers=0), or start the container with --shm-size=8g",
+        _(
+            "A DataLoader worker died because the shared memory that it hands its batches over "
+            "in, {folder}, is too small; a container has 64 MiB unless told otherwise.",
+            folder=folder,
+        ),
+        _("DataLoader(..., num_workers=0), or start the container with --shm-size=8g"),
     )
 
 
 def _forked() -> Hint:
     inherited = ""
     if cuda_index(cuda_state.default_device()) is not None:
-        inherited = (
-            f" It inherits the default device {cuda_state.default_device()}, so that its new tensors "
-            "go there; %gpu device none, or the light mode, spares it that."
+        inherited = _(
+            " It inherits the default device {default_device}, so that its new tensors go there; "
+            "%gpu device none, or the light mode, spares it that.",
+            default_device=cuda_state.default_device(),
         )
     return Hint(
-        "A child process that was forked, as a DataLoader worker is, used CUDA, which its parent had already "
-        f"started: CUDA does not survive a fork.{inherited}",
-        'DataLoader(..., multiprocessing_context="spawn"), or make only CPU tensors in the worker',
+        _(
+            "A child process that was forked, as a DataLoader worker is, used CUDA, which its "
+            "parent had already started: CUDA does not survive a fork.{inherited}",
+            inherited=inherited,
+        ),
+        _('DataLoader(..., multiprocessing_context="spawn"), or make only CPU tensors in the worker'),
     )
 
 
 def _bundle(found: Hint) -> dict[str, str]:
-    code = f"<br><b>Fix:</b> <code>{html.escape(found.fix)}</code>"
+    code = f"<br><b>{_('Fix:')}</b> <code>{html.escape(found.fix)}</code>"
     style = "border-left:3px solid #b53d00;padding:2px 10px"
     return {
         "text/plain": printable_lines(found.text),

@@ -26,10 +26,12 @@ from gpuwidget.model.kernel_requests import (
     SetDeviceRequest,
     SwitchRequest,
     WatchRequest,
+    parse_locale,
     parse_request,
 )
 from gpuwidget.model.kernel_state import KernelState
 from gpuwidget.model.to_json import to_json
+from gpuwidget.model.translation import set_view_language, translations, view_language
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 
 if TYPE_CHECKING:
@@ -83,8 +85,12 @@ class PanelRequests:
             except Exception:
                 _LOG.debug("a request was not answered", exc_info=True)
 
+        content = parent.get("content") or {}
+        locale = parse_locale(content)
+        if locale is not None:
+            set_view_language(locale)
         try:
-            request = parse_request(parent.get("content") or {})
+            request = parse_request(content)
         except GpuWidgetError as error:
             send(self._error(error))
             return
@@ -122,7 +128,8 @@ class PanelRequests:
                 from gpuwidget.kernel.commands.doctor_command import SharedDiagnosis
 
                 self._diagnosis = SharedDiagnosis()
-            reply = DoctorReply("examined", await self._diagnosis.diagnosis(), self._state())
+            doctor = await self._diagnosis.diagnosis()
+            reply = DoctorReply("examined", doctor, translations(doctor, view_language()), self._state())
         except Exception as error:
             reply = self._error(error)
         send(reply)

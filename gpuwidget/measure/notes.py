@@ -14,6 +14,7 @@ from gpuwidget.model import units
 from gpuwidget.model.messages import Message, message
 from gpuwidget.model.report import GpuReport
 from gpuwidget.model.samples import Origin
+from gpuwidget.model.translation import Text, counted, joined, translatable
 from gpuwidget.pytorch.peak_tracker import PeakScope
 
 _MAX_PROGRAMS = 4
@@ -42,7 +43,7 @@ def programs(children: Iterable[str]) -> tuple[str, ...]:
         for program, count in counted.most_common(_MAX_PROGRAMS)
     ]
     more = sum(counted.values()) - sum(count for _, count in counted.most_common(_MAX_PROGRAMS))
-    return (*named, *([f"{more} more"] if more else []))
+    return (*named, *([translatable("{more} more", more=more)] if more else []))
 
 
 def gpu_notes(found: Sequence[tuple[GpuReport, GpuTotals]], new_contexts: Collection[str]) -> list[Message]:
@@ -63,27 +64,36 @@ def gpu_notes(found: Sequence[tuple[GpuReport, GpuTotals]], new_contexts: Collec
 
 def _context_opened(gpu: GpuReport) -> Message:
     """Return the note for a run that opened the process's first CUDA context on ``gpu``."""
-    sentence = f"CUDA started on {gpu_name(gpu)} in this run"
+    opened = translatable("CUDA started on {gpu} in this run", gpu=gpu_name(gpu))
     # The driver's figure includes the children's memory and torch's figure does not, so the two can be
     # compared only if there are no children.
     held = gpu.process_memory.end if gpu.process_memory is not None and not gpu.children else None
     reserved = gpu.torch.reserved.end if gpu.torch is not None else None
     size = held - reserved if held is not None and reserved is not None and held > reserved else None
     if size is not None:
-        sentence += f": its context and libraries hold {units.memory(size)}"
-    text = f"{sentence}, which stays until the process ends and is no leak."
+        opened = translatable(
+            "{opened}: its context and libraries hold {size}", opened=opened, size=units.memory(size)
+        )
+    text = translatable("{opened}, which stays until the process ends and is no leak.", opened=opened)
     return message("context-opened", text, gpu=gpu_name(gpu), bytes=size)
 
 
 def _lost(gpu: GpuReport, since: float) -> Message:
     at = datetime.fromtimestamp(since).strftime("%H:%M:%S")
-    text = f"{gpu_name(gpu)} was lost at {at}: the driver no longer reaches it, it may need a reset."
+    text = translatable(
+        "{gpu} was lost at {at}: the driver no longer reaches it, it may need a reset.",
+        gpu=gpu_name(gpu),
+        at=at,
+    )
     return message("gpu-lost", text, gpu=gpu_name(gpu), since=since)
 
 
 def _came_back(gpu: GpuReport) -> Message:
     """Return the note for a GPU that was lost during the run and is available again."""
-    text = f"{gpu_name(gpu)} was lost for a part of the run, and came back: what it did meanwhile is unknown."
+    text = translatable(
+        "{gpu} was lost for a part of the run, and came back: what it did meanwhile is unknown.",
+        gpu=gpu_name(gpu),
+    )
     return message("gpu-came-back", text, gpu=gpu_name(gpu))
 
 
@@ -97,14 +107,22 @@ def _children(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Message]:
     notes = []
     for (_, has_context), group in groups.items():
         children = {pid: program for _, by_pid in group for pid, program in by_pid.items()}
-        number = f"{len(children)} child process{'es' if len(children) > 1 else ''}"
+        number = counted(len(children), "{number} child process", "{number} child processes")
         listed = programs(children.values())
-        described = f"{number} ({', '.join(listed)})"
+        described = translatable("{children} ({programs})", children=number, programs=joined(listed))
         names = ", ".join(gpu_name(gpu) for gpu, _ in group)
         if has_context:
-            text = f"{names}: the memory of this process includes that of {described}."
+            text = translatable(
+                "{names}: the memory of this process includes that of {described}.",
+                names=names,
+                described=described,
+            )
         else:
-            text = f"{names}: the memory of this process is that of {described} alone."
+            text = translatable(
+                "{names}: the memory of this process is that of {described} alone.",
+                names=names,
+                described=described,
+            )
         notes.append(
             message(
                 "children-included" if has_context else "children-only",
@@ -122,16 +140,18 @@ def peak_resets(scope: PeakScope, names: Mapping[int, str]) -> list[Message]:
     notes = []
     for index, peak in sorted(scope.hidden_peaks.items()):
         device = names.get(index, f"cuda:{index}")
-        text = (
-            f"torch's peak counter of {device} was reset at the start, because an "
-            f"older peak of {units.memory(peak)} would have hidden this run's: "
-            "torch.cuda.max_memory_allocated() counts from here."
+        text = translatable(
+            "torch's peak counter of {device} was reset at the start, because an older peak of "
+            "{peak} would have hidden this run's: torch.cuda.max_memory_allocated() counts from "
+            "here.",
+            device=device,
+            peak=units.memory(peak),
         )
         notes.append(message("peak-reset", text, gpu=device, bytes=peak))
     if scope.user_resets:
-        text = (
-            "Code in this run reset torch's peak counter: the peak shown is the highest seen before each "
-            "reset and at the end, so it is at least that much."
+        text = translatable(
+            "Code in this run reset torch's peak counter: the peak shown is the highest seen "
+            "before each reset and at the end, so it is at least that much."
         )
         notes.append(message("peak-reset-by-code", text))
     return notes
@@ -144,25 +164,36 @@ def unattributed(gpus: Sequence[GpuReport], origin: Origin) -> list[Message]:
     """
     if not gpus or origin.recorded:
         return []
-    text = (
-        "Which GPUs this process uses can't be told here (the driver's process ids are not this "
-        "container's, and CUDA is not up in torch), so all are shown."
+    text = translatable(
+        "Which GPUs this process uses can't be told here (the driver's process ids are not "
+        "this container's, and CUDA is not up in torch), so all are shown."
     )
     return [message("unattributed", text)]
 
 
 def marks_omitted(count: int, kept: int) -> Message:
     """Return the note for a timeline that has only the first ``kept`` of ``count`` marks."""
-    text = f"{count} marks were set; the first {kept} are kept."
+    text = translatable("{count} marks were set; the first {kept} are kept.", count=count, kept=kept)
     return message("marks-omitted", text, count=count, kept=kept)
 
 
 def lines_omitted(count: int, stride: int) -> Message:
     """Return the note for a timeline that has only every ``stride``-th of ``count`` printed lines."""
-    text = f"{count} lines were printed; every {_ordinal(stride)} is on the timeline."
+    text = translatable(
+        "{count} lines were printed; every {ordinal} is on the timeline.",
+        count=count,
+        ordinal=_ordinal(stride),
+    )
     return message("lines-omitted", text, count=count, stride=stride)
 
 
-def _ordinal(number: int) -> str:
-    suffix = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number % 100 not in (11, 12, 13) else 0, "th")
-    return f"{number}{suffix}"
+def _ordinal(number: int) -> Text:
+    match number % 10 if number % 100 not in (11, 12, 13) else 0:
+        case 1:
+            return translatable("{number}st", number=number)
+        case 2:
+            return translatable("{number}nd", number=number)
+        case 3:
+            return translatable("{number}rd", number=number)
+        case _:
+            return translatable("{number}th", number=number)

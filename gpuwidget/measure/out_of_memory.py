@@ -14,6 +14,7 @@ from typing import Literal
 
 from gpuwidget.model import units
 from gpuwidget.model.report import Holder
+from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch.allocator import LARGE_PAGE, Segment
 
 FixKind = Literal["again", "limit", "free", "delete", "batch", "expandable", "pool", "process"]
@@ -269,8 +270,11 @@ def first_step(facts: OomFacts) -> OomFix | None:
         return None
     return OomFix(
         "free",
-        f"Before the next try let go of this error: its frames keep {units.memory(size)} alive, which that "
-        "try would lack (%debug is then gone).",
+        translatable(
+            "Before the next try let go of this error: its frames keep {size} alive, which that "
+            "try would lack (%debug is then gone).",
+            size=units.memory(size),
+        ),
         "%gpu free --yes",
         size,
     )
@@ -310,8 +314,11 @@ def _retry(facts: OomFacts) -> OomFix | None:
         return None
     return OomFix(
         "again",
-        f"Run it again: {units.memory(freed)} from before this cell, such as an earlier error's frames, were "
-        "let go of since, which is enough.",
+        translatable(
+            "Run it again: {freed} from before this cell, such as an earlier error's frames, "
+            "were let go of since, which is enough.",
+            freed=units.memory(freed),
+        ),
         None,
         freed,
     )
@@ -326,8 +333,12 @@ def _limit(facts: OomFacts) -> OomFix | None:
         return None
     return OomFix(
         "limit",
-        f"Raise this process's own limit: it lets itself have {units.memory(facts.limit)} "
-        f"(set_per_process_memory_fraction), and the GPU had {units.memory(facts.free)} free.",
+        translatable(
+            "Raise this process's own limit: it lets itself have {limit} "
+            "(set_per_process_memory_fraction), and the GPU had {free} free.",
+            limit=units.memory(facts.limit),
+            free=units.memory(facts.free),
+        ),
         f"torch.cuda.set_per_process_memory_fraction({fraction:.2f}, {(facts.device or 'cuda:0')!r})",
         None,
     )
@@ -342,7 +353,11 @@ def _notebook(facts: OomFacts) -> OomFix | None:
     size = _bytes(facts, blocks)
     return OomFix(
         "free",
-        f"Let go of what the notebook itself keeps, {names}: {units.memory(size)} from before this cell.",
+        translatable(
+            "Let go of what the notebook itself keeps, {names}: {size} from before this cell.",
+            names=names,
+            size=units.memory(size),
+        ),
         "%gpu free --yes",
         size,
     )
@@ -369,12 +384,17 @@ def _without(
 ) -> OomFix:
     names = dict.fromkeys(name for held in chosen for name in held.variables or ())
     sizes = _listed(f"{held.holder.names[0]} ({units.memory(held.holder.bytes)})" for held in chosen)
-    notebook_text = ", and of what the notebook itself keeps" if with_notebook else ""
+    notebook_text = translatable(", and of what the notebook itself keeps") if with_notebook else ""
     pronoun = "it" if len(chosen) == 1 else "them"
     return OomFix(
         "delete",
-        f"Let go of {sizes}{notebook_text}, if you need no more of {pronoun}: the code that failed was "
-        f"not seen to read {pronoun}.",
+        translatable(
+            "Let go of {sizes}{notebook_text}, if you need no more of {en_it}: the code that "
+            "failed was not seen to read {en_it}.",
+            sizes=sizes,
+            notebook_text=notebook_text,
+            en_it=pronoun,
+        ),
         f"%gpu free {' '.join(names)} --yes",
         _bytes(facts, blocks),
     )
@@ -390,10 +410,16 @@ def _batch(facts: OomFacts) -> OomFix | None:
         return None
     return OomFix(
         "batch",
-        f"Make the batch {parts} times smaller, or go through it in {parts} parts (gradient accumulation): "
-        f"the cell had {units.memory(cell_growth)} above its start and asked for "
-        f"{units.memory(facts.requested)} more, where {units.memory(room_for_cell)} were to be had. That is "
-        "enough as far as the cell came, if what it needs grows with the batch.",
+        translatable(
+            "Make the batch {parts} times smaller, or go through it in {parts} parts (gradient "
+            "accumulation): the cell had {cell_growth} above its start and asked for {requested} "
+            "more, where {room_for_cell} were to be had. That is enough as far as the cell came, "
+            "if what it needs grows with the batch.",
+            parts=parts,
+            cell_growth=units.memory(cell_growth),
+            requested=units.memory(facts.requested),
+            room_for_cell=units.memory(room_for_cell),
+        ),
         None,
         None,
     )
@@ -406,9 +432,12 @@ def _expandable(facts: OomFacts) -> OomFix | None:
         return None
     return OomFix(
         "expandable",
-        f"Use expandable segments: {units.memory(facts.fragmented)} that torch has reserved are in no "
-        "tensor, in pieces that can't be joined without. Restart the kernel, and run this before torch is "
-        "imported.",
+        translatable(
+            "Use expandable segments: {fragmented} that torch has reserved are in no tensor, in "
+            "pieces that can't be joined without. Restart the kernel, and run this before torch "
+            "is imported.",
+            fragmented=units.memory(facts.fragmented),
+        ),
         f"%env {facts.setting}=expandable_segments:True",
         facts.fragmented,
     )
@@ -433,7 +462,11 @@ def _pool(facts: OomFacts) -> OomFix | None:
         if pool.free and facts.would_fit(others=pool.free):
             return OomFix(
                 "pool",
-                f"Let {pool.name} give back what it keeps for later: {units.memory(pool.free)}.",
+                translatable(
+                    "Let {name} give back what it keeps for later: {free}.",
+                    name=pool.name,
+                    free=units.memory(pool.free),
+                ),
                 pool.flush,
                 pool.free,
             )
@@ -449,7 +482,11 @@ def _processes(facts: OomFacts) -> list[OomFix]:
     return [
         OomFix(
             "process",
-            f"Shut down {other.name} if no longer needed: this frees {units.memory(other.bytes)}.",
+            translatable(
+                "Shut down {name} if no longer needed: this frees {bytes}.",
+                name=other.name,
+                bytes=units.memory(other.bytes),
+            ),
             None,
             other.bytes,
         )
@@ -488,8 +525,10 @@ def _free_after(segments: Sequence[Segment], freed: frozenset[int]) -> tuple[int
 def _listed(names: Iterable[str]) -> str:
     found = list(dict.fromkeys(names))
     if len(found) > 4:
-        return f"{', '.join(found[:3])} and {len(found) - 3} more"
-    return " and ".join(filter(None, (", ".join(found[:-1]), *found[-1:])))
+        return translatable("{found} and {number} more", found=", ".join(found[:3]), number=len(found) - 3)
+    if len(found) < 2:
+        return "".join(found)
+    return translatable("{names} and {last}", names=", ".join(found[:-1]), last=found[-1])
 
 
 def _size(match: re.Match[str] | None) -> RoundedBytes | None:

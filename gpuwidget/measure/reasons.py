@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuwidget.model.messages import Message, message
 from gpuwidget.model.terminal_text import clean_line
+from gpuwidget.model.translation import translatable
 
 _MAX_REASON = 150
 
@@ -50,20 +51,22 @@ NO_PROCESS_LIST = message("no-process-list", "the driver does not list processes
 
 def not_read_by_worker(reason: str | None) -> Message:
     """Return the reason for values that a Dask worker could not read; ``reason`` is what it reported."""
-    text = "the worker could not read it from its driver"
+    text = translatable("the worker could not read it from its driver")
     if reason is not None:
-        text = f"{text}: {clean_line(reason, _MAX_REASON)}"
+        text = translatable("{text}: {reason}", text=text, reason=clean_line(reason, _MAX_REASON))
     return message("not-read-by-worker", text, reason=reason)
 
 
 def too_short(seconds: float) -> Message:
     """Return the reason to give if the run was shorter than ``seconds``."""
-    return message("too-short", f"the run was shorter than {seconds:g} s", seconds=seconds)
+    return message("too-short", "the run was shorter than {seconds:g} s", seconds=seconds)
 
 
 def too_short_for_windows(window_s: float) -> Message:
     """Return the reason to give if the run was shorter than two of the driver's utilization windows."""
-    text = f"the run was shorter than two of the driver's windows of {window_s:g} s"
+    text = translatable(
+        "the run was shorter than two of the driver's windows of {window_s:g} s", window_s=window_s
+    )
     return message("too-short-for-windows", text, window_s=window_s)
 
 
@@ -72,7 +75,9 @@ def no_counter_window(window_s: float | None) -> Message:
 
     ``window_s`` is the length of the longest window that was read, or None if none was read.
     """
-    text = f"no window of the hardware counters{_length(window_s)} lay inside the run"
+    text = translatable(
+        "no window of the hardware counters{length} lay inside the run", length=_length(window_s)
+    )
     return message("no-counter-window", text, window_s=window_s)
 
 
@@ -81,9 +86,12 @@ def few_counter_windows(window_s: float | None) -> Message:
 
     ``window_s`` is the length of the longest window that was read, or None if none was read.
     """
-    text = f"the windows of the hardware counters{_length(window_s)} inside the run leave out too much of it"
+    text = translatable(
+        "the windows of the hardware counters{length} inside the run leave out too much of it",
+        length=_length(window_s),
+    )
     return message("few-counter-windows", text, window_s=window_s)
 
 
 def _length(window_s: float | None) -> str:
-    return "" if window_s is None else f" (up to {window_s:.1f} s)"
+    return "" if window_s is None else translatable(" (up to {window_s:.1f} s)", window_s=window_s)

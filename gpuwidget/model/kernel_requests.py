@@ -85,6 +85,8 @@ class DoctorRequest:
     ask: Literal["doctor"]
 
 
+LOCALE = "locale"
+"""Name of the field with which every request may tell the page's locale, such as ``zh-CN``."""
 Request = StateRequest | SetDeviceRequest | WatchRequest | SwitchRequest | FreeCacheRequest | DoctorRequest
 
 
@@ -104,6 +106,12 @@ def parse_request(content: Mapping[str, Any]) -> Request:
             request: Request = kind(**{name: content[name] for name in hints})
             return request
     raise OptionError("This kernel's gpuwidget does not know that question: reload the page.")
+
+
+def parse_locale(content: Mapping[str, Any]) -> str | None:
+    """Return the locale of the page that sent a request, or None if the request has none."""
+    locale = content.get(LOCALE)
+    return locale if isinstance(locale, str) else None
 
 
 def _has_type(value: object, hint: Any) -> bool:
@@ -139,5 +147,7 @@ class DoctorReply:
 
     status: Literal["examined"]
     doctor: Diagnosis
+    texts: Mapping[str, str]
+    """The diagnosis's texts in the page's language, by the English text; empty in English."""
     state: KernelState | None
     """The kernel's current state, or None if it can't be read."""

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpuwidget.model.translation import Text, translatable
+
 
 @dataclass(frozen=True, slots=True)
 class MessageId:
@@ -33,8 +35,9 @@ class Message:
         return MessageId(self.id, self.params)
 
 
-def message(id_: str, text: str, **params: Any) -> Message:
-    """Return the message with the id ``id_``, its text and its parameters."""
+def message(id_: str, template: str, **params: Any) -> Message:
+    """Return the message with the id ``id_``, the template of its text and the template's parameters."""
+    text = template if isinstance(template, Text) else translatable(template, **params)
     return Message(id_, params, text)
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from gpuwidget.model import flat_metrics
 from gpuwidget.model.messages import Message, MessageId
 from gpuwidget.model.to_json import to_json
+from gpuwidget.model.translation import joined, translatable
 
 MIME_TYPE = "application/vnd.gpuwidget.report+json"
 REPORT_SCHEMA = 1
@@ -28,7 +29,7 @@ WorkerKind = Literal["child", "rank", "dask"]
 WorkerStatus = Literal["running", "ended", "failed", "lost"]
 
 
-WAITING_FOR_CHILD = "waiting for a child process"
+WAITING_FOR_CHILD = translatable("waiting for a child process")
 """Shown instead of a call's name while the code waits for a child process."""
 
 
@@ -361,7 +362,7 @@ class CodeTime:
         ]
         return replace(
             self,
-            reason=" ".join(sentences) or None,
+            reason=joined(sentences, " ") if sentences else None,
             reason_ids=(*self.reason_ids, *(message.message_id for message in reasons)),
         )
 
@@ -503,4 +504,4 @@ class Report:
 
 def in_call(call: str) -> str:
     """Return a phrase such as ``in json.loads`` for a call. Return :data:`WAITING_FOR_CHILD` unchanged."""
-    return call if call == WAITING_FOR_CHILD else f"in {call}"
+    return WAITING_FOR_CHILD if call == WAITING_FOR_CHILD else translatable("in {call}", call=call)

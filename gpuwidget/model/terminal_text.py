@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
+import textwrap
 import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 _GAP = "  "
 _CUT = "…"
+_WORD = re.compile(r"[^\s\u2e80-\u9fff\uff00-\uffef]+\s*|[\u2e80-\u9fff\uff00-\uffef]\s*|\s+")
+"""Matches the parts of a text between which a line may break, with the spaces that follow them."""
+_CLOSING = "，。；：、）！？"
+"""Wide punctuation that does not begin a line."""
 _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
@@ -83,6 +88,39 @@ def truncate(text: str, width: int) -> str:
             break
         kept += character
     return kept.rstrip() + _CUT
+
+
+def pad(text: str, width: int) -> str:
+    """Return ``text`` with spaces after it, so that it takes ``width`` character cells."""
+    return text + " " * (width - display_width(text))
+
+
+def wrap(text: str, width: int, first_indent: str = "", indent: str = "") -> list[str]:
+    """Return lines of at most ``width`` character cells, except for long words such as paths.
+
+    A line may break at each space and between any two wide characters, such as Chinese ones.
+    """
+    if display_width(text) == len(text):
+        return textwrap.wrap(
+            text,
+            width,
+            initial_indent=first_indent,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+    lines: list[str] = []
+    line = first_indent
+    for word in _WORD.findall(text):
+        if (
+            display_width(line) + display_width(word.rstrip()) > width
+            and line.strip()
+            and word[0] not in _CLOSING
+        ):
+            lines.append(line.rstrip())
+            line = indent
+        line += word
+    return [*lines, line.rstrip()]
 
 
 def format_table(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], width: int) -> list[str]:

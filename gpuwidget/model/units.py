@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import TypeGuard
 
+from gpuwidget.model.translation import translatable
+
 GIB = 1024**3
 MIB = 1024**2
 KIB = 1024
@@ -57,7 +59,7 @@ def memory_of(size: float | None, total: float | None) -> str:
         return memory(size)
     part, _, unit = memory(size).partition(" ")
     same = size == 0 or unit == memory(total).partition(" ")[2]
-    return f"{part if same else memory(size)} of {memory(total)}"
+    return translatable("{part} of {total}", part=part if same else memory(size), total=memory(total))
 
 
 def gib(size: float | None) -> str:
@@ -120,7 +122,9 @@ def power(watts: float | None) -> str:
 
 def power_of(watts: float | None, limit: float | None) -> str:
     """Return power and limit, such as ``165 of 700 W``. If the limit is None, return only the power."""
-    return power(watts) if not _known(limit) else f"{whole_number(watts)} of {power(limit)}"
+    if not _known(limit):
+        return power(watts)
+    return translatable("{part} of {total}", part=whole_number(watts), total=power(limit))
 
 
 def temperature(celsius: float | None) -> str:

@@ -6,6 +6,7 @@ from gpuwidget.measure.notes import gpu_name
 from gpuwidget.model import units
 from gpuwidget.model.messages import Message, message
 from gpuwidget.model.report import GpuReport
+from gpuwidget.model.translation import capitalized, translatable
 from gpuwidget.profiler.counter_windows import MatchedMeans
 
 # The following texts are clauses, like DefaultStreams.reason. sentence() turns each of them into a sentence.
@@ -36,33 +37,40 @@ BY_WINDOWS = message("activity-by-windows", "The GPU's activity is told from the
 
 _CAUSES = {
     "short-kernels": (
-        "kernels of a few microseconds end before a query sees them, or the work ran on other streams or in "
-        "other processes"
+        translatable(
+            "kernels of a few microseconds end before a query sees them, or the work ran on "
+            "other streams or in other processes"
+        )
     ),
-    "other-streams": "other streams, libraries or processes worked on it",
+    "other-streams": translatable("other streams, libraries or processes worked on it"),
     "stream-work": (
-        "copies and waits for other streams are work of a stream, but not of the GPU's compute engines"
+        translatable(
+            "copies and waits for other streams are work of a stream, but not of the GPU's compute engines"
+        )
     ),
 }
 
 
 def sentence(clause: Message) -> Message:
     """Return ``clause`` as a whole sentence with the same id."""
-    return Message(clause.id, clause.params, f"{clause.text[0].upper()}{clause.text[1:]}.")
+    return Message(clause.id, clause.params, translatable("{clause}.", clause=capitalized(clause.text)))
 
 
 def gil_blocked(percent: float) -> Message:
     """Return a clause which explains that single operations delayed samples in ``percent`` of the time."""
-    text = (
-        f"{units.percent(percent)} of the time samples were delayed by an operation that kept "
-        "Python's interpreter or for this machine: it may be that of what ran just before"
+    text = translatable(
+        "{percent} of the time samples were delayed by an operation that kept Python's "
+        "interpreter or for this machine: it may be that of what ran just before",
+        percent=units.percent(percent),
     )
     return message("gil-blocked", text, percent=round(percent, 2))
 
 
 def not_sampled(percent: float) -> Message:
     """Return a sentence which states that sampling failed in ``percent`` of the run."""
-    text = f"For {units.percent(percent)} of the run its code could not be looked at."
+    text = translatable(
+        "For {percent} of the run its code could not be looked at.", percent=units.percent(percent)
+    )
     return message("partly-not-sampled", text, percent=round(percent, 2))
 
 
@@ -71,9 +79,10 @@ def hidden_work(percent: float) -> Message:
 
     The stream queries missed work in up to ``percent`` of the run.
     """
-    text = (
-        f"The GPU's counters show work in up to {units.percent(percent)} of the run that queries of its "
-        "stream did not see: no activity is given for lines that this work could change."
+    text = translatable(
+        "The GPU's counters show work in up to {percent} of the run that queries of its "
+        "stream did not see: no activity is given for lines that this work could change.",
+        percent=units.percent(percent),
     )
     return message("hidden-work", text, percent=round(percent, 2))
 
@@ -88,9 +97,13 @@ def contradiction(gpu: GpuReport, means: MatchedMeans, cpu: float | None) -> Mes
         # Short kernels explain the difference only if this process used enough CPU time to launch them.
         launching = cpu is None or cpu >= means.counters - means.stream
         cause = "short-kernels" if launching else "other-streams"
-    text = (
-        f"{gpu_name(gpu)}: its default stream had work in {units.percent(means.queried)} of the queries and "
-        f"the GPU's counters say {units.percent(means.counters)} busy: {_CAUSES[cause]}."
+    text = translatable(
+        "{gpu}: its default stream had work in {queried} of the queries and the GPU's "
+        "counters say {counters} busy: {cause}.",
+        gpu=gpu_name(gpu),
+        queried=units.percent(means.queried),
+        counters=units.percent(means.counters),
+        cause=_CAUSES[cause],
     )
     return message(
         "queries-contradict-counters",

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 
 from gpuwidget.diagnostics import isolated_run
 from gpuwidget.diagnostics.probe_process import ProbeEnvironment
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.diagnosis import Diagnosis
-from gpuwidget.model.to_json import to_json
 from gpuwidget.system.daemon_thread import run_in_daemon_thread
 from gpuwidget.version import __version__
 
@@ -30,16 +28,15 @@ class CachedDiagnosis:
         self._clock = clock
         self._diagnose = diagnose
         self._running: asyncio.Task[Diagnosis] | None = None
-        self._newest: tuple[bytes, float] | None = None
+        self._newest: tuple[Diagnosis, float] | None = None
 
-    async def diagnosis(self) -> bytes:
-        """Return the newest diagnosis as JSON. Raises DoctorError if the checks do not finish."""
+    async def diagnosis(self) -> Diagnosis:
+        """Return the newest diagnosis. Raises DoctorError if the checks do not finish."""
         if self._newest is not None and self._clock.monotonic() - self._newest[1] < _MAX_AGE_S:
             return self._newest[0]
         if self._running is None or self._running.done():
             self._running = asyncio.ensure_future(run_in_daemon_thread(self._diagnose, "gpuwidget-doctor"))
         # The task is shielded, so that closing a page does not cancel it for other pages.
         diagnosis = await asyncio.shield(self._running)
-        text = json.dumps(to_json(diagnosis), allow_nan=False, separators=(",", ":")).encode()
-        self._newest = (text, self._clock.monotonic())
-        return text
+        self._newest = (diagnosis, self._clock.monotonic())
+        return diagnosis

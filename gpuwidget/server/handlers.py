@@ -3,6 +3,7 @@ activity."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -14,6 +15,8 @@ from tornado import web
 from tornado.iostream import StreamClosedError
 
 from gpuwidget.model.errors import DoctorError, PrometheusError
+from gpuwidget.model.to_json import to_json
+from gpuwidget.model.translation import find_language, translations
 from gpuwidget.server.cached_diagnosis import CachedDiagnosis
 from gpuwidget.server.cluster_monitor import ClusterMonitor
 from gpuwidget.server.history_query import PROMETHEUS_S, HistoryQuery, parse_seconds
@@ -165,7 +168,11 @@ class DoctorHandler(GpuWidgetHandler, APIHandler):
     @web.authenticated
     @_may_execute
     async def post(self) -> None:
-        """Return a :class:`~gpuwidget.model.diagnosis.Diagnosis`; status 503 if the checks do not finish."""
+        """Return a :class:`~gpuwidget.model.diagnosis.Diagnosis`; status 503 if the checks do not finish.
+
+        If the parameter ``locale`` is given, the field ``texts`` has the diagnosis's texts in that language,
+        by the English text.
+        """
         try:
             diagnosis = await self._cached_diagnosis.diagnosis()
         except DoctorError as error:
@@ -173,7 +180,11 @@ class DoctorHandler(GpuWidgetHandler, APIHandler):
             self.set_status(503)
             await self.finish({"message": str(error)})
             return
-        await self.finish(diagnosis)
+        values = to_json(diagnosis)
+        locale = self.get_query_argument("locale", None)
+        if locale is not None:
+            values["texts"] = translations(diagnosis, find_language(locale))
+        await self.finish(json.dumps(values, allow_nan=False, separators=(",", ":")))
 
 
 class ClusterHandler(GpuWidgetHandler, APIHandler):

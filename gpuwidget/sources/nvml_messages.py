@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gpuwidget.model.messages import Message, message
+from gpuwidget.model.translation import joined, translatable
 
 UNINITIALIZED = 1
 INVALID_ARGUMENT = 2
@@ -45,27 +46,34 @@ TRANSIENT = {
 
 def other_error(code: int, nvml_text: str) -> Message:
     """Return the reason for an error that is neither permanent nor transient, with NVML's text."""
-    return message("driver-error", f"the driver says: {nvml_text}", code=code, error=nvml_text)
+    return message("driver-error", "the driver says: {error}", code=code, error=nvml_text)
 
 
 GPU_LOST = {
-    GPU_IS_LOST: "fell off the bus or lost its power; a reboot of the machine usually brings it back",
-    RESET_REQUIRED: "needs a reset: stop what uses it, then 'nvidia-smi --gpu-reset' as root, or reboot",
+    GPU_IS_LOST: translatable(
+        "fell off the bus or lost its power; a reboot of the machine usually brings it back"
+    ),
+    RESET_REQUIRED: translatable(
+        "needs a reset: stop what uses it, then 'nvidia-smi --gpu-reset' as root, or reboot"
+    ),
 }
 
 SOURCE_LOST = {UNINITIALIZED, DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH, GPU_NOT_FOUND}
 
-PYNVML_MISSING = (
+PYNVML_MISSING = translatable(
     "The Python package nvidia-ml-py is not installed in this environment, so its GPUs can't be read."
 )
-PYNVML_FOREIGN = "The module pynvml of this environment is an old fork, not NVIDIA's own."
-NO_PYNVML = f"{PYNVML_MISSING} Install it: pip install nvidia-ml-py."
-FOREIGN_PYNVML = (
-    f"{PYNVML_FOREIGN} Replace it: pip uninstall -y pynvml, then pip install --force-reinstall nvidia-ml-py."
+PYNVML_FOREIGN = translatable("The module pynvml of this environment is an old fork, not NVIDIA's own.")
+NO_PYNVML = translatable(
+    "{pynvml_missing} Install it: pip install nvidia-ml-py.", pynvml_missing=PYNVML_MISSING
 )
-NO_GPU = (
-    "The NVIDIA driver is loaded but shows no GPU. In a container, start it with access to the GPUs "
-    "(docker run --gpus all); else see whether nvidia-smi lists one."
+FOREIGN_PYNVML = translatable(
+    "{pynvml_foreign} Replace it: pip uninstall -y pynvml, then pip install --force-reinstall nvidia-ml-py.",
+    pynvml_foreign=PYNVML_FOREIGN,
+)
+NO_GPU = translatable(
+    "The NVIDIA driver is loaded but shows no GPU. In a container, start it with access "
+    "to the GPUs (docker run --gpus all); else see whether nvidia-smi lists one."
 )
 
 
@@ -78,36 +86,51 @@ class StartError(NamedTuple):
 
 _START = {
     LIBRARY_NOT_FOUND: StartError(
-        "No NVIDIA driver was found (libnvidia-ml.so.1 is missing).",
-        "If this machine has an NVIDIA GPU, install its driver; in a container, start it with access to the "
-        "GPUs (docker run --gpus all).",
+        translatable("No NVIDIA driver was found (libnvidia-ml.so.1 is missing)."),
+        translatable(
+            "If this machine has an NVIDIA GPU, install its driver; in a container, start it "
+            "with access to the GPUs (docker run --gpus all)."
+        ),
     ),
     DRIVER_NOT_LOADED: StartError(
-        "The NVIDIA driver is installed but not loaded.",
-        "Load it with 'sudo modprobe nvidia' or reboot; nvidia-smi shows whether it worked.",
+        translatable("The NVIDIA driver is installed but not loaded."),
+        translatable("Load it with 'sudo modprobe nvidia' or reboot; nvidia-smi shows whether it worked."),
     ),
     LIB_RM_VERSION_MISMATCH: StartError(
-        "The NVIDIA driver was updated while the old one is still loaded.",
-        "Reboot or reload the driver modules; a container must be started anew after that.",
+        translatable("The NVIDIA driver was updated while the old one is still loaded."),
+        translatable("Reboot or reload the driver modules; a container must be started anew after that."),
     ),
     NO_PERMISSION: StartError(
-        "This user may not use the NVIDIA driver.",
-        "Ask for read and write access to /dev/nvidia* (often by membership of the group 'video' or "
-        "'render').",
+        translatable("This user may not use the NVIDIA driver."),
+        translatable(
+            "Ask for read and write access to /dev/nvidia* (often by membership of the group "
+            "'video' or 'render')."
+        ),
     ),
     OPERATING_SYSTEM: StartError(
-        "The operating system blocked access to the NVIDIA driver.",
-        "See whether /dev/nvidiactl and /dev/nvidia0 are there and this process or container may use them.",
+        translatable("The operating system blocked access to the NVIDIA driver."),
+        translatable(
+            "See whether /dev/nvidiactl and /dev/nvidia0 are there and this process or container "
+            "may use them."
+        ),
     ),
     UNKNOWN: StartError(
-        "The NVIDIA driver reports an unknown error.",
-        "Containers that lost cgroup access to their GPUs read so (often after a 'systemctl daemon-reload' "
-        "on the host): start the container anew. Otherwise see what nvidia-smi says.",
+        translatable("The NVIDIA driver reports an unknown error."),
+        translatable(
+            "Containers that lost cgroup access to their GPUs read so (often after a 'systemctl "
+            "daemon-reload' on the host): start the container anew. Otherwise see what "
+            "nvidia-smi says."
+        ),
     ),
-    FUNCTION_NOT_FOUND: StartError("The NVIDIA driver is too old to be read.", "Update it to 450 or newer."),
+    FUNCTION_NOT_FOUND: StartError(
+        translatable("The NVIDIA driver is too old to be read."), translatable("Update it to 450 or newer.")
+    ),
     **dict.fromkeys(
         GPU_LOST,
-        StartError("The GPU is lost or needs a reset.", "See what nvidia-smi says, then reboot."),
+        StartError(
+            translatable("The GPU is lost or needs a reset."),
+            translatable("See what nvidia-smi says, then reboot."),
+        ),
     ),
 }
 
@@ -116,20 +139,24 @@ def explain_start_error(code: int, nvml_text: str) -> StartError:
     """Return the reason and the fix, given the code and the text of the error with which NVML failed to
     start."""
     fallback = StartError(
-        f"The NVIDIA driver could not be started (NVML error {code}: {nvml_text}).",
-        "See what nvidia-smi says.",
+        translatable(
+            "The NVIDIA driver could not be started (NVML error {code}: {nvml_text}).",
+            code=code,
+            nvml_text=nvml_text,
+        ),
+        translatable("See what nvidia-smi says."),
     )
     return _START.get(code, fallback)
 
 
 def start_error(code: int, nvml_text: str) -> str:
     """Return :func:`explain_start_error` as one text: why there is no GPU, and what to do."""
-    return " ".join(explain_start_error(code, nvml_text))
+    return joined(explain_start_error(code, nvml_text), " ")
 
 
 def lost_gpu(code: int, nvml_text: str) -> str:
     """Return what is wrong with a GPU that can't be opened, given the code and the text of NVML's error."""
-    return GPU_LOST.get(code, f"can't be opened ({nvml_text})")
+    return GPU_LOST.get(code, translatable("can't be opened ({nvml_text})", nvml_text=nvml_text))
 
 
 def scrambles_process_lists(driver: str | None) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from gpuwidget.model.report import Report
 from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.model.translation import _, in_view_language
 from gpuwidget.views import card_html, card_text, size_budget
 from gpuwidget.views.card_summary import headline
 from gpuwidget.views.detail_levels import FULL
@@ -26,6 +27,7 @@ def line_bundle(report: Report) -> Bundle:
     return size_budget.fit(replace(report, timeline=None, time=None), _line)
 
 
+@in_view_language
 def _card(reduced: ReducedReport) -> dict[str, str]:
     return {
         "text/plain": card_text.card(reduced.drawn, reduced.level),
@@ -33,6 +35,7 @@ def _card(reduced: ReducedReport) -> dict[str, str]:
     }
 
 
+@in_view_language
 def _line(reduced: ReducedReport) -> dict[str, str]:
     return {
         "text/plain": card_text.short_line(reduced.drawn),
@@ -47,9 +50,11 @@ class CardReport(Report):
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Bundle:
         return bundle(self)
 
+    @in_view_language
     def __repr__(self) -> str:
         return printable_lines(f"<gpuwidget report: {' · '.join(headline(self))}>")
 
+    @in_view_language
     def __str__(self) -> str:
         return card_text.card(self, replace(FULL, gpus=len(self.gpus)))
 
@@ -57,8 +62,10 @@ class CardReport(Report):
 class Reports(list[Report]):
     """A list of reports that is displayed as a table."""
 
+    @in_view_language
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         return {"text/plain": repr(self), "text/html": card_html.table(self)}
 
+    @in_view_language
     def __repr__(self) -> str:
-        return card_text.table(self) if self else "no reports yet"
+        return card_text.table(self) if self else _("no reports yet")

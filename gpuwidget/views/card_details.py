@@ -15,24 +15,25 @@ from typing import Any
 from gpuwidget.model import units
 from gpuwidget.model.report import Advice, CodeTime, GpuReport, LineMemory, LineTime, Report, Span, in_call
 from gpuwidget.model.terminal_text import clean_line
+from gpuwidget.model.translation import _, translatable
 from gpuwidget.views import card_gpus, card_workers
 from gpuwidget.views.card_summary import NEGLIGIBLE_WAIT_S, gpu_names
 from gpuwidget.views.holders_view import names as holder_names
 
 _FIELD_NAMES = {
-    "device_memory": "memory of the whole GPU",
-    "process_memory": "memory of this process",
-    "torch": "torch's memory",
-    "utilization": "utilization",
-    "sm_activity": "SM activity",
-    "sm_occupancy": "SM occupancy",
-    "tensor_activity": "tensor activity",
-    "fp32_activity": "float32 activity",
-    "dram_activity": "DRAM activity",
+    "device_memory": translatable("memory of the whole GPU"),
+    "process_memory": translatable("memory of this process"),
+    "torch": translatable("torch's memory"),
+    "utilization": translatable("utilization"),
+    "sm_activity": translatable("SM activity"),
+    "sm_occupancy": translatable("SM occupancy"),
+    "tensor_activity": translatable("tensor activity"),
+    "fp32_activity": translatable("float32 activity"),
+    "dram_activity": translatable("DRAM activity"),
     "pcie": "PCIe",
     "nvlink": "NVLink",
-    "power_w": "power",
-    "energy_j": "energy",
+    "power_w": translatable("power"),
+    "energy_j": translatable("energy"),
 }
 _CELL = re.compile(r"^In\[(\d+)\]")
 _MAX_MEMORY_LINES = 8
@@ -55,18 +56,26 @@ def details(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
     lines += card_gpus.memory_and_maxima(report, per_gpu=per_gpu)
     lines += card_gpus.extra_means(report, per_gpu=per_gpu)
     lines += _memory_lines(report)
-    lines += [("Left behind", line) for line in left_behind(report)]
-    lines += [("Fragmentation", line) for line in card_gpus.fragmentation(report, per_gpu=per_gpu)]
+    lines += [(_("Left behind"), line) for line in left_behind(report)]
+    lines += [(_("Fragmentation"), line) for line in card_gpus.fragmentation(report, per_gpu=per_gpu)]
     lines += time_details(report)
-    lines += [("Not known", line) for line in unknown_values(report)]
-    change = f"{units.memory_change(host.start, host.end)}, peak {units.memory(host.peak)}"
-    lines.append(("Host memory", f"{change} of this process"))
+    lines += [(_("Not known"), line) for line in unknown_values(report)]
+    lines.append(
+        (
+            _("Host memory"),
+            _(
+                "{change}, peak {peak} of this process",
+                change=units.memory_change(host.start, host.end),
+                peak=units.memory(host.peak),
+            ),
+        )
+    )
     if report.shown:
         lines.append(_after_the_code(cell.gpu_tail_s))
     where = f"In [{cell.execution_count}], " if cell.execution_count is not None else ""
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(cell.started))
-    lines.append(("Started", f"{where}{started}"))
-    lines.append(("Environment", _environment(report)))
+    lines.append((_("Started"), f"{where}{started}"))
+    lines.append((_("Environment"), _environment(report)))
     return lines
 
 
@@ -78,8 +87,9 @@ def left_behind(report: Report) -> list[str]:
         first, also = holder_names(holder)
         named = holder.type is not None and holder.kind == "variable"
         kind = f" ({clean_line(holder.type or '', 40)})" if named else ""
-        on = f" on {holder.device}" if several else ""
-        found.append(f"{first}{kind}{f', also {also}' if also else ''}: {units.memory(holder.bytes)}{on}")
+        on = _(" on {device}", device=holder.device) if several else ""
+        others = _(", also {names}", names=also) if also else ""
+        found.append(f"{first}{kind}{others}: {units.memory(holder.bytes)}{on}")
     return found
 
 
@@ -91,13 +101,13 @@ def unknown_values(report: Report) -> list[str]:
         for field, name in _FIELD_NAMES.items():
             value = getattr(gpu, field)
             if value is None or (isinstance(value, Span) and None in (value.start, value.end, value.peak)):
-                default = "the GPU is lost" if gpu.lost_since is not None else "no reason was given"
+                default = _("the GPU is lost") if gpu.lost_since is not None else _("no reason was given")
                 reason = gpu.missing.get(field, default)
-                reasons.setdefault(reason, {}).setdefault(name, []).append(gpu)
+                reasons.setdefault(_(reason), {}).setdefault(_(name), []).append(gpu)
     found = []
     for reason, fields in reasons.items():
         for gpus, names in groupby(fields, key=lambda name: fields[name]):
-            where = "" if len(gpus) == len(shown) else f" of {gpu_names(gpus)}"
+            where = "" if len(gpus) == len(shown) else _(" of {gpus}", gpus=gpu_names(gpus))
             found.append(f"{', '.join(names)}{where}: {reason}")
     return found + card_workers.unknown_values(report)
 
@@ -105,25 +115,25 @@ def unknown_values(report: Report) -> list[str]:
 def _after_the_code(seconds: float | None) -> tuple[str, str]:
     """Return the line of the details about the GPU's work that was left when the code had ended."""
     if seconds is None:
-        return "Synchronization", "GPU not synchronized after the cell"
+        return _("Synchronization"), _("GPU not synchronized after the cell")
     if seconds < NEGLIGIBLE_WAIT_S:
-        return "After the code", "the GPU had no work left"
-    return "After the code", f"the GPU worked {units.duration(seconds)} more"
+        return _("After the code"), _("the GPU had no work left")
+    return _("After the code"), _("the GPU worked {seconds} more", seconds=units.duration(seconds))
 
 
 def _environment(report: Report) -> str:
     known = report.environment
     named = (
         ("driver", known.driver),
-        ("driver's CUDA", known.cuda_driver),
+        (_("driver's CUDA"), known.cuda_driver),
         ("torch", known.torch),
-        ("its CUDA", known.cuda),
+        (_("its CUDA"), known.cuda),
         ("cuDNN", known.cudnn),
-        ("default device", known.default_device),
+        (_("default device"), known.default_device),
     )
     parts = [f"{name} {clean_line(value, 40)}" for name, value in named if value is not None]
     if known.torch is None:
-        parts.append("torch not loaded")
+        parts.append(_("torch not loaded"))
     return " · ".join(parts)
 
 
@@ -132,12 +142,12 @@ def _environment(report: Report) -> str:
 
 def evidence(report: Report) -> list[tuple[str, str]]:
     """Return a named line for each piece of advice, with the figures on which the advice is based."""
-    return [(f"Advice {advice.rule}", _evidence(advice)) for advice in report.advice]
+    return [(_("Advice {rule}", rule=advice.rule), _evidence(advice)) for advice in report.advice]
 
 
 def _evidence(advice: Advice) -> str:
     figures = [_figure(name, value) for name, value in advice.evidence.items()]
-    sections = [f"see {advice.link} in gpuwidget's folder"] if advice.link is not None else []
+    sections = [_("see {link} in gpuwidget's folder", link=advice.link)] if advice.link is not None else []
     return " · ".join([*figures, *sections])
 
 
@@ -187,28 +197,39 @@ def memory_rows(report: Report) -> list[list[str]]:
         for line in report.lines[:_MAX_MEMORY_ROWS]
     ]
     rows += [[text, "", "", ""] for text in _further_lines(report, _MAX_MEMORY_ROWS)]
-    return [["", "at the peak", "at the end", "in all"], *rows]
+    return [["", _("at the peak"), _("at the end"), _("in all")], *rows]
 
 
 def _memory_lines(report: Report) -> list[tuple[str, str]]:
     texts = [_memory_line(line, report) for line in report.lines[:_MAX_MEMORY_LINES]]
     texts += _further_lines(report, _MAX_MEMORY_LINES)
-    return [("" if n else "Where the memory went", text) for n, text in enumerate(texts)]
+    return [("" if n else _("Where the memory went"), text) for n, text in enumerate(texts)]
 
 
 def _memory_line(line: LineMemory, report: Report) -> str:
     source = f", {line.source}" if line.file is None else f" `{line.source}`"
-    caller = "" if line.called_from is None else f", called from {_displayed_file(line.called_from)}"
-    return (
-        f"{_memory_line_name(line, report)}{source}: {units.memory(line.at_peak)} at the peak, "
-        f"{units.memory(line.held)} at the end, {units.memory(line.allocated)} in all{caller}"
+    caller = (
+        "" if line.called_from is None else _(", called from {file}", file=_displayed_file(line.called_from))
+    )
+    return _(
+        "{line}{source}: {at_peak} at the peak, {held} at the end, {allocated} in all{caller}",
+        line=_memory_line_name(line, report),
+        source=source,
+        at_peak=units.memory(line.at_peak),
+        held=units.memory(line.held),
+        allocated=units.memory(line.allocated),
+        caller=caller,
     )
 
 
 def _memory_line_name(line: LineMemory, report: Report) -> str:
-    where = "torch" if line.file is None else f"{_displayed_file(line.file)} line {line.line}"
+    where = (
+        "torch"
+        if line.file is None
+        else _("{file} line {line}", file=_displayed_file(line.file), line=line.line)
+    )
     if line.function is not None:
-        where += f" in {line.function}"
+        where += _(" in {function}", function=line.function)
     if len({line.device for line in report.lines}) > 1:
         where += f", {line.device}"
     return where
@@ -221,7 +242,7 @@ def _displayed_file(file: str) -> str:
 
 def _further_lines(report: Report, shown: int) -> list[str]:
     left = len(report.lines) - shown
-    return [f"{left} further lines that held less at the peak"] if left > 0 else []
+    return [_("{left} further lines that held less at the peak", left=left)] if left > 0 else []
 
 
 # -- where the time went ---------------------------------------------------------------------------------
@@ -236,40 +257,45 @@ def time_details(report: Report) -> list[tuple[str, str]]:
     time = report.time
     if time is not None and time.lines:
         texts = [*map(time_line, time.lines[:_MAX_TIME_LINES]), _limits(time)]
-        found += [("" if n else "Where the time went", text) for n, text in enumerate(texts)]
+        found += [("" if n else _("Where the time went"), text) for n, text in enumerate(texts)]
         if time.cpu is not None:
             found.append(("CPU", _cpu(time)))
     if time is not None and time.warm_up_s is not None:
-        found.append(("Warm-up", f"the steady state began after {units.duration(time.warm_up_s)}"))
+        found.append(
+            (
+                _("Warm-up"),
+                _("the steady state began after {warm_up_s}", warm_up_s=units.duration(time.warm_up_s)),
+            )
+        )
     idle = _idle_energy(report)
-    return found + ([("Energy while idle", idle)] if idle else [])
+    return found + ([(_("Energy while idle"), idle)] if idle else [])
 
 
 def time_line(line: LineTime) -> str:
     """Return a code line's time: ``line 7 `for x in loader:`: 61 % of the time, GPU 4 % busy``."""
     if line.line is None:
-        where = "none of the cell's lines"
+        where = _("none of the cell's lines")
     elif line.until is not None:
-        where = f"lines {line.line} to {line.until}"
+        where = _("lines {line} to {until}", line=line.line, until=line.until)
     else:
-        where = f"line {line.line}"
+        where = _("line {line}", line=line.line)
     source = clean_line(line.source, _SOURCE_LENGTH)
     if source and line.until is None:
         where += f" `{source}`"
-    parts = [f"{units.percent(line.share)} of the time"]
+    parts = [_("{share} of the time", share=units.percent(line.share))]
     if line.gpu_busy is not None:
-        parts.append(f"GPU {units.percent(line.gpu_busy)} busy")
+        parts.append(_("GPU {mean} busy", mean=units.percent(line.gpu_busy)))
     if line.frame is not None:
         # Name only the frame with the largest share.
         share = line.frames[0].share if line.frames else line.share
         share_text = "" if share > 0.9 * line.share else f" ({units.percent(share)})"
-        parts.append(f"at {clean_line(line.frame, _SOURCE_LENGTH)}{share_text}")
+        parts.append(_("at {frame}{share}", frame=clean_line(line.frame, _SOURCE_LENGTH), share=share_text))
     if line.call is not None:
         call_share = line.call_share
         share_text = (
             "" if call_share is None or call_share > 0.9 * line.share else f" ({units.percent(call_share)})"
         )
-        parts.append(f"{in_call(clean_line(line.call, _SOURCE_LENGTH))}{share_text}")
+        parts.append(f"{_(in_call(clean_line(line.call, _SOURCE_LENGTH)))}{share_text}")
     return f"{where}: {', '.join(parts)}"
 
 
@@ -277,18 +303,22 @@ def _limits(time: CodeTime) -> str:
     # The error is twice the standard error of a share. It is computed for a share of one half, where the
     # standard error is largest.
     error = units.percent_number(100 / time.samples**0.5)
-    limits = (
-        f"{time.samples} samples, ±{error} points; patterns under "
-        f"{units.duration(time.resolution_s)} not resolved"
+    limits = _(
+        "{samples} samples, ±{error} points; patterns under {resolution_s} not resolved",
+        samples=time.samples,
+        error=error,
+        resolution_s=units.duration(time.resolution_s),
     )
-    return f"{limits}. {time.reason}" if time.reason is not None else limits
+    return f"{limits}. {_(time.reason)}" if time.reason is not None else limits
 
 
 def _cpu(time: CodeTime) -> str:
-    own = f"{units.percent(time.cpu)} of a core by this process"
+    own = _("{cpu} of a core by this process", cpu=units.percent(time.cpu))
     if not time.cpu_children:
         return own
-    return f"{own}, {units.percent(time.cpu_children)} by its child processes"
+    return _(
+        "{own}, {cpu_children} by its child processes", own=own, cpu_children=units.percent(time.cpu_children)
+    )
 
 
 def _idle_energy(report: Report) -> str | None:
@@ -304,5 +334,10 @@ def _idle_energy(report: Report) -> str | None:
     )
     if not exact and not idle:
         return None
-    prefix = "" if exact else "at least "
-    return f"{prefix}{units.energy(idle)} of {units.energy(total)} ({units.percent(100 * idle / total)})"
+    idle_text = units.energy(idle) if exact else _("at least {energy}", energy=units.energy(idle))
+    return _(
+        "{idle} of {total} ({percent})",
+        idle=idle_text,
+        total=units.energy(total),
+        percent=units.percent(100 * idle / total),
+    )

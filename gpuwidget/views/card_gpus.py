@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, Level, Report, Span, TorchMemory
 from gpuwidget.model.terminal_text import clean_line
+from gpuwidget.model.translation import _
 from gpuwidget.views.card_summary import DELTA, gpu_names, gpu_number, model_name, process_label
 
 _MAX_FULL_ROWS = 4
@@ -69,39 +70,44 @@ def table_columns(gpus: Sequence[GpuReport]) -> list[GpuColumn]:
     with_torch = any(memory is not None for memory in torch) and not children
     device = [gpu.device_memory for gpu in gpus]
     if not compact or not (with_torch or with_process):
-        found.append(_delta("whole GPU", device))
+        found.append(_delta(_("whole GPU"), device))
     if with_torch:
         allocated = [memory.allocated if memory is not None else None for memory in torch]
-        found += [_delta("torch", allocated), _sizes("torch peak", [_span_peak(span) for span in allocated])]
+        found += [
+            _delta("torch", allocated),
+            _sizes(_("torch peak"), [_span_peak(span) for span in allocated]),
+        ]
         if not compact:
             reserved = [memory.reserved.end if memory is not None else None for memory in torch]
-            found.append(_sizes("reserved", reserved))
+            found.append(_sizes(_("reserved"), reserved))
     if children and len(gpus) == 1:
         # The headline already contains the change and the peak of the process's memory.
         pass
     elif with_process and not with_torch:
         found += [
-            _delta("this process", process),
-            _sizes("process peak", [_span_peak(span) for span in process]),
+            _delta(_("this process"), process),
+            _sizes(_("process peak"), [_span_peak(span) for span in process]),
         ]
     elif not with_torch:
-        found.append(_sizes("device peak", [_span_peak(span) for span in device]))
-    found.append(_means("util", "%", [gpu.utilization for gpu in gpus], units.percent_number))
+        found.append(_sizes(_("device peak"), [_span_peak(span) for span in device]))
+    found.append(_means(_("util"), "%", [gpu.utilization for gpu in gpus], units.percent_number))
     found.append(_optional("SM", [gpu.sm_activity for gpu in gpus]))
     if not compact:
-        found.append(_optional("tensor", [gpu.tensor_activity for gpu in gpus]))
+        found.append(_optional(_("tensor"), [gpu.tensor_activity for gpu in gpus]))
         found.append(_optional("DRAM", [gpu.dram_activity for gpu in gpus]))
-    found.append(_means("power", "W", [gpu.power_w for gpu in gpus], units.whole_number))
+    found.append(_means(_("power"), "W", [gpu.power_w for gpu in gpus], units.whole_number))
     energies = [gpu.energy_j for gpu in gpus]
     unit = units.energy_unit(energies)
-    found.append(GpuColumn("energy", unit, tuple(units.number_in_unit(joules, unit) for joules in energies)))
+    found.append(
+        GpuColumn(_("energy"), unit, tuple(units.number_in_unit(joules, unit) for joules in energies))
+    )
     return [column for column in found if column is not None]
 
 
 def _row_name(gpu: GpuReport, model: str) -> tuple[str, ...]:
     name = f"{gpu_number(gpu)} {model}".rstrip()
     if gpu.lost_since is not None:
-        name += " (lost)"
+        name += _(" (lost)")
     return (name,) if gpu.torch_device is None else (name, clean_line(gpu.torch_device, 16))
 
 
@@ -158,7 +164,7 @@ def memory_and_maxima(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]
         (f"{gpu_names(group)}, {name}", " · ".join(parts))
         for alike in _by_counters(gpus)
         for group in _groups(alike, lambda group: [*spans(group), *_maxima(group)], per_gpu)
-        for name, parts in (("memory", spans(group)), ("highest", _maxima(group)))
+        for name, parts in ((_("memory"), spans(group)), (_("highest"), _maxima(group)))
         if parts
     ]
 
@@ -170,7 +176,7 @@ def extra_means(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
     """
     per_gpu = per_gpu and not is_compact(report.shown)
     return [
-        (f"{gpu_names(group)}, mean", " · ".join(parts))
+        (_("{gpus}, mean", gpus=gpu_names(group)), " · ".join(parts))
         for alike in _by_counters(report.shown)
         for group in _groups(alike, _extra_means, per_gpu)
         if (parts := _extra_means(group))
@@ -186,7 +192,15 @@ def fragmentation(report: Report, *, per_gpu: bool, only_large: bool = False) ->
     per_gpu = per_gpu and not is_compact(gpus)
     found = []
     for group in _groups(gpus, _describe_cache, per_gpu):
-        on = f" on {'each of ' if len(group) > 1 else ''}{gpu_names(group)}" if len(report.shown) > 1 else ""
+        on = (
+            (
+                _(" on each of {gpus}", gpus=gpu_names(group))
+                if len(group) > 1
+                else _(" on {gpu}", gpu=gpu_names(group))
+            )
+            if len(report.shown) > 1
+            else ""
+        )
         first, *rest = _describe_cache(group)
         found.append("; ".join([f"{first}{on}", *rest]))
     return found
@@ -216,19 +230,19 @@ def _range(values: Sequence[float | None], text: Callable[[float | None], str]) 
     low, high = text(min(known)), text(max(known))
     if low == high:
         return low
-    number, _, unit = low.partition(" ")
+    number, unit = low.partition(" ")[::2]
     # Write the unit only once if both values have the same unit.
-    return f"{number if high.partition(' ')[2] == unit else low} to {high}"
+    return _("{low} to {high}", low=number if high.partition(" ")[2] == unit else low, high=high)
 
 
 def _memory_spans(report: Report, gpus: Sequence[GpuReport]) -> list[str]:
     torch = [gpu.torch for gpu in gpus if gpu.torch is not None]
     parts = [
-        _memory_span("whole GPU", [gpu.device_memory for gpu in gpus]),
+        _memory_span(_("whole GPU"), [gpu.device_memory for gpu in gpus]),
         _memory_span(process_label(report), [gpu.process_memory for gpu in gpus]),
-        _memory_span("of which child processes", [gpu.children_memory for gpu in gpus]),
-        _memory_span("torch allocated", [memory.allocated for memory in torch]),
-        _memory_span("torch reserved", [memory.reserved for memory in torch]),
+        _memory_span(_("of which child processes"), [gpu.children_memory for gpu in gpus]),
+        _memory_span(_("torch allocated"), [memory.allocated for memory in torch]),
+        _memory_span(_("torch reserved"), [memory.reserved for memory in torch]),
     ]
     return [part for part in parts if part]
 
@@ -240,18 +254,23 @@ def _memory_span(name: str, spans: Sequence[Span | None]) -> str:
     changes = {units.memory_change(span.start, span.end) for span in known}
     if len(changes) > 1:
         changes = {_range([_change(span) for span in known], lambda change: units.memory_delta(0, change))}
-    return f"{name} {changes.pop()}, peak {_range([span.peak for span in known], units.memory)}"
+    return _(
+        "{name} {change}, peak {peak}",
+        name=name,
+        change=changes.pop(),
+        peak=_range([span.peak for span in known], units.memory),
+    )
 
 
 def _maxima(gpus: Sequence[GpuReport]) -> list[str]:
     return _levels(
         (
-            ("utilization", [gpu.utilization for gpu in gpus], units.percent),
+            (_("utilization"), [gpu.utilization for gpu in gpus], units.percent),
             ("SM", [gpu.sm_activity for gpu in gpus], units.percent),
-            ("SM occupancy", [gpu.sm_occupancy for gpu in gpus], units.percent),
-            ("tensor", [gpu.tensor_activity for gpu in gpus], units.percent),
+            (_("SM occupancy"), [gpu.sm_occupancy for gpu in gpus], units.percent),
+            (_("tensor"), [gpu.tensor_activity for gpu in gpus], units.percent),
             ("DRAM", [gpu.dram_activity for gpu in gpus], units.percent),
-            ("power", [gpu.power_w for gpu in gpus], units.power),
+            (_("power"), [gpu.power_w for gpu in gpus], units.power),
         ),
         lambda level: level.max,
     )
@@ -260,8 +279,8 @@ def _maxima(gpus: Sequence[GpuReport]) -> list[str]:
 def _extra_means(gpus: Sequence[GpuReport]) -> list[str]:
     parts = _levels(
         (
-            ("SM occupancy", [gpu.sm_occupancy for gpu in gpus], units.percent),
-            ("float32 pipes", [gpu.fp32_activity for gpu in gpus], units.percent),
+            (_("SM occupancy"), [gpu.sm_occupancy for gpu in gpus], units.percent),
+            (_("float32 pipes"), [gpu.fp32_activity for gpu in gpus], units.percent),
         ),
         lambda level: level.mean,
     )
@@ -272,9 +291,9 @@ def _extra_means(gpus: Sequence[GpuReport]) -> list[str]:
                 _range([None if level is None else level.mean for level in levels], _rate)
                 for levels in ([traffic.rx for traffic in known], [traffic.tx for traffic in known])
             )
-            parts.append(f"{name} {received} in, {sent} out")
+            parts.append(_("{name} {received} in, {sent} out", name=name, received=received, sent=sent))
     reasons = _throttle_reasons([gpu.throttled for gpu in gpus if gpu.throttled is not None])
-    return [*parts, f"clock held down: {reasons}"] if reasons else parts
+    return [*parts, _("clock held down: {reasons}", reasons=reasons)] if reasons else parts
 
 
 def _levels(
@@ -298,7 +317,7 @@ def _throttle_reasons(throttled: Sequence[Mapping[str, float]]) -> str:
     for reasons in throttled:
         for reason, seconds in reasons.items():
             longest[reason] = max(seconds, longest.get(reason, 0.0))
-    up_to = "up to " if any(dict(seconds) != longest for seconds in throttled) else ""
+    up_to = _("up to ") if any(dict(seconds) != longest for seconds in throttled) else ""
     return ", ".join(f"{reason} {up_to}{units.duration(seconds)}" for reason, seconds in longest.items())
 
 
@@ -334,22 +353,40 @@ def _describe_cache(gpus: Sequence[GpuReport]) -> list[str]:
     torch = [gpu.torch for gpu in gpus if gpu.torch is not None]
     cached = [_cached(gpu) or 0 for gpu in gpus]
     reserved = _range([memory.reserved.end for memory in torch], units.memory)
-    parts = [f"{_range(cached, units.memory)} of the {reserved} that torch has reserved are in no tensor"]
+    parts = [
+        _(
+            "{cached} of the {reserved} that torch has reserved are in no tensor",
+            cached=_range(cached, units.memory),
+            reserved=reserved,
+        )
+    ]
     fragmented = [_fragmented(memory, size) for memory, size in zip(torch, cached, strict=True)]
     returnable = [memory.returnable for memory in torch if memory.returnable is not None]
     if len(returnable) < len(torch):
-        parts += [f"{_range(fragmented, units.memory)} of it lie beside tensors"] if any(fragmented) else []
+        parts += (
+            [_("{size} of it lie beside tensors", size=_range(fragmented, units.memory))]
+            if any(fragmented)
+            else []
+        )
     elif any(returnable):
         # "up to", because torch may release fewer pages of expandable segments than are free.
-        rest = ", the rest lies between tensors" if any(fragmented) else ""
-        parts.append(f"up to {units.memory(max(returnable))} of it can be given back (%gpu free){rest}")
+        rest = _(", the rest lies between tensors") if any(fragmented) else ""
+        parts.append(
+            _(
+                "up to {size} of it can be given back (%gpu free){rest}",
+                size=units.memory(max(returnable)),
+                rest=rest,
+            )
+        )
     elif any(fragmented):
-        parts.append("none of it can be given back: it lies between tensors")
+        parts.append(_("none of it can be given back: it lies between tensors"))
     flushes = [memory.alloc_retries for memory in torch]
     if None in flushes:
-        return [*parts, "how often the cache was flushed is not known"]
+        return [*parts, _("how often the cache was flushed is not known")]
     low, high = min(flush or 0 for flush in flushes), max(flush or 0 for flush in flushes)
     if high == 0:
-        return [*parts, "the cache was not flushed"]
-    times = f"{high}" if low == high else f"{low} to {high}"
-    return [*parts, f"the cache was flushed {times} time{'' if high == 1 else 's'}"]
+        return [*parts, _("the cache was not flushed")]
+    times = f"{high}" if low == high else _("{low} to {high}", low=low, high=high)
+    if high == 1:
+        return [*parts, _("the cache was flushed {number} time", number=times)]
+    return [*parts, _("the cache was flushed {number} times", number=times)]

@@ -13,6 +13,7 @@ from gpuwidget.measure.notes import gpu_name
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, Mark, Report
 from gpuwidget.model.terminal_text import clean_line
+from gpuwidget.model.translation import _, counted
 from gpuwidget.views import card_summary as summary
 from gpuwidget.views import card_text, card_workers, styles
 from gpuwidget.views.card_details import details
@@ -115,7 +116,7 @@ def _chart(report: Report, level: DetailLevel) -> Chart | None:
         for gpu in report.shown[: level.gpus]
     )
     duration = max(cell.duration_s + (cell.gpu_tail_s or 0.0), t[-1])
-    label = f"Utilization and memory over {units.duration(duration)}"
+    label = _("Utilization and memory over {duration}", duration=units.duration(duration))
     if len(lanes) == 1:
         label += f": {', '.join(summary.headline(report)[1:])}"
     return Chart(t, duration, lanes, timeline.marks, label)
@@ -124,7 +125,7 @@ def _chart(report: Report, level: DetailLevel) -> Chart | None:
 def _table(report: Report, level: DetailLevel, chart: Chart | None) -> str:
     gpus = report.shown[: level.gpus]
     more = len(report.shown) - len(gpus)
-    after = f"<div>and {more} more GPUs</div>" if more else ""
+    after = f"<div>{_('and {more} more GPUs', more=more)}</div>" if more else ""
     compact = is_compact(gpus)
     lanes = _lanes(chart, level, compact) if chart is not None else ""
     table = _compact_table(gpus, lanes) if compact else _full_table(gpus, lanes)
@@ -195,20 +196,20 @@ def _workers(report: Report, level: DetailLevel) -> str:
 
 
 def _details(report: Report, level: DetailLevel, charted: bool) -> str:
-    notes = [("Note", note) for note in report.notes]
+    notes = [(_("Note"), _(note)) for note in report.notes]
     lines = [*notes, *details(report, per_gpu=level.per_gpu)]
     marks = report.timeline.marks if report.timeline is not None else ()
     if charted:
-        legend = "filled: utilization, dashed: memory, 0 to 100 %"
-        short = "printed lines and steps of ranks" if _has_steps(marks) else "printed lines"
-        ticks = f"; long ticks: marks, short ones: {short}" if marks else ""
-        lines.append(("Chart", legend + ticks))
+        legend = _("filled: utilization, dashed: memory, 0 to 100 %")
+        short = _("printed lines and steps of ranks") if _has_steps(marks) else _("printed lines")
+        ticks = _("; long ticks: marks, short ones: {short}", short=short) if marks else ""
+        lines.append((_("Chart"), legend + ticks))
     items = "".join(
         f"<div>{_name(name)}{escape(clean_line(text, summary.NOTE_LENGTH))}</div>" for name, text in lines
     )
-    count = f", {len(notes)} note{'s' if len(notes) > 1 else ''}" if notes else ""
+    count = _(counted(len(notes), ", {number} note", ", {number} notes")) if notes else ""
     return (
-        f"<details style='{QUIET};margin-top:4px'><summary>Details{count}</summary>"
+        f"<details style='{QUIET};margin-top:4px'><summary>{_('Details')}{count}</summary>"
         f"{items}{_marks(marks[: level.marks])}</details>"
     )
 
@@ -224,11 +225,13 @@ def _marks(marks: Sequence[Mark]) -> str:
     times = [units.duration(mark.t) for mark in marks]
     width = max(map(len, times))
     lines = [
-        f"{time:>{width}}  {'mark  ' if mark.kind == 'mark' else ''}{escape(mark.label)}"
+        f"{time:>{width}}  {_('mark  ') if mark.kind == 'mark' else ''}{escape(mark.label)}"
         for time, mark in zip(times, marks, strict=True)
     ]
     text = "\n".join(lines)
-    title = "Marks, printed lines and steps of ranks" if _has_steps(marks) else "Marks and printed lines"
+    title = (
+        _("Marks, printed lines and steps of ranks") if _has_steps(marks) else _("Marks and printed lines")
+    )
     return f"<div><b>{title}:</b></div><pre style='margin:0;font-size:12px'>{text}</pre>"
 
 

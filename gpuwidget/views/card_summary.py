@@ -10,6 +10,7 @@ from gpuwidget.measure.notes import gpu_name
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, Report, Span
 from gpuwidget.model.terminal_text import clean_line
+from gpuwidget.model.translation import _
 
 MemoryKind = Literal["torch", "process", "device"]
 
@@ -49,15 +50,19 @@ def headline(report: Report) -> list[str]:
     first = _time(report)
     if not gpus:
         host = report.host_memory
-        gpu_text = "no GPU used" if report.gpus else "no GPU"
+        gpu_text = _("no GPU used") if report.gpus else _("no GPU")
         change = units.memory_delta(host.start, host.end)
-        return [first, gpu_text, f"host memory {change}, peak {units.memory(host.peak)}"]
+        return [
+            first,
+            gpu_text,
+            _("host memory {change}, peak {peak}", change=change, peak=units.memory(host.peak)),
+        ]
     segments = [first, _memory_segment(report)]
     utilization, energy = _utilization(gpus), _energy(gpus)
     if utilization is None and energy is None:
-        return [*segments, f"GPU utilization and energy {units.UNKNOWN}"]
-    segments.append(utilization or f"GPU utilization {units.UNKNOWN}")
-    return [*segments, energy or f"energy {units.UNKNOWN}"]
+        return [*segments, _("GPU utilization and energy {unknown}", unknown=units.UNKNOWN)]
+    segments.append(utilization or _("GPU utilization {unknown}", unknown=units.UNKNOWN))
+    return [*segments, energy or _("energy {unknown}", unknown=units.UNKNOWN)]
 
 
 def short_line(report: Report) -> list[str]:
@@ -65,15 +70,19 @@ def short_line(report: Report) -> list[str]:
     gpus = report.shown
     segments = [_time(report)]
     if not gpus:
-        segments.append("no GPU used" if report.gpus else "no GPU")
+        segments.append(_("no GPU used") if report.gpus else _("no GPU"))
     else:
         memory = headline_memory(report)
-        whole = "whole " if memory.kind == "device" else ""
-        place = f"on {whole}{gpu_name(gpus[0])}" if len(gpus) == 1 else f"over {len(gpus)} {whole}GPUs"
+        whole = _("whole ") if memory.kind == "device" else ""
+        place = (
+            _("on {whole}{gpu}", whole=whole, gpu=gpu_name(gpus[0]))
+            if len(gpus) == 1
+            else _("over {number} {whole}GPUs", number=len(gpus), whole=whole)
+        )
         segments.append(f"{units.memory_delta(memory.start, memory.end)} {place}")
         segments.append(_peak(memory, gpus))
         segments += [part for part in (_utilization(gpus), _energy(gpus)) if part is not None]
-    return segments + (["a recording"] if report.source.recording is not None else [])
+    return segments + ([_("a recording")] if report.source.recording is not None else [])
 
 
 def second_line(report: Report) -> list[str]:
@@ -94,7 +103,7 @@ def second_line(report: Report) -> list[str]:
         held = f"{process_label(report)} {_start_to_end(process, total)}{_first_use(process)}"
         segments.append(", ".join(filter(None, (held, _in_children(gpus)))))
     else:
-        whole = "whole GPU" if len(gpus) == 1 else "whole GPUs"
+        whole = _("whole GPU") if len(gpus) == 1 else _("whole GPUs")
         segments.append(f"{whole} {_start_to_end([gpu.device_memory for gpu in gpus], total)}")
     return segments
 
@@ -105,15 +114,23 @@ def warnings(report: Report) -> list[str]:
     for gpu in report.shown:
         if gpu.lost_since is not None:
             lost.setdefault(units.clock_time(gpu.lost_since), []).append(gpu)
-    found = [f"{gpu_names(gpus)} lost since {at}" for at, gpus in lost.items()]
+    found = [_("{gpus} lost since {at}", gpus=gpu_names(gpus), at=at) for at, gpus in lost.items()]
     torch = [(gpu, gpu.torch) for gpu in report.shown if gpu.torch is not None]
     failed = [(gpu, memory.ooms) for gpu, memory in torch if memory.ooms]
     if failed:
-        found.append(f"{_counts(failed, 'out-of-memory error')} on {_each(failed)}")
+        number, most = _counts(failed)
+        if most == 1:
+            errors = _("{number} out-of-memory error", number=number)
+        else:
+            errors = _("{number} out-of-memory errors", number=number)
+        found.append(_("{errors} on {each}", errors=errors, each=_each(failed)))
     flushed = [(gpu, memory.alloc_retries) for gpu, memory in torch if memory.alloc_retries]
     if flushed:
-        times = _counts(flushed, "time")
-        found.append(f"torch flushed its cache {times} on {_each(flushed)} to find memory")
+        number, most = _counts(flushed)
+        times = _("{number} time", number=number) if most == 1 else _("{number} times", number=number)
+        found.append(
+            _("torch flushed its cache {times} on {each} to find memory", times=times, each=_each(flushed))
+        )
     return found
 
 
@@ -121,9 +138,9 @@ def advice(report: Report) -> list[tuple[str, str, str]]:
     """Return the label, text and fix of each piece of advice, the most important first."""
     return [
         (
-            "Advice" if advice.sure else "Advice (unsure)",
-            clean_line(advice.text, ADVICE_LENGTH),
-            clean_line(advice.fix, ADVICE_LENGTH),
+            _("Advice") if advice.sure else _("Advice (unsure)"),
+            clean_line(_(advice.text), ADVICE_LENGTH),
+            clean_line(_(advice.fix), ADVICE_LENGTH),
         )
         for advice in report.advice
     ]
@@ -134,7 +151,11 @@ def recording_label(report: Report) -> str | None:
     label = report.source.recording
     if label is None:
         return None
-    return f"{clean_line(label, 120)}: the figures are the recording's, not {process_label(report)}'s"
+    return _(
+        "{recording}: the figures are the recording's, not {process}'s",
+        recording=clean_line(label, 120),
+        process=process_label(report),
+    )
 
 
 def explanations(report: Report) -> list[str]:
@@ -142,15 +163,28 @@ def explanations(report: Report) -> list[str]:
     found = []
     source = report.source
     if source.reason is not None:
-        found.append(clean_line(source.reason, NOTE_LENGTH))
+        found.append(clean_line(_(source.reason), NOTE_LENGTH))
     if not report.gpus:
-        return found or ["No GPU was seen."]
+        return found or [_("No GPU was seen.")]
     if not report.shown:
-        gpu_text = f"any of the {len(report.gpus)} GPUs here" if len(report.gpus) > 1 else "the GPU here"
-        found.append(f"{process_label(report).capitalize()} holds no memory on {gpu_text}.")
+        gpu_text = (
+            _("any of the {number} GPUs here", number=len(report.gpus))
+            if len(report.gpus) > 1
+            else _("the GPU here")
+        )
+        found.append(
+            _(
+                "{process} holds no memory on {gpu}.",
+                process=process_label(report).capitalize(),
+                gpu=gpu_text,
+            )
+        )
     elif not report.attributed and source.recording is None:
         found.append(
-            f"Which GPUs {process_label(report)} uses can't be told: all that were watched are shown."
+            _(
+                "Which GPUs {process} uses can't be told: all that were watched are shown.",
+                process=process_label(report),
+            )
         )
     return found
 
@@ -210,8 +244,8 @@ def gpu_names(gpus: Sequence[GpuReport]) -> str:
         return gpu_name(gpus[0])
     indices = [gpu.index for gpu in gpus]
     if len(gpus) > 2 and indices == list(range(indices[0], indices[0] + len(gpus))):
-        return f"GPUs {indices[0]}\N{EN DASH}{indices[-1]}"
-    return f"GPUs {', '.join(gpu_number(gpu) for gpu in gpus)}"
+        return _("GPUs {first}\N{EN DASH}{last}", first=indices[0], last=indices[-1])
+    return _("GPUs {gpus}", gpus=", ".join(gpu_number(gpu) for gpu in gpus))
 
 
 def model_name(gpu: GpuReport) -> str:
@@ -221,7 +255,7 @@ def model_name(gpu: GpuReport) -> str:
 
 def process_label(report: Report) -> str:
     """Return the label of the process that ``process_memory`` belongs to."""
-    return "this notebook" if report.cell.execution_count is not None else "this process"
+    return _("this notebook") if report.cell.execution_count is not None else _("this process")
 
 
 def mean_utilization(gpus: Sequence[GpuReport]) -> str:
@@ -235,7 +269,8 @@ def total_energy(gpus: Sequence[GpuReport]) -> str:
     known = [gpu.energy_j for gpu in gpus if gpu.energy_j is not None]
     if not known:
         return units.UNKNOWN
-    return f"{'at least ' if len(known) < len(gpus) else ''}{units.energy(sum(known))}"
+    total = units.energy(sum(known))
+    return _("at least {energy}", energy=total) if len(known) < len(gpus) else total
 
 
 # -- the first line --------------------------------------------------------------------------------------
@@ -245,46 +280,54 @@ def _time(report: Report) -> str:
     cell = report.cell
     took = units.duration(cell.duration_s)
     if cell.status == "error":
-        return f"Stopped by an error after {took}"
+        return _("Stopped by an error after {took}", took=took)
     if cell.status == "interrupted":
-        return f"Interrupted after {took}"
+        return _("Interrupted after {took}", took=took)
     tail = cell.gpu_tail_s
     if tail is not None and tail >= NEGLIGIBLE_WAIT_S and tail >= _MIN_TAIL_SHARE * cell.duration_s:
-        return f"{took} + {units.duration(tail)} on the GPU"
+        return _("{took} + {tail} on the GPU", took=took, tail=units.duration(tail))
     return took
 
 
 def _memory_segment(report: Report) -> str:
     memory, gpus = headline_memory(report), report.shown
-    whole = "whole " if memory.kind == "device" else ""
+    whole = _("whole ") if memory.kind == "device" else ""
     change = units.memory_delta(memory.start, memory.end)
     if memory.start is None or memory.end is None:
-        change = f"memory {change}"
-    over = f" over {len(gpus)} {whole}GPUs" if len(gpus) > 1 else " on the whole GPU" if whole else ""
-    return f"{change}{over}, {_peak(memory, gpus)}"
+        change = _("memory {change}", change=change)
+    over = (
+        _(" over {number} {whole}GPUs", number=len(gpus), whole=whole)
+        if len(gpus) > 1
+        else _(" on the whole GPU")
+        if whole
+        else ""
+    )
+    return _("{change}{over}, {peak}", change=change, over=over, peak=_peak(memory, gpus))
 
 
 def _peak(memory: MemorySummary, gpus: Sequence[GpuReport]) -> str:
     """Return the highest memory peak of any one GPU as text, and note if child processes held part of it."""
     gpu = memory.peak_gpu
-    peak = f"peak {units.memory(memory.peak)}"
+    peak = _("peak {peak}", peak=units.memory(memory.peak))
     if gpu is None:
         return peak
     if len(gpus) > 1:
-        peak += f" on {gpu_name(gpu)}"
+        peak += _(" on {gpu}", gpu=gpu_name(gpu))
     children = gpu.children_memory
     if memory.kind != "process" or children is None:
         return peak
-    return f"{peak} {'in' if children.peak == memory.peak else 'with'} child processes"
+    if children.peak == memory.peak:
+        return _("{peak} in child processes", peak=peak)
+    return _("{peak} with child processes", peak=peak)
 
 
 def _utilization(gpus: Sequence[GpuReport]) -> str | None:
     known = sum(gpu.utilization is not None for gpu in gpus)
     if not known:
         return None
-    text = f"GPU utilization {mean_utilization(gpus)}"
+    text = _("GPU utilization {mean}", mean=mean_utilization(gpus))
     if known < len(gpus):
-        return f"{text} ({known} of {len(gpus)} GPUs)"
+        return _("{text} ({known} of {number} GPUs)", text=text, known=known, number=len(gpus))
     return text
 
 
@@ -303,7 +346,7 @@ def _gpus_and_devices(gpus: Sequence[GpuReport]) -> str:
         return name
     in_a_row = [f"cuda:{n}" for n in range(len(devices))]
     if len(devices) > 2 and devices == in_a_row:
-        return f"{name} ({devices[0]} to {devices[-1]})"
+        return _("{name} ({first} to {last})", name=name, first=devices[0], last=devices[-1])
     return f"{name} ({', '.join(devices)})" if len(devices) <= 4 else name
 
 
@@ -313,12 +356,12 @@ def _start_to_end(spans: Iterable[Span], total: int | None) -> str:
     change = units.memory_change(start, end)
     if total is None:
         return change
-    return f"{change.rpartition(units.ARROW)[0]}{units.ARROW} {units.memory_of(end, total)}"
+    return f"{change.rpartition(units.ARROW)[0]}{units.ARROW} {_(units.memory_of(end, total))}"
 
 
 def _first_use(spans: Sequence[Span]) -> str:
     first = any(span.start == 0 and span.end for span in spans)
-    return ", first use: its CUDA context included" if first else ""
+    return _(", first use: its CUDA context included") if first else ""
 
 
 def _in_children(gpus: Sequence[GpuReport]) -> str:
@@ -327,11 +370,13 @@ def _in_children(gpus: Sequence[GpuReport]) -> str:
     if not held:
         return ""
     most, where = max(held, key=lambda pair: pair[0])
-    on = f" on {gpu_name(where)}" if len(gpus) > 1 else ""
+    on = _(" on {gpu}", gpu=gpu_name(where)) if len(gpus) > 1 else ""
     programs = clean_line(
         ", ".join(dict.fromkeys(name for _, gpu in held for name in gpu.children)), _PROGRAMS_LENGTH
     )
-    return f"in child processes up to {units.memory(most)}{on} ({programs})"
+    return _(
+        "in child processes up to {most}{on} ({programs})", most=units.memory(most), on=on, programs=programs
+    )
 
 
 # -- helpers ---------------------------------------------------------------------------------------------
@@ -353,13 +398,12 @@ def _sum(values: Iterable[int | None]) -> int | None:
     return total
 
 
-def _counts(found: Sequence[tuple[GpuReport, int]], noun: str) -> str:
-    """Return a count as text, such as ``3 times``, or ``1 to 3 times`` if the GPUs differ."""
+def _counts(found: Sequence[tuple[GpuReport, int]]) -> tuple[str, int]:
+    """Return a count as text, such as ``3``, or ``1 to 3`` if the GPUs differ, and the highest count."""
     low, high = min(number for _, number in found), max(number for _, number in found)
-    number = str(low) if low == high else f"{low} to {high}"
-    return f"{number} {noun}" if high == 1 else f"{number} {noun}s"
+    return str(low) if low == high else _("{low} to {high}", low=low, high=high), high
 
 
 def _each(found: Sequence[tuple[GpuReport, int]]) -> str:
     names = gpu_names([gpu for gpu, _ in found])
-    return names if len(found) == 1 else f"each of {names}"
+    return names if len(found) == 1 else _("each of {names}", names=names)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from gpuwidget.model import units
 from gpuwidget.model.report import Report
 from gpuwidget.model.terminal_text import clean_line, printable_lines
+from gpuwidget.model.translation import _
 from gpuwidget.views import card_details, card_gpus, card_workers
 from gpuwidget.views import card_summary as summary
 from gpuwidget.views.detail_levels import DetailLevel
@@ -37,7 +38,7 @@ def card(report: Report, level: DetailLevel) -> str:
         lines += text_table(workers)
     by_line = card_details.memory_rows(report)
     if by_line:
-        lines.append(f"{_INDENT}torch's memory by line:")
+        lines.append(_INDENT + _("torch's memory by line:"))
         lines += [_INDENT + row for row in text_table(by_line)]
     lines += [
         _INDENT + (f"{_lower(name)}: " if name else _INDENT) + clean_line(text, summary.NOTE_LENGTH)
@@ -58,7 +59,16 @@ def table(reports: Iterable[Report]) -> str:
 
 def table_rows(reports: Iterable[Report]) -> list[list[str]]:
     """Return the headers and one row per report."""
-    header = ["cell", "label", "time", f"memory {summary.DELTA}", "peak", "util", "energy", "status"]
+    header = [
+        _("cell"),
+        _("label"),
+        _("time"),
+        _("memory {delta}", delta=summary.DELTA),
+        _("peak"),
+        _("util"),
+        _("energy"),
+        _("status"),
+    ]
     return [header, *(_row(report) for report in reports)]
 
 
@@ -78,19 +88,19 @@ def _gpu_table(report: Report, rows: int) -> list[str]:
         ]
     )
     more = len(report.shown) - len(gpus)
-    return [*lines, f"{_INDENT}and {more} more GPUs"] if more else lines
+    return [*lines, _INDENT + _("and {more} more GPUs", more=more)] if more else lines
 
 
 def _details(report: Report, level: DetailLevel) -> list[tuple[str, str]]:
     """Return the details that the text form always shows, because a terminal can't expand a section."""
     found = card_gpus.extra_means(report, per_gpu=level.per_gpu)
-    found += [("Left behind", text) for text in card_details.left_behind(report)]
+    found += [(_("Left behind"), text) for text in card_details.left_behind(report)]
     fragmentation = card_gpus.fragmentation(report, per_gpu=level.per_gpu, only_large=True)
-    found += [("Fragmentation", text) for text in fragmentation]
+    found += [(_("Fragmentation"), text) for text in fragmentation]
     if not level.brief_text:
         found += [*card_details.evidence(report), *card_details.time_details(report)]
-        found += [("Not known", text) for text in card_details.unknown_values(report)]
-        found += [("Note", text) for text in report.notes]
+        found += [(_("Not known"), text) for text in card_details.unknown_values(report)]
+        found += [(_("Note"), _(text)) for text in report.notes]
     return found
 
 
@@ -105,7 +115,7 @@ def _row(report: Report) -> list[str]:
     label = clean_line(cell.label, _LABEL_LENGTH) if cell.label is not None else ""
     start = [number, label, units.duration(cell.duration_s)]
     if not gpus:
-        return [*start, "no GPU used" if report.gpus else "no GPU", "", "", "", cell.status]
+        return [*start, _("no GPU used") if report.gpus else _("no GPU"), "", "", "", cell.status]
     memory = summary.headline_memory(report)
     change = units.memory_delta(memory.start, memory.end)
     busy, energy = summary.mean_utilization(gpus), summary.total_energy(gpus)

@@ -10,19 +10,26 @@ from gpuwidget.measure.notes import gpu_number
 from gpuwidget.model import units
 from gpuwidget.model.report import Report, WorkerReport
 from gpuwidget.model.terminal_text import clean_line
+from gpuwidget.model.translation import _, counted, translatable
 
 _NAME_LENGTH = 40
 _UUID_LENGTH = 12
 _FIELD_NAMES = {
-    "memory": "memory",
-    "torch_allocated": "torch's memory",
-    "utilization": "utilization",
-    "energy_j": "energy",
+    "memory": translatable("memory"),
+    "torch_allocated": translatable("torch's memory"),
+    "utilization": translatable("utilization"),
+    "energy_j": translatable("energy"),
     "cpu": "CPU",
-    "steps": "tasks",
-    "exit_code": "exit code",
+    "steps": translatable("tasks"),
+    "exit_code": translatable("exit code"),
 }
 """The names of the fields whose unknown values the details explain."""
+_STATUSES = {
+    "running": translatable("running"),
+    "ended": translatable("ended"),
+    "failed": translatable("failed"),
+    "lost": translatable("lost"),
+}
 
 
 def worker_name(worker: WorkerReport) -> str:
@@ -30,7 +37,7 @@ def worker_name(worker: WorkerReport) -> str:
 
     Dask numbers the workers of a local cluster, so a number becomes ``worker 0``.
     """
-    host = "" if worker.host is None else f" on {clean_line(worker.host, _NAME_LENGTH)}"
+    host = "" if worker.host is None else _(" on {host}", host=clean_line(worker.host, _NAME_LENGTH))
     if worker.rank is not None:
         return f"rank {worker.rank}{host}"
     name = clean_line(worker.name or "process", _NAME_LENGTH)
@@ -42,7 +49,8 @@ def worker_name(worker: WorkerReport) -> str:
 def worker_status(worker: WorkerReport) -> str:
     """Return a worker's status, such as ``running`` or ``failed (exit code 1)``."""
     code = worker.exit_code
-    return worker.status if code is None else f"{worker.status} (exit code {code})"
+    status = _(_STATUSES[worker.status])
+    return status if code is None else _("{status} (exit code {code})", status=status, code=code)
 
 
 def by_interest(report: Report) -> tuple[WorkerReport, ...]:
@@ -70,14 +78,14 @@ def table(report: Report, rows: int) -> list[list[str]]:
         for title, figure in (
             ("worker", worker_name),
             ("GPU", lambda worker: _gpu(worker, gpus)),
-            ("memory", _memory),
-            ("peak", _peak),
-            ("torch peak", _torch_peak),
-            ("util", _utilization),
-            ("energy", _energy),
+            (_("memory"), _memory),
+            (_("peak"), _peak),
+            (_("torch peak"), _torch_peak),
+            (_("util"), _utilization),
+            (_("energy"), _energy),
             ("CPU", _cpu),
             (_steps_title(workers), _steps),
-            ("status", worker_status),
+            (_("status"), worker_status),
         )
     ]
     shown = [(title, cells) for title, cells in columns if any(cell is not None for cell in cells)]
@@ -91,14 +99,17 @@ def table(report: Report, rows: int) -> list[list[str]]:
 def _summary(workers: Sequence[WorkerReport]) -> dict[str, str]:
     """Return the figures of several workers by column: ranges, highest values and number per status."""
     gpus = len({worker.gpu for worker in workers if worker.gpu is not None})
-    found = {"worker": f"{len(workers)} more", "GPU": f"{gpus} GPU{'' if gpus == 1 else 's'}"}
+    found = {
+        "worker": _("{number} more", number=len(workers)),
+        "GPU": _(counted(gpus, "{number} GPU", "{number} GPUs")),
+    }
     for title, spans in (
         ("peak", [worker.memory for worker in workers]),
-        ("torch peak", [worker.torch_allocated for worker in workers]),
+        (_("torch peak"), [worker.torch_allocated for worker in workers]),
     ):
         peaks = [span.peak for span in spans if span is not None and span.peak is not None]
         if peaks:
-            found[title] = f"to {units.memory(max(peaks))}"
+            found[title] = _("to {peak}", peak=units.memory(max(peaks)))
     for title, values in (
         ("util", [None if worker.utilization is None else worker.utilization.mean for worker in workers]),
         ("CPU", [worker.cpu for worker in workers]),
@@ -110,12 +121,12 @@ def _summary(workers: Sequence[WorkerReport]) -> dict[str, str]:
     if steps:
         found[_steps_title(workers)] = _range(units.duration(min(steps)), units.duration(max(steps)))
     statuses = Counter(worker.status for worker in workers)
-    found["status"] = ", ".join(f"{count} {status}" for status, count in statuses.items())
+    found[_("status")] = ", ".join(f"{count} {_(_STATUSES[status])}" for status, count in statuses.items())
     return found
 
 
 def _range(lowest: str, highest: str) -> str:
-    return lowest if lowest == highest else f"{lowest} to {highest}"
+    return lowest if lowest == highest else _("{lowest} to {highest}", lowest=lowest, highest=highest)
 
 
 def unknown_values(report: Report) -> list[str]:
@@ -135,13 +146,24 @@ def unknown_values(report: Report) -> list[str]:
         for name, workers in fields.items():
             by_workers.setdefault(tuple(dict.fromkeys(workers)), []).append(name)
         for names, of in by_workers.items():
-            found.append(f"{', '.join(of)} of {_listed(names)}: {reason}")
+            found.append(
+                _(
+                    "{values} of {workers}: {reason}",
+                    values=", ".join(map(_, of)),
+                    workers=_listed(names),
+                    reason=_(reason),
+                )
+            )
     return found
 
 
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more workers"
+    return (
+        shown
+        if len(names) <= 3
+        else _("{shown} and {number} more workers", shown=shown, number=len(names) - 3)
+    )
 
 
 def _gpu(worker: WorkerReport, gpus: Mapping[str, str]) -> str:
@@ -179,11 +201,11 @@ def _cpu(worker: WorkerReport) -> str | None:
 def _steps_title(workers: Sequence[WorkerReport]) -> str:
     """Return the title of the column with the number of steps, which for Dask workers are tasks."""
     kinds = {worker.kind == "dask" for worker in workers}
-    return "steps" if kinds == {False} else "tasks" if kinds == {True} else "steps or tasks"
+    return _("steps") if kinds == {False} else _("tasks") if kinds == {True} else _("steps or tasks")
 
 
 def _steps(worker: WorkerReport) -> str | None:
     if worker.steps is None:
         return None
-    per_step = "" if worker.step_s is None else f" of {units.duration(worker.step_s)}"
+    per_step = "" if worker.step_s is None else _(" of {step_s}", step_s=units.duration(worker.step_s))
     return f"{worker.steps}{per_step}"

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from html import escape
 
 from gpuwidget.diagnostics.compare import Change
 from gpuwidget.model.diagnosis import Check, Diagnosis, Fix
-from gpuwidget.model.terminal_text import clean_line, printable
+from gpuwidget.model.terminal_text import clean_line, display_width, pad, printable, wrap
+from gpuwidget.model.translation import _, in_view_language, translatable
 from gpuwidget.views import styles
 
 _STATUS_WORDS = {
-    "ok": "OK",
-    "broken": "BROKEN",
-    "warning": "warning",
-    "unknown": "unknown",
-    "skipped": "skipped",
+    "ok": translatable("OK"),
+    "broken": translatable("BROKEN"),
+    "warning": translatable("warning"),
+    "unknown": translatable("unknown"),
+    "skipped": translatable("skipped"),
 }
 """The word for each status, so that the status is readable without colours and icons."""
 _STATUS_COLORS = {"broken": styles.ERROR, "warning": styles.WARNING}
 _CELL = "text-align:left;vertical-align:top"
 _MIN_WIDTH = 60
 _TEXT_LENGTH = 600
-_PUNCTUATION = ".,; "
+_PUNCTUATION = ".,; 。，；"
 """Punctuation that may follow a command within a sentence. The terminal's text form shows the words after the
 command on a separate line, so it removes this punctuation from their start."""
 
@@ -31,66 +31,55 @@ command on a separate line, so it removes this punctuation from their start."""
 # -- text ------------------------------------------------------------------------------------------------
 
 
+@in_view_language
 def text(doctor: Diagnosis, width: int = 100, changes: Sequence[Change] | None = None) -> str:
     """Return the diagnosis as text. Lines have at most ``width`` columns, except for long words and commands.
 
     If ``changes``, the differences from an earlier diagnosis, are given, the text ends with them.
     """
     width = max(width, _MIN_WIDTH)
-    title_width = max(len(check.title) for check in doctor.links)
-    status_width = max(map(len, _STATUS_WORDS.values()))
-    lines = textwrap.wrap(printable(doctor.summary), width)
+    title_width = max(display_width(_(check.title)) for check in doctor.links)
+    status_width = max(display_width(_(word)) for word in _STATUS_WORDS.values())
+    lines = wrap(printable(_(doctor.summary)), width)
     lines.append("")
     for check in doctor.links:
         lines += _text_lines(check, title_width, status_width, width)
     if changes is not None:
-        lines += ["", "Changed since then:" if changes else "Nothing has changed since then."]
+        lines += ["", _("Changed since then:") if changes else _("Nothing has changed since then.")]
         for change in changes:
-            lines += textwrap.wrap(
-                printable(str(change)), width, initial_indent="  ", subsequent_indent="    "
-            )
+            lines += wrap(printable(str(change)), width, "  ", "    ")
     return "\n".join(lines)
 
 
 def _text_lines(check: Check, title_width: int, status_width: int, width: int) -> list[str]:
     indent = " " * (status_width + title_width + 4)
-    start = f"{_STATUS_WORDS[check.status]:<{status_width}}  {check.title:<{title_width}}  "
-    lines = textwrap.wrap(printable(check.found), width, initial_indent=start, subsequent_indent=indent)
+    status, title = pad(_(_STATUS_WORDS[check.status]), status_width), pad(_(check.title), title_width)
+    lines = wrap(printable(_(check.found)), width, f"{status}  {title}  ", indent)
     # Sentences and commands start further left than the column above: they would be hard to read and to copy
     # if they were as narrow as that column.
     indent = " " * (status_width + 4)
     if not check.issues:
         return lines
     worst = check.issues[0]
-    lines += _wrapped(worst.reason, indent, width)
+    lines += wrap(printable(_(worst.reason)), width, indent, indent)
     if worst.fix is not None:
-        lines += _wrapped(f"Fix: {worst.fix.before}", indent, width)
+        lines += wrap(printable(_("Fix: {text}", text=worst.fix.before)), width, indent, indent)
         if worst.fix.command is not None:
             # The command stays on one line, however long that is, so that users copy all of it.
             lines.append(f"{indent}  {printable(worst.fix.command)}")
-        lines += _wrapped(worst.fix.after.lstrip(_PUNCTUATION), indent, width)
+        lines += wrap(printable(_(worst.fix.after).lstrip(_PUNCTUATION)), width, indent, indent)
     return lines
-
-
-def _wrapped(sentence: str, indent: str, width: int) -> list[str]:
-    return textwrap.wrap(
-        printable(sentence),
-        width,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
 
 
 # -- HTML ------------------------------------------------------------------------------------------------
 
 
+@in_view_language
 def html(doctor: Diagnosis) -> str:
     """Return the diagnosis as HTML: the summary, one row per check, and the collapsed evidence."""
     rows = "".join(_html_row(check) for check in doctor.links)
     return styles.frame(
-        f"<div><b>{_cleaned(doctor.summary)}</b></div>"
+        f"<div><b>{_cleaned(_(doctor.summary))}</b></div>"
         "<div style='overflow-x:auto'><table cellpadding='4' style='margin:4px 0 0;text-align:left;"
         f"border-collapse:collapse;font-size:13px'><tbody>{rows}</tbody></table></div>{_evidence(doctor)}",
         _STATUS_COLORS.get(doctor.status, styles.SUCCESS),
@@ -99,40 +88,44 @@ def html(doctor: Diagnosis) -> str:
 
 def _html_row(check: Check) -> str:
     color = _STATUS_COLORS.get(check.status)
-    status = escape(_STATUS_WORDS[check.status])
+    status = escape(_(_STATUS_WORDS[check.status]))
     if color is not None:
         status = f"<b style='color:{color}'>{status}</b>"
-    result = _cleaned(check.found)
+    result = _cleaned(_(check.found))
     if check.issues:
         worst = check.issues[0]
-        result += f"<div>{_cleaned(worst.reason)}</div>"
+        result += f"<div>{_cleaned(_(worst.reason))}</div>"
         if worst.fix is not None:
-            result += f"<div><b>Fix:</b> {_fix_html(worst.fix)}</div>"
+            result += f"<div><b>{escape(_('Fix:'))}</b> {_fix_html(worst.fix)}</div>"
     quiet = f";{styles.QUIET}" if check.status == "skipped" else ""
     return (
         f"<tr style='background:none{quiet}'><td style='{_CELL}'>{status}</td>"
-        f"<th scope='row' style='{_CELL};font-weight:600'>{escape(check.title)}</th>"
+        f"<th scope='row' style='{_CELL};font-weight:600'>{escape(_(check.title))}</th>"
         f"<td style='{_CELL};overflow-wrap:anywhere'>{result}</td></tr>"
     )
 
 
 def _fix_html(fix: Fix) -> str:
     if fix.command is None:
-        return _cleaned(fix.before)
+        return _cleaned(_(fix.before))
     # The command is never shortened, because users copy it.
     code = escape(clean_line(fix.command, len(fix.command)))
-    space = " " if fix.after.startswith(" ") else ""
-    return f"{_cleaned(fix.before)} <code>{code}</code>{space}{_cleaned(fix.after)}"
+    before, after = _(fix.before), _(fix.after)
+    space = " " if after.startswith(" ") else ""
+    return f"{_cleaned(before)} <code>{code}</code>{space}{_cleaned(after)}"
 
 
 def _evidence(doctor: Diagnosis) -> str:
-    lines = [("interpreter", doctor.python), *doctor.variables.items()]
+    lines = [(_("interpreter"), doctor.python), *doctor.variables.items()]
     lines += [
-        (f"{check.title}, {name}", value) for check in doctor.links for name, value in check.evidence.items()
+        # The other values are raw data, which may be the same string as a text.
+        (f"{_(check.title)}, {name}", _(value) if name.startswith("finding ") else str(value))
+        for check in doctor.links
+        for name, value in check.evidence.items()
     ]
     items = "".join(f"<div><b>{_cleaned(name)}:</b> {_cleaned(value)}</div>" for name, value in lines)
     return (
-        f"<details style='{styles.QUIET};margin-top:4px'><summary>Raw data</summary>"
+        f"<details style='{styles.QUIET};margin-top:4px'><summary>{escape(_('Raw data'))}</summary>"
         f"<div style='overflow-wrap:anywhere'>{items}</div></details>"
     )
 

@@ -10,7 +10,8 @@ from typing import Any
 from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR, CellAllocation, DeviceMemory
 from gpuwidget.model import units
 from gpuwidget.model.report import Holder
-from gpuwidget.model.terminal_text import clean_line, printable_lines
+from gpuwidget.model.terminal_text import clean_line, display_width, pad, printable_lines
+from gpuwidget.model.translation import _, in_view_language, translatable
 from gpuwidget.views import styles
 from gpuwidget.views.styles import LEFT, QUIET
 
@@ -19,14 +20,9 @@ MAX_ROWS = 30
 _MAX_NAMES = 5
 _MAX_NAME = 60
 _MAX_SOURCE = 70
-_NOTEBOOK = "kept by the notebook itself"
-_UNKNOWN = "autograd or unknown"
+_NOTEBOOK = translatable("kept by the notebook itself")
+_UNKNOWN = translatable("autograd or unknown")
 _TABLE = f"{styles.TABLE}font-size:12px"
-
-_HEAD = "".join(
-    f"<th scope='col' style='{'' if name == 'memory' else f'{LEFT};'}font-weight:400'>{name}</th>"
-    for name in ("held by", "type", "cell", "memory")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +56,14 @@ class HoldersView:
     notes: tuple[str, ...]
 
 
+@in_view_language
 def of(holders: Any) -> HoldersView:
     """Return the view of a :class:`~gpuwidget.kernel.attribution.memory_holders.Holders`."""
     notes = list(holders.notes)
     if holders.reason is not None:
-        notes.insert(0, f"No PyTorch GPU memory to show: {holders.reason}.")
+        notes.insert(0, _("No PyTorch GPU memory to show: {reason}.", reason=_(holders.reason)))
     elif not holders.devices and not holders:
-        notes.insert(0, "torch holds no GPU memory.")
+        notes.insert(0, _("torch holds no GPU memory."))
     devices = {device.device: device for device in holders.devices}
     names = sorted({*devices, *(holder.device for holder in holders)})
     sections = tuple(
@@ -79,29 +76,31 @@ def of(holders: Any) -> HoldersView:
 def names(holder: Holder) -> tuple[str, str]:
     """Return a holder's first name as shown, and its other names."""
     if holder.kind == "unknown":
-        return _UNKNOWN, ""
+        return _(_UNKNOWN), ""
     first, *others = (clean_line(name, _MAX_NAME) for name in holder.names)
     other_names = ", ".join(others[:_MAX_NAMES])
     if len(others) > _MAX_NAMES:
-        other_names += f" and {len(others) - _MAX_NAMES} more"
+        other_names += _(" and {number} more", number=len(others) - _MAX_NAMES)
     return first, other_names
 
 
+@in_view_language
 def text(view: HoldersView) -> str:
     """Return the tables as plain text."""
     lines: list[str] = []
     for section in view.sections:
         rows = [*section.rows, *section.outside]
-        widths = [max((len(_cells_of(row)[n]) for row in rows), default=0) for n in range(4)]
+        widths = [max((display_width(_cells_of(row)[n]) for row in rows), default=0) for n in range(4)]
         lines.append(section.title)
         for row in rows:
             what, kind, cell, size = _cells_of(row)
-            line = f"  {what.ljust(widths[0])}  {kind.ljust(widths[1])}  {cell.ljust(widths[2])}"
+            line = f"  {pad(what, widths[0])}  {pad(kind, widths[1])}  {pad(cell, widths[2])}"
             lines.append(f"{line}  {size.rjust(widths[3])}")
         lines += [f"  {remark}" for remark in section.remarks]
     return printable_lines("\n".join([*lines, *view.notes]))
 
 
+@in_view_language
 def html(view: HoldersView) -> str:
     """Return the tables as static HTML."""
     parts = []
@@ -112,17 +111,18 @@ def html(view: HoldersView) -> str:
         parts.append(
             f"<div style='margin-top:6px'><b>{escape(section.title)}</b></div>"
             f"<div style='overflow-x:auto'><table cellpadding='4' style='{_TABLE}'>"
-            f"<thead><tr style='{QUIET}'>{_HEAD}</tr></thead><tbody>{rows}</tbody></table></div>{remarks}"
+            f"<thead><tr style='{QUIET}'>{_head()}</tr></thead><tbody>{rows}</tbody></table></div>{remarks}"
         )
     parts += [f"<div style='{QUIET}'>{escape(note)}</div>" for note in view.notes]
     return f"<div style='{styles.FONT}'>{''.join(parts)}</div>"
 
 
+@in_view_language
 def cells_bundle(view: HoldersView, *, attached: bool) -> dict[str, str]:
     """Return the mime bundle for ``%gpu memory --cells``: which cells allocated the memory in use."""
     notes = view.notes[:1] if not view.sections else ()
     if not attached:
-        notes = ("Which cell allocated what is known from %load_ext gpuwidget on.",)
+        notes = (_("Which cell allocated what is known only after %load_ext gpuwidget."),)
     several = len({cell.device for cell in view.cells}) > 1
     rows = [
         (
@@ -153,20 +153,37 @@ def cells_bundle(view: HoldersView, *, attached: bool) -> dict[str, str]:
     }
 
 
+def _head() -> str:
+    """Return the titles of the columns as HTML."""
+    columns = ((_("held by"), LEFT), (_("type"), LEFT), (_("cell"), LEFT), (_("memory"), ""))
+    return "".join(
+        f"<th scope='col' style='{f'{style};' if style else ''}font-weight:400'>{escape(name)}</th>"
+        for name, style in columns
+    )
+
+
 def _section(
     name: str, device: DeviceMemory | None, found: Sequence[Holder], gpu: str | None, graphs: Iterable[str]
 ) -> DeviceSection:
     title = name if gpu is None else f"{name} ({gpu})"
     remarks: list[str] = []
     if device is not None:
-        title += f": {units.memory(device.allocated)} in tensors, {units.memory(device.reserved)} reserved"
+        title += _(
+            ": {allocated} in tensors, {reserved} reserved",
+            allocated=units.memory(device.allocated),
+            reserved=units.memory(device.reserved),
+        )
         remarks += _cache(device)
     inside = [holder for holder in found if holder.kind != "outside torch"]
     remarks += graphs
     rows = [_of_holder(holder) for holder in inside[:MAX_ROWS]]
     if len(inside) > MAX_ROWS:
         rest = inside[MAX_ROWS:]
-        rows.append(HolderRow(f"{len(rest)} more", "", "", "", units.memory(sum(h.bytes for h in rest))))
+        rows.append(
+            HolderRow(
+                _("{number} more", number=len(rest)), "", "", "", units.memory(sum(h.bytes for h in rest))
+            )
+        )
     outside = [_of_holder(holder) for holder in found if holder.kind == "outside torch"]
     return DeviceSection(title, tuple(rows), tuple(outside), tuple(remarks))
 
@@ -174,30 +191,44 @@ def _section(
 def _graphs(holders: Any, device: str) -> Iterator[str]:
     """Yield notes about memory that autograd graphs keep alive on one device."""
     saved = sorted((graph for graph in holders.saved if graph[1] == device), key=lambda graph: -graph[2])
-    for name, _, size in saved[:_MAX_NAMES]:
+    for name, _device, size in saved[:_MAX_NAMES]:
         yield (
-            f"{clean_line(name, _MAX_NAME)}: {units.memory(size)} of it is saved in an autograd graph, for "
-            "backward()."
+            _(
+                "{name}: {size} of it is saved in an autograd graph, for backward().",
+                name=clean_line(name, _MAX_NAME),
+                size=units.memory(size),
+            )
         )
     if holders.graphs and any(holder.kind == "unknown" for holder in holders.on(device)):
         some = ", ".join(clean_line(graph, _MAX_NAME) for graph in holders.graphs[:_MAX_NAMES])
-        yield f"{_UNKNOWN}: the autograd graph behind {some} may hold some of it."
+        yield _(
+            "{unknown}: the autograd graph behind {some} may hold some of it.", unknown=_UNKNOWN, some=some
+        )
 
 
 def _cache(device: DeviceMemory) -> list[str]:
     if not device.cached:
         return []
     parts = [
-        (device.returnable, "can be given back (%gpu free)"),
-        (device.pending_free, "can be too, once another stream is done with it"),
-        (device.private_pools, "lies in private pools, which CUDA graphs keep for themselves"),
-        (device.fragmented, "can't: it lies beside tensors (fragmentation)"),
+        (device.returnable, _("can be given back (%gpu free)")),
+        (device.pending_free, _("can be too, once another stream is done with it")),
+        (device.private_pools, _("lies in private pools, which CUDA graphs keep for themselves")),
+        (device.fragmented, _("can't: it lies beside tensors (fragmentation)")),
     ]
     said = ", ".join(f"{units.memory(size)} {what}" for size, what in parts if size)
     flushed = (
-        f"; the cache was flushed {device.alloc_retries} times to find memory" if device.alloc_retries else ""
+        _("; the cache was flushed {number} times to find memory", number=device.alloc_retries)
+        if device.alloc_retries
+        else ""
     )
-    return [f"Cache: {units.memory(device.cached)} reserved beside the tensors, of which {said}{flushed}."]
+    return [
+        _(
+            "Cache: {cached} reserved beside the tensors, of which {said}{flushed}.",
+            cached=units.memory(device.cached),
+            said=said,
+            flushed=flushed,
+        )
+    ]
 
 
 def _of_holder(holder: Holder) -> HolderRow:
@@ -205,16 +236,16 @@ def _of_holder(holder: Holder) -> HolderRow:
     kind = holder.type or ""
     if holder.kind == "notebook":
         named = not {LAST_ERROR, DEBUGGER}.isdisjoint(holder.names)
-        kind = _NOTEBOOK if named else f"{kind}, {_NOTEBOOK}"
+        kind = _(_NOTEBOOK) if named else f"{kind}, {_(_NOTEBOOK)}"
     if holder.kind == "outside torch":
-        kind = "outside torch"
+        kind = _("outside torch")
     cell = f"In [{holder.cell}]" if holder.cell is not None else ""
     return HolderRow(first, other_names, clean_line(kind, _MAX_NAME), cell, units.memory(holder.bytes))
 
 
 def _cells_of(row: HolderRow) -> tuple[str, str, str, str]:
     return (
-        f"{row.what}, also {row.other_names}" if row.other_names else row.what,
+        row.what + _(", also {names}", names=row.other_names) if row.other_names else row.what,
         row.type,
         row.cell,
         row.size,
@@ -222,7 +253,11 @@ def _cells_of(row: HolderRow) -> tuple[str, str, str, str]:
 
 
 def _row(row: HolderRow, style: str) -> str:
-    other_names = f" <span style='{QUIET}'>also {escape(row.other_names)}</span>" if row.other_names else ""
+    other_names = (
+        f" <span style='{QUIET}'>{escape(_('also {names}', names=row.other_names))}</span>"
+        if row.other_names
+        else ""
+    )
     return (
         f"<tr style='background:none'><td style='{LEFT}'><span{style}>{escape(row.what)}</span>"
         f"{other_names}</td>"

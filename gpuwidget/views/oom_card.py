@@ -17,6 +17,7 @@ from gpuwidget.measure.out_of_memory import (
 )
 from gpuwidget.model import units
 from gpuwidget.model.terminal_text import clean_line, printable_lines
+from gpuwidget.model.translation import _, in_view_language, translatable
 from gpuwidget.views import styles
 from gpuwidget.views.sparkline import Chart, Lane, svg
 from gpuwidget.views.styles import LEFT, QUIET
@@ -34,15 +35,15 @@ _MAX_POINTS = 80
 _MIN_POINTS = 3
 _GAP_S = 2.0
 
-_FIXES_HEADING = "What would have been enough"
-_NO_FIX = "Nothing that is known here would have been enough by itself."
-_CONTRADICTION = (
-    "By these figures there was room for it: something else took the memory for a moment. Try again, and "
-    "look at who else is on the GPU."
+_FIXES_HEADING = translatable("What would have been enough:")
+_NO_FIX = translatable("Nothing that is known here would have been enough by itself.")
+_CONTRADICTION = translatable(
+    "By these figures there was room for it: something else took the memory for a "
+    "moment. Try again, and look at who else is on the GPU."
 )
-_GENERAL_ADVICE = (
-    "Mixed precision and activation checkpointing make a training step need less; by how much is not known "
-    "before it is tried."
+_GENERAL_ADVICE = translatable(
+    "Mixed precision and activation checkpointing make a training step need less; by how "
+    "much is not known before it is tried."
 )
 
 _TABLE = f"{styles.TABLE}font-size:12px"
@@ -68,7 +69,7 @@ class _Row:
         return (
             units.memory(self.bytes)
             if self.total in (None, self.bytes)
-            else units.memory_of(self.bytes, self.total)
+            else _(units.memory_of(self.bytes, self.total))
         )
 
 
@@ -77,6 +78,7 @@ def bundle(context: OomContext) -> dict[str, str]:
     return {"text/plain": text(context), "text/html": html(context)}
 
 
+@in_view_language
 def text(context: OomContext) -> str:
     """Return the card as plain text."""
     lines = [_title(context)]
@@ -84,36 +86,37 @@ def text(context: OomContext) -> str:
     if rows:
         lines += styles.text_table([[row.holder, row.cell, row.size] for row in rows], left=2)
     by_cell = _by_cell(context)
-    lines += [f"  By cell: {by_cell}."] if by_cell else []
+    lines += ["  " + _("By cell: {cells}.", cells=by_cell)] if by_cell else []
     sentence = _memory_sentence(context)
     lines += [f"  {sentence}"] if sentence else []
     lines += [f"  {line}" for line in _advice_lines(context.facts)]
-    lines += [f"  Not known: {clean_line(reason, 200)}." for reason in context.unknown]
+    lines += [
+        "  " + _("Not known: {reason}.", reason=clean_line(_(reason), 200)) for reason in context.unknown
+    ]
     return printable_lines("\n".join(lines))
 
 
+@in_view_language
 def html(context: OomContext) -> str:
     """Return the card as static HTML without scripts. It is readable even without styles and chart."""
     rows = "".join(_html_row(row) for row in _rows(context))
     head = "".join(
         f"<th scope='col' style='font-weight:400;{style}'>{name}</th>"
-        for name, style in (("held by", LEFT), ("from cell", LEFT), ("memory", ""))
+        for name, style in ((_("held by"), LEFT), (_("from cell"), LEFT), (_("memory"), ""))
     )
     table = (
         f"<div style='overflow-x:auto'><table cellpadding='4' style='{_TABLE}'><thead><tr "
         f"style='{QUIET}'>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
     by_cell = _by_cell(context)
+    not_known = [_("Not known: {reason}.", reason=clean_line(_(reason), 200)) for reason in context.unknown]
     parts = [
         f"<div><b style='font-size:15px'>{escape(_title(context))}</b></div>",
         table if rows else "",
-        f"<div style='{QUIET}'>By cell: {escape(by_cell)}.</div>" if by_cell else "",
+        f"<div style='{QUIET}'>{escape(_('By cell: {cells}.', cells=by_cell))}</div>" if by_cell else "",
         _memory_chart(context),
         _html_advice(context.facts),
-        *(
-            f"<div style='{QUIET}'>Not known: {escape(clean_line(reason, 200))}.</div>"
-            for reason in context.unknown
-        ),
+        *(f"<div style='{QUIET}'>{escape(text)}</div>" for text in not_known),
     ]
     return styles.frame("".join(parts), styles.ERROR)
 
@@ -123,24 +126,30 @@ def html(context: OomContext) -> str:
 
 def _title(context: OomContext) -> str:
     facts = context.facts
-    where = facts.device or "the GPU"
+    where = facts.device or _("the GPU")
     if context.gpu is not None:
         where += f" ({clean_line(context.gpu, _NAME)})"
     parts = []
     if facts.requested is not None:
-        parts.append(f"{units.memory(facts.requested)} asked for")
+        parts.append(_("{requested} asked for", requested=units.memory(facts.requested)))
     if facts.available is not None:
         parts.append(_free(facts, facts.available))
-    return f"Out of memory on {where}: {', '.join(parts) or 'the error says no figures'}"
+    return _(
+        "Out of memory on {where}: {parts}",
+        where=where,
+        parts=", ".join(parts) or _("the error says no figures"),
+    )
 
 
 def _free(facts: OomFacts, room: int) -> str:
     if facts.limit is not None and room != facts.free:
-        return (
-            f"{units.memory(room)} left of the {units.memory(facts.limit)} that this process lets itself "
-            f"have ({units.memory(facts.free)} of the GPU free)"
+        return _(
+            "{room} left of the {limit} that this process lets itself have ({free} of the GPU free)",
+            room=units.memory(room),
+            limit=units.memory(facts.limit),
+            free=units.memory(facts.free),
         )
-    return f"{units.memory_of(room, facts.total)} free"
+    return _("{size} free", size=units.memory_of(room, facts.total))
 
 
 def _rows(context: OomContext) -> list[_Row]:
@@ -149,32 +158,32 @@ def _rows(context: OomContext) -> list[_Row]:
     rest = facts.held[_MAX_HOLDERS:]
     if rest:
         size = sum(held.holder.bytes for held in rest)
-        rows.append(_Row(f"{len(rest)} more", "", size))
+        rows.append(_Row(_("{number} more", number=len(rest)), "", size))
     if context.freed >= units.MIB:
-        rows.append(_Row("let go of since the error", "", context.freed, aside=True))
+        rows.append(_Row(_("let go of since the error"), "", context.freed, aside=True))
     if facts.fragmented:
-        rows.append(_Row("torch: reserved, in no tensor", "", facts.fragmented, aside=True))
+        rows.append(_Row(_("torch: reserved, in no tensor"), "", facts.fragmented, aside=True))
     rows += [
-        _Row(clean_line(other.name, _NAME), "", other.bytes, aside=True)
+        _Row(clean_line(_(other.name), _NAME), "", other.bytes, aside=True)
         for other in facts.others[:_MAX_OTHERS]
     ]
     if len(facts.others) > _MAX_OTHERS:
         left = facts.others[_MAX_OTHERS:]
         size = sum(other.bytes for other in left)
-        rows.append(_Row(f"{len(left)} more processes", "", size, aside=True))
+        rows.append(_Row(_("{number} more processes", number=len(left)), "", size, aside=True))
     return [*rows, *_sum(facts, rows)]
 
 
 def _held(held: OomHolder) -> _Row:
     names = [clean_line(name, _NAME) for name in held.holder.names]
-    more = f" and {len(names) - _MAX_NAMES} more names" if len(names) > _MAX_NAMES else ""
+    more = _(" and {number} more names", number=len(names) - _MAX_NAMES) if len(names) > _MAX_NAMES else ""
     holder = " = ".join(names[:_MAX_NAMES]) + more
     if held.is_error:
-        holder = "this error's frames (kept by the notebook itself)"
+        holder = _("this error's frames (kept by the notebook itself)")
     elif held.holder.kind == "notebook":
-        holder += " (kept by the notebook itself)"
+        holder += _(" (kept by the notebook itself)")
     elif held.holder.kind == "unknown":
-        holder = "autograd or unknown"
+        holder = _("autograd or unknown")
     cell = "" if held.holder.cell is None else f"In [{held.holder.cell}]"
     return _Row(holder, cell, held.holder.bytes)
 
@@ -183,13 +192,13 @@ def _sum(facts: OomFacts, rows: Sequence[_Row]) -> list[_Row]:
     """Return the table's last rows: free memory, memory without a known holder, and the sum of all rows."""
     if not rows or facts.free is None or facts.total is None:
         return []
-    found = [_Row("free", "", facts.free, aside=True)]
+    found = [_Row(_("free"), "", facts.free, aside=True)]
     known = sum(row.bytes for row in rows) + facts.free
     unknown = facts.total - known
     if unknown >= _UNKNOWN_SHOWN_FROM * facts.total:
-        found.append(_Row("not known who holds it", "", unknown, aside=True))
+        found.append(_Row(_("not known who holds it"), "", unknown, aside=True))
         known = facts.total
-    return [*found, _Row("in all", "", known, total=facts.total)]
+    return [*found, _Row(_("in all"), "", known, total=facts.total)]
 
 
 def _by_cell(context: OomContext) -> str:
@@ -202,7 +211,7 @@ def _by_cell(context: OomContext) -> str:
         for share in known
     ]
     other = sum(share.bytes for share in context.cells if share not in known)
-    return ", ".join(parts) + (f", others or not known {units.memory(other)}" if other else "")
+    return ", ".join(parts) + (_(", others or not known {other}", other=units.memory(other)) if other else "")
 
 
 def _memory_sentence(context: OomContext) -> str:
@@ -211,10 +220,16 @@ def _memory_sentence(context: OomContext) -> str:
         return ""
     sizes = [size for _, size in known]
     highest = units.memory(max(sizes))
-    most = "" if highest in map(units.memory, (sizes[0], sizes[-1])) else f", at most {highest}"
-    return (
-        f"The GPU's memory over the last {units.duration(known[0][0])}, sampled: "
-        f"{units.memory_change(sizes[0], sizes[-1])}{most}."
+    most = (
+        ""
+        if highest in map(units.memory, (sizes[0], sizes[-1]))
+        else _(", at most {highest}", highest=highest)
+    )
+    return _(
+        "The GPU's memory over the last {seconds}, sampled: {change}{most}.",
+        seconds=units.duration(known[0][0]),
+        change=units.memory_change(sizes[0], sizes[-1]),
+        most=most,
     )
 
 
@@ -238,7 +253,7 @@ def _memory_chart(context: OomContext) -> str:
     chart = Chart(tuple(t), whole, (lane,), (), words)
     style = "display:block;width:300px;height:36px;margin:6px 0 0;border-top:1px dotted"
     top = context.facts.total or max(size for _, size in context.recent if size is not None)
-    key = f"Dashed: memory in use, from 0 at the bottom to {units.memory(top)} at the top."
+    key = _("Dashed: memory in use, from 0 at the bottom to {top} at the top.", top=units.memory(top))
     return f"{svg(chart, style, 240, outlined=True)}<div style='{QUIET}'>{escape(words)} {escape(key)}</div>"
 
 
@@ -248,18 +263,18 @@ def _memory_chart(context: OomContext) -> str:
 def _advice(facts: OomFacts) -> tuple[str, Sequence[OomFix], OomFix | None]:
     found = fixes(facts)
     if contradicts_itself(facts):
-        return _CONTRADICTION, (), first_step(facts)
-    return (f"{_FIXES_HEADING}:" if found else _NO_FIX), found, first_step(facts)
+        return _(_CONTRADICTION), (), first_step(facts)
+    return _(_FIXES_HEADING if found else _NO_FIX), found, first_step(facts)
 
 
 def _advice_lines(facts: OomFacts) -> list[str]:
     opening, found, first = _advice(facts)
     lines = [opening]
     for fix in found:
-        lines.append(f"- {fix.text}")
+        lines.append(f"- {_(fix.text)}")
         lines += [f"    {fix.code}"] if fix.code is not None else []
-    lines += [first.text, f"    {first.code}"] if first is not None else []
-    return [*lines, _GENERAL_ADVICE]
+    lines += [_(first.text), f"    {first.code}"] if first is not None else []
+    return [*lines, _(_GENERAL_ADVICE)]
 
 
 def _html_advice(facts: OomFacts) -> str:
@@ -269,13 +284,13 @@ def _html_advice(facts: OomFacts) -> str:
     before = f"<div>{_html_fix(first)}</div>" if first is not None else ""
     return (
         f"<div style='margin-top:4px'><b>{escape(opening)}</b></div>{made}{before}"
-        f"<div style='{QUIET}'>{escape(_GENERAL_ADVICE)}</div>"
+        f"<div style='{QUIET}'>{escape(_(_GENERAL_ADVICE))}</div>"
     )
 
 
 def _html_fix(fix: OomFix) -> str:
     code = "" if fix.code is None else f" <code style='{_CODE}'>{escape(fix.code)}</code>"
-    return f"{escape(clean_line(fix.text, 600))}{code}"
+    return f"{escape(clean_line(_(fix.text), 600))}{code}"
 
 
 def _html_row(row: _Row) -> str:

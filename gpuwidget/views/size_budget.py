@@ -29,6 +29,7 @@ from gpuwidget.model.report import (
     WorkerReport,
 )
 from gpuwidget.model.terminal_text import clean_line, shorten_path
+from gpuwidget.model.translation import joined, translatable, with_english
 from gpuwidget.views import card_workers
 from gpuwidget.views.card_summary import ADVICE_LENGTH
 from gpuwidget.views.detail_levels import BRIEF, COMPACT, FEW_WORKERS, FULL, MINIMAL, REDUCED, DetailLevel
@@ -54,7 +55,7 @@ OPTIONAL_FIELDS = (
 """The GPU fields that the JSON of a small card omits. Advice still contains the figures on which it is based,
 even if they come from these fields."""
 _OPTIONAL_TORCH_FIELDS = ("inactive_split", "returnable")
-_OMITTED = "left out of this card"
+_OMITTED = translatable("left out of this card")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def fit(report: Report, render: Callable[[ReducedReport], dict[str, str]]) -> Bu
             return bundle
     gpus = len(report.gpus)
     while size > LIMIT and gpus > 1:
-        gpu_size = len(json.dumps(bundle[MIME_TYPE]["gpus"])) // gpus + _ROW_SIZE
+        gpu_size = _json_size(bundle[MIME_TYPE]["gpus"]) // gpus + _ROW_SIZE
         gpus = max(1, gpus - math.ceil((size - LIMIT) / gpu_size))
         bundle, size = _bundle(reduce(report, replace(MINIMAL, gpus=gpus)), render)
     return bundle
@@ -90,12 +91,12 @@ def fit(report: Report, render: Callable[[ReducedReport], dict[str, str]]) -> Bu
 def _bundle(reduced: ReducedReport, render: Callable[[ReducedReport], dict[str, str]]) -> tuple[Bundle, int]:
     """Return the bundle and its size in bytes. If the JSON alone is too large, nothing is rendered."""
     data = {MIME_TYPE: to_json(reduced)}
-    size = len(json.dumps(data))
+    size = _json_size(data)
     if size > LIMIT:
         return data, size
     rendered = render(reduced)
     # Joining two JSON objects adds ", " and removes "{}", so the size is the sum of both sizes.
-    return {**rendered, **data}, len(json.dumps(rendered)) + size
+    return {**rendered, **data}, _json_size(rendered) + size
 
 
 def _candidates(report: Report) -> Iterator[DetailLevel]:
@@ -107,7 +108,7 @@ def _candidates(report: Report) -> Iterator[DetailLevel]:
         # The card of a short run usually fits, so yield this level without the estimate below, which takes
         # longer.
         yield levels.pop(0)
-    size = len(json.dumps(to_json(reduce(report, COMPACT)))) + _ROW_SIZE * len(report.shown)
+    size = _json_size(to_json(reduce(report, COMPACT))) + _ROW_SIZE * len(report.shown)
     for level in levels:
         if size + _POINT_SIZE * min(count, level.points * len(report.gpus)) <= LIMIT:
             yield level
@@ -135,10 +136,12 @@ def reduce(report: Report, level: DetailLevel) -> ReducedReport:
         duration_s=_six_digits(report.cell.duration_s),
         gpu_tail_s=None if report.cell.gpu_tail_s is None else _six_digits(report.cell.gpu_tail_s),
     )
-    notes = tuple(clean_line(note, level.note_length) for note in report.notes)
+    notes = tuple(_short_text(note, level.note_length) for note in report.notes)
     omitted = _omitted(report, level, len(timeline.marks) if timeline is not None else 0, len(kept))
     if omitted:
-        notes += (f"To keep the notebook small, this card omits {', '.join(omitted)}.",)
+        notes += (
+            translatable("To keep the notebook small, this card omits {omitted}.", omitted=joined(omitted)),
+        )
     workers = report.workers if len(report.workers) <= level.workers else card_workers.by_interest(report)
     drawn = replace(
         report,
@@ -211,26 +214,54 @@ def _omit(values: dict[str, Any], names: Sequence[str], replacement: str) -> Non
 
 
 def _omitted(report: Report, level: DetailLevel, marks: int, gpus: int) -> list[str]:
-    found = []
+    found: list[str] = []
     if report.timeline is not None and marks < len(report.timeline.marks):
         total = len(report.timeline.marks)
         steps = any(mark.kind == "step" for mark in report.timeline.marks)
-        names = "marks, printed lines and steps" if steps else "marks and printed lines"
-        found.append(f"{total - marks} of {total} {names}")
+        names = (
+            translatable("marks, printed lines and steps")
+            if steps
+            else translatable("marks and printed lines")
+        )
+        found.append(
+            translatable("{number} of {total} {names}", number=total - marks, total=total, names=names)
+        )
     if gpus < len(report.gpus):
-        found.append(f"{len(report.gpus) - gpus} of {len(report.gpus)} GPUs")
+        found.append(
+            translatable("{number} of {total} GPUs", number=len(report.gpus) - gpus, total=len(report.gpus))
+        )
     if len(report.lines) > level.memory_lines:
-        found.append(f"{len(report.lines) - level.memory_lines} of {len(report.lines)} lines of code")
+        found.append(
+            translatable(
+                "{number} of {total} lines of code",
+                number=len(report.lines) - level.memory_lines,
+                total=len(report.lines),
+            )
+        )
     if len(report.workers) > level.workers:
-        found.append(f"{len(report.workers) - level.workers} of {len(report.workers)} rows of workers")
+        found.append(
+            translatable(
+                "{number} of {total} rows of workers",
+                number=len(report.workers) - level.workers,
+                total=len(report.workers),
+            )
+        )
     if level.holders < len(report.holders):
-        found.append(f"{len(report.holders) - level.holders} of {len(report.holders)} holders")
+        found.append(
+            translatable(
+                "{number} of {total} holders",
+                number=len(report.holders) - level.holders,
+                total=len(report.holders),
+            )
+        )
     advice = min(len(report.advice), FULL.advice) - level.advice
     if advice > 0:
-        found.append(f"{advice} pieces of advice")
-    fields = ["time series"] if report.timeline is not None and level.points == 0 else []
-    fields += ["link and clock data"] if level.optional_fields != "kept" and report.gpus else []
-    return [*found, f"in its JSON: {', '.join(fields)}"] if fields else found
+        found.append(translatable("{advice} pieces of advice", advice=advice))
+    fields = [translatable("time series")] if report.timeline is not None and level.points == 0 else []
+    fields += [translatable("link and clock data")] if level.optional_fields != "kept" and report.gpus else []
+    if fields:
+        found.append(translatable("in its JSON: {fields}", fields=joined(fields)))
+    return found
 
 
 # -- the timeline ----------------------------------------------------------------------------------------
@@ -357,7 +388,7 @@ def _reduce_time(time: CodeTime | None, level: DetailLevel) -> CodeTime | None:
         time,
         lines=lines,
         resolution_s=_six_digits(round(time.resolution_s, 3)),
-        reason=None if time.reason is None else clean_line(time.reason, level.reason_length),
+        reason=None if time.reason is None else _short_text(time.reason, level.reason_length),
         cpu=_short_or_none(time.cpu),
         cpu_children=_short_or_none(time.cpu_children),
         warm_up_s=None if time.warm_up_s is None else round(time.warm_up_s, 2),
@@ -385,7 +416,7 @@ def _reduce_worker(worker: WorkerReport, level: DetailLevel) -> WorkerReport:
         step_s=None if worker.step_s is None else _six_digits(worker.step_s),
         started_s=None if worker.started_s is None else round(worker.started_s, 2),
         ended_s=None if worker.ended_s is None else round(worker.ended_s, 2),
-        missing={name: clean_line(text, level.reason_length) for name, text in worker.missing.items()},
+        missing={name: _short_text(text, level.reason_length) for name, text in worker.missing.items()},
     )
 
 
@@ -409,7 +440,7 @@ def _reduce_advice(advice: Advice, level: DetailLevel) -> Advice:
         for name, value in advice.evidence.items()
     }
     return replace(
-        advice, text=clean_line(advice.text, length), fix=clean_line(advice.fix, length), evidence=evidence
+        advice, text=_short_text(advice.text, length), fix=_short_text(advice.fix, length), evidence=evidence
     )
 
 
@@ -427,7 +458,9 @@ def _reasons_once(gpus: tuple[GpuReport, ...]) -> tuple[GpuReport, ...]:
     for gpu in gpus:
         given_by = {name: first.setdefault((name, text), gpu) for name, text in gpu.missing.items()}
         missing = {
-            name: text if given_by[name] is gpu else f"as for {gpu_name(given_by[name])}"
+            name: text
+            if given_by[name] is gpu
+            else translatable("as for {gpu}", gpu=gpu_name(given_by[name]))
             for name, text in gpu.missing.items()
         }
         ids = {name: message_id for name, message_id in gpu.missing_ids.items() if given_by.get(name) is gpu}
@@ -461,9 +494,19 @@ def _rounded(gpu: GpuReport, level: DetailLevel) -> GpuReport:
         power_w=rounded(gpu.power_w),
         throttled=None if gpu.throttled is None else {w: _short(s) for w, s in gpu.throttled.items()},
         energy_j=_short_or_none(gpu.energy_j),
-        missing={name: clean_line(text, level.reason_length) for name, text in gpu.missing.items()},
+        missing={name: _short_text(text, level.reason_length) for name, text in gpu.missing.items()},
         children=tuple(clean_line(command, min(60, level.reason_length)) for command in gpu.children),
     )
+
+
+def _short_text(text: str, max_length: int) -> str:
+    """Return a text with at most ``max_length`` characters in English. Its translation is unchanged."""
+    return with_english(text, clean_line(text, max_length))
+
+
+def _json_size(values: object) -> int:
+    """Return the size in bytes of the values' JSON, as notebooks contain it."""
+    return len(json.dumps(values, ensure_ascii=False).encode(errors="surrogatepass"))
 
 
 # -- rounding --------------------------------------------------------------------------------------------

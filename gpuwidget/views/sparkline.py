@@ -13,6 +13,7 @@ from html import escape
 
 from gpuwidget.model import units
 from gpuwidget.model.report import Mark
+from gpuwidget.model.translation import _
 from gpuwidget.views.styles import MEMORY, UTILIZATION
 
 _LANE_HEIGHT = 20
@@ -157,7 +158,14 @@ def _tooltips(chart: Chart, count: int) -> Iterator[str]:
             known = [value for n in inside if (value := lane.utilization[n]) is not None]
             mean = units.percent(sum(known) / len(known) if known else None)
             memory = max((size for n in inside if (size := lane.memory[n]) is not None), default=None)
-            lines.append(f"{name}util {mean}, {units.memory(memory)}")
+            lines.append(
+                _(
+                    "{name}util {mean}, {memory}",
+                    name=name,
+                    mean=mean,
+                    memory=units.memory(memory),
+                )
+            )
         lines += [
             mark.label[:_HOVER_LABEL_LENGTH]
             for mark in chart.marks

@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from html import escape
 
+from gpuwidget.model.terminal_text import display_width, pad
+
 BLUE = "#1976d2"
 UTILIZATION = f"var(--jp-brand-color1,{BLUE})"
 MEMORY = "#ab47bc"
@@ -85,12 +87,12 @@ def text_table(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
 
     The first ``left`` columns are aligned left, all others right.
     """
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    widths = [max(display_width(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         (
             _INDENT
             + "  ".join(
-                cell.ljust(width) if column < left else cell.rjust(width)
+                pad(cell, width) if column < left else " " * (width - display_width(cell)) + cell
                 for column, (cell, width) in enumerate(zip(row, widths, strict=True))
             )
         ).rstrip()

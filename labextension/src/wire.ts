@@ -923,6 +923,8 @@ export interface Diagnosis {
 export interface DoctorReply {
   readonly status: 'examined';
   readonly doctor: Diagnosis;
+  /** The diagnosis's texts in the page's language, by the English text; empty in English. */
+  readonly texts: Readonly<Record<string, string>>;
   /** The kernel's current state, or null if it can't be read. */
   readonly state: KernelState | null;
 }

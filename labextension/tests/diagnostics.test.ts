@@ -8,7 +8,8 @@ import {
   type ServerDoctor
 } from '../src/diagnostics/diagnosticsModel';
 import { ActiveKernel } from '../src/kernel/activeKernel';
-import type { Diagnosis, Check } from '../src/wire';
+import type { TranslatedDiagnosis } from '../src/kernel/kernelReply';
+import type { Check } from '../src/wire';
 import { FakeKernel, FakeClock, ok, settled, trans } from './fakes';
 
 const NO_REPLY = 'The kernel did not answer.';
@@ -27,7 +28,7 @@ function check(id: string, status: Check['status'] = 'ok'): Check {
   };
 }
 
-function doctor(...checks: Check[]): Diagnosis {
+function doctor(...checks: Check[]): TranslatedDiagnosis {
   return {
     schema: 1,
     version: '0.1.0',
@@ -38,7 +39,8 @@ function doctor(...checks: Check[]): Diagnosis {
     status: 'ok',
     summary: '',
     unfinished: [],
-    links: checks
+    links: checks,
+    texts: {}
   };
 }
 
@@ -49,9 +51,9 @@ function done(...checks: Check[]): DiagnosisState {
 /** A server doctor that returns the diagnosis set by the test. */
 class FakeDoctor implements ServerDoctor {
   requests = 0;
-  answer: Promise<Diagnosis> = Promise.resolve(doctor(check('torch')));
+  answer: Promise<TranslatedDiagnosis> = Promise.resolve(doctor(check('torch')));
 
-  diagnose(): Promise<Diagnosis> {
+  diagnose(): Promise<TranslatedDiagnosis> {
     this.requests++;
     return this.answer;
   }
@@ -84,7 +86,7 @@ test('the checks do not run unless requested', async () => {
 test('the checks run once, and again only on request', async () => {
   const { model, server, kernels } = setUp();
   const kernel = await openNotebook(kernels);
-  kernel.reply = { status: 'examined', doctor: doctor(check('gpu')), state: null };
+  kernel.reply = { status: 'examined', doctor: doctor(check('gpu')), texts: {}, state: null };
   await model.runOnce();
   await model.runOnce();
   assert.deepEqual([model.server, model.kernel], [done(check('torch')), done(check('gpu'))]);
@@ -124,7 +126,7 @@ test('a failed diagnosis has a reason', async () => {
 test('a restarted kernel has no diagnosis', async () => {
   const { model, kernels } = setUp();
   const kernel = await openNotebook(kernels);
-  kernel.reply = { status: 'examined', doctor: doctor(), state: null };
+  kernel.reply = { status: 'examined', doctor: doctor(), texts: {}, state: null };
   await model.run();
   assert.equal(model.kernel?.kind, 'done');
   kernel.reply = ok({ pid: 2 });
@@ -161,11 +163,11 @@ test("the text after a fix's command begins without the punctuation that joins i
     [' (profiles: nvidia-smi mig -lgip).', '(profiles: nvidia-smi mig -lgip).']
   ];
   for (const [after, expected] of known) {
-    const fix = { id: 'reload-uvm', params: {}, before: 'Load it:', command: 'modprobe a', after };
-    assert.equal(textAfterCommand(fix), expected);
+    assert.equal(textAfterCommand(after), expected);
   }
 });
 
 test('the JSON is that of the command line', () => {
   assert.equal(toJson(doctor()).split('\n')[1], '  "schema": 1,');
+  assert.equal(toJson({ ...doctor(), texts: { a: 'b' } }), toJson(doctor()));
 });

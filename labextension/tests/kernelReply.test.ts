@@ -82,7 +82,7 @@ test('a reply of this version is returned as it was sent', () => {
     }),
     { status: 'error', reason: 'no', state: null },
     { status: 'error', reason: 'no', state: kernelState() },
-    { status: 'examined', doctor: DOCTOR, state: kernelState() }
+    { status: 'examined', doctor: DOCTOR, texts: { Driver: '驱动' }, state: kernelState() }
   ]) {
     assert.deepEqual(parseReply(reply), reply);
   }
@@ -188,5 +188,7 @@ test('a diagnosis of another shape is incompatible', () => {
     assert.deepEqual(parseReply(reply), { status: 'incompatible', version: '0.1.0' });
     assert.equal(parseDiagnosis(doctor), null);
   }
-  assert.deepEqual(parseDiagnosis(DOCTOR), DOCTOR);
+  assert.deepEqual(parseDiagnosis(DOCTOR), { ...DOCTOR, texts: {} });
+  const texts = { Driver: '驱动' };
+  assert.deepEqual(parseDiagnosis({ ...DOCTOR, texts }), { ...DOCTOR, texts });
 });

@@ -18,13 +18,16 @@ from test_cells_list import report, write_reports
 
 TRANSLATION = "@jupyterlab/translation-extension/plugin.jupyterlab-settings"
 DASHBOARD = ".jp-gpuwidget-dashboard"
+DIAGNOSTICS = f"{PANEL} .jp-gpuwidget-diagnostics"
+CHECKS = f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-check"
 HAN = re.compile(r"[\u4e00-\u9fff]")
 TEXTS = """
 const walker = document.createTreeWalker(document.querySelector(argument), NodeFilter.SHOW_TEXT);
 const found = [];
 while (walker.nextNode()) {
     const node = walker.currentNode;
-    if (node.parentElement.checkVisibility() && node.data.trim() !== '') { found.push(node.data.trim()); }
+    const shown = node.parentElement.checkVisibility() && node.parentElement.closest('code') === null;
+    if (shown && node.data.trim() !== '') { found.push(node.data.trim()); }
 }
 for (const node of document.querySelectorAll(`${argument} [title], ${argument} [aria-label]`)) {
     found.push(...['title', 'aria-label'].map(name => node.getAttribute(name)).filter(text => text !== null));
@@ -33,7 +36,7 @@ return [...new Set(found)];
 """
 # Names, units, code, file names and messages from Python are not translated.
 UNTRANSLATED = re.compile(
-    r"GPU|UUID|torch|cuda:?\d*|cuDNN|TF32|H200|NVIDIA|MiB|GiB|MHz|Hz|kJ|min|ms|ada|python|train|eval|serve|ipynb"
+    r"GPU|UUID|PyTorch|NCCL|torch|cuda:?\d*|cuDNN|TF32|H200|NVIDIA|MiB|GiB|MHz|Hz|kJ|min|ms|ada|python|train|eval|serve|ipynb"
     r"|py|CSV|SM|Tensor|Core|PCIe|NVLink|FP\d+|float32|benchmark|Escape|Shift|Esc|k2|gpuwidget|cpu|Jupyter"
     r"|highest|high|medium|default|warn|error|off|on|In|GB|MB|kernel|warp|CUDA|µs|load_ext|watch|gpu|n|s|h|J|W|C|v"
 )
@@ -109,6 +112,29 @@ def test_the_panel(lab: Lab, browser: Browser) -> None:
         assert clipped(notebook) == []
         screenshot(notebook.page, f"zh-{width}")
     assert english_texts(notebook, PANEL) == []
+    notebook.close()
+
+
+def test_the_doctor_and_a_card(lab: Lab, browser: Browser) -> None:
+    """The doctor's findings and fixes, of the kernel and of the server, are Chinese. So is a card that is
+    made while the page is open."""
+    notebook = lab.open(
+        browser, lab.write("doctor.ipynb", ["%load_ext gpuwidget", "%%gpuwatch\npass"]), height=1700
+    )
+    show(notebook, 420)
+    notebook.run(0)
+    notebook.wait_until_done()
+    wait_for_text(notebook, f"{CARD} .jp-gpuwidget-gpu-badge", "cuda:7")
+    notebook.page.click(f"{DIAGNOSTICS} > summary")
+    notebook.page.wait_for_function(f"document.querySelectorAll({CHECKS!r}).length === 28")
+    screenshot(notebook.page, "zh-doctor")
+    assert english_texts(notebook, f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-checks") == []
+    notebook.run(1)
+    notebook.wait_until_done()
+    card = notebook.page.locator(".jp-OutputArea-output").last
+    assert "峰值" in card.inner_text()
+    assert "详情" in card.inner_text()
+    screenshot(notebook.page, "zh-card")
     notebook.close()
 
 

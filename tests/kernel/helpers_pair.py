@@ -115,7 +115,7 @@ def check_card(ran: Ran) -> dict[str, Any]:
     Return the card's report."""
     (card,) = ran.cards
     assert set(card) == {"text/plain", "text/html", CARD}
-    assert len(json.dumps(card)) <= MAX_CARD_BYTES
+    assert len(json.dumps(card, ensure_ascii=False).encode()) <= MAX_CARD_BYTES
     cell = card[CARD]["cell"]
     expected = ran.reply["status"]
     if expected == "error" and ran.reply["ename"] in ("KeyboardInterrupt", "CancelledError"):

@@ -112,10 +112,10 @@ class Server:
             return _refusal(error)
         return answer.code, json.loads(answer.body)
 
-    async def post(self, *path: str) -> tuple[int, Any]:
+    async def post(self, *path: str, **query: str) -> tuple[int, Any]:
         """Return the status and the decoded reply of a POST request without a body to ``gpuwidget/api/…``."""
         try:
-            answer = await self.fetch("gpuwidget", "api", *path, method="POST", body="")
+            answer = await self.fetch("gpuwidget", "api", *path, method="POST", body="", params=query)
         except HTTPClientError as error:
             return _refusal(error)
         return answer.code, json.loads(answer.body)

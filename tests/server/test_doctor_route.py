@@ -23,6 +23,7 @@ from gpuwidget.model.diagnosis import Diagnosis
 from gpuwidget.model.errors import DoctorError
 from gpuwidget.model.to_json import to_json
 from gpuwidget.server.cached_diagnosis import CachedDiagnosis
+from tools import translation
 
 FOUND = diagnose(results(place="server"))
 
@@ -65,6 +66,19 @@ async def test_the_reply_is_the_diagnosis(fake_checks: FakeChecks, server: Serve
     server.clock.advance(10.0)
     assert (await server.post("doctor"))[0] == 200
     assert fake_checks.count == 2
+
+
+async def test_the_texts_in_the_pages_language(fake_checks: FakeChecks, server: Server) -> None:
+    """With the page's locale, the reply also has the translation of each text. The diagnosis stays English,
+    and pages with different languages share one run of the checks."""
+    translation.main(["--compile"])
+    status, chinese = await server.post("doctor", locale="zh-CN")
+    assert (status, chinese["texts"]["Shared memory"]) == (200, "共享内存")
+    assert chinese["texts"][FOUND.summary] == "没有问题：从 PyTorch 到 GPU 的所有检查均已通过。"
+    assert {**chinese, "texts": {}} == {**to_json(FOUND), "texts": {}}
+    assert await server.post("doctor", locale="en") == (200, {**to_json(FOUND), "texts": {}})
+    assert await server.post("doctor", locale="../../etc") == (200, {**to_json(FOUND), "texts": {}})
+    assert fake_checks.count == 1
 
 
 async def test_concurrent_requests_share_one_run(fake_checks: FakeChecks, server: Server) -> None:

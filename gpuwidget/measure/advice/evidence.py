@@ -23,6 +23,7 @@ from gpuwidget.model.report import (
     in_call,
 )
 from gpuwidget.model.samples import Gpu
+from gpuwidget.model.translation import joined, translatable
 from gpuwidget.pytorch.device_changes import CodeLine, DeviceChanges
 from gpuwidget.pytorch.torch_switches import ComputeSwitches
 from gpuwidget.pytorch.torch_variables import Loader, Model
@@ -225,22 +226,26 @@ class Hotspot:
     @property
     def name(self) -> str:
         """The line and its frame, if any, such as ``line 7 `for x in loader:` at In[2]:4 step``."""
-        return f"{self._line} at {self.frame}" if self.frame is not None else self._line
+        if self.frame is None:
+            return self._line
+        return translatable("{line} at {frame}", line=self._line, frame=self.frame)
 
     @property
     def name_with_call(self) -> str:
         """:attr:`name` followed by :attr:`call`, if the call is known."""
-        return f"{self.name} {in_call(self.call)}" if self.call is not None else self.name
+        return joined([self.name, in_call(self.call)], " ") if self.call is not None else self.name
 
     @property
     def _line(self) -> str:
         line = self.line
         if line.line is None:
-            return "code of no line of the cell"
+            return translatable("code of no line of the cell")
         if line.until is not None:
-            return f"lines {line.line} to {line.until}"
+            return translatable("lines {line} to {until}", line=line.line, until=line.until)
         source = shortened(line.source)
-        return f"line {line.line} `{source}`" if source else f"line {line.line}"
+        if not source:
+            return translatable("line {line}", line=line.line)
+        return translatable("line {line} `{source}`", line=line.line, source=source)
 
 
 def hotspots(evidence: RunEvidence) -> list[Hotspot]:

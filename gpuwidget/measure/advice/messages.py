@@ -11,6 +11,7 @@ from typing import NamedTuple
 from gpuwidget.measure.notes import gpu_name, gpu_number
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport
+from gpuwidget.model.translation import capitalized, counted, joined, translatable
 from gpuwidget.pytorch.torch_variables import Loader, Model
 from gpuwidget.sources.throttle_reasons import POWER_BRAKE
 
@@ -35,7 +36,7 @@ def gpu_names(gpus: Sequence[GpuReport]) -> str:
     if len(gpus) == 1:
         return gpu_name(gpus[0])
     numbers = [gpu_number(gpu) for gpu in gpus]
-    return f"GPUs {', '.join(numbers[:-1])} and {numbers[-1]}"
+    return translatable("GPUs {numbers} and {last}", numbers=", ".join(numbers[:-1]), last=numbers[-1])
 
 
 def shortened(source: str) -> str:
@@ -65,7 +66,7 @@ def _ranks(ranks: Sequence[int]) -> str:
         return ""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
-    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
+    return translatable("ranks {ranks} and {last}", ranks=", ".join(map(str, ranks[:-1])), last=ranks[-1])
 
 
 def _small_percent(percent: float | None) -> str:
@@ -77,62 +78,96 @@ def _small_percent(percent: float | None) -> str:
 
 def unattributed(text: str) -> str:
     """Return ``text`` with a remark that another process may have done the work."""
-    return f"{text} Whose work that is can't be told here."
+    return translatable("{text} Whose work that is can't be told here.", text=text)
 
 
 def steady_part(text: str, seconds: float, run_s: float) -> str:
     """Return ``text`` with a remark that its figures cover only a part of the run."""
-    return f"{text} (Figures of the {seconds:.0f} of {run_s:.0f} s without start-up and shutdown.)"
+    return translatable(
+        "{text} (Figures of the {seconds:.0f} of {run_s:.0f} s without start-up and shutdown.)",
+        text=text,
+        seconds=seconds,
+        run_s=run_s,
+    )
 
 
 def throttled(gpus: Sequence[GpuReport], seconds: float, run_s: float, reasons: Sequence[str]) -> Text:
     """Return the text for GPUs whose clock was throttled for ``seconds``."""
     hot = any(reason != POWER_BRAKE for reason in reasons)
     return Text(
-        f"{gpu_names(gpus)} ran at a lower clock for {seconds:.0f} of {run_s:.0f} s: {', '.join(reasons)}.",
-        "Let the administrator see to its cooling (air flow, fans, neighbours at full load); until then the "
-        "driver lowers its clock."
+        translatable(
+            "{gpus} ran at a lower clock for {seconds:.0f} of {run_s:.0f} s: {reasons}.",
+            gpus=gpu_names(gpus),
+            seconds=seconds,
+            run_s=run_s,
+            reasons=joined(reasons),
+        ),
+        translatable(
+            "Let the administrator see to its cooling (air flow, fans, neighbours at full load); "
+            "until then the driver lowers its clock."
+        )
         if hot
-        else "Let the administrator see to its power supply: it told the GPU to slow down.",
+        else translatable("Let the administrator see to its power supply: it told the GPU to slow down."),
     )
 
 
 def model_on_cpu(model: Model, cpu: float, *, cuda_initialized: bool) -> Text:
     """Return the text for a model that computed on the CPU."""
     return Text(
-        f"{model.name} ({model.type}, {units.memory(model.on_cpu)} of parameters and buffers) is on the CPU, "
-        f"which was {cpu:.0f} % of a core busy, and "
-        f"{'no GPU did anything' if cuda_initialized else 'CUDA was not even started'}.",
-        f"{model.name}.to('cuda'), and each batch too.",
+        translatable(
+            "{name} ({type}, {on_cpu} of parameters and buffers) is on the CPU, which was "
+            "{cpu:.0f} % of a core busy, and {gpu}.",
+            name=model.name,
+            type=model.type,
+            on_cpu=units.memory(model.on_cpu),
+            cpu=cpu,
+            gpu=translatable("no GPU did anything")
+            if cuda_initialized
+            else translatable("CUDA was not even started"),
+        ),
+        translatable("{name}.to('cuda'), and each batch too.", name=model.name),
     )
 
 
 _SYNC_FIXES = {
-    "print": "Print it every so many steps: to show a tensor, Python waits for the GPU and copies it.",
-    "synchronize": "Leave it out of the loop: the GPU does its work in order without it.",
-    "nonzero": "Masks that choose by value make Python wait for their size: torch.where keeps it on the GPU.",
+    "print": translatable(
+        "Print it every so many steps: to show a tensor, Python waits for the GPU and copies it."
+    ),
+    "synchronize": translatable("Leave it out of the loop: the GPU does its work in order without it."),
+    "nonzero": translatable(
+        "Masks that choose by value make Python wait for their size: torch.where keeps it on the GPU."
+    ),
 }
 
 
 def sync_points(where: str, call: str, share: float, utilization: float, *, sure: bool) -> Text:
     """Return the text for code at ``where`` that waits for the GPU in ``call``."""
     return Text(
-        f"{where[0].upper()}{where[1:]} {'waits' if sure else 'looks as if it waited'} for the GPU "
-        f"({call}, {share:.0f} % of the time), so that no work is queued for it: {utilization:.0f} % busy "
-        "over the run.",
+        translatable(
+            "{where} {waits} for the GPU ({call}, {share:.0f} % of the time), so that no work is "
+            "queued for it: {utilization:.0f} % busy over the run.",
+            where=capitalized(where),
+            waits=translatable("waits") if sure else translatable("looks as if it waited"),
+            call=call,
+            share=share,
+            utilization=utilization,
+        ),
         _SYNC_FIXES.get(
-            call, "Keep the value on the GPU (.detach()) and read it every so many steps, or once at the end."
+            call,
+            translatable(
+                "Keep the value on the GPU (.detach()) and read it every so many steps, or once at the end."
+            ),
         ),
     )
 
 
 def _small_kernels_fix(*, torch: bool) -> str:
     fewer = (
-        "torch.compile(mode='reduce-overhead'), CUDA graphs, fused optimizers (fused=True)"
+        translatable("torch.compile(mode='reduce-overhead'), CUDA graphs, fused optimizers (fused=True)")
         if torch
-        else "kernels fused by your library's compiler, CUDA graphs"
+        else translatable("kernels fused by your library's compiler, CUDA graphs")
     )
-    return f"Give each launch more work (a larger batch), or launch less: {fewer}."
+    return translatable("Give each launch more work (a larger batch), or launch less: {fewer}.", fewer=fewer)
 
 
 def small_kernels(
@@ -140,9 +175,14 @@ def small_kernels(
 ) -> Text:
     """Return the text for GPUs whose hardware counters show that kernels are too small."""
     return Text(
-        f"{gpu_names(gpus)} ran kernels {utilization:.0f} % of the time, which kept only "
-        f"{_small_percent(sm)} % of the multiprocessors at work: they are too small, and launching them "
-        "takes the time.",
+        translatable(
+            "{gpus} ran kernels {utilization:.0f} % of the time, which kept only "
+            "{sm} % of the multiprocessors at work: they are too small, and launching "
+            "them takes the time.",
+            gpus=gpu_names(gpus),
+            utilization=utilization,
+            sm=_small_percent(sm),
+        ),
         _small_kernels_fix(torch=torch),
     )
 
@@ -150,9 +190,15 @@ def small_kernels(
 def small_kernels_likely(gpus: Sequence[GpuReport], utilization: float | None, *, torch: bool) -> Text:
     """Return the text for GPUs whose utilization and power suggest that kernels are too small."""
     return Text(
-        f"{gpu_names(gpus)} {_verb(gpus, 'was', 'were')} steadily {utilization:.0f} % busy and drew "
-        f"{_power(gpus)}, hardly more than at rest: that looks like kernels that are too small (no hardware "
-        "counters here to tell).",
+        translatable(
+            "{gpus} {en_verb} steadily {utilization:.0f} % busy and drew {power}, hardly more "
+            "than at rest: that looks like kernels that are too small (no hardware counters here "
+            "to tell).",
+            gpus=gpu_names(gpus),
+            en_verb=_verb(gpus, "was", "were"),
+            utilization=utilization,
+            power=_power(gpus),
+        ),
         _small_kernels_fix(torch=torch),
     )
 
@@ -164,32 +210,45 @@ def tensor_cores_idle(
 
     ``tf32`` is torch's TF32 setting for matrix products, or None if it is unknown.
     """
-    off = " TF32 is off for matrix products." if tf32 is False else ""
+    off = translatable(" TF32 is off for matrix products.") if tf32 is False else ""
     if not torch:
-        method = "bfloat16, or TF32 for float32 products, as your library has it"
+        method = translatable("bfloat16, or TF32 for float32 products, as your library has it")
     else:
-        faster = "" if tf32 else ", or torch.set_float32_matmul_precision('high') for TF32"
-        method = f"torch.autocast('cuda', dtype=torch.bfloat16) around the forward pass{faster}"
+        faster = "" if tf32 else translatable(", or torch.set_float32_matmul_precision('high') for TF32")
+        method = translatable(
+            "torch.autocast('cuda', dtype=torch.bfloat16) around the forward pass{faster}", faster=faster
+        )
     return Text(
-        f"{gpu_names(gpus)} computed in float32 ({fp32:.0f} % of those pipes) with the tensor cores at "
-        f"{tensor:.0f} %.{off}",
-        f"If this is matrix work: {method}.",
+        translatable(
+            "{gpus} computed in float32 ({fp32:.0f} % of those pipes) with the tensor cores "
+            "at {tensor:.0f} %.{off}",
+            gpus=gpu_names(gpus),
+            fp32=fp32,
+            tensor=tensor,
+            off=off,
+        ),
+        translatable("If this is matrix work: {method}.", method=method),
     )
 
 
 def _memory_bound_fix(*, torch: bool) -> str:
     compile_text = " (torch.compile)" if torch else ""
-    return (
-        f"Read and write less: fuse element-wise steps{compile_text}, use bfloat16 tensors, avoid copies and "
-        "temporary results. More arithmetic per byte costs nothing now."
+    return translatable(
+        "Read and write less: fuse element-wise steps{compile_text}, use bfloat16 tensors, "
+        "avoid copies and temporary results. More arithmetic per byte costs nothing now.",
+        compile_text=compile_text,
     )
 
 
 def memory_bound(gpus: Sequence[GpuReport], dram: float | None, *, torch: bool) -> Text:
     """Return the text for GPUs whose hardware counters show that memory bandwidth is the limit."""
     return Text(
-        f"{gpu_names(gpus)} used {dram:.0f} % of the memory bandwidth, and of the tensor cores next to "
-        "nothing: memory is the limit.",
+        translatable(
+            "{gpus} used {dram:.0f} % of the memory bandwidth, and of the tensor cores next "
+            "to nothing: memory is the limit.",
+            gpus=gpu_names(gpus),
+            dram=dram,
+        ),
         _memory_bound_fix(torch=torch),
     )
 
@@ -197,8 +256,12 @@ def memory_bound(gpus: Sequence[GpuReport], dram: float | None, *, torch: bool) 
 def memory_bound_likely(gpus: Sequence[GpuReport], used: float | None, *, torch: bool) -> Text:
     """Return the text for GPUs whose memory utilization suggests that memory bandwidth is the limit."""
     return Text(
-        f"{gpu_names(gpus)} read or wrote device memory {used:.0f} % of the time: that looks as if memory "
-        "were the limit (no hardware counters here to tell).",
+        translatable(
+            "{gpus} read or wrote device memory {used:.0f} % of the time: that looks as if "
+            "memory were the limit (no hardware counters here to tell).",
+            gpus=gpu_names(gpus),
+            used=used,
+        ),
         _memory_bound_fix(torch=torch),
     )
 
@@ -214,42 +277,73 @@ def copies(
 
     ``line`` has the line that copies and its percent of the time, if known.
     """
-    where = "" if line is None else f" ({line[0]}: {line[1]:.0f} % of the time)"
+    where = (
+        ""
+        if line is None
+        else translatable(" ({line}: {share:.0f} % of the time)", line=line[0], share=line[1])
+    )
     return Text(
-        f"{gpu_names(gpus)} moved {units.memory(rate)}/s and computed with {sm:.0f} % of the "
-        f"multiprocessors, at a utilization of {utilization:.0f} %: the time goes to copies{where}.",
-        "Keep tensors on the GPU between steps; move whole batches, once, from pinned memory "
-        "(pin_memory=True, .to(device, non_blocking=True)).",
+        translatable(
+            "{gpus} moved {rate}/s and computed with {sm:.0f} % of the multiprocessors, at "
+            "a utilization of {utilization:.0f} %: the time goes to copies{where}.",
+            gpus=gpu_names(gpus),
+            rate=units.memory(rate),
+            sm=sm,
+            utilization=utilization,
+            where=where,
+        ),
+        translatable(
+            "Keep tensors on the GPU between steps; move whole batches, once, from pinned memory "
+            "(pin_memory=True, .to(device, non_blocking=True))."
+        ),
     )
 
 
 def copies_likely(gpus: Sequence[GpuReport], utilization: float | None) -> Text:
     """Return the text for GPUs whose utilization and power suggest that they copy or wait."""
     return Text(
-        f"{gpu_names(gpus)} {_verb(gpus, 'reads', 'read')} {utilization:.0f} % busy but drew "
-        f"{_power(gpus)}, hardly more than at rest: that looks like copies, or waiting, rather than "
-        "computing (no hardware counters here to tell).",
-        "See whether tensors go back and forth (.cpu(), .to(…)) in the loop, or whether the code waits "
-        "for another GPU.",
+        translatable(
+            "{gpus} {en_verb} {utilization:.0f} % busy but drew {power}, hardly more than at "
+            "rest: that looks like copies, or waiting, rather than computing (no hardware "
+            "counters here to tell).",
+            gpus=gpu_names(gpus),
+            en_verb=_verb(gpus, "reads", "read"),
+            utilization=utilization,
+            power=_power(gpus),
+        ),
+        translatable(
+            "See whether tensors go back and forth (.cpu(), .to(…)) in the loop, or whether the "
+            "code waits for another GPU."
+        ),
     )
 
 
 def cudnn_off(model: Model) -> Text:
     """Return the text for a model with layers that would use cuDNN, which is off."""
     return Text(
-        f"cuDNN is off (torch.backends.cudnn.enabled), and {model.name} ({model.type}) has convolutions or "
-        "recurrent layers on the GPU.",
-        "torch.backends.cudnn.enabled = True, unless it was switched off for a reason.",
+        translatable(
+            "cuDNN is off (torch.backends.cudnn.enabled), and {name} ({type}) has convolutions "
+            "or recurrent layers on the GPU.",
+            name=model.name,
+            type=model.type,
+        ),
+        translatable("torch.backends.cudnn.enabled = True, unless it was switched off for a reason."),
     )
 
 
 def cudnn_benchmark(share: float, where: str, gpu: str, drops: int) -> Text:
     """Return the text for a run in which cuDNN's benchmark mode seems to search again for each new shape."""
     return Text(
-        f"{share:.0f} % of the time went to convolutions ({where}), and memory of {gpu} was "
-        f"given back {drops} times in the second half of the run: that looks as if cuDNN, whose benchmark "
-        "mode is on, searched anew for each new shape.",
-        "torch.backends.cudnn.benchmark = False, or inputs of few sizes (pad or crop them).",
+        translatable(
+            "{share:.0f} % of the time went to convolutions ({where}), and memory of {gpu} was "
+            "given back {drops} times in the second half of the run: that looks as if cuDNN, "
+            "whose benchmark mode is on, searched anew for each new shape.",
+            share=share,
+            where=where,
+            gpu=gpu,
+            drops=drops,
+        ),
+        translatable("torch.backends.cudnn.benchmark = False, or inputs of few sizes (pad or crop them)."),
     )
 
 
@@ -257,13 +351,22 @@ def fragmentation(
     gpu: GpuReport, unused: int, reserved: int | None, allocated: int | None, retries: int
 ) -> Text:
     """Return the text for fragmented torch memory: segments with tensors have ``unused`` free bytes."""
-    times = "once" if retries == 1 else f"{retries} times"
+    times = counted(retries, "once", "{number} times")
     return Text(
-        f"torch held at least {units.memory(unused)} of {gpu_name(gpu)} that no tensor used and that it "
-        f"could not give back ({units.memory(reserved)} reserved, {units.memory(allocated)} allocated at "
-        f"most), although it flushed its cache {times} to find room.",
-        "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment before the kernel "
-        "starts: the pieces then fit again. Batches of one size help too.",
+        translatable(
+            "torch held at least {unused} of {gpu} that no tensor used and that it could "
+            "not give back ({reserved} reserved, {allocated} allocated at most), although it "
+            "flushed its cache {times} to find room.",
+            unused=units.memory(unused),
+            gpu=gpu_name(gpu),
+            reserved=units.memory(reserved),
+            allocated=units.memory(allocated),
+            times=times,
+        ),
+        translatable(
+            "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment before the "
+            "kernel starts: the pieces then fit again. Batches of one size help too."
+        ),
     )
 
 
@@ -272,12 +375,25 @@ def growing_memory(
 ) -> Text:
     """Return the text for code that leaves ``growth`` more bytes in use after each run."""
     series = f" {units.ARROW} ".join(units.memory(end) for end in ends)
-    whose = "" if attributed else "; whose memory it is can't be told here"
-    full = f"; {runs_left} more such runs fill it" if runs_left is not None else ""
+    whose = "" if attributed else translatable("; whose memory it is can't be told here")
+    full = (
+        translatable("; {runs_left} more such runs fill it", runs_left=runs_left)
+        if runs_left is not None
+        else ""
+    )
     return Text(
-        f"Each run of this code left {units.memory(growth)} more on {gpu_name(gpu)}: {series}{whose}{full}.",
-        "See what keeps it: a list that collects losses or outputs with their graphs (use .item() or "
-        ".detach()), results in Out, tensors under new names.",
+        translatable(
+            "Each run of this code left {growth} more on {gpu}: {series}{whose}{full}.",
+            growth=units.memory(growth),
+            gpu=gpu_name(gpu),
+            series=series,
+            whose=whose,
+            full=full,
+        ),
+        translatable(
+            "See what keeps it: a list that collects losses or outputs with their graphs (use "
+            ".item() or .detach()), results in Out, tensors under new names."
+        ),
     )
 
 
@@ -296,19 +412,41 @@ def straggler(
     ``late_ranks`` is empty if the ranks are unknown.
     """
     ranks = _ranks(late_ranks)
-    where = f"{gpu_name(late)} ({ranks}, " if ranks else f"{gpu_name(late)} ("
-    who = ranks or f"the process of {gpu_name(late)}"
+    where = translatable("{gpu} (", gpu=gpu_name(late))
+    if ranks:
+        where = translatable("{gpu} ({ranks}, ", gpu=gpu_name(late), ranks=ranks)
+    who = ranks or translatable("the process of {gpu}", gpu=gpu_name(late))
     share = utilization - late_utilization
-    wait = _verb(waiting, "waits", "wait") if sure else _verb(waiting, "seems to wait", "seem to wait")
-    part = f" for about {share:.0f} % of the time" if share > 0 else ""
-    at = "" if sm is None else f"{sm:.0f} % of the multiprocessors and "
+    if sure:
+        wait = _verb(waiting, translatable("waits"), translatable("wait"))
+    else:
+        wait = _verb(waiting, translatable("seems to wait"), translatable("seem to wait"))
+    part = translatable(" for about {share:.0f} % of the time", share=share) if share > 0 else ""
+    at = "" if sm is None else translatable("{sm:.0f} % of the multiprocessors and ", sm=sm)
     it, reads = ("it", "reads") if len(waiting) == 1 else ("they", "read")
     return Text(
-        f"{gpu_names(waiting)} {wait} for {where}{late_utilization:.0f} % busy){part}: {it} {reads} "
-        f"{utilization:.0f} % busy at {at}{_power(waiting)}, because a collective operation keeps "
-        f"{'it' if len(waiting) == 1 else 'them'} busy meanwhile.",
-        f"Find out what {who} {'do' if len(late_ranks) > 1 else 'does'} longer than the others: data "
-        "loading, a larger share of the work, logging or checkpoints on one rank, a slower or hotter GPU.",
+        translatable(
+            "{gpus} {wait} for {where}{late_utilization:.0f} % busy){part}: {en_it} {en_reads} "
+            "{utilization:.0f} % busy at {at}{power}, because a collective operation keeps "
+            "{en_them} busy meanwhile.",
+            gpus=gpu_names(waiting),
+            wait=wait,
+            where=where,
+            late_utilization=late_utilization,
+            part=part,
+            en_it=it,
+            en_reads=reads,
+            utilization=utilization,
+            at=at,
+            power=_power(waiting),
+            en_them="it" if len(waiting) == 1 else "them",
+        ),
+        translatable(
+            "Find out what {who} {en_do} longer than the others: data loading, a larger "
+            "share of the work, logging or checkpoints on one rank, a slower or hotter GPU.",
+            who=who,
+            en_do="do" if len(late_ranks) > 1 else "does",
+        ),
     )
 
 
@@ -317,10 +455,19 @@ def idle_gpus(
 ) -> Text:
     """Return the text for a process that holds memory on GPUs that did nothing."""
     return Text(
-        f"This process holds {units.memory(held)} on {gpu_names(idle)}, which did nothing, while "
-        f"{gpu_names(busy)} {_verb(busy, 'was', 'were')} {utilization:.0f} % busy.",
-        "If the work was meant for all of them, see that each gets its part (DistributedDataParallel, device "
-        "maps); else free what they hold.",
+        translatable(
+            "This process holds {held} on {gpus}, which did nothing, while {busy} "
+            "{en_verb} {utilization:.0f} % busy.",
+            held=units.memory(held),
+            gpus=gpu_names(idle),
+            busy=gpu_names(busy),
+            en_verb=_verb(busy, "was", "were"),
+            utilization=utilization,
+        ),
+        translatable(
+            "If the work was meant for all of them, see that each gets its part "
+            "(DistributedDataParallel, device maps); else free what they hold."
+        ),
     )
 
 
@@ -332,21 +479,27 @@ def slower_gpu(
     ``compute`` and ``memory`` are the ratios of the peak float32 rates and of the memory bandwidths.
     ``visible`` is whether torch can use ``idle``.
     """
-    busy = working.utilization.mean if working.utilization is not None else 0.0
-    text = (
-        f"{_gpu_with_device(working)} was {busy:.0f} % busy, while the faster {_gpu_with_device(idle)} did "
-        f"nothing: it has {compute:.1f} times the peak float32 rate and {memory:.1f} times the memory "
-        "bandwidth."
+    text = translatable(
+        "{working} was {utilization:.0f} % busy, while the faster {idle} did nothing: it has "
+        "{compute:.1f} times the peak float32 rate and {memory:.1f} times the memory bandwidth.",
+        working=_gpu_with_device(working),
+        utilization=working.utilization.mean if working.utilization is not None else 0.0,
+        idle=_gpu_with_device(idle),
+        compute=compute,
+        memory=memory,
     )
     if visible:
-        device = idle.torch_device
-        return Text(text, f"If you meant the faster one: %gpu device {device}, or .to('{device}').")
-    return Text(
-        text,
-        "CUDA_VISIBLE_DEVICES hides it: its numbers count in CUDA's order, which may not be nvidia-smi's. "
-        f"List the GPU's UUID (CUDA_VISIBLE_DEVICES={idle.uuid}) or set CUDA_DEVICE_ORDER=PCI_BUS_ID too, "
-        "and restart the kernel.",
-    )
+        fix = translatable(
+            "If you meant the faster one: %gpu device {device}, or .to('{device}').", device=idle.torch_device
+        )
+    else:
+        fix = translatable(
+            "CUDA_VISIBLE_DEVICES hides it: its numbers count in CUDA's order, which may not be "
+            "nvidia-smi's. List the GPU's UUID (CUDA_VISIBLE_DEVICES={uuid}) or set "
+            "CUDA_DEVICE_ORDER=PCI_BUS_ID too, and restart the kernel.",
+            uuid=idle.uuid,
+        )
+    return Text(text, fix)
 
 
 def _gpu_with_device(gpu: GpuReport) -> str:
@@ -360,34 +513,60 @@ def unused_contexts(gpus: Sequence[GpuReport], held: int | None, lines: Sequence
 
     ``lines`` are the lines that first selected these GPUs, as far as they are known.
     """
-    contexts = _verb(gpus, "a CUDA context", "CUDA contexts")
-    where = f" (first selected in {', '.join(lines)})" if lines else ""
-    holds = _verb(gpus, "It holds", "They hold")
-    size = "" if held is None else f" {holds} {units.memory(held)} until the kernel restarts."
+    where = translatable(" (first selected in {lines})", lines=joined(lines)) if lines else ""
+    size: str = ""
+    if held is not None:
+        size = translatable(
+            " {en_holds} {size} until the kernel restarts.",
+            en_holds=_verb(gpus, "It holds", "They hold"),
+            size=units.memory(held),
+        )
     return Text(
-        f"This run opened {contexts} on {gpu_names(gpus)}{where} and did not use "
-        f"{_verb(gpus, 'this GPU', 'these GPUs')}.{size}",
-        "Read the memory of GPUs with gpuwidget.sample(), which opens no context, and hide GPUs that the "
-        "notebook does not need with CUDA_VISIBLE_DEVICES.",
+        translatable(
+            "This run opened {en_contexts} on {gpus}{where} and did not use {en_them}.{size}",
+            en_contexts=_verb(gpus, "a CUDA context", "CUDA contexts"),
+            gpus=gpu_names(gpus),
+            where=where,
+            en_them=_verb(gpus, "this GPU", "these GPUs"),
+            size=size,
+        ),
+        translatable(
+            "Read the memory of GPUs with gpuwidget.sample(), which opens no context, and hide GPUs that "
+            "the notebook does not need with CUDA_VISIBLE_DEVICES."
+        ),
     )
 
 
 def device_switches(switches: int, rate: float, line: str | None) -> Text:
     """Return the text for code that switched the current CUDA device ``switches`` times."""
-    where = "" if line is None else f", most often by {line}"
+    where = "" if line is None else translatable(", most often by {line}", line=line)
     return Text(
-        f"The current CUDA device was switched {switches:,} times ({rate:.0f} a second){where}.",
-        "Give tensors and streams their device (device='cuda:1'), and do all work on one device before the "
-        "next switch.",
+        translatable(
+            "The current CUDA device was switched {switches:,} times ({rate:.0f} a second){where}.",
+            switches=switches,
+            rate=rate,
+            where=where,
+        ),
+        translatable(
+            "Give tensors and streams their device (device='cuda:1'), and do all work on one device before "
+            "the next switch."
+        ),
     )
 
 
 def input_pipeline(share: float, where: str, busy: float | None, utilization: float, *, sure: bool) -> str:
     """Return the text for a run whose stack samples show that the code spent its time loading data."""
-    meanwhile = f"was {busy:.0f} % busy" if busy is not None else f"was {utilization:.0f} % busy on average"
-    return (
-        f"{'The GPU waits' if sure else 'It looks as if the GPU waited'} for its data: {share:.0f} % of the "
-        f"time went to {where}; the GPU {meanwhile}."
+    meanwhile = (
+        translatable("was {busy:.0f} % busy", busy=busy)
+        if busy is not None
+        else translatable("was {utilization:.0f} % busy on average", utilization=utilization)
+    )
+    return translatable(
+        "{waits} for its data: {share:.0f} % of the time went to {where}; the GPU {meanwhile}.",
+        waits=translatable("The GPU waits") if sure else translatable("It looks as if the GPU waited"),
+        share=share,
+        where=where,
+        meanwhile=meanwhile,
     )
 
 
@@ -396,32 +575,51 @@ def loading(most: float, where: str) -> str:
 
     ``where`` is the place that takes the most time: ``most`` percent of the run.
     """
-    return f"loading, {most:.0f} % of it in {where}"
+    return translatable("loading, {most:.0f} % of it in {where}", most=most, where=where)
 
 
 def input_pipeline_likely(gpus: Sequence[GpuReport], bursts: float, utilization: float | None) -> str:
     """Return the text for GPUs that worked in bursts and may have waited for data in between."""
-    return (
-        f"{gpu_names(gpus)} worked in bursts ({bursts:.1f} a second), {utilization:.0f} % of the time in "
-        f"all, at {_power(gpus)}: that looks like an input pipeline that can't keep up."
+    return translatable(
+        "{gpus} worked in bursts ({bursts:.1f} a second), {utilization:.0f} % of the "
+        "time in all, at {power}: that looks like an input pipeline that can't keep up.",
+        gpus=gpu_names(gpus),
+        bursts=bursts,
+        utilization=utilization,
+        power=_power(gpus),
     )
 
 
 def feed_the_gpu(cores: int | None) -> str:
     """Return the fix for a slow input pipeline whose loader is unknown."""
-    bound = f" (up to {cores}: the cores this process may use)" if cores is not None else ""
-    return f"See what feeds the GPU. A DataLoader: num_workers{bound}, pin_memory=True, prefetch_factor=4."
+    bound = (
+        translatable(" (up to {cores}: the cores this process may use)", cores=cores)
+        if cores is not None
+        else ""
+    )
+    return translatable(
+        "See what feeds the GPU. A DataLoader: num_workers{bound}, pin_memory=True, prefetch_factor=4.",
+        bound=bound,
+    )
 
 
 def _loader_settings(loader: Loader) -> str:
-    return f"{loader.name} has num_workers={loader.num_workers}, pin_memory={loader.pin_memory}"
+    return translatable(
+        "{name} has num_workers={num_workers}, pin_memory={pin_memory}",
+        name=loader.name,
+        num_workers=loader.num_workers,
+        pin_memory=loader.pin_memory,
+    )
 
 
 def cheaper_items(loader: Loader, cores: int) -> str:
     """Return the fix for a loader that already has one worker per CPU core."""
-    return (
-        f"{_loader_settings(loader)}, as many workers as this process has cores for ({cores}): more don't "
-        "help. Make an item cheaper: decode less, keep it decoded, do the rest on the GPU in batches."
+    return translatable(
+        "{settings}, as many workers as this process has cores for ({cores}): more "
+        "don't help. Make an item cheaper: decode less, keep it decoded, do the rest on the "
+        "GPU in batches.",
+        settings=_loader_settings(loader),
+        cores=cores,
     )
 
 
@@ -431,14 +629,20 @@ def loader_settings(loader: Loader, workers: int | None, shared_memory_free: int
     ``workers`` is the number of workers to try, or None if the number of CPU cores is unknown.
     ``shared_memory_free`` is the number of free bytes in /dev/shm if they are scarce, and otherwise None.
     """
-    changes = [f"num_workers={workers}" if workers is not None else "more workers"]
+    changes = [f"num_workers={workers}" if workers is not None else translatable("more workers")]
     changes += ["pin_memory=True"] if not loader.pin_memory else []
     changes += ["persistent_workers=True"] if not loader.persistent_workers else []
     changes += ["prefetch_factor=4"] if loader.num_workers and (loader.prefetch_factor or 2) <= 2 else []
-    text = f"{_loader_settings(loader)} now. Try {', '.join(changes)}."
+    text = translatable(
+        "{settings} now. Try {changes}.",
+        settings=_loader_settings(loader),
+        changes=joined(changes),
+    )
     if shared_memory_free is not None:
-        text += (
-            f" Workers hand batches over in /dev/shm, where {units.memory(shared_memory_free)} are free: "
-            "give the container more first (--shm-size)."
+        more = translatable(
+            "Workers hand batches over in /dev/shm, where {free} are free: give the container more "
+            "first (--shm-size).",
+            free=units.memory(shared_memory_free),
         )
+        return joined([text, more], " ")
     return text

@@ -1,6 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { Check, Diagnosis, Fix } from '../wire';
+import type { TranslatedDiagnosis } from '../kernel/kernelReply';
+import type { Check, Diagnosis } from '../wire';
 import type { DiagnosisState } from './diagnosticsModel';
 
 /** Symbols shown beside the status, so that the status is not indicated by color alone. */
@@ -77,14 +78,14 @@ function titles(doctors: readonly Diagnosis[], statuses: readonly Check['status'
 }
 
 /**
- * Return the text that follows a fix's command, without the punctuation at the beginning of the text,
+ * Return the text that follows a fix's command, `after`, without the punctuation at the beginning of the text,
  * because the text is shown on a separate line.
  */
-export function textAfterCommand({ after }: Fix): string {
-  return after.replace(/^[.,;\s]+/, '');
+export function textAfterCommand(after: string): string {
+  return after.replace(/^[.,;\s。，；]+/, '');
 }
 
-/** Return a diagnosis as JSON in the format of `gpuwidget doctor --json`, which `--diff` can read. */
-export function toJson(doctor: Diagnosis): string {
-  return `${JSON.stringify(doctor, null, 2)}\n`;
+/** Return a diagnosis, with its texts in English, as JSON in the format of `gpuwidget doctor --json`, which `--diff` can read. */
+export function toJson(doctor: TranslatedDiagnosis): string {
+  return `${JSON.stringify({ ...doctor, texts: undefined }, null, 2)}\n`;
 }

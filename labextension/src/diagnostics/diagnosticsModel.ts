@@ -2,23 +2,23 @@ import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Kernel } from '../kernel/kernel';
 import type { ActiveKernel } from '../kernel/activeKernel';
-import type { Diagnosis } from '../wire';
+import type { TranslatedDiagnosis } from '../kernel/kernelReply';
 
 /** The state of one environment's diagnosis. */
 export type DiagnosisState =
   | { readonly kind: 'none' }
-  | { readonly kind: 'running'; readonly previous: Diagnosis | null }
+  | { readonly kind: 'running'; readonly previous: TranslatedDiagnosis | null }
   | { readonly kind: 'failed'; readonly reason: string }
-  | { readonly kind: 'done'; readonly doctor: Diagnosis };
+  | { readonly kind: 'done'; readonly doctor: TranslatedDiagnosis };
 
 /** Runs the doctor's checks in the Jupyter server. */
 export interface ServerDoctor {
   /** Return the diagnosis. The promise rejects with a sentence to display. */
-  diagnose(): Promise<Diagnosis>;
+  diagnose(): Promise<TranslatedDiagnosis>;
 }
 
 /** Return the newest diagnosis. While the checks are running, it is the previous one. */
-export function newestDiagnosis(state: DiagnosisState | null): Diagnosis | null {
+export function newestDiagnosis(state: DiagnosisState | null): TranslatedDiagnosis | null {
   return state?.kind === 'done' ? state.doctor : state?.kind === 'running' ? state.previous : null;
 }
 
@@ -115,7 +115,7 @@ export class DiagnosticsModel {
     const reply = await this.kernels.diagnose();
     const state: DiagnosisState =
       reply?.status === 'examined'
-        ? { kind: 'done', doctor: reply.doctor }
+        ? { kind: 'done', doctor: { ...reply.doctor, texts: reply.texts } }
         : { kind: 'failed', reason: reply?.status === 'error' ? reply.reason : this.noReply };
     this.kernelStates.set(kernel, { pid, state });
     this.changes.emit();

@@ -2,12 +2,15 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { element, setAttribute, Text } from '../ui/dom';
 import { moment } from '../ui/format';
-import type { Check, Diagnosis, Fix } from '../wire';
+import type { TranslatedDiagnosis } from '../kernel/kernelReply';
+import type { Check, Fix } from '../wire';
 import { statusLabel, SYMBOLS, textAfterCommand, toJson } from './diagnosticsMessages';
 import { newestDiagnosis, type DiagnosisState } from './diagnosticsModel';
 
 /** Copies a text to the clipboard. */
 export type Copy = (text: string) => void;
+/** Returns a text of a diagnosis in the language of the page. */
+type Translate = (text: string) => string;
 /** Copies a text and confirms it on the button that was clicked. */
 type CopyFrom = (button: HTMLButtonElement, text: string) => void;
 
@@ -21,7 +24,7 @@ export class EnvironmentView {
   private readonly checks = element('div', 'diagnostics-checks');
   private readonly about = new Text('diagnostics-about', 'div');
   private readonly copyJson: HTMLButtonElement;
-  private shown: Diagnosis | null = null;
+  private shown: TranslatedDiagnosis | null = null;
   /** The copy button whose label currently confirms a click, and the timer that restores its label. */
   private copied: { readonly restore: () => void; readonly timer: number } | null = null;
 
@@ -58,7 +61,9 @@ export class EnvironmentView {
     if (doctor !== this.shown) {
       this.shown = doctor;
       this.checks.replaceChildren(
-        ...(doctor?.links ?? []).map(check => checkView(this.trans, check, this.copyFrom))
+        ...(doctor === null
+          ? []
+          : doctor.links.map(check => checkView(this.trans, check, translator(doctor), this.copyFrom)))
       );
       this.about.set(
         doctor === null
@@ -107,17 +112,27 @@ export class EnvironmentView {
       case 'failed':
         return state.reason;
       case 'done':
-        return state.doctor.summary;
+        return translator(state.doctor)(state.doctor.summary);
     }
   }
+}
+
+function translator({ texts }: TranslatedDiagnosis): Translate {
+  return text => texts[text] ?? text;
 }
 
 /**
  * Return a line for one check that expands to the check's details. A check with a problem is expanded from
  * the start.
  */
-function checkView(trans: TranslationBundle, check: Check, copyFrom: CopyFrom): HTMLElement {
-  const { status, title, found, evidence, issues } = check;
+function checkView(
+  trans: TranslationBundle,
+  check: Check,
+  translate: Translate,
+  copyFrom: CopyFrom
+): HTMLElement {
+  const { status, title, evidence, issues } = check;
+  const found = translate(check.found);
   const worst = issues.at(0);
   const symbol = element('span', 'diagnostics-symbol', SYMBOLS[status]);
   symbol.setAttribute('aria-hidden', 'true');
@@ -125,22 +140,24 @@ function checkView(trans: TranslationBundle, check: Check, copyFrom: CopyFrom): 
     'summary',
     'diagnostics-check-head',
     symbol,
-    element('span', 'diagnostics-check-title', trans.__(title)),
+    element('span', 'diagnostics-check-title', translate(title)),
     element('span', 'diagnostics-check-found', found),
     element('span', 'diagnostics-check-status', statusLabel(trans, status))
   );
   const body = element('div', 'diagnostics-check-body', element('div', 'diagnostics-check-result', found));
   if (worst !== undefined) {
-    body.append(element('div', '', worst.reason));
+    body.append(element('div', '', translate(worst.reason)));
     if (worst.fix !== null) {
-      body.append(...fixView(trans, worst.fix, copyFrom));
+      body.append(...fixView(trans, worst.fix, translate, copyFrom));
     }
   }
   const entries = Object.entries(evidence);
   if (entries.length > 0) {
     const list = element('dl', 'diagnostics-evidence');
     for (const [name, value] of entries) {
-      list.append(element('dt', '', name), element('dd', '', value));
+      // The other values are raw data, which may be the same string as a text.
+      const shown = name.startsWith('finding ') ? translate(value) : value;
+      list.append(element('dt', '', name), element('dd', '', shown));
     }
     const summary = element('summary', 'diagnostics-evidence-head', trans.__('What was read'));
     body.append(element('details', '', summary, list));
@@ -155,13 +172,18 @@ function checkView(trans: TranslationBundle, check: Check, copyFrom: CopyFrom): 
  * Return the text of a fix. If the text contains a command, the command is on a separate line with a copy
  * button.
  */
-function fixView(trans: TranslationBundle, fix: Fix, copyFrom: CopyFrom): HTMLElement[] {
-  const { before, command } = fix;
-  const head = element('div', '', element('b', '', trans.__('Do: ')), before);
+function fixView(
+  trans: TranslationBundle,
+  fix: Fix,
+  translate: Translate,
+  copyFrom: CopyFrom
+): HTMLElement[] {
+  const { command } = fix;
+  const head = element('div', '', element('b', '', trans.__('Do: ')), translate(fix.before));
   if (command === null) {
     return [head];
   }
-  const after = textAfterCommand(fix);
+  const after = textAfterCommand(translate(fix.after));
   const button = copyButton(trans.__('Copy'), trans.__('Copy the command'), clicked => {
     copyFrom(clicked, command);
   });

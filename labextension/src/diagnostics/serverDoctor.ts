@@ -2,8 +2,7 @@ import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { parseDiagnosis } from '../kernel/kernelReply';
-import type { Diagnosis } from '../wire';
+import { parseDiagnosis, type TranslatedDiagnosis } from '../kernel/kernelReply';
 import type { ServerDoctor } from './diagnosticsModel';
 
 const DOCTOR = 'gpuwidget/api/doctor';
@@ -18,13 +17,15 @@ const OTHER_VERSION: readonly number[] = [404, 405];
 export class JupyterServerDoctor implements ServerDoctor {
   constructor(
     private readonly settings: ServerConnection.ISettings,
-    private readonly trans: TranslationBundle
+    private readonly trans: TranslationBundle,
+    private readonly locale: string
   ) {}
 
   /** Return the diagnosis. The promise rejects with a sentence to display. */
-  async diagnose(): Promise<Diagnosis> {
+  async diagnose(): Promise<TranslatedDiagnosis> {
     const { trans } = this;
-    const url = URLExt.join(this.settings.baseUrl, DOCTOR);
+    const query = URLExt.objectToQueryString({ locale: this.locale });
+    const url = URLExt.join(this.settings.baseUrl, DOCTOR) + query;
     let response: Response;
     try {
       const signal = AbortSignal.timeout(TIMEOUT_MS);

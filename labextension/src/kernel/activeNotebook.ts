@@ -38,7 +38,8 @@ export class ActiveNotebookTracker {
 
   constructor(
     private readonly tracker: INotebookTracker,
-    private readonly activeKernel: ActiveKernel
+    private readonly activeKernel: ActiveKernel,
+    private readonly locale: string
   ) {
     tracker.currentChanged.connect(this.onCurrentChanged, this);
     // Connect to all notebooks: a cell may start or end while another notebook is active.
@@ -216,7 +217,7 @@ export class ActiveNotebookTracker {
     }
     let kernel = this.kernels.get(connection);
     if (kernel === undefined) {
-      kernel = new ConnectedKernel(connection);
+      kernel = new ConnectedKernel(connection, this.locale);
       this.kernels.set(connection, kernel);
       // Search the cells only once per kernel, since a notebook may have thousands of cells.
       if ([...(panel.content.model?.cells ?? [])].some(mentionsGpuwidget)) {

@@ -50,7 +50,11 @@ const LOAD_EXPRESSIONS = {
 
 /** A kernel with which this page communicates over JupyterLab's connection. */
 export class ConnectedKernel implements Kernel {
-  constructor(private readonly connection: JupyterKernel.IKernelConnection) {}
+  /** `locale` is the language of this page, in which the kernel's texts and cards are shown. */
+  constructor(
+    private readonly connection: JupyterKernel.IKernelConnection,
+    private readonly locale: string
+  ) {}
 
   get id(): string {
     return this.connection.id;
@@ -72,7 +76,7 @@ export class ConnectedKernel implements Kernel {
       msgType: KERNEL_REQUEST as 'debug_request',
       session: this.connection.clientId,
       username: this.connection.username,
-      content: content as unknown as KernelMessage.IDebugRequestMsg['content']
+      content: { ...content, locale: this.locale } as unknown as KernelMessage.IDebugRequestMsg['content']
     });
     const future = this.connection.sendControlMessage(message, true, true);
     return new Promise(resolve => {

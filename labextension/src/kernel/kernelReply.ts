@@ -246,16 +246,30 @@ const diagnosis = object<Diagnosis>({
   )
 });
 
+/** Older versions of gpuwidget send no translations. */
+function translations(value: unknown): Readonly<Record<string, string>> {
+  return value === undefined ? {} : texts(value);
+}
+
 const doctorReply = object<Extract<KernelReply, { status: 'examined' }>>({
   status: oneOf('examined'),
   doctor: diagnosis,
+  texts: translations,
   state: nullable(kernelState)
 });
 
-/** Validate a diagnosis and return it; null if it has another shape, as from another version of gpuwidget. */
-export function parseDiagnosis(content: unknown): Diagnosis | null {
+/** A diagnosis with the translations of its texts into the language of the page, by the English text. */
+export interface TranslatedDiagnosis extends Diagnosis {
+  readonly texts: Readonly<Record<string, string>>;
+}
+
+/**
+ * Validate the server's diagnosis and return it; null if it has another shape, as from another version of
+ * gpuwidget.
+ */
+export function parseDiagnosis(content: unknown): TranslatedDiagnosis | null {
   try {
-    return diagnosis(content);
+    return { ...diagnosis(content), texts: translations(record(content).texts) };
   } catch (error) {
     if (error instanceof ShapeError) {
       return null;

@@ -60,7 +60,8 @@ export class HolderActions {
     private readonly app: JupyterFrontEnd,
     private readonly model: StreamModel,
     private readonly message: StatusMessage,
-    private readonly trans: TranslationBundle
+    private readonly trans: TranslationBundle,
+    private readonly locale: string
   ) {
     this.services = app.serviceManager;
   }
@@ -218,7 +219,7 @@ export class HolderActions {
     const connection =
       open ?? this.services.kernels.connectTo({ model: { id, name: spec }, handleComms: false });
     try {
-      const kernel = new ConnectedKernel(connection);
+      const kernel = new ConnectedKernel(connection, this.locale);
       // If the kernelspec is unknown, the language is requested from the kernel, which replies only after the
       // running cell has ended. Therefore, the wait is limited.
       const language = await withTimeout(CONNECT_TIMEOUT_MS, kernel.language());

@@ -26,11 +26,12 @@ export const diagnostics: JupyterFrontEndPlugin<void> = {
     palette: ICommandPalette | null,
     translator: ITranslator | null
   ) => {
+    const { languageCode } = translator ?? nullTranslator;
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const noReply = trans.__(
       'The kernel did not answer: a long call holds it, or it has an older gpuwidget.'
     );
-    const doctor = new JupyterServerDoctor(serviceManager.serverSettings, trans);
+    const doctor = new JupyterServerDoctor(serviceManager.serverSettings, trans, languageCode);
     const section = new DiagnosticsSection({
       trans,
       model: new DiagnosticsModel(doctor, kernels, noReply),

@@ -35,7 +35,8 @@ export const memory: JupyterFrontEndPlugin<IHolderActions> = {
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const message = new StatusMessage();
-    const actions = new HolderActions(app, monitor.model, message, trans);
+    const { languageCode } = translator ?? nullTranslator;
+    const actions = new HolderActions(app, monitor.model, message, trans, languageCode);
     addHolderCommands(app, actions, monitor.kernels, trans, palette);
     return {
       message,

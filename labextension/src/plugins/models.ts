@@ -32,7 +32,11 @@ export const monitor: JupyterFrontEndPlugin<IMonitor> = {
     const connection = new Connection(server, BROWSER_CLOCK, Math.random);
     const kernels = new ActiveKernel(BROWSER_CLOCK);
     if (tracker !== null) {
-      const notebooks = new ActiveNotebookTracker(tracker, kernels);
+      const notebooks = new ActiveNotebookTracker(
+        tracker,
+        kernels,
+        (translator ?? nullTranslator).languageCode
+      );
       connection.received.connect((_, message) => {
         notebooks.receive(message);
       });

@@ -1,7 +1,8 @@
-"""Tests that the labextension's translations are complete and up to date, and that JupyterLab loads them."""
+"""Tests that the translations are complete and up to date, and that JupyterLab and the package load them."""
 
 from __future__ import annotations
 
+import gettext
 import json
 import re
 from collections import Counter
@@ -9,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from babel.messages.catalog import Catalog
 from jupyterlab_server.translation_utils import get_installed_packages_locale
 
+from gpuwidget.model.translation import DOMAIN
 from tools import translation
+from tools.translation import LABEXTENSION, LOCALE, PACKAGE
 
-LANGUAGES = translation.languages()
-PLACEHOLDER = re.compile(r"%\d")
+LANGUAGES = [path for domain in translation.DOMAINS for path in translation.languages(domain)]
+PLACEHOLDER = re.compile(r"%\d|\{\w+[^}]*\}")
+"""Matches a placeholder of the labextension, such as ``%1``, or of the package, such as ``{size}``."""
 HAN = re.compile(r"[\u4e00-\u9fff]")
 NAMES = {
     *("CSV", "Core", "FP", "GPU", "NCCL", "PCIe", "PyTorch", "TF", "Tensor", "XID"),
@@ -23,46 +28,82 @@ NAMES = {
 """Words that stay in Latin script in the Chinese translation."""
 
 
-@pytest.fixture(scope="module")
-def strings() -> Any:
-    """Return the catalogue of messages that is extracted from the current sources."""
-    if not (translation.ROOT / "node_modules" / "typescript").exists():
-        pytest.skip("the strings are found with Node and TypeScript: make test-typescript installs them")
-    return translation.catalogue()
-
-
 def forms(value: Any) -> list[str]:
     """Return a list with the message, or with its singular and plural."""
     return [value] if isinstance(value, str) else list(value)
 
 
-def test_the_catalogue_is_up_to_date(strings: Any) -> None:
-    """The translation template contains exactly the messages that are in the labextension's sources."""
-    assert translation.TEMPLATE.read_text(encoding="utf-8") == translation.text_of(strings)
+@pytest.mark.parametrize("domain", translation.DOMAINS)
+def test_the_catalogue_is_up_to_date(domain: str) -> None:
+    """Each translation template contains exactly the texts that are in the sources."""
+    if not (translation.ROOT / "node_modules" / "typescript").exists():
+        pytest.skip("the strings are found with Node and TypeScript: make test-typescript installs them")
+    file = translation.template_file(domain).read_text(encoding="utf-8")
+    assert file == translation.text_of(translation.catalogue(domain))
 
 
-@pytest.mark.parametrize("path", LANGUAGES, ids=lambda path: path.parts[-3])
+def test_the_check_fails_without_a_translation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`python -m tools.translation --check` fails if a text has no translation, or a catalogue is old."""
+    made = Catalog(domain=PACKAGE)
+    made.add("{number} GPUs", locations=[("gpuwidget/a.py", 1)])
+    monkeypatch.setattr(translation, "ROOT", tmp_path)
+    monkeypatch.setattr(translation, "LOCALE", tmp_path)
+    monkeypatch.setattr(translation, "catalogue", lambda domain: made)
+    translation.main(["--add", "zh_CN"])
+    with pytest.raises(SystemExit, match=r"has no translation of '\{number\} GPUs'"):
+        translation.main(["--check"])
+    made.add("another", locations=[("gpuwidget/a.py", 1)])
+    with pytest.raises(SystemExit, match="is out of date"):
+        translation.main(["--check"])
+
+
+def test_a_template_is_a_literal_with_all_its_parameters() -> None:
+    """Templates are extracted from every function that receives them. A text that no catalogue can contain
+    is an error."""
+    source = """
+message("id", "no {what}", what="GPU")
+_("Peak {size}", size=size)
+counted(3, "{number} GPU", "{number} GPUs")
+command_fix("id", "Load it:", COMMAND, ", or reboot.")
+_(advice.text)
+"""
+    assert list(translation.templates(source, "a.py")) == [
+        "no {what}",
+        "Peak {size}",
+        "{number} GPU",
+        "{number} GPUs",
+        "Load it:",
+        ", or reboot.",
+    ]
+    with pytest.raises(ValueError, match=r"a.py:1: translatable\(text\) has no literal template"):
+        list(translation.templates("translatable(text)", "a.py"))
+    with pytest.raises(ValueError, match="does not pass all parameters"):
+        list(translation.templates("_('{a} of {b}', a=1)", "a.py"))
+
+
+@pytest.mark.parametrize("path", LANGUAGES, ids=lambda path: f"{path.parts[-3]}-{path.stem}")
 def test_a_language_is_complete(path: Path) -> None:
     """The translation into each language contains every message of the template, and no others."""
     language = translation.read(path)
-    wanted = {
-        (message.id, message.context) for message in translation.read(translation.TEMPLATE) if message.id
-    }
+    template = translation.read(translation.template_file(path.stem))
+    wanted = {(message.id, message.context) for message in template if message.id}
     told = {(message.id, message.context) for message in language if message.id}
     assert told == wanted
-    missing = [message.id for message in language if message.id and not all(forms(message.string))]
-    assert missing == []
+    assert translation.missing(language) == []
     assert language.obsolete == {}
 
 
-@pytest.mark.parametrize("path", LANGUAGES, ids=lambda path: path.parts[-3])
+@pytest.mark.parametrize("path", LANGUAGES, ids=lambda path: f"{path.parts[-3]}-{path.stem}")
 def test_placeholders_are_in_every_language(path: Path) -> None:
-    """Each translation contains the same placeholders (`%1`), commands and units as the English message."""
+    """Each translation contains the same placeholders, commands and units as the English message."""
     wrong = []
     for message in translation.read(path):
         if not message.id:
             continue
-        english = forms(message.id)[-1]
+        # What begins with "en_" is grammar of the English text.
+        english = re.sub(r"\{en_\w+\}", "", forms(message.id)[-1])
         for form in forms(message.string):
             if Counter(PLACEHOLDER.findall(form)) != Counter(PLACEHOLDER.findall(english)):
                 wrong.append(form)
@@ -77,9 +118,7 @@ def test_no_message_is_left_in_english() -> None:
     """No message is left in English in the Chinese translation, except for names, values and units."""
     left = [
         message.string
-        for message in translation.read(
-            translation.LOCALE / "zh_CN" / "LC_MESSAGES" / f"{translation.DOMAIN}.po"
-        )
+        for message in translation.read(LOCALE / "zh_CN" / "LC_MESSAGES" / f"{LABEXTENSION}.po")
         if message.id and not HAN.search(forms(message.string)[0])
     ]
     words = {word for text in left for word in re.findall("[A-Za-z]{2,}", forms(text)[0])}
@@ -103,5 +142,13 @@ def test_jupyterlab_loads_it() -> None:
     assert told["Who holds the memory of GPU %1"] == ["GPU %1 的显存由谁占用"]
     assert told["%1 run"] == ["%1 次运行", ""]
     assert told["settings\x04Units"] == ["单位"]
-    written = (LANGUAGES[0].with_suffix(".json")).read_text(encoding="utf-8")
-    assert json.loads(written) == told
+    written = LOCALE / "zh_CN" / "LC_MESSAGES" / f"{LABEXTENSION}.json"
+    assert json.loads(written.read_text(encoding="utf-8")) == told
+
+
+def test_the_package_loads_it() -> None:
+    """The package finds its Chinese texts with Python's gettext."""
+    assert DOMAIN == PACKAGE
+    translation.main(["--compile"])
+    chinese = gettext.translation(DOMAIN, LOCALE, ["zh_CN"])
+    assert chinese.gettext("Shared memory") == "共享内存"

@@ -19,7 +19,7 @@ from hatchling.plugin.manager import PluginManager
 import gpuwidget
 
 ROOT = Path(__file__).parents[3]
-LARGEST = 1_000_000
+LARGEST = 1_100_000
 LARGEST_PANEL = 120_000
 DATA = f"jupyterlab_gpuwidget-{gpuwidget.__version__}.data/data"
 LABEXTENSION = "share/jupyter/labextensions/jupyterlab-gpuwidget"

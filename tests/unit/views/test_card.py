@@ -106,7 +106,7 @@ def stored(report: Report) -> dict[str, Any]:
 
 def size(bundle: dict[str, Any]) -> int:
     """Return the number of bytes that a bundle takes when a kernel sends it."""
-    return len(json.dumps(bundle).encode())
+    return len(json.dumps(bundle, ensure_ascii=False).encode())
 
 
 # -- values on the card ---------------------------------------------------------------------------------
@@ -765,7 +765,7 @@ def test_memory_of_child_processes() -> None:
     assert "whole GPU Δ  this process Δ  process peak  util" in of_two
     assert "<img" not in html(made)
     crowd = tuple(gpu(index, children=(HOSTILE * 4,) * 4) for index in range(16))
-    assert len(json.dumps(card.bundle(replace(reports.sixteen(), gpus=crowd)))) <= LIMIT
+    assert size(card.bundle(replace(reports.sixteen(), gpus=crowd))) <= LIMIT
 
 
 def of_children(index: int = 0, peak: float = 3.7, **changes: Any) -> GpuReport:

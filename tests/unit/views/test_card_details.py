@@ -73,7 +73,7 @@ def test_many_long_lines_stay_small() -> None:
     hostile = replace(STEP, file=HOSTILE * 20, function=HOSTILE * 5, source=HOSTILE * 5)
     for base in (reports.sixteen(), reports.starved()):
         data = card.bundle(replace(base, lines=(hostile,) * 300))
-        assert len(json.dumps(data)) <= 20_000
+        assert len(json.dumps(data, ensure_ascii=False).encode()) <= 20_000
         assert "<img" not in data["text/html"]
         (note,) = [note for note in data[MIME_TYPE]["notes"] if note.startswith("To keep the notebook small")]
         assert "of 300 lines of code" in note
@@ -206,7 +206,7 @@ def test_many_long_time_lines_stay_small() -> None:
     lines = [LineTime(n, long, 8.333333, 33.333333, long, long, frames=frames) for n in range(12)]
     for made in (reports.starved(), reports.ddp(), reports.sixteen()):
         bundle = card.bundle(replace(made, time=code_time(*lines, reason=long)))
-        assert len(json.dumps(bundle)) <= 20_000
+        assert len(json.dumps(bundle, ensure_ascii=False).encode()) <= 20_000
         stored = bundle[MIME_TYPE]["time"]
         assert stored["samples"] == 1890
         assert len(stored["lines"]) >= 1
