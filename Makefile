@@ -33,7 +33,7 @@ JLPM := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" jlpm
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-quick test-python test-typescript test-server test-kernel test-kernel-newest \
-	test-kernel-oldest test-browser test-browser-newest test-browser-oldest hardware check format build lock bench clean compiler chromium \
+	test-kernel-oldest test-browser test-browser-newest test-browser-oldest hardware pictures check format build lock bench clean compiler chromium \
 	prometheus nginx
 
 help: ## list the targets
@@ -72,6 +72,10 @@ test-browser-newest: $(INSTALLED) $(LABEXTENSION) compiler chromium prometheus
 # Run only the test files that do not need torch: the oldest JupyterLab is installed without torch.
 test-browser-oldest: $(INSTALLED) $(OLDEST_LAB_INSTALLED) $(LABEXTENSION) compiler chromium
 	GPUWIDGET_TEST_LAB=$(CURDIR)/$(OLDEST_LAB)/bin/python $(PYTEST) tests/browser/test_panel_machines.py tests/browser/test_running.py tests/browser/test_settings.py
+
+# STATES selects states of tests/browser/picture_manifest.py, as an expression of pytest's option -k.
+pictures: $(INSTALLED) $(LABEXTENSION) compiler chromium ## a picture of every state of every screen, in $(VENV)/pictures
+	$(RUN) pytest tests/browser/take_pictures.py $(if $(STATES),-k "$(STATES)")
 
 test-typescript: $(NODE_MODULES) ## the unit tests of the labextension
 	$(JLPM) test
