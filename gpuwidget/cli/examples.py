@@ -25,7 +25,7 @@ def copy_notebooks(folder: Path) -> list[Path]:
     """
     found = notebooks()
     if not found:
-        raise ExamplesError("This installation has no notebooks: install gpuwidget anew from its wheel.")
+        raise ExamplesError("This installation has no notebooks: reinstall gpuwidget from its wheel.")
     copies = [folder / notebook.name for notebook in found]
     try:
         there = [copy.name for copy in copies if copy.exists() or copy.is_symlink()]
@@ -43,7 +43,7 @@ def copy_notebooks(folder: Path) -> list[Path]:
             undo.pop_all()
     except OSError as error:
         raise ExamplesError(
-            f"{folder}: {error.strerror or error}. Name a folder that can be written."
+            f"{folder}: {error.strerror or error}. Name a folder that you can write to."
         ) from None
     return copies
 

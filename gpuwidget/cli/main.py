@@ -180,7 +180,7 @@ def _seconds(text: str) -> float:
         seconds = math.nan
     if not MIN_INTERVAL_S <= seconds <= MAX_INTERVAL_S:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no number of seconds from {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g}"
+            f"{text!r} is not a number of seconds from {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g}"
         )
     return seconds
 
@@ -189,14 +189,16 @@ def _time_span(text: str) -> float:
     match = _TIME_SPAN.fullmatch(text)
     seconds = 0 if match is None else int(match[1]) * _UNITS_S[match[2]]
     if not seconds:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: give a number and m, h, d or w, as 30d")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time: give a number and m, h, d or w, such as 30d"
+        )
     return float(seconds)
 
 
 def _run(options: argparse.Namespace, sampler: Sampler) -> int:
     if options.command == "examples":
         if options.json or options.every is not None:
-            raise OptionError("examples takes no --json and no --interval.")
+            raise OptionError("examples accepts neither --json nor --interval.")
         from gpuwidget.cli.examples import copy_notebooks
 
         for copy in copy_notebooks(options.folder):
@@ -204,7 +206,7 @@ def _run(options: argparse.Namespace, sampler: Sampler) -> int:
         return 0
     if options.command == "record":
         if options.json or options.every is not None:
-            raise OptionError("record takes no --json, and its --interval after the word record.")
+            raise OptionError("record does not accept --json, and --interval must follow record.")
         from gpuwidget.cli.recorder import record
 
         record(sampler, options.file, options.tick, _print_line)
@@ -232,7 +234,7 @@ def _run_script(options: argparse.Namespace) -> int:
 
 def _doctor(options: argparse.Namespace) -> int:
     if options.every is not None:
-        raise OptionError("doctor takes no --interval.")
+        raise OptionError("doctor does not accept --interval.")
     # Imported here, because printing the GPUs does not need the diagnostics.
     from gpuwidget.cli.doctor import run
 
@@ -248,7 +250,7 @@ def _doctor(options: argparse.Namespace) -> int:
 
 def _usage(options: argparse.Namespace) -> int:
     if options.every is not None:
-        raise OptionError("usage takes no --interval.")
+        raise OptionError("usage does not accept --interval.")
     # Imported here, because printing the GPUs does not need a client of Prometheus.
     from gpuwidget.cli.usage import UsageOptions, run
 

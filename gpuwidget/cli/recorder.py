@@ -47,7 +47,7 @@ def record(sampler: Sampler, path: Path, interval_s: float, print_line: Callable
 def check_new_file(path: Path) -> None:
     """Raise RecordingError if the file already exists."""
     if path.exists():
-        raise RecordingError(f"{str(path)!r} exists already and is left as it is: give another name.")
+        raise RecordingError(f"{str(path)!r} exists already and was not overwritten: give another name.")
 
 
 def write_samples(
@@ -66,7 +66,7 @@ def write_samples(
         if sample.time - began >= _SLOW_WAIT_S or all(map(_has_slow_readings, sample.readings)):
             break
     else:
-        raise RecordingError("Nothing was recorded: it was stopped before the first reading.")
+        raise RecordingError("Nothing was recorded: the recording was stopped before the first reading.")
     names = Counter(gpu.name for gpu in sample.gpus)
     what = ", ".join(f"{count} \N{MULTIPLICATION SIGN} {name}" for name, count in names.items())
     try:

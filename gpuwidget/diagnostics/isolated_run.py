@@ -87,8 +87,8 @@ def run_in_subprocess(
     else:
         why = result.detail or "it said nothing"
     raise DoctorError(
-        f"The doctor could not look at this environment ({why}). "
-        "In a terminal, 'gpuwidget doctor' may say more."
+        f"The doctor could not check this environment ({why}). "
+        "In a terminal, 'gpuwidget doctor' may show more."
     )
 
 
@@ -106,7 +106,7 @@ def parse_diagnosis(values: Any) -> Diagnosis:
         known = _select_fields(Diagnosis, {"unfinished": (), **values})
         return Diagnosis(**{**known, "unfinished": tuple(known["unfinished"]), "links": links})
     except (KeyError, TypeError, AttributeError) as error:
-        raise DoctorError("It is no diagnosis of gpuwidget's.") from error
+        raise DoctorError("It is not a diagnosis made by gpuwidget.") from error
 
 
 def _parse_check(values: Mapping[str, Any]) -> Check:

@@ -105,7 +105,7 @@ def parse_request(content: Mapping[str, Any]) -> Request:
                     )
             request: Request = kind(**{name: content[name] for name in hints})
             return request
-    raise OptionError("This kernel's gpuwidget does not know that question: reload the page.")
+    raise OptionError("This kernel's gpuwidget does not support this request: reload the page.")
 
 
 def parse_locale(content: Mapping[str, Any]) -> str | None:

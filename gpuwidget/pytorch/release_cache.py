@@ -41,9 +41,9 @@ def check_available() -> None:
     """Raise OptionError with the reason if torch has no cache to release."""
     reason = cuda_state.no_counters_reason()
     if reason is not None:
-        raise OptionError(f"There is no cache of torch's to free: {reason.text}.")
+        raise OptionError(f"There is no PyTorch cache to free: {reason.text}.")
     if not cuda_state.devices_with_context():
-        raise OptionError("There is no cache of torch's to free: this process has no context on a GPU.")
+        raise OptionError("There is no PyTorch cache to free: this process has no context on a GPU.")
 
 
 def returnable() -> int:

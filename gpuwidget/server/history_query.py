@@ -54,7 +54,7 @@ class HistoryQuery:
         if since is None:
             since = until - seconds
         elif handler.get_query_argument("seconds", None) is not None:
-            raise HTTPError(400, "since and seconds both say where to begin: give one of them.")
+            raise HTTPError(400, "since and seconds both set the start: give only one of them.")
         if since > until:
             raise HTTPError(400, "since must not be later than until.")
         since, until = max(since, now - length_s), min(until, now)

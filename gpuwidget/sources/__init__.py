@@ -153,6 +153,6 @@ def open_source(choice: str | None = None, clock: Clock = SYSTEM_CLOCK) -> Sourc
 
         return ReplaySource(path or None, loop=kind == "replay", clock=clock)
     raise OptionError(
-        f"{text!r} names no source of GPU readings. Use auto, nvml, replay, replay:PATH, "
+        f"{text!r} is not a source of GPU readings. Use auto, nvml, replay, replay:PATH, "
         "replay-once:PATH or none."
     )

@@ -283,7 +283,7 @@ class NvmlSource:
             if device is None and not self._devices:
                 raise SourceLostError(self._closed_reason)
             if device is None:
-                raise GpuLostError(f"GPU {gpu.index} ({gpu.name}) is not there any more.")
+                raise GpuLostError(f"GPU {gpu.index} ({gpu.name}) no longer exists.")
             self._calls += 1
             return device
 

@@ -166,7 +166,7 @@ class NvmlDevice:
         if code in nvml_messages.SOURCE_LOST:
             raise SourceLostError(nvml_messages.start_error(code, str(error)))
         if self._slice_of is not None and name == "memory_used" and code in _STALE:
-            raise GpuLostError(f"{self._label} is not there any more: MIG was set up anew.")
+            raise GpuLostError(f"{self._label} no longer exists: MIG was reconfigured.")
         if code in nvml_messages.PERMANENT:
             return self._unsupported.setdefault(name, nvml_messages.PERMANENT[code])
         return nvml_messages.TRANSIENT.get(code) or nvml_messages.other_error(code, str(error))

@@ -113,15 +113,15 @@ def read(path: Path) -> Recording:
             except (*_MALFORMED, gzip.BadGzipFile, zlib.error) as error:
                 why = f"line {lines.number}: {_brief(error)}" if lines.number else _brief(error)
                 raise RecordingError(
-                    f"{name} is no recording of GPUs ({why}). Make one with 'gpuwidget record FILE'."
+                    f"{name} is not a recording of GPUs ({why}). Make one with 'gpuwidget record FILE'."
                 ) from error
     except _Empty:
         raise RecordingError(
-            f"The recording {name} holds no readings. Make one with 'gpuwidget record FILE'."
+            f"The recording {name} contains no readings. Make one with 'gpuwidget record FILE'."
         ) from None
     except (EOFError, _Truncated):
         raise RecordingError(
-            f"The recording {name} ends in the middle: it was not written or copied to its end. "
+            f"The recording {name} is incomplete: it was not fully written or copied. "
             "Copy it again, or make a new one with 'gpuwidget record FILE'."
         ) from None
     except FileNotFoundError:

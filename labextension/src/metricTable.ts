@@ -46,7 +46,7 @@ export type MetricKind = (typeof METRIC_TABLE)[number]['kind'];
 export function metricTexts(trans: TranslationBundle, name: MetricName): readonly [string, string] {
   switch (name) {
     case 'utilization':
-      return [trans.__('Utilization'), trans.__('Time in which any kernel ran, as the driver says it')];
+      return [trans.__('GPU utilization'), trans.__('Time in which any kernel ran, as the driver says it')];
     case 'memory_utilization':
       return [trans.__('Memory utilization'), trans.__('Time in which device memory was read or written')];
     case 'memory_used':
@@ -68,7 +68,7 @@ export function metricTexts(trans: TranslationBundle, name: MetricName): readonl
     case 'decoder_utilization':
       return [trans.__('Video decoder'), trans.__('Time in which the video decoder worked')];
     case 'graphics':
-      return [trans.__('Engine'), trans.__('Time in which a graphics or compute engine was active')];
+      return [trans.__('Graphics/compute engine active'), trans.__('Time in which any engine was active')];
     case 'sm':
       return [trans.__('SM active'), trans.__('Share of the multiprocessors with work in them')];
     case 'sm_occupancy':

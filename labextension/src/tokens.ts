@@ -87,8 +87,8 @@ export interface ICellRuns {
   readonly incompatible: number;
   /** The running cell, or null if no cell runs. */
   readonly running: RunningCell | null;
-  /** Set whether a view is visible. Outputs are read only while a view is visible. */
-  setVisible(visible: boolean): void;
+  /** Set whether `view` is visible. Outputs are read only while any view is visible. */
+  setVisible(view: object, visible: boolean): void;
   /** Scroll to a cell of the active notebook and select the cell. */
   reveal(cellId: string): void;
   /**

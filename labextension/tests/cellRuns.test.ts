@@ -91,7 +91,7 @@ function made(cells: FakeCells = new FakeCells([codeCell('a')])): {
     }
   };
   found.setNotebook(notebook);
-  found.setVisible(true);
+  found.setVisible(found, true);
   return { cells: found, kernels, running, clock, notebook, server, revealed };
 }
 
@@ -127,9 +127,13 @@ test('the running cell’s time is updated every second while a view is visible'
     [all.cells.running?.cellId, all.cells.running?.executionCount, all.cells.running?.seconds, emitted],
     ['a', 4, 3, 3]
   );
-  all.cells.setVisible(false);
+  all.cells.setVisible(all, true); // A second view, which is hidden first.
+  all.cells.setVisible(all, false);
+  await all.clock.pass(1000);
+  assert.equal(emitted, 4);
+  all.cells.setVisible(all.cells, false);
   await all.clock.pass(5000);
-  assert.deepEqual([emitted, all.clock.running], [3, 0]);
+  assert.deepEqual([emitted, all.clock.running], [4, 0]);
 });
 
 test('a cell ends with its request, or with its kernel', () => {

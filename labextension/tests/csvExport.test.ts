@@ -1,9 +1,12 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { CsvExport, fileName, quoteField, toCsv } from '../src/dashboard/csvExport';
+import { CsvExport, fileName, quoteField, toCsv, type TableGpu } from '../src/dashboard/csvExport';
+import { metricTexts } from '../src/metricTable';
 import type { HistoryServer } from '../src/stream/serverApi';
+import { setUnits } from '../src/ui/format';
 import type { MetricHistory } from '../src/wire';
+import { GIB, trans } from './fakes';
 
 const COURSE: MetricHistory = {
   since: 0,
@@ -17,33 +20,55 @@ const COURSE: MetricHistory = {
       uuid: 'GPU-0',
       metrics: {
         utilization: { mean: [12.5, null], min: [0, null], max: [99.5, null] },
-        memory_used: { mean: [1024, 2048], min: null, max: null }
+        memory_used: { mean: [GIB / 2, 100.123456789 * GIB], min: null, max: null },
+        pcie_tx: { mean: [2.5e8, 2e9], min: [2.5e8, 2e9], max: [2.5e8, 2e9] }
       }
     },
-    { uuid: 'GPU-1', metrics: { utilization: { mean: [1, 2], min: null, max: null } } }
+    {
+      uuid: 'GPU-1',
+      metrics: {
+        utilization: { mean: [1, 2], min: null, max: null },
+        temperature_c: { mean: [50, null], min: null, max: null }
+      }
+    }
   ]
 };
 
-test('a table has a row per step and three columns per GPU and metric', () => {
-  const table = toCsv(
-    COURSE,
-    [
-      { uuid: 'GPU-0', name: 'GPU 0 (NVIDIA H200)' },
-      { uuid: 'GPU-1', name: 'GPU 1 (NVIDIA H200)' }
-    ],
-    ['utilization', 'memory_used', 'tensor']
-  );
+const GPUS: readonly TableGpu[] = ['0', '1'].map(number => ({
+  uuid: `GPU-${number}`,
+  name: 'H200',
+  number,
+  memoryTotal: 140 * GIB,
+  powerLimit: 700
+}));
+
+test('a table has the names and units of the charts, and one column if mean, min and max are the same', () => {
+  const table = toCsv(trans, COURSE, GPUS, ['utilization', 'memory_used', 'pcie_tx', 'tensor']);
+  const [utilization] = metricTexts(trans, 'utilization');
   assert.deepEqual(table.split('\r\n'), [
     [
       'time (ISO 8601),time (epoch s),step (s),samples',
-      'GPU 0 (NVIDIA H200) utilization mean (%),GPU 0 (NVIDIA H200) utilization min (%),GPU 0 (NVIDIA H200) utilization max (%)',
-      'GPU 0 (NVIDIA H200) memory_used mean (B),GPU 0 (NVIDIA H200) memory_used min (B),GPU 0 (NVIDIA H200) memory_used max (B)',
-      'GPU 1 (NVIDIA H200) utilization mean (%),GPU 1 (NVIDIA H200) utilization min (%),GPU 1 (NVIDIA H200) utilization max (%)'
+      `GPU 0 (H200) ${utilization} mean (%),GPU 0 (H200) ${utilization} min (%),GPU 0 (H200) ${utilization} max (%)`,
+      'GPU 0 (H200) Memory (GiB),GPU 0 (H200) PCIe sent (GB/s)',
+      `GPU 1 (H200) ${utilization} (%)`
     ].join(','),
-    '2023-11-14T22:13:20.000Z,1700000000,2,10,12.5,0,99.5,1024,1024,1024,1,1,1',
-    '2023-11-14T22:13:22.000Z,1700000002,2,4,,,,2048,2048,2048,2,2,2',
+    '2023-11-14T22:13:20.000Z,1700000000,2,10,12.5,0,99.5,0.5,0.25,1',
+    '2023-11-14T22:13:22.000Z,1700000002,2,4,,,,100.12346,2,2',
     ''
   ]);
+});
+
+test('a table has the units of the settings', () => {
+  setUnits({ memory: 'GB', temperature: 'F' });
+  const [header = '', row = ''] = toCsv(trans, COURSE, GPUS, ['memory_used', 'temperature_c']).split('\r\n');
+  setUnits({ memory: 'GiB', temperature: 'C' });
+  assert.deepEqual(
+    [header.split(',').slice(4), row.split(',').slice(4)],
+    [
+      ['GPU 0 (H200) Memory (GB)', 'GPU 1 (H200) Temperature (°F)'],
+      ['0.53687091', '122']
+    ]
+  );
 });
 
 test('a name is never a formula in a spreadsheet', () => {
@@ -56,9 +81,9 @@ test('a name is never a formula in a spreadsheet', () => {
 });
 
 test('a hidden GPU is not in the table', () => {
-  const [header] = toCsv(COURSE, [{ uuid: 'GPU-1', name: 'GPU 1' }], ['utilization']).split('\r\n');
+  const [header] = toCsv(trans, COURSE, GPUS.slice(1), ['utilization']).split('\r\n');
   assert.equal(header?.includes('GPU 0'), false);
-  assert.equal(header.split(',').length, 7);
+  assert.equal(header.split(',').length, 5);
 });
 
 test('the file name tells a recording', () => {
@@ -84,7 +109,7 @@ class FakeHistoryServer implements HistoryServer {
 
 const REQUEST = {
   range: { from: 1, to: 2 },
-  gpus: [{ uuid: 'GPU-0', name: 'GPU 0' }],
+  gpus: GPUS.slice(0, 1),
   metrics: ['utilization'],
   isRecording: false,
   node: null
@@ -93,7 +118,7 @@ const REQUEST = {
 test('an export saves one file', async () => {
   const server = new FakeHistoryServer();
   const saved: string[] = [];
-  const running = new CsvExport(server, name => saved.push(name)).run(REQUEST);
+  const running = new CsvExport(trans, server, name => saved.push(name)).run(REQUEST);
   server.reply(COURSE);
   await running;
   assert.equal(saved.length, 1);
@@ -102,7 +127,7 @@ test('an export saves one file', async () => {
 test('a canceled export aborts its request, saves nothing and reports no error', async () => {
   const server = new FakeHistoryServer();
   const saved: string[] = [];
-  const csvExport = new CsvExport(server, name => saved.push(name));
+  const csvExport = new CsvExport(trans, server, name => saved.push(name));
   for (const finish of [
     () => {
       server.reply(COURSE);
@@ -122,7 +147,7 @@ test('a canceled export aborts its request, saves nothing and reports no error',
 
 test('an export that fails rejects', async () => {
   const server = new FakeHistoryServer();
-  const running = new CsvExport(server, () => undefined).run(REQUEST);
+  const running = new CsvExport(trans, server, () => undefined).run(REQUEST);
   server.fail(new Error('Too busy.'));
   await assert.rejects(running, /Too busy/);
 });

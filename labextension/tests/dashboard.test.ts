@@ -11,8 +11,20 @@ import {
   keyAction,
   navigate
 } from '../src/dashboard/dashboardState';
-import { axisTop, formatIn, isMetric, METRICS, reasonOf, unitOf, valueOf } from '../src/dashboard/metrics';
-import { abbreviate, groupLabels, rowRanges } from '../src/dashboard/plotPainting';
+import {
+  axisTicks,
+  axisTop,
+  formatIn,
+  isMetric,
+  METRICS,
+  reasonOf,
+  unitOf,
+  valueOf
+} from '../src/dashboard/metrics';
+import { abbreviate, groupLabels, rowRanges, sortNumbers } from '../src/dashboard/plotPainting';
+import { dashPattern, colorIndex } from '../src/dashboard/gpuColors';
+import { columnsFor } from '../src/dashboard/columns';
+import { setUnits } from '../src/ui/format';
 import { RenderThrottle } from '../src/dashboard/renderThrottle';
 import { FakeClock, GIB, reading } from './fakes';
 
@@ -41,7 +53,10 @@ test('the saved state is restored after a reload, including the zoom', () => {
     zoom: { from: 9000, to: 9100 },
     metrics: ['utilization', 'tensor'] as const,
     hidden: ['GPU-1'],
-    node: 'node001'
+    node: 'node001',
+    enlarged: 'tensor' as const,
+    mean: true,
+    smoothing: 20
   };
   assert.deepEqual(restoreState(JSON.parse(JSON.stringify(state)), NOW), state);
 });
@@ -58,17 +73,28 @@ test('a saved zoom is dropped once nobody has the history of it', () => {
 });
 
 test('an invalid saved state is replaced by defaults', () => {
-  const odd = { range: '5', metrics: 'all', hidden: 3, zoom: { from: 'x', to: 9100 } };
+  const odd = {
+    range: '5',
+    metrics: 'all',
+    hidden: 3,
+    zoom: { from: 'x', to: 9100 },
+    enlarged: 'x',
+    mean: 1,
+    smoothing: 7
+  };
   for (const saved of [undefined, null, 7, 'x', [], odd, { zoom: { from: 9100, to: 9000 } }]) {
     assert.deepEqual(restoreState(saved, NOW), DEFAULT_STATE);
   }
-  const old = { range: 7, metrics: ['gone', 'sm'], hidden: [1, 'GPU-0'] };
+  const old = { range: 7, metrics: ['gone', 'sm'], hidden: [1, 'GPU-0'], enlarged: 'power_w' };
   assert.deepEqual(restoreState(old, NOW), {
     range: 300,
     zoom: null,
     metrics: ['sm'],
     hidden: ['GPU-0'],
-    node: null
+    node: null,
+    enlarged: null,
+    mean: false,
+    smoothing: 1
   });
   assert.deepEqual(restoreState({ metrics: [] }, NOW).metrics, []);
 });
@@ -136,6 +162,43 @@ test('an axis ends at the capacity or at a round number above the values', () =>
   assert.equal(axisTop('nvlink_rx', 3.2e10, [], []), 4e10);
 });
 
+test('ticks are round numbers in the unit of the axis', () => {
+  const ticks = (name: Parameters<typeof unitOf>[0], top: number, intervals: number): string[] => {
+    const unit = unitOf(name, top);
+    return axisTicks(top, unit, intervals).map(value => formatIn(value, unit));
+  };
+  assert.deepEqual(ticks('utilization', 100, 3), ['0', '50', '100']);
+  assert.deepEqual(ticks('utilization', 100, 5), ['0', '20', '40', '60', '80', '100']);
+  assert.deepEqual(ticks('memory_used', 139.72 * GIB, 3), ['0', '50', '100']);
+  assert.deepEqual(ticks('power_w', 800, 3), ['0', '400', '800']);
+  assert.deepEqual(ticks('power_w', 250, 3), ['0', '100', '200']);
+  assert.deepEqual(ticks('sm_clock_mhz', 2000, 3), ['0', '1000', '2000']);
+  assert.deepEqual(ticks('pcie_tx', 1e6, 4), ['0', '0.5', '1']);
+  assert.deepEqual(ticks('pcie_tx', 2.5e6, 2), ['0', '1', '2']);
+  assert.deepEqual(ticks('nvlink_rx', 4e10, 5), ['0', '10', '20', '30', '40']);
+  setUnits({ memory: 'GB', temperature: 'F' });
+  assert.deepEqual(ticks('temperature_c', 100, 5), ['50', '100', '150', '200']);
+  assert.deepEqual(ticks('memory_used', 139.72 * GIB, 3), ['0', '50', '100', '150']);
+  setUnits({ memory: 'GiB', temperature: 'C' });
+});
+
+test('sixteen GPUs have different colors, and at most eight the same dash pattern', () => {
+  const looks = Array.from(
+    { length: 32 },
+    (_, at) => `${String(colorIndex(at))} ${dashPattern(at).join(' ')}`
+  );
+  assert.equal(new Set(looks).size, 32);
+  assert.equal(new Set(looks.slice(0, 16).map(look => look.split(' ')[0])).size, 16);
+  assert.deepEqual([dashPattern(7), dashPattern(8)], [[], [6, 3]]);
+});
+
+test('the charts have the number of columns that fills the window best', () => {
+  const columns = (count: number): number => columnsFor(count, 1300, 600);
+  assert.deepEqual([1, 2, 3, 4, 6, 23].map(columns), [1, 1, 2, 2, 2, 3]);
+  assert.deepEqual([columnsFor(23, 320, 600), columnsFor(0, 1300, 600)], [1, 1]);
+  assert.equal(columnsFor(23, 1900, 900), 5);
+});
+
 test('values are written in the unit of the axis, and small values are not 0', () => {
   const written = (name: Parameters<typeof unitOf>[0], top: number, value: number | null): string =>
     `${formatIn(value, unitOf(name, top))} ${unitOf(name, top).name}`;
@@ -158,6 +221,7 @@ test('overlapping labels form a group', () => {
   assert.deepEqual(groupLabels([], 11, 0, 9), []);
   assert.equal(abbreviate(['10', '2', '0'], 3), '0 2 10');
   assert.equal(abbreviate(['3', '2', '1', '0', '10'], 3), '0 1 +3');
+  assert.deepEqual(sortNumbers(['10 H200', '0:1 A100', '2 H200']), ['0:1 A100', '2 H200', '10 H200']);
 });
 
 test('runs of known values are separated by gaps', () => {

@@ -30,11 +30,11 @@ test('without a GPU the server’s reason is shown', () => {
 
 test('a button restores hidden metrics and GPUs', () => {
   assert.deepEqual(emptyState(trans, { ...CONTENT, metrics: 0, loaded: false }), {
-    text: 'No metric is chosen.',
+    text: 'No metric is selected.',
     action: 'metrics'
   });
   assert.deepEqual(emptyState(trans, { ...CONTENT, shownGpus: 0 }), {
-    text: 'No GPU is chosen.',
+    text: 'No GPU is selected.',
     action: 'gpus'
   });
 });
@@ -47,7 +47,7 @@ test('the text says what is being loaded, or why that fails', () => {
   });
   assert.equal(text({ ...first, notice: LOST }), LOST.text);
   assert.deepEqual(emptyState(trans, { ...CONTENT, loaded: false }), {
-    text: 'Reading the past…',
+    text: 'Loading the history…',
     transient: true
   });
   assert.equal(text({ loaded: false, notice: LOST }), LOST.text);

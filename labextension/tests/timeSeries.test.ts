@@ -2,7 +2,14 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import type { MetricName } from '../src/metricTable';
-import { emptyLine, TimeSeries, type TimeAxis } from '../src/dashboard/timeSeries';
+import {
+  emptyLine,
+  meanOfLines,
+  smooth,
+  TimeSeries,
+  type Line,
+  type TimeAxis
+} from '../src/dashboard/timeSeries';
 import type { MetricHistory, Sample, MetricSeries } from '../src/wire';
 import { reading, sample } from './fakes';
 
@@ -172,4 +179,34 @@ test('steps that are regularly longer than requested are connected', () => {
   const series = new TimeSeries(10, METRICS);
   series.restart(history(5, [0, 60, 120, 180, 400], { mean: [1, 2, 3, 4, 5] }));
   assert.deepEqual(shown(series)[2], [1, 2, 3, 4, null, 5]);
+});
+
+function lineOf(mean: (number | null)[], low = mean, high = mean): Line {
+  return { low: [...low], mean: [...mean], high: [...high], highest: NaN, varies: false };
+}
+
+test('the mean over GPUs ignores unknown values, and its area reaches from the lowest to the highest value', () => {
+  const into = emptyLine();
+  meanOfLines([lineOf([10, 20, null, null], [0, 20, null, null]), lineOf([30, null, 50, null])], into);
+  assert.deepEqual(into, {
+    mean: [20, 20, 50, null],
+    low: [0, 20, 50, null],
+    high: [30, 20, 50, null],
+    highest: 50,
+    varies: true
+  });
+  meanOfLines([], into);
+  assert.deepEqual(into, { mean: [], low: [], high: [], highest: NaN, varies: false });
+});
+
+test('smoothing takes the mean of the last points since a gap, and keeps the lowest and highest value', () => {
+  const line = lineOf([0, 30, 60, null, 12, 0], [0, 30, 60, null, 12, 0], [0, 30, 99, null, 12, 0]);
+  smooth(line, 2);
+  assert.deepEqual(line, {
+    mean: [0, 15, 45, null, 12, 6],
+    low: [0, 0, 30, null, 12, 0],
+    high: [0, 30, 99, null, 12, 12],
+    highest: NaN,
+    varies: true
+  });
 });

@@ -2,7 +2,6 @@ import { strict as assert } from 'node:assert';
 import { afterEach, test } from 'node:test';
 
 import { alertText } from '../src/alerts/alertRules';
-import { toCsv } from '../src/dashboard/csvExport';
 import { formatIn, unitOf } from '../src/dashboard/metrics';
 import { statusText } from '../src/status/statusModel';
 import {
@@ -80,23 +79,6 @@ test('alerts and the status bar use the units of the settings', () => {
   };
   const said = statusText(trans, { ...view, ...still, condition: { kind: 'ready', state } }, null, false);
   assert.equal(said?.text, 'Default: cpu · 14.0 GB GPU memory');
-});
-
-test('a CSV file is always in bytes and degrees Celsius', () => {
-  setUnits(OTHER);
-  const steps = { mean: [1], min: null, max: null };
-  const course = {
-    since: 0,
-    until: 1,
-    step_s: 1,
-    newest: 1,
-    t: [0],
-    samples: [1],
-    gpus: [{ uuid: 'GPU-0', metrics: { memory_used: steps, temperature_c: steps } }]
-  };
-  const table = toCsv(course, [{ uuid: 'GPU-0', name: 'GPU 0' }], ['memory_used', 'temperature_c']);
-  const [heads = ''] = table.split('\r\n');
-  assert.match(heads, /GPU 0 memory_used mean \(B\),.*GPU 0 temperature_c mean \(°C\)/);
 });
 
 test('the signal is emitted only when the units change', () => {

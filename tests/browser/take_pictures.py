@@ -425,7 +425,7 @@ def live_chart(stage: Stage) -> Iterator[Notebook]:
             notebook.run(cell)
             notebook.wait_until_done()
         notebook.run(2)
-        notebook.page.wait_for_selector(".gpuwidget-live .bqplot path.line")
+        notebook.page.wait_for_selector(".gpuwidget-live .bqplot path.line", state="attached")
         notebook.page.wait_for_timeout(5000)
         yield notebook
 

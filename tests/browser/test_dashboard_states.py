@@ -57,7 +57,7 @@ def test_no_metric_or_gpu_selected(two_gpu_lab: Lab, browser: Browser) -> None:
     open_dashboard(notebook)
     page.wait_for_function(CHARTS_FOCUSED)
     select_metrics(page)
-    wait_for_text(notebook, EMPTY, "No metric is chosen.")
+    wait_for_text(notebook, EMPTY, "No metric is selected.")
     assert shown_metrics(page) == []
     assert page.is_disabled(CSV)
     assert violations(notebook, DASHBOARD) == []
@@ -68,7 +68,7 @@ def test_no_metric_or_gpu_selected(two_gpu_lab: Lab, browser: Browser) -> None:
     page.wait_for_function(CHARTS_FOCUSED)
     for chip in (0, 1):
         page.locator(CHIP).nth(chip).click()
-    wait_for_text(notebook, EMPTY, "No GPU is chosen.")
+    wait_for_text(notebook, EMPTY, "No GPU is selected.")
     assert page.locator(CHIP).first.is_visible()
     assert not page.locator(CHART).first.is_visible()
     assert page.is_disabled(CSV)
@@ -88,7 +88,7 @@ def test_the_history_is_late_or_fails(two_gpu_lab: Lab, browser: Browser) -> Non
     requests: list[Route] = []
     page.route("**/gpuwidget/api/history*", lambda route: requests.append(route))
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
-    wait_for_text(notebook, EMPTY, "Reading the past…")
+    wait_for_text(notebook, EMPTY, "Loading the history…")
     assert not page.locator(CHART).first.is_visible()
     assert page.is_disabled(CSV)
     requests[0].fulfill(status=503, body='{"message": "Too busy."}', content_type="application/json")

@@ -4,24 +4,44 @@ from __future__ import annotations
 
 import csv
 import io
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from helpers_colors import VISIONS, contrast, distance
 from helpers_lab import Lab, Notebook
 from helpers_panel import PANEL, lab_with, machine, show, uuids, wait_for_text
 from playwright.sync_api import Browser, Page, Request
 
 from gpuwidget.model.metrics import METRICS
 
-DASHBOARD = ".jp-gpuwidget-dashboard"
+DASHBOARD = "#jp-gpuwidget-dashboard"
 CHART = f"{DASHBOARD} .jp-gpuwidget-dashboard-chart"
 CHIP = f"{DASHBOARD} .jp-gpuwidget-dashboard-chip"
 CHART_COUNT = sum(metric.label is not None for metric in METRICS)
 """The number of metrics with a chart."""
 LIVE = f"{DASHBOARD} .jp-gpuwidget-dashboard-live"
 TIME_RANGE = f"{DASHBOARD} .jp-gpuwidget-dashboard-time-range"
+POWER_TAB = "#jp-gpuwidget-dashboard-power_w"
 TOOLTIP = f"{DASHBOARD} .jp-gpuwidget-dashboard-tooltip"
+ENLARGED = f"{CHART}:visible"
+SMOOTHING = f"{DASHBOARD} select[aria-label=Smoothing]"
+MEAN = f"{DASHBOARD} button:text-is('Mean of GPUs')"
+HINT = "Drag to zoom in, click to enlarge"
+READ_COLORS = """
+const style = getComputedStyle(document.querySelector(argument));
+const names = Array.from({length: 16}, (_, index) => `--jp-gpuwidget-gpu-${index}`);
+return [style.backgroundColor, ...names.map(name => style.getPropertyValue(name))];
+"""
+RECORD_TEXTS = """
+const fillText = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...given) {
+    const { metric } = this.canvas.closest('[data-metric]')?.dataset ?? {};
+    ((window.texts ??= {})[metric] ??= new Set()).add(text);
+    fillText.call(this, text, ...given);
+};
+"""
 COUNT_DRAWINGS = """
 window.drawings = 0;
 const stroke = CanvasRenderingContext2D.prototype.stroke;
@@ -85,6 +105,22 @@ def drag(page: Page, metric: str, start: float, end: float) -> None:
     page.mouse.up()
 
 
+def painted_texts(page: Page, metric: str) -> set[str]:
+    """Return the texts that were painted on a metric's chart since ``RECORD_TEXTS`` ran."""
+    texts: list[str] = page.evaluate("metric => [...(window.texts?.[metric] ?? [])]", metric)
+    return set(texts)
+
+
+def chart_boxes(page: Page) -> list[dict[str, float]]:
+    """Return the positions of the visible charts' plots, rounded to pixels."""
+    boxes: list[dict[str, float]] = page.eval_on_selector_all(
+        f"{CHART} .u-over",
+        "nodes => nodes.filter(node => node.checkVisibility()).map(node => node.getBoundingClientRect())"
+        ".map(({top, bottom, left, right}) => ({top, bottom, left, right}))",
+    )
+    return boxes
+
+
 def select_metrics(page: Page, *metrics: str) -> None:
     """Select these metrics in the dashboard's list, and deselect all others."""
     page.click(f"{DASHBOARD} summary")
@@ -126,7 +162,8 @@ def saved_workspace(request: Request) -> str:
 
 
 def test_choices_survive_a_reload(browser: Browser, tmp_path: Path) -> None:
-    """The dashboard's metrics, GPUs, time range and zoom are the same after a reload."""
+    """The dashboard's metrics, GPUs, time range, smoothing and zoom are the same after a reload, and so is a
+    chart that was opened in its own tab."""
     with lab_with(tmp_path, *busy_machine(4)) as (lab, _):
         notebook = lab.open(browser, lab.write("choose.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -134,6 +171,12 @@ def test_choices_survive_a_reload(browser: Browser, tmp_path: Path) -> None:
         select_metrics(page, "power_w", "utilization")
         page.click(f"{CHIP} >> nth=1")
         page.click(f"{CHIP} >> nth=3")
+        page.select_option(SMOOTHING, "20")
+        page.click(f"{CHART}[data-metric=power_w] button[aria-label='Open Power in a new tab']")
+        page.wait_for_selector(f"{POWER_TAB} .jp-gpuwidget-dashboard-chart canvas")
+        assert page.locator(f"{POWER_TAB} .jp-gpuwidget-dashboard-chart").count() == 1
+        assert page.locator(f"{POWER_TAB} summary").count() == 0
+        notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
         with page.expect_request(lambda request: '"range":900' in saved_workspace(request)):
             page.click(f"{DASHBOARD} .jp-gpuwidget-dashboard-ranges button:text-is('15 min')")
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 100 %")
@@ -145,6 +188,14 @@ def test_choices_survive_a_reload(browser: Browser, tmp_path: Path) -> None:
         assert shown_metrics(page) == ["utilization", "power_w"]
         assert pressed_buttons(page, f"{DASHBOARD} .jp-gpuwidget-dashboard-ranges button") == ["15 min"]
         assert pressed_buttons(page, CHIP) == ["0 H200", "2 H200"]
+        assert page.input_value(SMOOTHING) == "20"
+        # The tab of a chart is restored as well, with what it showed.
+        page.click(".lm-TabBar-tab:has-text('Power')")
+        page.wait_for_selector(f"{POWER_TAB} .jp-gpuwidget-dashboard-chart[data-metric=power_w] canvas")
+        assert pressed_buttons(page, f"{POWER_TAB} .jp-gpuwidget-dashboard-ranges button") == ["5 min"]
+        assert pressed_buttons(page, f"{POWER_TAB} .jp-gpuwidget-dashboard-chip") == ["0 H200", "2 H200"]
+        page.click(".lm-TabBar-tab:has-text('GPU Dashboard')")
+        page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas")
         with page.expect_request(lambda request: '"zoom":{' in saved_workspace(request)):
             drag(page, "utilization", 0.5, 0.9)
         page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
@@ -163,6 +214,7 @@ def test_zoom_and_return_to_live(two_gpu_lab: Lab, browser: Browser) -> None:
     queries = history_requests(page)
     open_dashboard(notebook)
     assert queries[0]["seconds"] == ["300"]
+    assert page.inner_text(TIME_RANGE) == HINT
     page.wait_for_timeout(2000)
     drag(page, "utilization", 0.5, 0.9)
     page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
@@ -180,7 +232,9 @@ def test_zoom_and_return_to_live(two_gpu_lab: Lab, browser: Browser) -> None:
     page.dblclick(f"{CHART}[data-metric=power_w] .u-over")
     page.wait_for_selector(f"{LIVE}[aria-pressed=true]")
     assert queries[-1]["seconds"] == ["300"]
-    assert page.inner_text(TIME_RANGE) == ""
+    assert page.inner_text(TIME_RANGE) == HINT
+    # Neither a drag nor a double click enlarges a chart.
+    assert page.locator(ENLARGED).count() == CHART_COUNT
     # Pause the dashboard; Escape returns to live mode.
     page.click(LIVE)
     page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
@@ -219,8 +273,8 @@ def test_a_shared_cursor(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_the_csv_file(browser: Browser, tmp_path: Path) -> None:
-    """The CSV file has the shown metrics and GPUs, with units, and one row per step. No column name is a
-    spreadsheet formula."""
+    """The CSV file has the shown metrics and GPUs with the names and units of the charts, and one row per
+    step. No column name is a spreadsheet formula."""
     scenario = [*busy_machine(2), 'gpu.0.name==HYPERLINK("http://x","y")']
     with lab_with(tmp_path, *scenario) as (lab, _):
         notebook = lab.open(browser, lab.write("table.ipynb", ["1"]), kernel=False)
@@ -234,10 +288,16 @@ def test_the_csv_file(browser: Browser, tmp_path: Path) -> None:
         text = Path(download.value.path()).read_text(encoding="utf-8-sig")
         header, *rows = list(csv.reader(io.StringIO(text)))
         assert header[:4] == ["time (ISO 8601)", "time (epoch s)", "step (s)", "samples"]
-        assert len(header) == 4 + 2 * 2 * 3
-        assert header[4].startswith("GPU 0 (=HYPERLINK")
-        assert header[4].endswith("utilization mean (%)")
-        assert header[9].endswith("power_w max (W)")
+        # Each step is one sample, so mean, min and max are the same.
+        utilization, power = (
+            page.inner_text(f"{CHART}[data-metric={name}] h3") for name in ("utilization", "power_w")
+        )
+        assert header[4:] == [
+            f'GPU 0 (=HYPERLINK("http://x","y")) {utilization} (%)',
+            f'GPU 0 (=HYPERLINK("http://x","y")) {power} (W)',
+            f"GPU 1 (H200) {utilization} (%)",
+            f"GPU 1 (H200) {power} (W)",
+        ]
         assert not any(name.startswith(tuple("=+-@")) for name in header)
         assert len(rows) >= 5
         assert [row[4] for row in rows] == ["97"] * len(rows)
@@ -282,6 +342,7 @@ def test_sixteen_gpus_one_of_them_lost(browser: Browser, tmp_path: Path) -> None
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "0 \N{EN DASH} 100 %")
         chips = page.eval_on_selector_all(CHIP, "nodes => nodes.map(node => node.dataset.gpuUuid)")
         assert chips == known
+        assert page.locator(CHIP).all_inner_texts() == [f"{index} H200" for index in range(16)]
         drawn = page.eval_on_selector_all(
             CHART, "nodes => nodes.filter(n => n.querySelector('canvas')).length"
         )
@@ -290,11 +351,106 @@ def test_sixteen_gpus_one_of_them_lost(browser: Browser, tmp_path: Path) -> None
         assert chart_values(page, "utilization") == "GPU 5: 12 %"
         page.click(f"{CHIP} >> nth=5", modifiers=["Shift"])
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "12 %")
-        assert pressed_buttons(page, CHIP) == ["5"]
+        assert pressed_buttons(page, CHIP) == ["5 H200"]
         page.click(f"{CHIP} >> nth=5", modifiers=["Shift"])
         assert len(pressed_buttons(page, CHIP)) == 16
+        # A label for several lines, such as "3 6 +2", has the names of their GPUs.
+        label = page.locator(f"{CHART}[data-metric=utilization] .u-over").bounding_box()
+        assert label is not None
+        page.mouse.move(label["x"] + label["width"] + 9, label["y"] + label["height"] - 1)
+        title = page.get_attribute(f"{CHART}[data-metric=utilization] .uplot", "title")
+        assert title == "3 H200\n6 H200\n11 H200\n14 H200"
         standin.scenario(*busy_machine(16), "gpu.1.*=error 15")
         wait_for_text(notebook, CHIP, "lost")
+        notebook.close()
+
+
+def test_sixteen_distinct_colors(two_gpu_lab: Lab, browser: Browser) -> None:
+    """In both themes, the colors of 16 GPUs differ, and each has enough contrast. Among the eight with the
+    same dash pattern, people with color vision deficiency can tell the colors apart, too."""
+    notebook = two_gpu_lab.open(browser, two_gpu_lab.write("colors.ipynb", ["1"]), kernel=False)
+    open_dashboard(notebook)
+    for theme in ("light", "dark"):
+        notebook.use_theme(theme)
+        background, *colors = notebook.script(READ_COLORS, DASHBOARD)
+        assert min(contrast(color, background) for color in colors) > 3.2, theme
+        for first, second in combinations(range(16), 2):
+            same_dash = first // 8 == second // 8
+            for vision in VISIONS if same_dash else VISIONS[:1]:
+                difference = distance(colors[first], colors[second], vision)
+                assert difference > 0.09, (theme, vision, colors[first], colors[second])
+    notebook.close()
+
+
+def test_charts_fill_the_window(two_gpu_lab: Lab, browser: Browser) -> None:
+    """Few charts share the whole window. A click enlarges a chart, by mouse or keyboard, and a button or
+    Escape shows all charts again. Ticks are round."""
+    notebook = two_gpu_lab.open(browser, two_gpu_lab.write("fill.ipynb", ["1"]), kernel=False)
+    page = notebook.page
+    notebook.script(RECORD_TEXTS)
+    open_dashboard(notebook)
+    select_metrics(page, "utilization", "memory_used", "power_w")
+    page.wait_for_selector(f"{CHART} canvas >> nth=2")
+    area = page.locator(f"{DASHBOARD} .jp-gpuwidget-dashboard-charts").bounding_box()
+    assert area is not None
+
+    def fills() -> bool:
+        boxes = chart_boxes(page)
+        right = max(box["right"] for box in boxes)
+        bottom = max(box["bottom"] for box in boxes)
+        return area["x"] + area["width"] - right < 60 and area["y"] + area["height"] - bottom < 60
+
+    page.wait_for_timeout(600)  # Until the charts are drawn with their new size.
+    assert fills()
+    assert len(chart_boxes(page)) == 3
+    assert {"0", "20", "40", "60", "80", "100"} <= painted_texts(page, "utilization")
+    assert {"0", "50", "100"} <= painted_texts(page, "memory_used")
+    times = [text for text in painted_texts(page, "power_w") if ":" in text]
+    assert times
+    assert all(text.endswith((":00", ":30")) or text.count(":") == 1 for text in times), times
+    page.click(f"{CHART}[data-metric=power_w] .u-over")
+    page.wait_for_selector(f"{CHART}[data-metric=utilization]", state="hidden")
+    assert page.locator(ENLARGED).count() == 1
+    page.wait_for_timeout(600)
+    assert fills()
+    page.click(f"{DASHBOARD} button:text-is('All charts')")
+    page.wait_for_selector(f"{CHART}[data-metric=utilization]", state="visible")
+    page.focus(f"{CHART}[data-metric=memory_used] h3 button")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"{CHART}[data-metric=utilization]", state="hidden")
+    assert pressed_buttons(page, f"{CHART} h3 button") == ["Memory"]
+    page.keyboard.press("Escape")
+    page.wait_for_selector(f"{CHART}[data-metric=utilization]", state="visible")
+    assert pressed_buttons(page, LIVE) == ["Live"]
+    notebook.close()
+
+
+def test_mean_smoothing_and_cells(browser: Browser, tmp_path: Path) -> None:
+    """A chart can show the mean over the GPUs, and smoothed lines whose highest values stay visible. The time
+    in which a cell ran is a band, which the tooltip names."""
+    with lab_with(tmp_path, *busy_machine(2)) as (lab, standin):
+        notebook = lab.open(browser, lab.write("mean.ipynb", ["import time; time.sleep(600)"]))
+        page = notebook.page
+        notebook.script(RECORD_TEXTS)
+        notebook.run(0)
+        open_dashboard(notebook)
+        select_metrics(page, "utilization")
+        page.click(f"{DASHBOARD} .jp-gpuwidget-dashboard-ranges button:text-is('1 min')")
+        page.click(MEAN)
+        wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "54 %")
+        page.click(MEAN)
+        wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 11 %")
+        page.select_option(SMOOTHING, "20")
+        standin.scenario(*machine(2, 2))  # GPU 0 rises from 97 to 100 %, and GPU 1 falls from 11 to 0 %.
+        wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "100 · 0 %")
+        box = page.locator(f"{CHART}[data-metric=utilization] .u-over").bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] - 1, box["y"] + box["height"] / 2)
+        page.wait_for_selector(TOOLTIP, state="visible")
+        assert "97 \N{EN DASH} 100" in page.inner_text(TOOLTIP)
+        assert "0 \N{EN DASH} 11" in page.inner_text(TOOLTIP)
+        wait_for_text(notebook, f"{TOOLTIP} .jp-gpuwidget-dashboard-tooltip-cell", "[1]")
+        assert "1" in painted_texts(page, "utilization")
         notebook.close()
 
 

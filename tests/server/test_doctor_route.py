@@ -42,7 +42,7 @@ class FakeChecks:
         self.count += 1
         assert self.may_end.wait(20.0)
         if self.fails:
-            raise DoctorError("The doctor could not look at this environment (100 % of it).")
+            raise DoctorError("The doctor could not check this environment (100 % of it).")
         return FOUND
 
 
@@ -100,7 +100,7 @@ async def test_a_failed_run_returns_its_reason(fake_checks: FakeChecks, server: 
     status, answer = await server.post("doctor")
     assert (status, answer["message"]) == (
         503,
-        "The doctor could not look at this environment (100 % of it).",
+        "The doctor could not check this environment (100 % of it).",
     )
     fake_checks.fails = False
     assert (await server.post("doctor"))[0] == 200

@@ -75,7 +75,7 @@ async def test_time_ranges_are_limited_to_the_last_hour(server: Server) -> None:
         ({"since": "yesterday"}, "since must be a number of seconds since the epoch."),
         ({"until": "inf"}, "until must be a number of seconds since the epoch."),
         ({"since": "2", "until": "1"}, "since must not be later than until."),
-        ({"since": "1", "seconds": "1"}, "since and seconds both say where to begin: give one of them."),
+        ({"since": "1", "seconds": "1"}, "since and seconds both set the start: give only one of them."),
         ({"metrics": "all", "seconds": "3601"}, "seconds must be a number of seconds from 0 to 3600."),
     ],
 )

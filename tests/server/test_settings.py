@@ -215,7 +215,7 @@ class TestWithTheVariable:
     ) -> None:
         """If GPUWIDGET_SOURCE is misspelt, the log and the panel give the reason, and no GPUs are shown."""
         reason = (
-            "GPUWIDGET_SOURCE can't be used. 'nvidia' names no source of GPU readings. "
+            "GPUWIDGET_SOURCE can't be used. 'nvidia' is not a source of GPU readings. "
             "Use auto, nvml, replay, replay:PATH, replay-once:PATH or none."
         )
         _, sample = await real_server.get("sample")

@@ -168,4 +168,6 @@ def test_an_invalid_time(capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as ended:
             main(["usage", "--since", text])
         assert ended.value.code == 2
-        assert f"{text!r} is no time: give a number and m, h, d or w, as 30d" in capsys.readouterr().err
+        assert (
+            f"{text!r} is not a time: give a number and m, h, d or w, such as 30d" in capsys.readouterr().err
+        )

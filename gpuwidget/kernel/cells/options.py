@@ -62,14 +62,14 @@ def _interval(text: str) -> float:
 def _size(text: str) -> int:
     match = _SIZE.fullmatch(text)
     if match is None or not float(match[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no size, as 20GiB, 500MiB or 8GB are")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 20GiB, 500MiB or 8GB")
     return round(float(match[1]) * _SIZES[match[2].lower()])
 
 
 def _seconds(text: str) -> float:
     match = _TIME.fullmatch(text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time, as 90s, 10m or 2h are")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90s, 10m or 2h")
     return float(match[1]) * _TIMES[match[2]]
 
 
@@ -141,7 +141,7 @@ def parse(line: str) -> WatchOptions:
         raise OptionError(f"%%gpuwatch: {error} in {line!r}. %%gpuwatch? shows the options.") from None
     given = _PARSER.parse_args(arguments)
     if given.wait is not None and given.need is None:
-        raise OptionError("%%gpuwatch: --wait goes with --need. %%gpuwatch? shows the options.")
+        raise OptionError("%%gpuwatch: --wait requires --need. %%gpuwatch? shows the options.")
     gpus = tuple(name for word in given.gpu for name in word.split(",") if name)
     return WatchOptions(
         run=RunOptions(gpus=gpus, interval_s=given.interval, sync=not given.no_sync),

@@ -33,7 +33,7 @@ def find_target_gpus(options: WatchOptions, sample: Sample | None) -> tuple[list
     if the GPU does not exist.
     """
     if sample is None:
-        raise OptionError("The NVIDIA driver has not answered: which GPU there is can't be told.")
+        raise OptionError("The NVIDIA driver has not answered, so the GPUs are unknown.")
     if not sample.gpus:
         raise OptionError(f"The cell asks for a GPU. {sample.origin.reason or 'None is visible here.'}")
     order = _order(sample)
@@ -75,10 +75,10 @@ def _order(sample: Sample) -> Sequence[str | None] | None:
 def _of_device(device: str, order: Sequence[str | None] | None, gpus: Sequence[Gpu]) -> TargetGpu:
     index = cuda_index(device)
     if index is None:
-        raise OptionError(f"--device {device} is no GPU: leave --need out, or name one.")
+        raise OptionError(f"--device {device} is not a GPU: omit --need, or name a GPU.")
     uuid = order[index] if order is not None and index < len(order) else None
     if uuid is None:
-        raise OptionError(f"Which GPU {device} is can't be told here: name it with --gpu.")
+        raise OptionError(f"The GPU of {device} is unknown: name it with --gpu.")
     return _target(uuid, order, gpus)
 
 

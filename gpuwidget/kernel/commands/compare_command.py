@@ -83,7 +83,7 @@ def _find(what: object, variables: Mapping[str, object]) -> Report:
     if variable is not None:
         return variable
     raise OptionError(
-        f"{clean_line(name, 60)!r}: no watched cell, label or report of that name. {_available(reports)}"
+        f"{clean_line(name, 60)!r}: no watched cell, label or report has that name. {_available(reports)}"
     )
 
 

@@ -79,7 +79,7 @@ def validate_device(device: object, *, new_tensors: bool = True, timeout_s: floa
 def check_for_cell(device: str) -> None:
     """Raise OptionError, with the reason, if ``device`` can't be the default device of a single cell."""
     if validate_device(device) is None:
-        raise OptionError("--device none: leave the option out, and nothing is changed.")
+        raise OptionError("--device none: omit the option to leave the device unchanged.")
     if cuda_state.loaded_torch() is None:
         raise OptionError(
             f"--device {device}: torch is not imported yet. Import it in a cell before this one."

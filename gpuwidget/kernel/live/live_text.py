@@ -162,7 +162,7 @@ def _bar(gpu: GpuProgress) -> str:
 def _process_memory(gpu: GpuProgress) -> str:
     if gpu.process_memory is None or gpu.reading.lost_since is not None:
         return ""
-    return f'<span class="gpuwidget-here">this notebook {units.memory(gpu.process_memory)}</span>'
+    return f'<span class="gpuwidget-here">mine {units.memory(gpu.process_memory)}</span>'
 
 
 def _utilization(reading: Reading) -> str:

@@ -187,7 +187,7 @@ export class CellRuns implements ICellRuns {
   /** Emitted when a cell of any open notebook has ended. */
   readonly finished = new Signal<this, FinishedCell>(this);
   private notebook: CellNotebook | null = null;
-  private visible = false;
+  private readonly visibleViews = new Set<object>();
   private timer: number | null = null;
   private readonly growth = new MemoryGrowth();
   private bandsByGpu: ReadonlyMap<string, readonly Band[]> | null = null;
@@ -234,9 +234,13 @@ export class CellRuns implements ICellRuns {
         };
   }
 
-  setVisible(visible: boolean): void {
-    this.visible = visible;
-    this.reader.setVisible(visible);
+  setVisible(view: object, visible: boolean): void {
+    if (visible) {
+      this.visibleViews.add(view);
+    } else {
+      this.visibleViews.delete(view);
+    }
+    this.reader.setVisible(this.visible);
     this.schedule();
   }
 
@@ -340,6 +344,10 @@ export class CellRuns implements ICellRuns {
     this.growth.setState(view.silentFor === null ? state : null);
     this.onChanged();
     this.schedule();
+  }
+
+  private get visible(): boolean {
+    return this.visibleViews.size > 0;
   }
 
   private onChanged(): void {

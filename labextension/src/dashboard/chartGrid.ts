@@ -1,5 +1,7 @@
+import { bandAt } from '../ui/chartBands';
 import { element, Text, VisibilityTracker } from '../ui/dom';
-import { moment } from '../ui/format';
+import { duration, moment } from '../ui/format';
+import { columnsFor } from './columns';
 import { legendSwatch } from './gpuColors';
 import { MetricChart, type ChartOptions, type Frame } from './metricChart';
 import type { MetricName } from '../metricTable';
@@ -21,6 +23,8 @@ export class ChartGrid {
   private readonly charts = new Map<MetricName, MetricChart>();
   private readonly visibility: VisibilityTracker;
   private readonly tooltip: Tooltip;
+  private readonly observer: ResizeObserver;
+  private enlarged: MetricName | null = null;
   private frame: Frame | null = null;
   private focused: string | null = null;
   /** The chart whose values the tooltip shows. */
@@ -34,6 +38,10 @@ export class ChartGrid {
     this.visibility = new VisibilityTracker(() => {
       this.drawVisible();
     });
+    this.observer = new ResizeObserver(() => {
+      this.arrange();
+    });
+    this.observer.observe(this.scroll);
     this.node.addEventListener('mousemove', ({ clientX, clientY }) => {
       if (this.hovered !== null) {
         const { left, top } = this.node.getBoundingClientRect();
@@ -64,6 +72,15 @@ export class ChartGrid {
       chart.dispose();
     }
     this.scroll.replaceChildren(...[...this.charts.values()].map(({ node }) => node));
+    this.updateEnlarged();
+  }
+
+  /** Show only the chart of one metric; null shows all charts. */
+  setEnlarged(name: MetricName | null): void {
+    if (name !== this.enlarged) {
+      this.enlarged = name;
+      this.updateEnlarged();
+    }
   }
 
   /** Draw a frame. */
@@ -113,6 +130,7 @@ export class ChartGrid {
   /** Remove all charts. */
   dispose(): void {
     this.visibility.dispose();
+    this.observer.disconnect();
     this.setMetrics([]);
   }
 
@@ -128,6 +146,27 @@ export class ChartGrid {
     });
     this.visibility.observe(chart.node);
     return chart;
+  }
+
+  private updateEnlarged(): void {
+    for (const [name, chart] of this.charts) {
+      chart.node.hidden = this.enlarged !== null && name !== this.enlarged;
+      chart.setEnlarged(name === this.enlarged);
+    }
+    this.arrange();
+  }
+
+  /** Choose the number of columns with which the charts fill the area. */
+  private arrange(): void {
+    const { clientWidth, clientHeight } = this.scroll;
+    const shown = [...this.charts.values()].filter(({ node }) => !node.hidden);
+    const columns = columnsFor(shown.length, clientWidth, clientHeight);
+    this.scroll.style.setProperty('--jp-gpuwidget-columns', String(columns));
+    // In a second row, the last chart takes what is left of the row. With more rows, that would look odd.
+    const span = shown.length > 2 * columns ? 1 : columns - ((shown.length - 1) % columns);
+    shown.forEach(({ node }, index) => {
+      node.style.gridColumn = index === shown.length - 1 ? `span ${String(span)}` : '';
+    });
   }
 
   private visibleCharts(): MetricChart[] {
@@ -150,32 +189,49 @@ export class ChartGrid {
     if (chart === null || row === null || time === undefined || this.frame === null) {
       this.tooltip.hide();
     } else {
-      this.tooltip.show(chart, row, time, this.frame.series.stepSeconds, this.focused);
+      const { series, smoothing, bands } = this.frame;
+      const seconds = smoothing * series.stepSeconds;
+      const from = time + series.stepSeconds / 2 - seconds;
+      const cell = bandAt(bands, time)?.title ?? '';
+      this.tooltip.show(chart, row, { time, from, seconds, cell }, this.focused);
     }
   }
+}
+
+/** What the tooltip shows in addition to the values. */
+interface TooltipHead {
+  /** The time at the cursor in epoch seconds. */
+  readonly time: number;
+  /** The time range that the values cover. */
+  readonly from: number;
+  readonly seconds: number;
+  /** The cell that used a GPU at this time; empty if there is none. */
+  readonly cell: string;
 }
 
 /** The tooltip: the values of all GPUs at the cursor. */
 class Tooltip {
   readonly node: HTMLElement;
   private readonly time = new Text('dashboard-tooltip-time', 'div');
+  private readonly cell = new Text('dashboard-tooltip-cell', 'div');
   private readonly rows = element('div', 'dashboard-tooltip-rows');
   /** The GPUs and colors for which the rows were created. */
   private rowsKey = '';
   private cells: (readonly [HTMLElement, Text, Text])[] = [];
 
   constructor(private readonly container: HTMLElement) {
-    this.node = element('div', 'dashboard-tooltip', this.time.node, this.rows);
+    this.node = element('div', 'dashboard-tooltip', this.time.node, this.cell.node, this.rows);
     // For screen readers, the text above the chart has the same values.
     this.node.setAttribute('aria-hidden', 'true');
     this.node.hidden = true;
   }
 
   /**
-   * Show the values of `chart` at the time index `row`, and emphasize those of the focused GPU. `step` is the
-   * length of a step in seconds.
+   * Show the values of `chart` at the time index `row`, and emphasize those of the focused GPU.
    */
-  show(chart: MetricChart, row: number, time: number, step: number, focused: string | null): void {
+  show(chart: MetricChart, row: number, head: TooltipHead, focused: string | null): void {
+    const { time, from, seconds, cell } = head;
+    this.cell.set(cell);
     const tooltipRows = chart.tooltipRows(row);
     const key = tooltipRows.map(({ shown }) => `${shown.uuid} ${String(shown.position)}`).join();
     if (key !== this.rowsKey) {
@@ -193,9 +249,7 @@ class Tooltip {
       this.rows.dataset.columns = tooltipRows.length > MAX_TOOLTIP_ROWS ? '2' : '1';
     }
     const now = Date.now() / 1000;
-    this.time.set(
-      step >= LONG_STEP_S ? `${moment(time - step / 2, now)} + ${String(step)} s` : moment(time, now)
-    );
+    this.time.set(seconds >= LONG_STEP_S ? `${moment(from, now)} + ${duration(seconds)}` : moment(time, now));
     tooltipRows.forEach(({ shown, mean, span }, index) => {
       const [gpu, meanText, spanText] = this.cells[index] ?? [];
       meanText?.set(mean);

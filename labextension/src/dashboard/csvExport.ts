@@ -1,19 +1,13 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+
 import type { HistoryServer } from '../stream/serverApi';
-import type { MetricHistory } from '../wire';
+import type { MetricHistory, MetricSeries } from '../wire';
 import { twoDigits } from '../ui/format';
 import type { TimeRange } from './dashboardState';
-import type { MetricKind, MetricName } from '../metricTable';
-import { kindOf } from './metrics';
+import { metricTexts, type MetricName } from '../metricTable';
+import type { DashboardGpu } from './dashboardGpus';
+import { axisTop, unitOf, type Unit } from './metrics';
 
-/** Units in the column headers. They do not depend on the user's settings, because programs read them. */
-const UNITS: Readonly<Record<MetricKind, string>> = {
-  percent: '%',
-  memory: 'B',
-  power: 'W',
-  temperature: '°C',
-  clock: 'MHz',
-  rate: 'B/s'
-};
 /** The end of a line in a CSV file. */
 export const CSV_LINE_END = '\r\n';
 /**
@@ -21,17 +15,16 @@ export const CSV_LINE_END = '\r\n';
  * sampling rate. Prometheus answers with at most 600 rows.
  */
 const MAX_ROWS = 4000;
+/** Values are written with this many digits, so that no sample changes visibly. */
+const DIGITS = 8;
 
-/** A GPU and its name in the column headers. */
-export interface NamedGpu {
-  readonly uuid: string;
-  readonly name: string;
-}
+/** The parts of a GPU that a table needs. */
+export type TableGpu = Pick<DashboardGpu, 'uuid' | 'name' | 'number' | 'memoryTotal' | 'powerLimit'>;
 
 /** Which part of the history to export. */
 export interface CsvRequest {
   readonly range: TimeRange;
-  readonly gpus: readonly NamedGpu[];
+  readonly gpus: readonly TableGpu[];
   readonly metrics: readonly MetricName[];
   readonly isRecording: boolean;
   /** Name of a machine of the cluster; null for the server's own machine. */
@@ -44,6 +37,7 @@ export class CsvExport {
 
   /** `save` is called with a file's name and text, and offers the file to the user. */
   constructor(
+    private readonly trans: TranslationBundle,
     private readonly server: HistoryServer,
     private readonly save: (name: string, text: string) => void = saveFile
   ) {}
@@ -59,7 +53,7 @@ export class CsvExport {
     try {
       const history = await this.server.history({ part, metrics, points: MAX_ROWS, node }, request.signal);
       if (!request.signal.aborted) {
-        this.save(fileName(range.to, isRecording, node), toCsv(history, gpus, metrics));
+        this.save(fileName(range.to, isRecording, node), toCsv(this.trans, history, gpus, metrics));
       }
     } catch (error) {
       if (!request.signal.aborted) {
@@ -76,25 +70,41 @@ export class CsvExport {
 }
 
 /**
- * Return the history as CSV, with one row per step and columns for the mean, minimum and maximum of each
- * metric per GPU. Unknown values are empty.
+ * Return the history as CSV, with one row per step. Columns have the names and units of the charts. A metric of
+ * a GPU has one column if its mean, minimum and maximum are the same in each step, and otherwise one for each
+ * of the three. Unknown values are empty.
  */
 export function toCsv(
+  trans: TranslationBundle,
   history: MetricHistory,
-  gpus: readonly NamedGpu[],
+  gpus: readonly TableGpu[],
   metrics: readonly MetricName[]
 ): string {
+  const series = gpus.map(gpu => ({
+    gpu,
+    metrics: history.gpus.find(({ uuid }) => uuid === gpu.uuid)?.metrics ?? {}
+  }));
+  const units = new Map(
+    metrics.map(name => [
+      name,
+      chartUnit(
+        name,
+        series.map(({ metrics }) => metrics[name]),
+        gpus
+      )
+    ])
+  );
   const header = ['time (ISO 8601)', 'time (epoch s)', 'step (s)', 'samples'];
   const columns: (readonly (number | null)[])[] = [];
-  for (const { uuid, name } of gpus) {
-    const series = history.gpus.find(gpu => gpu.uuid === uuid)?.metrics ?? {};
-    for (const metric of metrics) {
-      const steps = series[metric];
+  for (const { gpu, metrics: ofGpu } of series) {
+    for (const [name, unit] of units) {
+      const steps = ofGpu[name];
       if (steps !== undefined) {
-        const title = `${name} ${metric}`;
-        const unit = UNITS[kindOf(metric)];
-        header.push(...['mean', 'min', 'max'].map(statistic => `${title} ${statistic} (${unit})`));
-        columns.push(steps.mean, steps.min ?? steps.mean, steps.max ?? steps.mean);
+        const title = `${trans.__('GPU %1', gpu.number)} (${gpu.name}) ${metricTexts(trans, name)[0]}`;
+        for (const [statistic, values] of statistics(trans, steps)) {
+          header.push(`${title}${statistic} (${unit.name})`);
+          columns.push(values.map(value => (value === null ? null : convert(value, unit))));
+        }
       }
     }
   }
@@ -104,6 +114,49 @@ export function toCsv(
     rows.push([...cells, ...columns.map(column => column[row] ?? '')].join(','));
   });
   return rows.join(CSV_LINE_END) + CSV_LINE_END;
+}
+
+/** Return the columns of a metric: the text behind the metric's name, and the values. */
+function statistics(
+  trans: TranslationBundle,
+  { mean, min, max }: MetricSeries
+): (readonly [string, readonly (number | null)[]])[] {
+  const equal = (values: readonly (number | null)[] | null): boolean =>
+    values === null || values.every((value, row) => value === mean[row]);
+  return equal(min) && equal(max)
+    ? [['', mean]]
+    : [
+        [` ${trans.__('mean')}`, mean],
+        [` ${trans.__('min')}`, min ?? mean],
+        [` ${trans.__('max')}`, max ?? mean]
+      ];
+}
+
+/** Return the unit of the chart that shows these series of a metric. */
+function chartUnit(
+  name: MetricName,
+  series: readonly (MetricSeries | undefined)[],
+  gpus: readonly TableGpu[]
+): Unit {
+  let highest = 0;
+  for (const steps of series) {
+    for (const value of steps?.max ?? steps?.mean ?? []) {
+      highest = Math.max(highest, value ?? 0);
+    }
+  }
+  return unitOf(
+    name,
+    axisTop(
+      name,
+      highest,
+      gpus.map(({ memoryTotal }) => memoryTotal ?? 0),
+      gpus.map(({ powerLimit }) => powerLimit ?? 0)
+    )
+  );
+}
+
+function convert(value: number, { size, zero = 0 }: Unit): number {
+  return Number((value / size + zero).toPrecision(DIGITS));
 }
 
 /**

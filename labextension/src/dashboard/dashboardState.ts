@@ -6,6 +6,8 @@ export const DAY_S = 24 * HOUR_S;
 /** The selectable time ranges in seconds. Those of more than an hour need a Prometheus. */
 export const RANGES: readonly number[] = [60, 300, 900, HOUR_S, 6 * HOUR_S, DAY_S, 7 * DAY_S, 30 * DAY_S];
 const DEFAULT_RANGE = 300;
+/** The selectable numbers of points over which lines are smoothed; 1 is no smoothing. */
+export const SMOOTHINGS: readonly number[] = [1, 5, 20];
 /** The server itself keeps at most this many seconds of history. */
 export const SERVER_HISTORY_S = HOUR_S;
 /** With a Prometheus, this many seconds of history can be shown. */
@@ -34,6 +36,12 @@ export interface DashboardState {
   readonly hidden: readonly string[];
   /** Name of a machine of the cluster; null for the server's own machine. */
   readonly node: string | null;
+  /** The metric whose chart fills the dashboard; null if all charts are shown. */
+  readonly enlarged: MetricName | null;
+  /** Whether a chart shows the mean over the GPUs instead of a line for each GPU. */
+  readonly mean: boolean;
+  /** The number of points over which lines are smoothed, one of `SMOOTHINGS`. */
+  readonly smoothing: number;
 }
 
 /** The state of a new dashboard. */
@@ -42,22 +50,34 @@ export const DEFAULT_STATE: DashboardState = {
   zoom: null,
   metrics: METRICS,
   hidden: [],
-  node: null
+  node: null,
+  enlarged: null,
+  mean: false,
+  smoothing: 1
 };
 
 /**
  * Return the state saved in a workspace, with defaults in place of invalid values. `now` is in epoch seconds.
  */
 export function restoreState(saved: unknown, now: number): DashboardState {
-  const { range, zoom, metrics, hidden, node } = asRecord(saved);
+  const { range, zoom, metrics, hidden, node, enlarged, mean, smoothing } = asRecord(saved);
   const chosen = Array.isArray(metrics) ? METRICS.filter(name => metrics.includes(name)) : METRICS;
-  return {
+  return withoutHiddenChart({
     range: RANGES.find(seconds => seconds === range) ?? DEFAULT_STATE.range,
     zoom: restoreZoom(zoom, now),
     metrics: chosen.length > 0 || (Array.isArray(metrics) && metrics.length === 0) ? chosen : METRICS,
     hidden: Array.isArray(hidden) ? hidden.filter(uuid => typeof uuid === 'string') : [],
-    node: typeof node === 'string' && node !== '' ? node : null
-  };
+    node: typeof node === 'string' && node !== '' ? node : null,
+    enlarged: isMetric(enlarged) ? enlarged : null,
+    mean: mean === true,
+    smoothing: SMOOTHINGS.find(points => points === smoothing) ?? DEFAULT_STATE.smoothing
+  });
+}
+
+/** Return the state without an enlarged chart if that chart's metric is not selected. */
+export function withoutHiddenChart(state: DashboardState): DashboardState {
+  const { enlarged, metrics } = state;
+  return enlarged === null || metrics.includes(enlarged) ? state : { ...state, enlarged: null };
 }
 
 /**

@@ -43,12 +43,12 @@ export function emptyState(
     return { text: reason ?? trans.__('The server sees no GPU.') };
   }
   if (metrics === 0) {
-    return { text: trans.__('No metric is chosen.'), action: 'metrics' };
+    return { text: trans.__('No metric is selected.'), action: 'metrics' };
   }
   if (shownGpus === 0) {
-    return { text: trans.__('No GPU is chosen.'), action: 'gpus' };
+    return { text: trans.__('No GPU is selected.'), action: 'gpus' };
   }
-  return loaded ? null : (fromNotice(notice) ?? { text: trans.__('Reading the past…'), transient: true });
+  return loaded ? null : (fromNotice(notice) ?? { text: trans.__('Loading the history…'), transient: true });
 }
 
 function fromNotice(notice: Notice | null): EmptyState | null {

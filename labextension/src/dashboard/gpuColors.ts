@@ -1,14 +1,20 @@
+import type { BandColors } from '../ui/chartBands';
+
 /** The colors of the theme as CSS values for the charts' canvases. */
-export interface ChartColors {
+export interface ChartColors extends BandColors {
   readonly gpus: readonly string[];
   readonly grid: string;
-  readonly text: string;
   readonly font: string;
 }
 
-/** Number of distinct colors. Lines of further GPUs are dashed. */
-const COLORS = 8;
-const DASH = [5, 3];
+/** Number of distinct colors. */
+const COLORS = 16;
+/**
+ * The dash patterns in CSS pixels. Each is used for `GPUS_PER_DASH` GPUs, because no more colors are distinct
+ * with every kind of color vision.
+ */
+const DASHES: readonly (readonly number[])[] = [[], [6, 3], [2, 2], [8, 2, 2, 2]];
+const GPUS_PER_DASH = 8;
 const SVG = 'http://www.w3.org/2000/svg';
 
 /** Read the colors from the computed style of `node`, on which the style sheet defines them. */
@@ -19,29 +25,35 @@ export function readChartColors(node: Element): ChartColors {
     gpus: Array.from({ length: COLORS }, (_, color) => value(`gpu-${String(color)}`)),
     grid: value('grid'),
     text: value('quiet'),
+    band: value('band'),
+    edge: value('edge'),
     font: style.fontFamily
   };
 }
+
+/** The position of the line with the mean over the GPUs, which has the color of the text. */
+export const MEAN_POSITION = -1;
 
 /** Return the index of a GPU's color. `position` is the GPU's position in the driver's list. */
 export function colorIndex(position: number): number {
   return position % COLORS;
 }
 
-/** Return the dash pattern of a GPU's lines; empty for a solid line. */
+/** Return the dash pattern of a line; empty for a solid line, as that of the mean. */
 export function dashPattern(position: number): readonly number[] {
-  return Math.floor(position / COLORS) % 2 === 0 ? [] : DASH;
+  return DASHES[Math.floor(position / GPUS_PER_DASH) % DASHES.length] ?? [];
 }
 
-/** Return a legend swatch: a short line in the color and dash pattern of a GPU. */
+/** Return a legend swatch: a short line in the color and dash pattern of a GPU, or of the mean. */
 export function legendSwatch(position: number): SVGElement {
   const node = document.createElementNS(SVG, 'svg');
   node.setAttribute('class', 'jp-gpuwidget-dashboard-swatch');
-  node.setAttribute('viewBox', '0 0 14 4');
+  node.setAttribute('viewBox', '0 0 20 4');
   node.setAttribute('aria-hidden', 'true');
   const line = document.createElementNS(SVG, 'path');
-  line.setAttribute('d', 'M0 2H14');
-  line.style.stroke = `var(--jp-gpuwidget-gpu-${String(colorIndex(position))})`;
+  line.setAttribute('d', 'M0 2H20');
+  const color = position === MEAN_POSITION ? 'quiet' : `gpu-${String(colorIndex(position))}`;
+  line.style.stroke = `var(--jp-gpuwidget-${color})`;
   line.style.strokeDasharray = dashPattern(position).join(' ');
   node.append(line);
   return node;

@@ -8,7 +8,9 @@ import type { Clock } from '../clock';
 import { NoticeView } from '../panel/notice';
 import { serverNotice, type Notice } from '../panel/panelMessages';
 import type { HistoryServer } from '../stream/serverApi';
-import type { IClusterModel, IMonitor } from '../tokens';
+import type { ICellRuns, IClusterModel, IGpuSettings, IMonitor } from '../tokens';
+import { metricTexts, type MetricName } from '../metricTable';
+import type { Band } from '../ui/chartBands';
 import { setAttribute, Text } from '../ui/dom';
 import { errorText, unitsChanged } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
@@ -22,6 +24,7 @@ import {
   withGpu,
   withMetric,
   withOnly,
+  withoutHiddenChart,
   withoutPrometheus,
   type DashboardState,
   type TimeRange,
@@ -54,16 +57,25 @@ export interface DashboardOptions {
   readonly monitor: IMonitor;
   readonly server: HistoryServer;
   readonly cluster: IClusterModel;
+  readonly cells: ICellRuns;
+  readonly settings: IGpuSettings;
   readonly clock: Clock;
+  /** The only metric, for a chart in its own tab; null for the dashboard of all metrics. */
+  readonly metric: MetricName | null;
+  /** Open a chart in its own tab. `state` is the state of this dashboard. */
+  readonly openTab: (metric: MetricName, state: DashboardState) => void;
 }
 
 /**
- * The dashboard in the main area: every metric of every GPU over time. While it is hidden, it does no work.
+ * The dashboard in the main area: every metric of every GPU over time, or only one of the metrics. While it is
+ * hidden, it does no work.
  */
 export class GpuDashboard extends Widget {
   private readonly trans: TranslationBundle;
   private readonly monitor: IMonitor;
   private readonly cluster: IClusterModel;
+  private readonly cells: ICellRuns;
+  private readonly settings: IGpuSettings;
   /** The view of the cluster's model; null without a Prometheus. */
   private readonly clusterView: IDisposable | null;
   private readonly loader: HistoryLoader;
@@ -86,28 +98,34 @@ export class GpuDashboard extends Widget {
   private readonly stateChanges = new Signal<this, void>(this);
   private current: DashboardState;
 
+  /** The only metric; null for the dashboard of all metrics. */
+  readonly metric: MetricName | null;
+
   constructor(options: DashboardOptions, state: DashboardState) {
     super();
-    const { trans, monitor, server, cluster, clock } = options;
+    const { trans, monitor, server, cluster, cells, settings, clock, metric, openTab } = options;
+    this.metric = metric;
+    this.cells = cells;
+    this.settings = settings;
     this.cluster = cluster;
-    const current = cluster === null ? withoutPrometheus(state, Date.now() / 1000) : state;
-    this.current = current;
+    const current = (this.current = this.normalize(state));
     this.clusterView = cluster?.addView(() => this.active) ?? null;
     cluster?.changed.connect(this.handleCluster, this);
     this.trans = trans;
     this.monitor = monitor;
-    this.id = 'jp-gpuwidget-dashboard';
+    this.id = `jp-gpuwidget-dashboard${metric === null ? '' : `-${metric}`}`;
     this.addClass('jp-gpuwidget-dashboard');
     this.title.icon = gpuIcon;
-    this.title.label = trans.__('GPU Dashboard');
+    const title = metric === null ? trans.__('GPU Dashboard') : metricTexts(trans, metric)[0];
+    this.title.label = title;
     this.node.setAttribute('role', 'region');
-    this.node.setAttribute('aria-label', trans.__('GPU Dashboard'));
+    this.node.setAttribute('aria-label', title);
     this.node.tabIndex = -1;
     this.loader = new HistoryLoader(server, clock);
     this.throttle = new RenderThrottle(clock, () => {
       this.draw();
     });
-    this.csvExport = new CsvExport(server);
+    this.csvExport = new CsvExport(trans, server);
     this.csvErrorTimeout = new Debouncer(() => {
       this.setCsvError(null);
     }, CSV_ERROR_MS);
@@ -140,6 +158,17 @@ export class GpuDashboard extends Widget {
       setAllMetrics: shown => {
         this.setState({ metrics: shown ? METRICS : [] });
       },
+      setSmoothing: smoothing => {
+        this.setState({ smoothing });
+      },
+      setMean: mean => {
+        this.setState({ mean });
+      },
+      showAll: () => {
+        this.setState({ enlarged: null });
+        this.takeFocus();
+      },
+      isSingle: metric !== null,
       exportCsv: () => {
         void this.exportCsv();
       }
@@ -153,7 +182,18 @@ export class GpuDashboard extends Widget {
       },
       reset: () => {
         this.setState({ zoom: null });
-      }
+      },
+      actions:
+        metric !== null
+          ? null
+          : {
+              enlarge: name => {
+                this.setState({ enlarged: this.current.enlarged === null ? name : null });
+              },
+              openTab: name => {
+                openTab(name, this.current);
+              }
+            }
     });
     this.legend = new Legend({
       trans,
@@ -175,7 +215,7 @@ export class GpuDashboard extends Widget {
     scroll.setAttribute(
       'aria-label',
       trans.__(
-        'Charts. Keys: arrows move along, plus and minus zoom, Shift with arrows reads off, Escape goes back to live'
+        'Charts. Keys: arrows pan, plus and minus zoom, Shift+arrows move the cursor, Escape returns to live'
       )
     );
     scroll.addEventListener('keydown', this.handleKey);
@@ -192,7 +232,10 @@ export class GpuDashboard extends Widget {
     this.loader.changed.connect(this.redraw, this);
     unitsChanged.connect(this.redraw, this);
     document.addEventListener('visibilitychange', this.updateActive);
+    cells.changed.connect(this.redrawBands, this);
+    settings.changed.connect(this.handleSettings, this);
     this.grid.setMetrics(current.metrics);
+    this.grid.setEnlarged(current.enlarged);
     this.toolbar.update(current);
   }
 
@@ -203,7 +246,12 @@ export class GpuDashboard extends Widget {
 
   /** Show another part of the history, or another machine. */
   showState(state: DashboardState): void {
-    this.setState(state);
+    this.setState(this.normalize(state));
+  }
+
+  private normalize(state: DashboardState): DashboardState {
+    const possible = this.cluster === null ? withoutPrometheus(state, Date.now() / 1000) : state;
+    return this.metric === null ? possible : { ...possible, metrics: [this.metric], enlarged: null };
   }
 
   /** Emitted when `state` changes. */
@@ -275,7 +323,9 @@ export class GpuDashboard extends Widget {
     this.toolbar.setNodes(this.cluster?.snapshot?.nodes.map(({ name }) => name) ?? [], node);
     this.toolbar.setEmpty(empty !== null);
     setAttribute(this.node, 'data-link', server !== null && this.current.zoom === null ? 'lost' : '');
-    this.legend.update(this.gpus(), this.current.hidden);
+    const gpus = this.gpus();
+    this.toolbar.setGpuCount(gpus.length);
+    this.legend.update(gpus, this.current.hidden);
   }
 
   /** Focus the charts, or the dashboard while there are none. */
@@ -329,6 +379,7 @@ export class GpuDashboard extends Widget {
     }
     this.active = true;
     this.monitor.setDashboardVisible(this, true);
+    this.handleSettings();
     this.cluster?.wake();
     if (this.monitor.connectionState === 'open' || !this.streams) {
       // If the stream is not open yet, the history is loaded when the stream's first message arrives. If
@@ -341,6 +392,7 @@ export class GpuDashboard extends Widget {
   private deactivate(): void {
     this.active = false;
     this.monitor.setDashboardVisible(this, false);
+    this.cells.setVisible(this, false);
     this.loader.stop();
     this.throttle.stop();
     this.csvError = null;
@@ -385,13 +437,14 @@ export class GpuDashboard extends Widget {
     if (previous.zoom === null && changes.zoom === null && Object.keys(changes).length === 1) {
       return; // The dashboard is already in live mode.
     }
-    const state = (this.current = { ...previous, ...changes });
+    const state = (this.current = withoutHiddenChart({ ...previous, ...changes }));
     const needsData =
       state.range !== previous.range ||
       state.zoom !== previous.zoom ||
       state.node !== previous.node ||
       state.metrics.some(name => !previous.metrics.includes(name));
     this.grid.setMetrics(state.metrics);
+    this.grid.setEnlarged(state.enlarged);
     this.toolbar.update(state);
     this.stateChanges.emit();
     if (needsData || this.points !== this.requestedPoints) {
@@ -459,9 +512,36 @@ export class GpuDashboard extends Widget {
     series.axis(range.from, this.monitor.model.server?.interval ?? 0, this.axis);
     const isOwn = this.current.node === null && range.from >= Date.now() / 1000 - SERVER_HISTORY_S;
     const missing = isOwn ? '' : this.trans.__('No values are stored for this metric in this time range.');
-    this.grid.draw({ series, axis: this.axis, range, gpus: this.shownGpus(), live, missing });
+    const { mean, smoothing } = this.current;
+    const gpus = this.shownGpus();
+    const bands = this.bands(gpus);
+    this.grid.draw({ series, axis: this.axis, range, gpus, mean, smoothing, bands, live, missing });
     this.throttle.seconds = live ? this.current.range : Infinity;
     this.throttle.slow = this.hasManyGpus;
+  }
+
+  /** Return the time ranges in which cells used these GPUs, sorted by start. */
+  private bands(gpus: readonly DashboardGpu[]): Band[] {
+    if (this.current.node !== null || !this.settings.current.show.bands) {
+      return [];
+    }
+    // A cell that used several GPUs has the same band on each of them.
+    const bands = gpus.flatMap(({ uuid }) => this.cells.bands(uuid));
+    return [...new Map(bands.map(band => [`${String(band.from)} ${band.label}`, band])).values()].sort(
+      (a, b) => a.from - b.from || (b.until ?? Infinity) - (a.until ?? Infinity)
+    );
+  }
+
+  private handleSettings(): void {
+    this.cells.setVisible(this, this.active && this.settings.current.show.bands);
+    this.redrawBands();
+  }
+
+  /** Draw the bands after a change, such as the end of a cell. */
+  private redrawBands(): void {
+    if (this.active) {
+      this.throttle.invoke();
+    }
   }
 
   /**
@@ -492,7 +572,9 @@ export class GpuDashboard extends Widget {
    */
   private dataNotice(): Notice | null {
     if (this.loader.failure !== null) {
-      return { text: this.trans.__('The past can’t be had now: %1. Trying again.', this.loader.failure) };
+      return {
+        text: this.trans.__('The history could not be loaded: %1. Trying again.', this.loader.failure)
+      };
     }
     if (this.current.node !== null) {
       const problem = this.cluster?.failure ?? this.cluster?.snapshot?.problem ?? null;
@@ -513,7 +595,7 @@ export class GpuDashboard extends Widget {
     switch (action.kind) {
       case 'reset':
         this.grid.setCursor(null);
-        this.setState({ zoom: null });
+        this.setState(this.current.enlarged === null ? { zoom: null } : { enlarged: null });
         break;
       case 'move':
       case 'zoom': {
@@ -531,22 +613,19 @@ export class GpuDashboard extends Widget {
   };
 
   private async exportCsv(): Promise<void> {
-    const gpus = this.shownGpus().map(({ uuid, number, name }) => ({
-      uuid,
-      name: `${this.trans.__('GPU %1', number)} (${name})`
-    }));
+    const { metrics, enlarged, node } = this.current;
     this.setCsvError(null);
     this.toolbar.setExporting(true);
     try {
       await this.csvExport.run({
         range: this.timeRange(),
-        gpus,
-        metrics: this.current.metrics,
+        gpus: this.shownGpus(),
+        metrics: enlarged === null ? metrics : [enlarged],
         isRecording: (this.monitor.model.sample?.origin.recording ?? null) !== null,
-        node: this.current.node
+        node
       });
     } catch (error) {
-      this.setCsvError(this.trans.__('The table could not be made: %1', errorText(error)));
+      this.setCsvError(this.trans.__('The CSV file could not be made: %1', errorText(error)));
     } finally {
       this.toolbar.setExporting(false);
     }

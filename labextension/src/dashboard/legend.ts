@@ -4,9 +4,6 @@ import { element, setAttribute, Text } from '../ui/dom';
 import type { DashboardGpu } from './dashboardGpus';
 import { legendSwatch } from './gpuColors';
 
-/** If there are more GPUs than this, the chips show only the GPUs' indices. */
-const MAX_NAMED = 4;
-
 interface Chip {
   readonly node: HTMLButtonElement;
   readonly name: Text;
@@ -48,13 +45,17 @@ export class Legend {
       }
       const { trans } = this.options;
       setAttribute(chip.node, 'aria-pressed', String(!hidden.includes(uuid)));
-      chip.name.set(gpus.length <= MAX_NAMED ? `${number} ${name}` : number);
+      chip.name.set(`${number} ${name}`);
       const [short, long] = problem ?? ['', ''];
       chip.problem.set(short);
       setAttribute(
         chip.node,
         'title',
-        [trans.__('GPU %1, %2', number, name), long, trans.__('Shift: this one alone')]
+        [
+          trans.__('GPU %1, %2', number, name),
+          long,
+          trans.__('Click to hide or show, Shift+click to show only this GPU')
+        ]
           .filter(line => line !== '')
           .join('\n')
       );
@@ -74,7 +75,7 @@ export class Legend {
   }
 
   private createChip(uuid: string, position: number): Chip {
-    const [name, problem] = [new Text(''), new Text('dashboard-chip-trouble')];
+    const [name, problem] = [new Text('dashboard-chip-name'), new Text('dashboard-chip-trouble')];
     const node = element('button', 'dashboard-chip', legendSwatch(position), name.node, problem.node);
     node.type = 'button';
     node.dataset.gpuUuid = uuid;

@@ -1,19 +1,33 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { metricTexts, type MetricName } from '../metricTable';
+import { launchIcon } from '@jupyterlab/ui-components';
+
+import type { Band } from '../ui/chartBands';
 import { element, setAttribute, Text } from '../ui/dom';
 import { UNKNOWN } from '../ui/format';
 import type { DashboardGpu } from './dashboardGpus';
 import type { TimeRange } from './dashboardState';
+import { MEAN_POSITION } from './gpuColors';
 import { axisTop, formatIn, reasonOf, unitOf, valueOf, type Unit } from './metrics';
-import { Plot, type PlotOptions } from './plot';
-import { emptyLine, type Line, type TimeAxis, type TimeSeries } from './timeSeries';
+import { Plot, type PlotOptions, type Size } from './plot';
+import { emptyLine, meanOfLines, smooth, type Line, type TimeAxis, type TimeSeries } from './timeSeries';
 
 /**
  * If there are more GPUs than this, the text above the chart shows the range of the values instead of each
- * value.
+ * value, and only the focused one of several smoothed lines has an area.
  */
 const MAX_VALUES = 4;
+
+/** The mean over the GPUs. It has no UUID, so it is never focused, and no current reading. */
+const MEAN = {
+  uuid: '',
+  position: MEAN_POSITION,
+  memoryTotal: null,
+  powerLimit: null,
+  reading: null,
+  problem: null
+} as const;
 
 /** The data that all charts draw at the same time. */
 export interface Frame {
@@ -21,6 +35,12 @@ export interface Frame {
   readonly axis: TimeAxis;
   readonly range: TimeRange;
   readonly gpus: readonly DashboardGpu[];
+  /** Whether to draw the mean over the GPUs instead of a line for each GPU. */
+  readonly mean: boolean;
+  /** The number of points over which lines are smoothed. */
+  readonly smoothing: number;
+  /** The time ranges in which cells used the GPUs, sorted by start. */
+  readonly bands: readonly Band[];
   /** Whether the values above the charts are taken from the newest sample. */
   readonly live: boolean;
   /** The text of a chart without any value, if no GPU has a reason. */
@@ -28,7 +48,7 @@ export interface Frame {
 }
 
 /** The dependencies that all charts share. */
-export interface ChartOptions extends Omit<PlotOptions, 'cursorMoved'> {
+export interface ChartOptions extends Omit<PlotOptions, 'cursorMoved' | 'click' | 'bands'> {
   readonly trans: TranslationBundle;
   /**
    * Called with this chart and the index of the time under the pointer. When the pointer has left all
@@ -37,6 +57,16 @@ export interface ChartOptions extends Omit<PlotOptions, 'cursorMoved'> {
   readonly hover: (chart: MetricChart | null, row: number | null) => void;
   /** Called with the UUID of the GPU whose line is close to the pointer, or with null if no line is close. */
   readonly focus: (uuid: string | null) => void;
+  /** What the user can do with one of several charts; null for a chart that is alone. */
+  readonly actions: ChartActions | null;
+}
+
+/** What the user can do with one of several charts. */
+export interface ChartActions {
+  /** Enlarge a chart, or show all charts again. */
+  readonly enlarge: (name: MetricName) => void;
+  /** Open a chart in its own tab. */
+  readonly openTab: (name: MetricName) => void;
 }
 
 /** The values of one GPU in the tooltip. */
@@ -60,7 +90,11 @@ export class MetricChart {
   private plotKey = '';
   private frame: Frame | null = null;
   private focused: string | null = null;
-  private width = 0;
+  private size: Size = { width: 0, height: 0 };
+  private readonly enlargeButton: HTMLButtonElement | null = null;
+  private readonly tabButton: HTMLButtonElement | null = null;
+  /** The mean over the GPUs, drawn like the line of a GPU. */
+  private readonly mean: DashboardGpu;
   /** Whether the pointer was on this chart when the shared cursor last moved. */
   private wasHovered = false;
   private unit: Unit = { name: '', size: 1 };
@@ -70,15 +104,37 @@ export class MetricChart {
     private readonly options: ChartOptions
   ) {
     const [label, description] = metricTexts(options.trans, name);
-    const title = element('h3', 'dashboard-chart-title', label);
-    title.title = description;
-    setAttribute(this.canvas, 'role', 'img');
-    setAttribute(this.canvas, 'aria-label', options.trans.__('%1 over time, a line for each GPU', label));
+    const title = element('h3', 'dashboard-chart-title');
     const caption = element('div', 'dashboard-chart-caption', title, this.values.node);
+    const { trans, actions } = options;
+    this.mean = { ...MEAN, number: trans.__('Mean'), name: '' };
+    if (actions === null) {
+      title.append(label);
+      title.title = description;
+    } else {
+      const enlarge = (this.enlargeButton = element('button', 'dashboard-chart-button', label));
+      enlarge.title = [description, trans.__('Click to enlarge')].join('\n');
+      enlarge.onclick = () => {
+        actions.enlarge(name);
+      };
+      title.append(enlarge);
+      const tab = (this.tabButton = element('button', 'dashboard-chart-button'));
+      launchIcon.element({ container: tab });
+      tab.title = trans.__('Open in a new tab');
+      setAttribute(tab, 'aria-label', trans.__('Open %1 in a new tab', label));
+      tab.onclick = () => {
+        actions.openTab(name);
+      };
+      caption.append(tab);
+      this.setEnlarged(false);
+    }
+    setAttribute(this.canvas, 'role', 'img');
+    setAttribute(this.canvas, 'aria-label', trans.__('%1 over time, a line for each GPU', label));
     this.node = element('section', 'dashboard-chart', caption, this.canvas, this.reason.node);
     this.node.dataset.metric = name;
     this.observer = new ResizeObserver(entries => {
-      this.resize(Math.floor(entries[0]?.contentRect.width ?? 0));
+      const { width = 0, height = 0 } = entries[0]?.contentRect ?? {};
+      this.resize({ width: Math.floor(width), height: Math.floor(height) });
     });
     this.observer.observe(this.canvas);
   }
@@ -91,14 +147,23 @@ export class MetricChart {
   /** Draw a frame. */
   draw(frame: Frame): void {
     this.frame = frame;
-    const { gpus, series, axis, range } = frame;
+    const { gpus, series, axis, range, smoothing } = frame;
     const maxima: number[] = [];
     for (const { uuid } of gpus) {
       const line = this.line(uuid);
       series.line(uuid, this.name, axis, line);
+      if (smoothing > 1) {
+        smooth(line, smoothing);
+      }
       if (!Number.isNaN(line.highest)) {
         maxima.push(line.highest);
       }
+    }
+    if (frame.mean) {
+      meanOfLines(
+        gpus.map(({ uuid }) => this.line(uuid)),
+        this.line(this.mean.uuid)
+      );
     }
     const top = axisTop(
       this.name,
@@ -109,14 +174,26 @@ export class MetricChart {
     this.unit = unitOf(this.name, top);
     this.updateReason(maxima.length === 0);
     this.updateValues(this.row);
-    if (this.width > 0) {
-      this.ensurePlot(frame).draw(range, top, this.unit);
+    if (this.size.width > 0) {
+      // The areas of many smoothed lines would hide the lines.
+      const onlyFocusedSpan = smoothing > 1 && this.drawn.length > MAX_VALUES;
+      this.ensurePlot(frame).draw(range, top, this.unit, onlyFocusedSpan);
     }
   }
 
-  /** Return one tooltip row per GPU, with the GPU's values at the time index `row`. */
+  /** Show whether this chart fills the dashboard. */
+  setEnlarged(enlarged: boolean): void {
+    this.enlargeButton?.setAttribute('aria-pressed', String(enlarged));
+    if (this.tabButton !== null) {
+      // The keyboard reaches this button once the chart is enlarged, so that Tab does not stop twice at each
+      // chart.
+      this.tabButton.tabIndex = enlarged ? 0 : -1;
+    }
+  }
+
+  /** Return one tooltip row per line, with the line's values at the time index `row`. */
   tooltipRows(row: number): TooltipRow[] {
-    return (this.frame?.gpus ?? []).map(shown => {
+    return this.drawn.map(shown => {
       const { low, mean, high } = this.line(shown.uuid);
       const limits = [low[row] ?? null, high[row] ?? null];
       return {
@@ -162,7 +239,8 @@ export class MetricChart {
     if (this.frame === null) {
       return;
     }
-    const { gpus, live, axis } = this.frame;
+    const { live, axis } = this.frame;
+    const gpus = this.drawn;
     const shownRow = row ?? axis.times.length - 1;
     const values = gpus.map(({ uuid, reading, problem }) => {
       const newest = row === null && live;
@@ -201,6 +279,12 @@ export class MetricChart {
     return this.withUnit(minimum === maximum ? minimum : `${minimum} – ${maximum}`);
   }
 
+  /** The GPUs whose lines are drawn, or the mean over them. */
+  private get drawn(): readonly DashboardGpu[] {
+    const { gpus = [], mean = false } = this.frame ?? {};
+    return mean ? [this.mean] : gpus;
+  }
+
   private line(uuid: string): Line {
     let line = this.lines.get(uuid);
     if (line === undefined) {
@@ -225,13 +309,13 @@ export class MetricChart {
     this.reason.set(unsupported ? (reasons[0] ?? '') : '');
   }
 
-  private resize(width: number): void {
-    if (width === this.width) {
+  private resize(size: Size): void {
+    if (size.width === this.size.width && size.height === this.size.height) {
       return;
     }
-    this.width = width;
-    if (width > 0) {
-      this.plot?.resize(width);
+    this.size = size;
+    if (size.width > 0) {
+      this.plot?.resize(size);
       if (this.frame !== null) {
         this.draw(this.frame);
       }
@@ -239,7 +323,8 @@ export class MetricChart {
   }
 
   /** Return the plot. If the GPUs or their positions have changed, replace the plot first. */
-  private ensurePlot({ gpus, axis }: Frame): Plot {
+  private ensurePlot({ axis }: Frame): Plot {
+    const gpus = this.drawn;
     const key = gpus.map(({ uuid, position }) => `${uuid} ${String(position)}`).join();
     if (this.plot !== null && this.plotKey === key) {
       return this.plot;
@@ -247,8 +332,10 @@ export class MetricChart {
     this.plot?.dispose();
     this.plotKey = key;
     const lines = gpus.map(shown => ({ ...shown, line: this.line(shown.uuid) }));
-    this.plot = new Plot(this.canvas, this.width, lines, axis.times, {
+    this.plot = new Plot(this.canvas, this.size, lines, axis.times, {
       ...this.options,
+      click: () => this.options.actions?.enlarge(this.name),
+      bands: () => this.frame?.bands ?? [],
       cursorMoved: (row, isHovered, uuid) => {
         this.handleCursor(row, isHovered, uuid);
       }

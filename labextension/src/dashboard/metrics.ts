@@ -7,6 +7,8 @@ export const METRICS: readonly MetricName[] = METRIC_TABLE.map(({ name }) => nam
 
 const ROWS = new Map<MetricName, (typeof METRIC_TABLE)[number]>(METRIC_TABLE.map(row => [row.name, row]));
 const MIB = 1024 ** 2;
+/** Relative error of a division that leads to a round number. */
+const TOLERANCE = 1e-9;
 
 /** A display unit: `value / size + zero` converts the server's value to this unit. */
 export interface Unit {
@@ -67,7 +69,8 @@ export function formatIn(value: number | null, unit: Unit): string {
   if (value === null || Number.isNaN(value)) {
     return UNKNOWN;
   }
-  const number = value / unit.size + (unit.zero ?? 0);
+  // Without rounding, a tick at 50 °F would be 49.99999999999999 and get a decimal place.
+  const number = Number((value / unit.size + (unit.zero ?? 0)).toPrecision(12));
   if (number > 0 && number < 0.05) {
     return '<0.1';
   }
@@ -111,4 +114,32 @@ function roundUp(value: number, minimum: number): number {
   const power = 10 ** Math.floor(Math.log10(Math.max(minimum, value)));
   const factor = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].find(step => step * power >= value) ?? 10;
   return factor * power;
+}
+
+/**
+ * Return the values of the ticks for an axis from 0 to `top`, with at most `intervals` intervals between
+ * them. The ticks are round numbers in `unit`; `top` and the returned values are in the server's unit.
+ */
+export function axisTicks(top: number, unit: Unit, intervals: number): number[] {
+  const zero = unit.zero ?? 0;
+  const end = top / unit.size + zero;
+  const power = 10 ** Math.floor(Math.log10((end - zero) / intervals));
+  const fits = (step: number): boolean => Math.floor((end - zero) / step + TOLERANCE) <= intervals;
+  // Tick labels have one decimal place, so the step has no more.
+  const steps = [1, 2, 2.5, 4, 5, 10]
+    .map(factor => factor * power)
+    .filter(step => fits(step) && isInteger(10 * step));
+  // If possible, the end of the axis has a tick, and there are at least two intervals. Otherwise, multiples of 4
+  // are avoided.
+  const dividing = steps.find(step => 2 * step <= end - zero + TOLERANCE && isInteger(end / step));
+  const step = dividing ?? steps.find(round => round !== 4 * power) ?? end;
+  const ticks: number[] = [];
+  for (let index = Math.ceil(zero / step); index * step <= end * (1 + TOLERANCE); index++) {
+    ticks.push((index * step - zero) * unit.size);
+  }
+  return ticks;
+}
+
+function isInteger(value: number): boolean {
+  return Math.abs(value - Math.round(value)) < TOLERANCE;
 }

@@ -1,16 +1,20 @@
 import uPlot from 'uplot';
 
+import { bandsPlugin, type Band } from '../ui/chartBands';
 import { twoDigits } from '../ui/format';
 import { DAY_S, type TimeRange } from './dashboardState';
-import { colorIndex, dashPattern, type ChartColors } from './gpuColors';
-import { formatIn, type Unit } from './metrics';
-import { abbreviate, groupLabels, paintSpan } from './plotPainting';
+import { colorIndex, dashPattern, MEAN_POSITION, type ChartColors } from './gpuColors';
+import { axisTicks, formatIn, type Unit } from './metrics';
+import { abbreviate, groupLabels, paintSpan, sortNumbers } from './plotPainting';
 import type { Line } from './timeSeries';
 
 // Lengths are in CSS pixels.
-const HEIGHT = 118;
 const AXIS_WIDTH = 40;
 const LABEL_HEIGHT = 11;
+/** Minimum distance between two ticks of the y axis. */
+const TICK_DISTANCE = 28;
+const MAX_INTERVALS = 5;
+const TIME_AXIS_HEIGHT = 18;
 /** Space on both sides of the labels at the ends of the lines. */
 const LABEL_GAP = 4;
 /** Maximum number of GPU indices in one label. */
@@ -22,15 +26,25 @@ const MIN_DRAG = 6;
 const FOCUS_DISTANCE = 14;
 /** A cursor position that is outside the plot, so that uPlot hides the cursor. */
 const OUTSIDE = -10;
+/** A click enlarges the chart only after this many milliseconds, because it may be the first of a double click. */
+const DOUBLE_CLICK_MS = 250;
 
 /** The line of one GPU. */
 export interface GpuLine {
   readonly uuid: string;
-  /** Position in the driver's list of GPUs, which determines the color. */
+  /** Position in the driver's list of GPUs, which determines the color; `MEAN_POSITION` for the mean. */
   readonly position: number;
   /** The GPU's index as in `nvidia-smi`. */
   readonly number: string;
+  /** The GPU's model. */
+  readonly name: string;
   readonly line: Line;
+}
+
+/** A size in CSS pixels. */
+export interface Size {
+  readonly width: number;
+  readonly height: number;
 }
 
 /** The dependencies of a plot. */
@@ -40,8 +54,12 @@ export interface PlotOptions {
   readonly key: string;
   /** Called when the user selects a time range. */
   readonly zoom: (range: TimeRange) => void;
+  /** Called when the user clicks once. */
+  readonly click: () => void;
   /** Called when the user double-clicks. */
   readonly reset: () => void;
+  /** Return the highlighted time ranges, sorted by start. */
+  readonly bands: () => readonly Band[];
   /**
    * Called when the shared cursor moves or leaves. `row` is the index of the time at the cursor, or null if
    * the cursor has left. `isHovered` is whether the pointer is on this plot, and `uuid` is the GPU whose line
@@ -57,8 +75,12 @@ export interface PlotOptions {
 export class Plot {
   private readonly u: uPlot;
   private focused: string | null = null;
+  private onlyFocusedSpan = false;
   private top = 1;
   private unit: Unit = { name: '', size: 1 };
+  /** The labels at the ends of the lines: the center of each, and its GPUs. */
+  private labels: { readonly y: number; readonly gpus: readonly GpuLine[] }[] = [];
+  private clickTimer: number | undefined;
 
   /**
    * Add the plot to `node`. The caller changes the contents of `times` and `lines` in place and then calls
@@ -66,12 +88,22 @@ export class Plot {
    */
   constructor(
     node: HTMLElement,
-    width: number,
+    size: Size,
     private readonly lines: readonly GpuLine[],
     private readonly times: number[],
     private readonly options: PlotOptions
   ) {
-    this.u = new uPlot(this.uPlotOptions(width), this.data, node);
+    this.u = new uPlot(this.uPlotOptions(size), this.data, node);
+    // uPlot does not forward the click at the end of a drag.
+    this.u.over.addEventListener('click', ({ detail }) => {
+      clearTimeout(this.clickTimer);
+      if (detail === 1) {
+        this.clickTimer = setTimeout(options.click, DOUBLE_CLICK_MS);
+      }
+    });
+    this.u.root.addEventListener('mousemove', event => {
+      this.updateTitle(event);
+    });
   }
 
   /** The index, in `times`, of the time at the shared cursor; null without a cursor. */
@@ -79,8 +111,12 @@ export class Plot {
     return cursorRow(this.u);
   }
 
-  /** Draw a time range, with a y axis from 0 to `top`. */
-  draw(range: TimeRange, top: number, unit: Unit): void {
+  /**
+   * Draw a time range, with a y axis from 0 to `top`. If `onlyFocusedSpan` is true, only the focused line has
+   * the area between minimum and maximum.
+   */
+  draw(range: TimeRange, top: number, unit: Unit, onlyFocusedSpan: boolean): void {
+    this.onlyFocusedSpan = onlyFocusedSpan;
     const unitChanged = unit.name !== this.unit.name;
     this.top = top;
     this.unit = unit;
@@ -98,13 +134,16 @@ export class Plot {
   focus(uuid: string | null): void {
     this.focused = uuid;
     const index = this.lines.findIndex(gpu => gpu.uuid === uuid);
-    this.u.setSeries(index < 0 ? null : index + 1, { focus: true }, false);
+    // uPlot ignores changes that its hooks make while it draws.
+    queueMicrotask(() => {
+      this.u.setSeries(index < 0 ? null : index + 1, { focus: true }, false);
+    });
   }
 
   /** Move the cursor to a time; null removes the cursor. */
   setCursor(time: number | null): void {
     const left = time === null ? OUTSIDE : this.u.valToPos(time, 'x');
-    this.u.setCursor({ left, top: time === null ? OUTSIDE : HEIGHT / 2 });
+    this.u.setCursor({ left, top: time === null ? OUTSIDE : this.u.over.clientHeight / 2 });
   }
 
   /** Redraw after a change of the theme. */
@@ -112,13 +151,14 @@ export class Plot {
     this.u.redraw(false);
   }
 
-  /** Set the width. */
-  resize(width: number): void {
-    this.u.setSize({ width, height: HEIGHT });
+  /** Set the size. */
+  resize(size: Size): void {
+    this.u.setSize(size);
   }
 
   /** Remove the plot. */
   dispose(): void {
+    clearTimeout(this.clickTimer);
     this.u.destroy();
   }
 
@@ -131,11 +171,12 @@ export class Plot {
   }
 
   private color(position: number): string {
-    return this.options.colors().gpus[colorIndex(position)] ?? '';
+    const { gpus, text } = this.options.colors();
+    return position === MEAN_POSITION ? text : (gpus[colorIndex(position)] ?? '');
   }
 
-  private uPlotOptions(width: number): uPlot.Options {
-    const { colors, key, reset } = this.options;
+  private uPlotOptions(size: Size): uPlot.Options {
+    const { colors, key, reset, bands } = this.options;
     const hidden = { show: false };
     const axis = {
       stroke: () => colors().text,
@@ -144,8 +185,8 @@ export class Plot {
       ticks: hidden
     };
     return {
-      width,
-      height: HEIGHT,
+      ...size,
+      plugins: [bandsPlugin(bands, colors)],
       padding: [6, this.labelWidth(), 0, 0],
       legend: hidden,
       focus: { alpha: UNFOCUSED_ALPHA },
@@ -170,7 +211,7 @@ export class Plot {
       axes: [
         {
           ...axis,
-          size: 18,
+          size: TIME_AXIS_HEIGHT,
           gap: 3,
           space: 64,
           values: (_, splits, __, ___, step) => splits.map(time => timeLabel(time, step))
@@ -179,7 +220,11 @@ export class Plot {
           ...axis,
           size: AXIS_WIDTH,
           gap: 4,
-          splits: () => [0, this.top / 2, this.top],
+          splits: u => {
+            const height = u.height - TIME_AXIS_HEIGHT;
+            const intervals = Math.floor(height / TICK_DISTANCE);
+            return axisTicks(this.top, this.unit, Math.min(Math.max(2, intervals), MAX_INTERVALS));
+          },
           values: (_, splits) => splits.map(value => formatIn(value, this.unit))
         }
       ],
@@ -196,7 +241,8 @@ export class Plot {
         drawAxes: [
           (u: uPlot) => {
             for (const { uuid, position, line } of this.lines) {
-              paintSpan(u, this.times, line, this.color(position), this.alpha(uuid));
+              const hasArea = !this.onlyFocusedSpan || uuid === this.focused;
+              paintSpan(u, this.times, line, hasArea, this.color(position), this.alpha(uuid));
             }
           }
         ],
@@ -239,6 +285,16 @@ export class Plot {
     this.options.cursorMoved(row, isHovered, isHovered && row !== null ? this.nearestGpu(u, row) : null);
   }
 
+  /** Set the tooltip of the plot: the names of the GPUs whose label is under the pointer. */
+  private updateTitle({ target, clientX, clientY }: MouseEvent): void {
+    const { root, over } = this.u;
+    const y = clientY - root.getBoundingClientRect().top;
+    const isBeside = target !== over && clientX > over.getBoundingClientRect().right;
+    const label = this.labels.find(({ y: center }) => Math.abs(center - y) <= LABEL_HEIGHT / 2);
+    const gpus = isBeside ? (label?.gpus ?? []) : [];
+    root.title = sortNumbers(gpus.map(({ number, name }) => `${number} ${name}`)).join('\n');
+  }
+
   private handleSelection(u: uPlot): void {
     const { left, width } = u.select;
     if (width >= MIN_DRAG) {
@@ -272,6 +328,7 @@ export class Plot {
    * Paint the GPUs' indices at the ends of their lines, so that lines are not distinguished by color alone.
    */
   private paintLabels(u: uPlot): void {
+    this.labels = [];
     if (this.lines.length < 2) {
       return;
     }
@@ -294,6 +351,7 @@ export class Plot {
       const focused = group.find(({ uuid }) => uuid === this.focused);
       const single = focused ?? (group.length === 1 ? group[0] : undefined);
       const indices = group.map(({ number }) => number);
+      this.labels.push({ y: y / devicePixelRatio, gpus: group });
       ctx.globalAlpha = this.alpha(single?.uuid ?? '');
       ctx.fillStyle = single === undefined ? text : this.color(single.position);
       ctx.fillText(single?.number ?? abbreviate(indices, MAX_INDICES), left, y);
@@ -317,5 +375,6 @@ function timeLabel(time: number, step: number): string {
     return `${twoDigits(date.getMonth() + 1)}-${twoDigits(date.getDate())}`;
   }
   const parts = [date.getHours(), date.getMinutes(), ...(step < 60 ? [date.getSeconds()] : [])];
-  return parts.map(twoDigits).join(':');
+  const fraction = step < 1 ? (date.getMilliseconds() / 1000).toFixed(1).slice(1) : '';
+  return parts.map(twoDigits).join(':') + fraction;
 }

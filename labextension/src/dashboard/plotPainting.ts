@@ -39,12 +39,17 @@ export function groupLabels(
   return groups;
 }
 
+/** Return names that begin with a number, sorted by their number. */
+export function sortNumbers(names: readonly string[]): string[] {
+  return [...names].sort((a, b) => parseInt(a) - parseInt(b));
+}
+
 /**
  * Return the sorted `names` as text. If there are more than `max` names, the last ones are replaced by their
  * count, as in `0 1 +3`.
  */
 export function abbreviate(names: readonly string[], max: number): string {
-  const sorted = [...names].sort((a, b) => Number(a) - Number(b));
+  const sorted = sortNumbers(names);
   if (sorted.length <= max) {
     return sorted.join(' ');
   }
@@ -72,7 +77,7 @@ export function rowRanges(values: readonly (number | null)[]): (readonly [number
 
 /**
  * Paint the area between minimum and maximum of each step, so that a spike stays visible even if steps are
- * long. A value without neighbors has no line and is painted as a dot.
+ * long, unless `hasArea` is false. A value without neighbors has no line and is painted as a dot.
  *
  * uPlot's `bands` are not used: they would need two more series per GPU, and therefore two more paths per
  * drawing.
@@ -81,6 +86,7 @@ export function paintSpan(
   u: uPlot,
   times: readonly number[],
   line: Line,
+  hasArea: boolean,
   color: string,
   alpha: number
 ): void {
@@ -105,7 +111,7 @@ export function paintSpan(
       ctx.globalAlpha = alpha;
       const dotTop = y(line.high, first);
       ctx.fillRect(x(first) - dot / 2, dotTop - dot / 2, dot, y(line.low, first) - dotTop + dot);
-    } else if (line.varies) {
+    } else if (hasArea && line.varies) {
       ctx.globalAlpha = SPAN_OPACITY * alpha;
       ctx.beginPath();
       for (let row = first; row < end; row++) {

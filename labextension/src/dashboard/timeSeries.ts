@@ -36,6 +36,64 @@ export function emptyLine(): Line {
   return { low: [], mean: [], high: [], highest: NaN, varies: false };
 }
 
+/**
+ * Write the mean over `lines`, which have the same time axis, into `into`; minimum and maximum are those of all
+ * lines. At each time, lines with an unknown value are ignored.
+ */
+export function meanOfLines(lines: readonly Line[], into: Line): void {
+  const { low, mean, high } = into;
+  const length = lines[0]?.mean.length ?? 0;
+  into.highest = NaN;
+  into.varies = false;
+  for (let row = 0; row < length; row++) {
+    let [sum, count, least, most] = [0, 0, Infinity, -Infinity];
+    for (const line of lines) {
+      const value = line.mean[row] ?? null;
+      if (value !== null) {
+        sum += value;
+        count++;
+        least = Math.min(least, line.low[row] ?? value);
+        most = Math.max(most, line.high[row] ?? value);
+      }
+    }
+    mean[row] = count === 0 ? null : sum / count;
+    low[row] = count === 0 ? null : least;
+    high[row] = count === 0 ? null : most;
+    into.varies ||= least < most;
+    if (count > 0 && !(most <= into.highest)) {
+      into.highest = most;
+    }
+  }
+  low.length = mean.length = high.length = length;
+}
+
+/**
+ * Replace each value of `line` by the mean of the last `points` values, and minimum and maximum by those of
+ * the same points. The values before a gap are not used after it.
+ */
+export function smooth(line: Line, points: number): void {
+  const [low, mean, high] = [[...line.low], [...line.mean], [...line.high]];
+  let start = 0;
+  for (let row = 0; row < mean.length; row++) {
+    if ((mean[row] ?? null) === null) {
+      start = row + 1;
+      continue;
+    }
+    start = Math.max(start, row - points + 1);
+    let [sum, least, most] = [0, Infinity, -Infinity];
+    for (let index = start; index <= row; index++) {
+      const value = mean[index] ?? 0;
+      sum += value;
+      least = Math.min(least, low[index] ?? value);
+      most = Math.max(most, high[index] ?? value);
+    }
+    line.mean[row] = sum / (row - start + 1);
+    line.low[row] = least;
+    line.high[row] = most;
+    line.varies ||= least < most;
+  }
+}
+
 const UNKNOWN = NaN;
 /** With fewer spacings than this, the usual one is unknown. */
 const MIN_SPACINGS = 4;

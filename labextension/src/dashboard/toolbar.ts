@@ -8,6 +8,7 @@ import {
   HOUR_S,
   RANGES,
   SERVER_HISTORY_S,
+  SMOOTHINGS,
   type DashboardState,
   type TimeRange
 } from './dashboardState';
@@ -31,10 +32,18 @@ export interface ToolbarOptions {
   readonly setMetric: (name: MetricName, shown: boolean) => void;
   /** Called when the user selects all metrics or none. */
   readonly setAllMetrics: (shown: boolean) => void;
+  /** Called when the user selects the number of points over which lines are smoothed. */
+  readonly setSmoothing: (points: number) => void;
+  /** Called when the user turns the mean over the GPUs on or off. */
+  readonly setMean: (shown: boolean) => void;
+  /** Called when the user returns from an enlarged chart to all charts. */
+  readonly showAll: () => void;
   readonly exportCsv: () => void;
+  /** Whether the dashboard has only one chart, so that there is nothing to select. */
+  readonly isSingle: boolean;
 }
 
-/** The dashboard's toolbar: time range, live mode, metrics and CSV export. */
+/** The dashboard's toolbar: time range, live mode, smoothing, mean, metrics and CSV export. */
 export class Toolbar {
   readonly node: HTMLElement;
   private readonly ranges = new Map<number, HTMLButtonElement>();
@@ -42,18 +51,21 @@ export class Toolbar {
   private readonly csv: HTMLButtonElement;
   private readonly timeRange = new Text('dashboard-time-range');
   private readonly metricPicker: MetricPicker;
+  private readonly smoothing = element('select', 'dashboard-button');
+  private readonly mean: HTMLButtonElement;
+  private readonly all: HTMLButtonElement;
   private readonly nodePicker = element('select', 'dashboard-button');
   private nodes: readonly string[] | null = null;
   private readonly trans: TranslationBundle;
   private exporting = false;
   private empty = true;
 
-  constructor(options: ToolbarOptions) {
+  constructor(private readonly options: ToolbarOptions) {
     this.trans = options.trans;
-    const { trans, hasPrometheus, setRange, setLive, exportCsv } = options;
+    const { trans, hasPrometheus, setRange, setLive, setMean, showAll, exportCsv } = options;
     const group = element('div', 'dashboard-ranges');
     setAttribute(group, 'role', 'group');
-    setAttribute(group, 'aria-label', trans.__('How much of the past'));
+    setAttribute(group, 'aria-label', trans.__('Time range'));
     for (const seconds of RANGES.filter(range => hasPrometheus || range <= SERVER_HISTORY_S)) {
       const label = rangeLabel(trans, seconds);
       const node = button(label, trans.__('Show the last %1', label), () => {
@@ -62,13 +74,37 @@ export class Toolbar {
       this.ranges.set(seconds, node);
       group.append(node);
     }
-    this.live = button(trans.__('Live'), trans.__('Follow what happens now, or stand still'), () => {
+    this.live = button(trans.__('Live'), trans.__('Follow the newest samples, or pause'), () => {
       setLive(this.live.getAttribute('aria-pressed') !== 'true');
     });
     this.live.classList.add('jp-gpuwidget-dashboard-live');
-    this.csv = button(trans.__('CSV'), trans.__('Save what is shown as a table (CSV)'), exportCsv);
+    this.csv = button(
+      trans.__('CSV'),
+      trans.__('Save the shown metrics and GPUs as a table (CSV)'),
+      exportCsv
+    );
     this.csv.classList.add('jp-gpuwidget-dashboard-csv');
     this.metricPicker = new MetricPicker(options);
+    this.mean = button(
+      trans.__('Mean of GPUs'),
+      trans.__('Show the mean over the GPUs instead of each GPU'),
+      () => {
+        setMean(this.mean.getAttribute('aria-pressed') !== 'true');
+      }
+    );
+    this.all = button(trans.__('All charts'), trans.__('Show all charts again (Escape)'), showAll);
+    this.smoothing.title = trans.__(
+      'A smoothed line is the mean of the last points; the area behind it is from their lowest to their highest value'
+    );
+    setAttribute(this.smoothing, 'aria-label', trans.__('Smoothing'));
+    const smoothings = SMOOTHINGS.map(points => {
+      const label = points === 1 ? trans.__('No smoothing') : trans.__('Smooth %1 points', points);
+      return new Option(label, String(points));
+    });
+    this.smoothing.append(...smoothings);
+    this.smoothing.onchange = () => {
+      options.setSmoothing(Number(this.smoothing.value));
+    };
     this.nodePicker.title = trans.__('The machine whose GPUs are shown');
     setAttribute(this.nodePicker, 'aria-label', trans.__('Machine'));
     this.nodePicker.onchange = () => {
@@ -82,7 +118,10 @@ export class Toolbar {
       ...(hasPrometheus ? [new DatePicker(options).node] : []),
       this.live,
       this.timeRange.node,
-      this.metricPicker.node,
+      this.all,
+      this.mean,
+      this.smoothing,
+      ...(options.isSingle ? [] : [this.metricPicker.node]),
       this.csv
     );
     setAttribute(this.node, 'role', 'toolbar');
@@ -90,14 +129,22 @@ export class Toolbar {
   }
 
   /** Show the state of the dashboard. */
-  update({ range, zoom, metrics }: DashboardState): void {
+  update({ range, zoom, metrics, enlarged, mean, smoothing }: DashboardState): void {
     for (const [seconds, node] of this.ranges) {
       setAttribute(node, 'aria-pressed', String(zoom === null && seconds === range));
     }
     setAttribute(this.live, 'aria-pressed', String(zoom === null));
     const now = Date.now() / 1000;
-    const shown = zoom === null ? '' : `${moment(zoom.from, now)} – ${moment(zoom.to, now)}`;
-    this.timeRange.set(shown, shown);
+    const { trans, isSingle } = this.options;
+    const hint =
+      isSingle || enlarged !== null
+        ? trans.__('Drag to zoom in')
+        : trans.__('Drag to zoom in, click to enlarge');
+    const shown = zoom === null ? hint : `${moment(zoom.from, now)} – ${moment(zoom.to, now)}`;
+    this.timeRange.set(shown, zoom === null ? hint : trans.__('Double-click a chart to return to live'));
+    setAttribute(this.mean, 'aria-pressed', String(mean));
+    this.smoothing.value = String(smoothing);
+    this.all.hidden = enlarged === null;
     this.metricPicker.update(metrics);
   }
 
@@ -110,6 +157,11 @@ export class Toolbar {
       this.nodePicker.replaceChildren(new Option(this.trans.__('This machine'), ''), ...options);
     }
     this.nodePicker.value = node ?? '';
+  }
+
+  /** Show the choices that need several GPUs. */
+  setGpuCount(count: number): void {
+    this.mean.hidden = count < 2;
   }
 
   /** Disable the export if there is nothing to export. */

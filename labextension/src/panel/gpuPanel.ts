@@ -209,7 +209,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
 
   protected override onBeforeDetach(): void {
     this.monitor.setPanelVisible(false);
-    this.cells.setVisible(false);
+    this.cells.setVisible(this, false);
   }
 
   protected override onActivateRequest(): void {
@@ -301,7 +301,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     const visible = this.isVisible && document.visibilityState === 'visible';
     this.monitor.setPanelVisible(visible);
     // Outputs are read and clocks are compared only if a section that needs them is shown.
-    this.cells.setVisible(visible && (this.shown.cells || this.shown.bands));
+    this.cells.setVisible(this, visible && (this.shown.cells || this.shown.bands));
     this.update();
   };
 

@@ -12,24 +12,27 @@ import { BROWSER_CLOCK } from '../clock';
 import { restoreState, type DashboardState } from '../dashboard/dashboardState';
 import { GpuDashboard } from '../dashboard/gpuDashboard';
 import { ServerApi } from '../stream/serverApi';
-import { CommandIds, DOMAIN, IClusterModel, IMonitor } from '../tokens';
+import { isMetric } from '../dashboard/metrics';
+import type { MetricName } from '../metricTable';
+import { CommandIds, DOMAIN, ICellRuns, IClusterModel, IGpuSettings, IMonitor } from '../tokens';
 import { gpuIcon } from '../ui/icon';
 import { openInMainArea } from '../ui/mainArea';
 
 const RANK = 9;
-const WIDGET_ID = 'gpuwidget-dashboard';
 
 /** The dashboard in the main area. */
 export const dashboard: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:dashboard',
   description: 'Every metric of every GPU over time, in the main area.',
   autoStart: true,
-  requires: [IMonitor, IClusterModel],
+  requires: [IMonitor, IClusterModel, ICellRuns, IGpuSettings],
   optional: [ICommandPalette, ILabShell, ILauncher, ILayoutRestorer, IThemeManager, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     monitor: IMonitor,
     cluster: IClusterModel,
+    cells: ICellRuns,
+    settings: IGpuSettings,
     palette: ICommandPalette | null,
     labShell: ILabShell | null,
     launcher: ILauncher | null,
@@ -48,16 +51,25 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
      * this state.
      */
     let lastState: DashboardState | undefined;
-    const open = (state: unknown): void => {
+    const openTab = (metric: MetricName, state: DashboardState): void => {
+      void commands.execute(CommandIds.dashboard, { metric, state: { ...state, zoom: copyZoom(state) } });
+    };
+    /** Open the dashboard of all metrics, or a tab with the chart of one `metric`. */
+    const open = (state: unknown, metric: MetricName | null): void => {
       const content = new GpuDashboard(
-        { trans, monitor, server, cluster, clock: BROWSER_CLOCK },
+        { trans, monitor, server, cluster, cells, settings, clock: BROWSER_CLOCK, metric, openTab },
         restoreState(state, Date.now() / 1000)
       );
-      lastState = content.state;
+      const remember = (last: DashboardState): void => {
+        if (metric === null) {
+          lastState = last;
+        }
+      };
+      remember(content.state);
       content.stateChanged.connect(() => {
-        lastState = { ...content.state, zoom: null };
+        remember({ ...content.state, zoom: null });
       });
-      openInMainArea({ shell, labShell, tracker }, WIDGET_ID, content);
+      openInMainArea({ shell, labShell, tracker }, widgetId(metric), content);
     };
     commands.addCommand(CommandIds.dashboard, {
       label: args => (args.toolbar === true ? trans.__('Dashboard') : trans.__('GPU Dashboard')),
@@ -68,6 +80,7 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
           type: 'object',
           properties: {
             state: { type: 'object', description: trans.__('What it shows') },
+            metric: { type: 'string', description: trans.__('The metric of a chart in its own tab') },
             toolbar: {
               type: 'boolean',
               description: trans.__('Whether the command is a button in a toolbar')
@@ -77,13 +90,14 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
         }
       },
       execute: args => {
-        const content = tracker.currentWidget?.content;
+        const metric = isMetric(args.metric) ? args.metric : null;
+        const content = tracker.find(widget => widget.content.metric === metric)?.content;
         if (content === undefined) {
-          open(args.state === undefined ? lastState : withChoice(lastState, args.state));
+          open(args.state === undefined ? lastState : withChoice(lastState, args.state), metric);
         } else if (args.state !== undefined) {
           content.showState(restoreState(withChoice(content.state, args.state), Date.now() / 1000));
         }
-        shell.activateById(WIDGET_ID);
+        shell.activateById(widgetId(metric));
       }
     });
     themes?.themeChanged.connect(() => {
@@ -100,11 +114,21 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
     });
     void restorer?.restore(tracker, {
       command: CommandIds.dashboard,
-      args: ({ content: { state } }) => ({ state: { ...state, zoom: state.zoom && { ...state.zoom } } }),
-      name: () => 'dashboard'
+      args: ({ content: { state, metric } }) => ({ metric, state: { ...state, zoom: copyZoom(state) } }),
+      name: ({ content: { metric } }) => metric ?? 'dashboard'
     });
   }
 };
+
+/** Return the id of the dashboard, or of the tab with the chart of one `metric`. */
+function widgetId(metric: MetricName | null): string {
+  return metric === null ? 'gpuwidget-dashboard' : `gpuwidget-dashboard-${metric}`;
+}
+
+/** Return the zoom as JSON, whose type does not include read-only interfaces. */
+function copyZoom({ zoom }: DashboardState): { from: number; to: number } | null {
+  return zoom && { ...zoom };
+}
 
 /**
  * Return a dashboard's state with some fields replaced by those of `args`. A machine is shown live, and a part

@@ -69,6 +69,7 @@ function draw(plot: uPlot, bands: readonly Band[], colors: () => BandColors): vo
   const labels = bbox.height >= MIN_LABELLED_HEIGHT * ratio;
   ctx.save();
   ctx.font = `${String(FONT_PX * ratio)}px ${getComputedStyle(plot.root).fontFamily}`;
+  ctx.textAlign = 'left'; // Axes leave another alignment.
   ctx.textBaseline = 'top';
   let column = NaN;
   let labelled = -Infinity;

@@ -6,8 +6,8 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import type { Gpu } from '../wire';
 
 /**
- * The units in which values are displayed. Messages from the server and CSV files always use bytes and
- * degrees Celsius.
+ * The units in which values are displayed. Messages from the server always use bytes and degrees
+ * Celsius.
  */
 export interface Units {
   /** A GiB is 1024³ bytes, a GB is 1000³ bytes. */

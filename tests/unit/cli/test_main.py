@@ -145,10 +145,10 @@ def test_json_is_the_sample_with_finite_numbers_only(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("-i", "0"), "argument -i/--interval: '0' is no number of seconds from 0.05 to 60"),
-        (("-i", "61"), "argument -i/--interval: '61' is no number of seconds from 0.05 to 60"),
-        (("-i", "nan"), "argument -i/--interval: 'nan' is no number of seconds from 0.05 to 60"),
-        (("record", "x", "--interval", "fast"), "argument --interval: 'fast' is no number of seconds"),
+        (("-i", "0"), "argument -i/--interval: '0' is not a number of seconds from 0.05 to 60"),
+        (("-i", "61"), "argument -i/--interval: '61' is not a number of seconds from 0.05 to 60"),
+        (("-i", "nan"), "argument -i/--interval: 'nan' is not a number of seconds from 0.05 to 60"),
+        (("record", "x", "--interval", "fast"), "argument --interval: 'fast' is not a number of seconds"),
         (("record",), "the following arguments are required: FILE"),
         (("watch",), "invalid choice: 'watch'"),
     ],
@@ -167,7 +167,7 @@ def test_options_of_the_table_are_rejected_by_record(capsys: pytest.CaptureFixtu
     """`gpuwidget -i 5 record FILE` is a usage error: `-i` before `record` is an option of the table and would
     not set the interval of the recording."""
     assert run_command(FakeSource(), "-i", "5", "record", "x") == 2
-    expected = "gpuwidget: record takes no --json, and its --interval after the word record.\n"
+    expected = "gpuwidget: record does not accept --json, and --interval must follow record.\n"
     assert capsys.readouterr().err == expected
 
 
@@ -179,7 +179,7 @@ def test_a_source_that_does_not_exist_is_explained(
     monkeypatch.setenv("GPUWIDGET_SOURCE", "nvlm")
     assert main([]) == 2
     assert capsys.readouterr().err == (
-        "gpuwidget: 'nvlm' names no source of GPU readings. Use auto, nvml, replay, replay:PATH, "
+        "gpuwidget: 'nvlm' is not a source of GPU readings. Use auto, nvml, replay, replay:PATH, "
         "replay-once:PATH or none.\n"
     )
 
@@ -319,6 +319,6 @@ def test_recording_over_a_file_is_rejected(replay: Path) -> None:
     """If FILE exists, `gpuwidget record FILE` exits with 1 and leaves the file unchanged."""
     before = replay.read_bytes()
     made = run("record", str(replay))
-    expected = f"gpuwidget: {str(replay)!r} exists already and is left as it is: give another name.\n"
+    expected = f"gpuwidget: {str(replay)!r} exists already and was not overwritten: give another name.\n"
     assert (made.returncode, made.stdout, made.stderr) == (1, "", expected)
     assert replay.read_bytes() == before

@@ -284,7 +284,7 @@ def test_diff_compares_with_a_file(
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [("no JSON", "It is no JSON."), ("{}", "It is no diagnosis of gpuwidget's.")]
+    ("text", "why"), [("no JSON", "It is no JSON."), ("{}", "It is not a diagnosis made by gpuwidget.")]
 )
 def test_a_file_without_a_diagnosis_is_an_error(
     diagnoses: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, why: str
@@ -306,7 +306,7 @@ def test_options_of_other_commands_are_not_ignored(
     """`gpuwidget -i 5 doctor` is a usage error, because the doctor has no interval. `gpuwidget --json doctor`
     works."""
     assert main(["-i", "5", "doctor"]) == 2
-    assert capsys.readouterr().err == "gpuwidget: doctor takes no --interval.\n"
+    assert capsys.readouterr().err == "gpuwidget: doctor does not accept --interval.\n"
     assert main(["--json", "doctor"]) == 0
     assert isolated_run.parse_diagnosis(json.loads(capsys.readouterr().out)) == WELL
 
@@ -344,7 +344,7 @@ def test_a_diagnosis_without_its_evidence(
     file = tmp_path / "x"
     file.write_text(json.dumps(values))
     status, _, error = run(["--diff", str(file)], capsys)
-    assert (status, "It is no diagnosis of gpuwidget's." in error) == (2, True)
+    assert (status, "It is not a diagnosis made by gpuwidget." in error) == (2, True)
 
 
 # -- the function gpuwidget.doctor() ---------------------------------------------------------------------

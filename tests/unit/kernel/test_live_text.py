@@ -41,8 +41,8 @@ def test_one_gpu() -> None:
     The chart also shows how much of the memory belongs to this notebook.
     """
     assert text(progress()) == (
-        "3.0 s GPU utilization memory, % of the GPU 0 H200 cuda:0 97 % 56.0 of 140.0 GiB · this "
-        "notebook 42.0 GiB "
+        "3.0 s GPU utilization memory, % of the GPU 0 H200 cuda:0 97 % 56.0 of 140.0 GiB · mine 42.0 GiB "
+        ""
         "612 of 700 W · 51 °C"
     )
 
@@ -50,9 +50,7 @@ def test_one_gpu() -> None:
 def test_tiles_have_the_same_readings() -> None:
     """Tiles for many GPUs show the same readings as rows, except for the power limit."""
     assert text(progress(5)).count("H200 cuda:") == 5
-    assert "0 H200 cuda:0 97 % 56.0 of 140.0 GiB 612 W this notebook 42.0 GiB 51 °C 1 H200" in text(
-        progress(5)
-    )
+    assert "0 H200 cuda:0 97 % 56.0 of 140.0 GiB 612 W mine 42.0 GiB 51 °C 1 H200" in text(progress(5))
 
 
 def test_an_unknown_value_has_its_reason_as_tooltip() -> None:

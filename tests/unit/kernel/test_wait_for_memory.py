@@ -358,8 +358,8 @@ def test_a_device_choice_before_cuda_is_initialized(bench: Bench, monkeypatch: p
 @pytest.mark.parametrize(
     ("options", "visible", "message"),
     [
-        ("--device cpu", None, "--device cpu is no GPU"),
-        ("--device cuda:7", None, "Which GPU cuda:7 is can't be told here"),
+        ("--device cpu", None, "--device cpu is not a GPU"),
+        ("--device cuda:7", None, "The GPU of cuda:7 is unknown"),
         ("", "", "CUDA_VISIBLE_DEVICES hides every GPU"),
     ],
 )

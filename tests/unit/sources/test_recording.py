@@ -186,7 +186,7 @@ def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     path.write_text("precious")
     one = h200(0)
     with pytest.raises(
-        RecordingError, match=r"run\.jsonl' exists already and is left as it is: give another"
+        RecordingError, match=r"run\.jsonl' exists already and was not overwritten: give another"
     ):
         recorded(path, sample((one, reading(one))))
     assert path.read_text() == "precious"
@@ -201,7 +201,9 @@ def test_nothing_to_record_and_nowhere_to_write_are_reported(tmp_path: Path) -> 
         recorded(path, sample((one, reading(one))))
     with pytest.raises(RecordingError, match="There is nothing to record: no GPU was found"):
         recorded(tmp_path / "run.jsonl", sample())
-    with pytest.raises(RecordingError, match="Nothing was recorded: it was stopped before the first reading"):
+    with pytest.raises(
+        RecordingError, match="Nothing was recorded: the recording was stopped before the first reading"
+    ):
         recorded(tmp_path / "run.jsonl")
     assert list(tmp_path.iterdir()) == []
 
@@ -245,7 +247,7 @@ def test_a_truncated_file_is_reported(tmp_path: Path) -> None:
     plain.write_bytes(plain.read_bytes()[:-20])
     for path in (plain, packed):
         assert why_not(path) == (
-            f"The recording {str(path)!r} ends in the middle: it was not written or copied to its end. "
+            f"The recording {str(path)!r} is incomplete: it was not fully written or copied. "
             "Copy it again, or make a new one with 'gpuwidget record FILE'."
         )
 
@@ -258,7 +260,7 @@ def test_an_empty_file_and_one_without_readings_are_reported(tmp_path: Path) -> 
     packed.write_bytes(gzip.compress(b""))
     for path in (empty, begun, packed):
         assert why_not(path) == (
-            f"The recording {str(path)!r} holds no readings. Make one with 'gpuwidget record FILE'."
+            f"The recording {str(path)!r} contains no readings. Make one with 'gpuwidget record FILE'."
         )
 
 
@@ -296,7 +298,7 @@ def test_any_other_file_is_rejected_with_the_line(tmp_path: Path, content: bytes
     path = tmp_path / "x"
     path.write_bytes(content)
     said = why_not(path)
-    assert said.startswith(f"{str(path)!r} is no recording of GPUs (")
+    assert said.startswith(f"{str(path)!r} is not a recording of GPUs (")
     assert reason in said
     assert said.endswith("Make one with 'gpuwidget record FILE'.")
 
