@@ -72,8 +72,8 @@ def test_the_cache_is_freed_while_a_cell_runs(kernel: Kernel) -> None:
     request = kernel.send("open('on', 'w').close()\nwhile not os.path.exists('stop'): pass\n'done'")
     kernel.wait_for_file("on")
     assert done(free(kernel)) == (
-        f"Ran torch.cuda.empty_cache(), which took T. {FREED} A cell was running: where it allocated "
-        "meanwhile it waited too, and what it allocates next takes longer."
+        f"Ran torch.cuda.empty_cache(), which took T. {FREED} A cell was running: its "
+        "allocations waited meanwhile, and its next ones take longer."
     )
     assert not kernel.has_ended(request, 0)
     (kernel.folder / "stop").touch()
@@ -88,8 +88,8 @@ def test_nothing_to_free(kernel: Kernel) -> None:
     assert done(free(kernel)) == "Nothing was done: torch's cache is empty."
     kernel.ok("kept = gpu.empty(1000)")
     assert done(free(kernel)) == (
-        "Nothing was done: the 2.0 MiB of torch's cache can't go back to the driver, since they lie beside "
-        "tensors in use or belong to CUDA graphs."
+        "Nothing was done: the 2.0 MiB of torch's cache can't be freed, because they are in the same "
+        "segments as tensors or belong to CUDA graphs."
     )
     assert kernel.value("calls") == "[]"
 
@@ -169,7 +169,7 @@ def test_other_requests_during_a_slow_one(kernel: Kernel) -> None:
     kernel.wait_for_file("busy")
     assert kernel.answer_to(ask="state")["status"] == "ok"
     second = free(kernel)
-    assert (second["status"], second["reason"].split(":")[0]) == ("error", "It is under way already")
+    assert (second["status"], second["reason"].split(".")[0]) == ("error", "The cache is already being freed")
     kernel.ok("done.set()")
     while True:
         reply = channel.get_msg(timeout=30)

@@ -52,6 +52,14 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
         return SimpleNamespace(query=query)
 
     made.cuda.default_stream = default_stream
+    # set_device of the user's code opens a context. Only gpuwidget's calls of _cuda_setDevice are recorded.
+    set_device = made._C._cuda_setDevice
+
+    def set_users_device(index: int) -> None:
+        made.cuda._lazy_init()
+        set_device(index)
+
+    made.cuda.set_device = set_users_device
     made._C._cuda_setDevice = lambda index: made.asked.append(f"set {index}")
     monkeypatch.setitem(sys.modules, "torch", made)
     return made
