@@ -259,7 +259,7 @@ def test_a_recording_the_switches_and_the_doctor(open_notebook: Open) -> None:
         notebook.page.click(f"{PANEL} .jp-gpuwidget-{section} > summary")
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-diagnostics-check[data-status=broken]")
     notebook.page.click(f"{PANEL} .jp-gpuwidget-settings label:has-text('cuDNN benchmark') input")
-    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-settings-log", "ran: ")
+    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-settings-log", "Ran: ")
     assert violations(notebook, PANEL) == []
 
 

@@ -357,6 +357,7 @@ def test_the_toolbar_of_the_panel(lab: Lab, browser: Browser) -> None:
     show(notebook, 240)
     buttons = f"{PANEL} .jp-Toolbar"
     wait_for_text(notebook, buttons, "Dashboard")
+    notebook.page.wait_for_selector(f"{PANEL}[data-size~=narrow], {PANEL} [data-size~=narrow]")
     assert clipped(notebook) == []
     toolbar = [
         {"name": "dashboard", "disabled": True},

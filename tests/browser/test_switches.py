@@ -140,4 +140,4 @@ def test_the_keyboard(notebook: Notebook) -> None:
     toggle = notebook.page.get_by_role("switch", name="cuDNN benchmark")
     assert toggle.is_checked()
     title = notebook.page.get_attribute(f"{SETTINGS} label:has-text('cuDNN benchmark')", "title") or ""
-    assert title.startswith("On: cuDNN tries its algorithms on each new shape and keeps the fastest.")
+    assert title.startswith("On: cuDNN times its algorithms on each new shape and keeps the fastest.")
