@@ -255,7 +255,7 @@ def other_source(source: str) -> Issue:
         {"source": source},
         translatable(
             "GPUWIDGET_SOURCE is {source!r}: charts do not show this machine's GPUs. The doctor "
-            "looked at those.",
+            "has checked them.",
             source=source,
         ),
         text_fix("unset-gpuwidget-source", "Unset GPUWIDGET_SOURCE to see this machine's GPUs."),

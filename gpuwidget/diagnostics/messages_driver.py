@@ -97,8 +97,7 @@ def version_mismatch(module: str | None) -> Issue:
         ),
         text_fix(
             "restart-machine",
-            "Restart the machine, or reload the driver's modules; a container must be started anew after "
-            "that.",
+            "Restart the machine, or reload the driver's modules; restart the containers after that.",
         ),
     )
 

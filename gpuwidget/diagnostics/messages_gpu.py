@@ -286,8 +286,8 @@ def _why(why: Rejection, number: int) -> str:
 def _set_visible_devices() -> Fix:
     return text_fix(
         "set-visible-devices",
-        "Unset CUDA_VISIBLE_DEVICES, or name GPUs by nvidia-smi -L's numbers or UUIDs, and start the kernel "
-        "anew.",
+        "Unset CUDA_VISIBLE_DEVICES, or name GPUs by nvidia-smi -L's numbers or UUIDs, and restart "
+        "the kernel.",
     )
 
 

@@ -110,8 +110,8 @@ def remove_from_library_path(folder: str) -> Fix:
     """Return the fix that removes a folder from LD_LIBRARY_PATH."""
     return text_fix(
         "remove-from-ld-library-path",
-        "Take {folder} out of LD_LIBRARY_PATH, whose files come before those PyTorch was "
-        "built with, and start the kernel's server anew.",
+        "Remove {folder} from LD_LIBRARY_PATH, because its files come before those that PyTorch was "
+        "built with, and restart the kernel's server.",
         folder=folder,
     )
 

@@ -116,7 +116,7 @@ def _hides(hiding: HidingFile) -> str:
 
 def rename_file(file: str) -> Fix:
     """Return the fix for a file that hides a module."""
-    return text_fix("rename-file", "Give {file} another name, and start the kernel anew.", file=file)
+    return text_fix("rename-file", "Rename {file}, and restart the kernel.", file=file)
 
 
 def in_working_directory(file: str) -> Issue:

@@ -98,7 +98,7 @@ _START = {
     ),
     LIB_RM_VERSION_MISMATCH: StartError(
         translatable("The NVIDIA driver was updated while the old one is still loaded."),
-        translatable("Reboot or reload the driver modules; a container must be started anew after that."),
+        translatable("Reboot or reload the driver modules; restart the containers after that."),
     ),
     NO_PERMISSION: StartError(
         translatable("This user may not use the NVIDIA driver."),
@@ -117,8 +117,8 @@ _START = {
     UNKNOWN: StartError(
         translatable("The NVIDIA driver reports an unknown error."),
         translatable(
-            "Containers that lost cgroup access to their GPUs read so (often after a 'systemctl "
-            "daemon-reload' on the host): start the container anew. Otherwise see what "
+            "Containers that lost cgroup access to their GPUs get this error (often after a 'systemctl "
+            "daemon-reload' on the host): restart the container. Otherwise see what "
             "nvidia-smi says."
         ),
     ),

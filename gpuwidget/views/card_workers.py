@@ -76,7 +76,7 @@ def table(report: Report, rows: int) -> list[list[str]]:
     columns = [
         (title, [figure(worker) for worker in workers])
         for title, figure in (
-            ("worker", worker_name),
+            (_("worker"), worker_name),
             ("GPU", lambda worker: _gpu(worker, gpus)),
             (_("memory"), _memory),
             (_("peak"), _peak),
@@ -100,26 +100,28 @@ def _summary(workers: Sequence[WorkerReport]) -> dict[str, str]:
     """Return the figures of several workers by column: ranges, highest values and number per status."""
     gpus = len({worker.gpu for worker in workers if worker.gpu is not None})
     found = {
-        "worker": _("{number} more", number=len(workers)),
+        _("worker"): _("{number} more", number=len(workers)),
         "GPU": _(counted(gpus, "{number} GPU", "{number} GPUs")),
     }
     for title, spans in (
-        ("peak", [worker.memory for worker in workers]),
+        (_("peak"), [worker.memory for worker in workers]),
         (_("torch peak"), [worker.torch_allocated for worker in workers]),
     ):
         peaks = [span.peak for span in spans if span is not None and span.peak is not None]
         if peaks:
-            found[title] = _("to {peak}", peak=units.memory(max(peaks)))
+            found[title] = _partial(_("to {peak}", peak=units.memory(max(peaks))), len(peaks), len(workers))
     for title, values in (
         ("util", [None if worker.utilization is None else worker.utilization.mean for worker in workers]),
         ("CPU", [worker.cpu for worker in workers]),
     ):
         known = [value for value in values if value is not None]
         if known:
-            found[title] = _range(units.percent(min(known)), units.percent(max(known)))
+            figures = _range(units.percent(min(known)), units.percent(max(known)))
+            found[title] = _partial(figures, len(known), len(workers))
     steps = [worker.step_s for worker in workers if worker.step_s is not None]
     if steps:
-        found[_steps_title(workers)] = _range(units.duration(min(steps)), units.duration(max(steps)))
+        figures = _range(units.duration(min(steps)), units.duration(max(steps)))
+        found[_steps_title(workers)] = _partial(figures, len(steps), len(workers))
     statuses = Counter(worker.status for worker in workers)
     found[_("status")] = ", ".join(f"{count} {_(_STATUSES[status])}" for status, count in statuses.items())
     return found
@@ -127,6 +129,13 @@ def _summary(workers: Sequence[WorkerReport]) -> dict[str, str]:
 
 def _range(lowest: str, highest: str) -> str:
     return lowest if lowest == highest else _("{lowest} to {highest}", lowest=lowest, highest=highest)
+
+
+def _partial(figures: str, known: int, number: int) -> str:
+    """Return figures with a note if they cover only ``known`` of ``number`` workers."""
+    if known == number:
+        return figures
+    return _("{figures} ({known} of {number} known)", figures=figures, known=known, number=number)
 
 
 def unknown_values(report: Report) -> list[str]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import helpers_kernel_state
 import pytest
 from helpers_lab import Lab, Notebook
 from helpers_ownership import FakeOwnershipStream, allocation, gpu, kernel
 from helpers_panel import CARD, PANEL, clipped, lab_with, machine, show, uuids, wait_for_text
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser
 from test_cells_list import report, write_reports
 
 TRANSLATION = "@jupyterlab/translation-extension/plugin.jupyterlab-settings"
@@ -63,12 +61,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield made
 
 
-def screenshot(page: Page, name: str) -> None:
-    """Save a screenshot in the folder GPUWIDGET_SCREENSHOTS, if that variable is set."""
-    if folder := os.environ.get("GPUWIDGET_SCREENSHOTS"):
-        page.screenshot(path=Path(folder) / f"{name}.png")
-
-
 def test_the_panel(lab: Lab, browser: Browser) -> None:
     """All texts of the panel are Chinese, and none of them is clipped in a panel of 240, 300 or 480 px."""
     faked: list[FakeOwnershipStream] = []
@@ -85,7 +77,6 @@ def test_the_panel(lab: Lab, browser: Browser) -> None:
     )
     show(notebook, 300)
     wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-device-section", "此内核未加载 gpuwidget。")
-    screenshot(notebook.page, "zh-not-loaded")
     notebook.run(0)
     notebook.wait_until_done()
     wait_for_text(notebook, f"{CARD} .jp-gpuwidget-gpu-badge", "cuda:7")
@@ -110,7 +101,6 @@ def test_the_panel(lab: Lab, browser: Browser) -> None:
     for width in (480, 300, 240):
         show(notebook, width)
         assert clipped(notebook) == []
-        screenshot(notebook.page, f"zh-{width}")
     assert english_texts(notebook, PANEL) == ["[1] import json as _json"]  # A cell is named by its code.
     notebook.close()
 
@@ -129,14 +119,12 @@ def test_the_doctor_and_a_card(lab: Lab, browser: Browser) -> None:
     # Checks with the same result in the kernel and the server are shown once.
     notebook.page.wait_for_function(f"document.querySelectorAll({CHECKS!r}).length >= 14")
     notebook.page.wait_for_selector(f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-run:enabled")
-    screenshot(notebook.page, "zh-doctor")
     assert english_texts(notebook, f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-checks") == []
     notebook.run(1)
     notebook.wait_until_done()
     card = notebook.page.locator(".jp-OutputArea-output").last
     assert "峰值" in card.inner_text()
     assert "详情" in card.inner_text()
-    screenshot(notebook.page, "zh-card")
     notebook.close()
 
 
@@ -147,7 +135,6 @@ def test_the_dashboard_the_launcher_and_the_palette(lab: Lab, browser: Browser) 
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
     notebook.page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-dashboard-chart canvas")
     notebook.page.click(f"{DASHBOARD} summary")
-    screenshot(notebook.page, "zh-dashboard")
     assert english_texts(notebook, DASHBOARD) == []
     labels = notebook.script(
         "return app.commands.listCommands().filter(id => id.startsWith('gpuwidget:'))"
@@ -166,5 +153,4 @@ def test_the_settings(lab: Lab, browser: Browser) -> None:
     notebook.script("await app.commands.execute('settingeditor:open', {query: 'GPU'});")
     wait_for_text(notebook, ".jp-SettingsForm", "图表的时长")
     wait_for_text(notebook, ".jp-SettingsForm", "GPU 从总线上掉线")
-    screenshot(notebook.page, "zh-settings")
     notebook.close()

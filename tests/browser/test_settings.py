@@ -4,7 +4,6 @@ page."""
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,12 +56,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield made
 
 
-def screenshot(page: Page, name: str) -> None:
-    """Save a screenshot in the folder GPUWIDGET_SCREENSHOTS, if that variable is set."""
-    if folder := os.environ.get("GPUWIDGET_SCREENSHOTS"):
-        page.screenshot(path=Path(folder) / f"{name}.png")
-
-
 def set_settings(notebook: Notebook, plugin: str = SETTINGS, **settings: Any) -> None:
     """Set these settings of ``plugin`` and reset its others, in the same way as the settings editor."""
     notebook.script(
@@ -112,7 +105,6 @@ def test_units(lab: Lab, browser: Browser) -> None:
             "each => [each.title, each.getAttribute('aria-label'), each.text])].join(' ')",
         )
         assert [unit for unit in ("GiB", "MiB", "°C") if unit in words] == [], words
-    screenshot(page, "units-decimal")
     set_settings(notebook, units={"memory": "GiB"})
     wait_for_text(notebook, CARD, "51 °C")
     wait_for_text(notebook, f"{DASHBOARD} [data-metric=memory_used]", "GiB")
@@ -137,7 +129,6 @@ def test_hidden_parts(lab: Lab, browser: Browser) -> None:
         "selector => [...document.querySelectorAll(selector)].every(node => node.hidden)", arg=holders
     )
     assert page.is_visible(CARD)
-    screenshot(page, "show-nothing")
     notebook.script("await app.commands.execute('gpuwidget:examine');")
     page.wait_for_selector(DIAGNOSTICS, state="visible")  # The command shows the hidden section.
     set_settings(notebook, show={"switches": False})
@@ -231,10 +222,8 @@ def test_invalid_settings_are_replaced(lab_with_invalid_settings: tuple[Lab, Pat
     ):
         wait_for_text(notebook, center, sentence)
     assert page.locator(f"{center} > li").count() == 4
-    screenshot(page, "replaced-settings")
     page.locator(f"{center} > li", has_text="not valid in this version").get_by_text("Show All").click()
     wait_for_text(notebook, ".jp-Dialog", f"Correct or delete the file {file} and reload this page.")
-    screenshot(page, "replaced-settings-dialog")
     notebook.close()
 
 
@@ -273,7 +262,6 @@ def test_a_settings_file_with_a_syntax_error(
         show(notebook)
         wait_for_text(notebook, CARD, "GiB")
         wait_for_text(notebook, CARD, "°C")
-    screenshot(page, f"syntax-error-{path.stem}")
     page.close(run_before_unload=False)
 
 
@@ -328,7 +316,6 @@ def test_shortcut_and_menus(lab: Lab, browser: Browser) -> None:
     assert page.is_hidden(".jp-NotebookPanel-toolbar :text-is('GPUs')")
     show(notebook)
     check_menus(page)
-    screenshot(page, "menus")
     notebook.close()
 
 
@@ -341,7 +328,6 @@ def test_notebook_7(lab: Lab, browser: Browser) -> None:
     page.wait_for_selector(".jp-Notebook .jp-Cell")
     page.click(".jp-NotebookPanel-toolbar :text-is('GPUs')")
     page.wait_for_selector(PANEL, state="visible")
-    screenshot(page, "notebook7-button")
     page.keyboard.press("Control+Shift+KeyY")
     page.wait_for_selector(PANEL, state="hidden")
     page.keyboard.press("Control+Shift+KeyY")

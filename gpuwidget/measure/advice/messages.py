@@ -337,7 +337,7 @@ def cudnn_benchmark(share: float, where: str, gpu: str, drops: int) -> Text:
         translatable(
             "{share:.0f} % of the time went to convolutions ({where}), and memory of {gpu} was "
             "given back {drops} times in the second half of the run: that looks as if cuDNN, "
-            "whose benchmark mode is on, searched anew for each new shape.",
+            "whose benchmark mode is on, searched again for each new shape.",
             share=share,
             where=where,
             gpu=gpu,

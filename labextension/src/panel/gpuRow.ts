@@ -8,7 +8,7 @@ import { element, setAttribute, Text } from '../ui/dom';
 import { gpuNumber, memory, memoryOf, padded, whole, withUnit } from '../ui/format';
 
 /**
- * If other processes hold at least this many bytes of a GPU, its row says so. A display or an idle CUDA
+ * If other processes hold at least this many bytes of a GPU, its row has a mark. A display or an idle CUDA
  * context holds less.
  */
 const IN_USE = 512 * 1024 ** 2;

@@ -126,7 +126,7 @@ def test_a_recording_is_not_this_machine() -> None:
     GPUs. The doctor checks this machine's GPUs nevertheless."""
     assert outcome(check_of("package", results(variables={"GPUWIDGET_SOURCE": "replay"}))) == (
         "warning",
-        "GPUWIDGET_SOURCE is 'replay': charts do not show this machine's GPUs. The doctor looked at those.",
+        "GPUWIDGET_SOURCE is 'replay': charts do not show this machine's GPUs. The doctor has checked them.",
         "Unset GPUWIDGET_SOURCE to see this machine's GPUs.",
     )
 

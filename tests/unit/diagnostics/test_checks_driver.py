@@ -157,7 +157,7 @@ def test_libraries_and_kernel_module_that_do_not_fit() -> None:
     assert outcome(check_of("driver", one)) == (
         "broken",
         "The driver's libraries were updated while the old kernel module runs (570.86.15 is still loaded).",
-        "Restart the machine, or reload the driver's modules; a container must be started anew after that.",
+        "Restart the machine, or reload the driver's modules; restart the containers after that.",
     )
     assert check_of("gpu", one).status == "unknown"
 

@@ -193,7 +193,7 @@ def test_a_bad_entry_of_cuda_visible_devices_is_named() -> None:
         "numbered from 0. CUDA "
         "passes over it and all that follows.",
         "Unset CUDA_VISIBLE_DEVICES, or name GPUs by nvidia-smi -L's numbers or UUIDs, and "
-        "start the kernel anew.",
+        "restart the kernel.",
     )
 
 

@@ -109,7 +109,7 @@ def test_a_users_file_that_hides_torch(origin: str | None, folders: tuple[str, .
     assert outcome(check_of("torch", one)) == (
         "broken",
         f"{what} is what 'import torch' finds in place of the package.",
-        f"Give {what} another name, and start the kernel anew.",
+        f"Rename {what}, and restart the kernel.",
     )
 
 
@@ -154,9 +154,8 @@ def test_an_import_that_fails_by_the_library_path() -> None:
     folder = "/usr/local/cuda-12.1/lib64"
     one = results(torch=no_import(error), machine={"libraries": {folder: ("libcusparse.so.12",)}})
     remedy = (
-        f"Take {folder} out of LD_LIBRARY_PATH, whose files come before those PyTorch was "
-        "built with, and start "
-        "the kernel's server anew."
+        f"Remove {folder} from LD_LIBRARY_PATH, because its files come before those that PyTorch was "
+        "built with, and restart the kernel's server."
     )
     assert outcome(check_of("torch", one))[2] == remedy
     assert outcome(check_of("cuda", one))[2] == remedy
@@ -284,7 +283,7 @@ def test_cudnn_from_two_folders_at_once() -> None:
     assert found.status == "broken"
     assert found.reason == f"cuDNN was loaded from 2 folders at once: {folder} and {other}."
     assert found.remedy is not None
-    assert found.remedy.startswith(f"Take {other} out of LD_LIBRARY_PATH")
+    assert found.remedy.startswith(f"Remove {other} from LD_LIBRARY_PATH")
     assert found.evidence["finding 2"] == (
         f"libcudnn_ops.so.9 was loaded from {other}, which is in LD_LIBRARY_PATH."
     )
@@ -335,7 +334,7 @@ def test_a_library_path_that_leads_there_by_links() -> None:
         f"libcudart.so.13 was loaded from {real}, which is in LD_LIBRARY_PATH as {spelt}."
     )
     assert found.remedy is not None
-    assert found.remedy.startswith(f"Take {spelt} out of LD_LIBRARY_PATH")
+    assert found.remedy.startswith(f"Remove {spelt} from LD_LIBRARY_PATH")
     slash = {"libraries": {f"{real}/": ("libcudart.so.13",)}, "real_folders": {real: f"{real}/"}}
     found = check_of("cuda", results(torch={"mapped": [f"{real}/libcudart.so.13"]}, machine=slash))
     assert found.reason == f"libcudart.so.13 was loaded from {real}, which is in LD_LIBRARY_PATH."

@@ -80,7 +80,7 @@ def test_a_torch_py_beside_the_notebook_is_found_without_running_it(
     assert (one.status, one.reason, one.remedy) == (
         "broken",
         f"{folder}/torch.py is what 'import torch' finds in place of the package.",
-        f"Give {folder}/torch.py another name, and start the kernel anew.",
+        f"Rename {folder}/torch.py, and restart the kernel.",
     )
     assert not mark.exists()
 

@@ -200,7 +200,7 @@ def test_a_users_file_that_breaks_the_import(fake: FakeEnvironment) -> None:
     assert found.status == "broken"
     assert found.reason is not None
     assert found.reason.endswith(f" calendar.py in {user} hides Python's own module calendar.")
-    assert found.remedy == f"Give {user}/calendar.py another name, and start the kernel anew."
+    assert found.remedy == f"Rename {user}/calendar.py, and restart the kernel."
 
 
 def test_permissions_of_device_files(fake: FakeEnvironment) -> None:

@@ -823,7 +823,7 @@ def test_cudnn_that_searches_for_each_new_shape() -> None:
     assert said.text == (
         "30 % of the time went to convolutions (line 7 `y = net(x)` at In[2]:5 Net.forward in "
         "Conv2d.forward), and memory of GPU 0 was given back 8 times in the second half of the run: that "
-        "looks as if cuDNN, whose benchmark mode is on, searched anew for each new shape."
+        "looks as if cuDNN, whose benchmark mode is on, searched again for each new shape."
     )
     assert said.fix == ("torch.backends.cudnn.benchmark = False, or inputs of few sizes (pad or crop them).")
 

@@ -11,6 +11,7 @@ from helpers_reports import gib, gpu, report, worker
 from gpuwidget.measure import reasons
 from gpuwidget.model.messages import message_ids, texts
 from gpuwidget.model.report import MIME_TYPE, Advice, Mark, Span
+from gpuwidget.model.translation import use_language
 from gpuwidget.views import card_workers
 from gpuwidget.views.card import bundle
 from gpuwidget.views.comparison import compare_reports
@@ -37,6 +38,28 @@ def test_reported_values() -> None:
     header, first, second = card_workers.table(report(gpu(0), workers=(reported, worker(1))), 64)
     assert [row[header.index("torch peak")] for row in (first, second)] == ["2.5 GiB", "n/a"]
     assert [row[header.index("steps")] for row in (first, second)] == ["20 of 210 ms", "n/a"]
+
+
+def test_the_summary_of_the_others() -> None:
+    """The last row covers the workers without a row. It states how many of them a figure covers if it is
+    unknown for the others."""
+    peak = Span(0, gib(2), gib(2.5))
+    others = (worker(1, torch_allocated=peak), worker(2, torch_allocated=peak, cpu=None))
+    shown = report(gpu(0), workers=(worker(0, torch_allocated=peak), *others, worker(3)))
+    header, _, last = card_workers.table(shown, 1)
+    assert dict(zip(header, last, strict=True)) == {
+        "worker": "3 more",
+        "GPU": "3 GPUs",
+        "memory": "",
+        "peak": "to 4.0 GiB",
+        "torch peak": "to 2.5 GiB (2 of 3 known)",
+        "util": "97 %",
+        "energy": "",
+        "CPU": "101 % (2 of 3 known)",
+        "status": "3 running",
+    }
+    with use_language("zh_CN"):
+        assert card_workers.table(shown, 1)[2][header.index("peak")] == "最高 4.0 GiB"
 
 
 def test_names_of_workers() -> None:
