@@ -360,24 +360,25 @@ def panel_different_gpus(stage: Stage) -> Iterator[Notebook]:
         yield notebook
 
 
-@state
-def panel_doctor_healthy(stage: Stage) -> Iterator[Notebook]:
-    """All checks of the server pass."""
+def _with_doctor(stage: Stage, diagnosis: dict[str, Any]) -> Iterator[Notebook]:
+    """Open the panel with the doctor's section expanded, which shows this diagnosis of the server."""
     with stage.panel() as notebook:
-        fake_doctor_route(notebook, (200, healthy()))
+        fake_doctor_route(notebook, (200, diagnosis))
         notebook.page.click(f"{DOCTOR} > summary")
         notebook.page.wait_for_selector(f"{DOCTOR} .jp-gpuwidget-diagnostics-check")
         yield notebook
+
+
+@state
+def panel_doctor_healthy(stage: Stage) -> Iterator[Notebook]:
+    """All checks of the server pass."""
+    return _with_doctor(stage, healthy())
 
 
 @state
 def panel_doctor_problems(stage: Stage) -> Iterator[Notebook]:
     """Checks of the server fail."""
-    with stage.panel() as notebook:
-        fake_doctor_route(notebook, (200, unhealthy("server")))
-        notebook.page.click(f"{DOCTOR} > summary")
-        notebook.page.wait_for_selector(f"{DOCTOR} .jp-gpuwidget-diagnostics-check")
-        yield notebook
+    return _with_doctor(stage, unhealthy("server"))
 
 
 @state
