@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from helpers_panel import (
     wait_for_text,
 )
 from picture_manifest import DEFAULTS, MANIFEST
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, WebSocketRoute
 from test_cells_list import report, write_reports
 
 from tests.nvml_standin import profiles
@@ -340,11 +341,29 @@ def panel_recording(stage: Stage) -> Iterator[Notebook]:
 
 @state
 def panel_server_down(stage: Stage) -> Iterator[Notebook]:
-    """The server does not answer."""
+    """The server does not answer the panel. Its other routes do, because JupyterLab saves the theme there."""
+    streams: list[WebSocketRoute] = []
+    is_down = False
+
+    def opened(route: WebSocketRoute) -> None:
+        if is_down:
+            route.close()
+        else:
+            route.connect_to_server()
+            streams.append(route)
+
     with stage.lab() as (lab, _):
-        notebook = stage.panel_of(lab)
-        lab.stop()
-        wait_for_text(notebook, SERVER_NOTICE, "server")
+        notebook = lab.open(
+            stage.browser,
+            lab.write("train.ipynb", ["1"]),
+            prepare=lambda page: page.route_web_socket(re.compile("gpuwidget/api/stream"), opened),
+        )
+        show(notebook)
+        notebook.page.wait_for_selector(CARD)
+        is_down = True
+        for stream in streams:
+            stream.close()
+        wait_for_text(notebook, PANEL, "The server does not answer")
         yield notebook
 
 
@@ -420,7 +439,8 @@ def notebook_7(stage: Stage) -> Iterator[Notebook]:
 @state
 def live_chart(stage: Stage) -> Iterator[Notebook]:
     """A watched cell is running, and the panel is open."""
-    with stage.notebook(cells=("%load_ext gpuwidget", TRAINING, TRAINING.replace("4", "400"))) as notebook:
+    cells = ("%load_ext gpuwidget", TRAINING, TRAINING.replace("4", "400"))
+    with stage.notebook(f"gpu.0.compute=self:{14 * GIB}", cells=cells) as notebook:
         show(notebook)
         for cell in (0, 1):
             notebook.run(cell)
