@@ -89,7 +89,7 @@ def table_columns(gpus: Sequence[GpuReport]) -> list[GpuColumn]:
             _sizes(_("process peak"), [_span_peak(span) for span in process]),
         ]
     elif not with_torch:
-        found.append(_sizes(_("device peak"), [_span_peak(span) for span in device]))
+        found.append(_sizes(_("whole GPU peak"), [_span_peak(span) for span in device]))
     found.append(_means(_("util"), "%", [gpu.utilization for gpu in gpus], units.percent_number))
     found.append(_optional("SM", [gpu.sm_activity for gpu in gpus]))
     if not compact:
