@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from gpuwidget.model.messages import Message, message
 from gpuwidget.model.terminal_text import clean_line
 from gpuwidget.model.translation import translatable
 
 _MAX_REASON = 150
+_cached = lru_cache(maxsize=64)
+"""A report of many GPUs has the same reason for many values, and making its text takes microseconds."""
 
 UNANSWERED = message("unanswered", "the GPU did not answer in time")
 GAP = message("gap", "the driver did not say it throughout the run")
@@ -57,11 +61,13 @@ def not_read_by_worker(reason: str | None) -> Message:
     return message("not-read-by-worker", text, reason=reason)
 
 
+@_cached
 def too_short(seconds: float) -> Message:
     """Return the reason to give if the run was shorter than ``seconds``."""
     return message("too-short", "the run was shorter than {seconds:g} s", seconds=seconds)
 
 
+@_cached
 def too_short_for_windows(window_s: float) -> Message:
     """Return the reason to give if the run was shorter than two of the driver's utilization windows."""
     text = translatable(
@@ -70,6 +76,7 @@ def too_short_for_windows(window_s: float) -> Message:
     return message("too-short-for-windows", text, window_s=window_s)
 
 
+@_cached
 def no_counter_window(window_s: float | None) -> Message:
     """Return the reason to give if no complete window of the hardware counters lay inside the run.
 
@@ -81,6 +88,7 @@ def no_counter_window(window_s: float | None) -> Message:
     return message("no-counter-window", text, window_s=window_s)
 
 
+@_cached
 def few_counter_windows(window_s: float | None) -> Message:
     """Return the reason to give if the hardware counters' windows cover too little of the run.
 

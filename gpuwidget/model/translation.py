@@ -37,6 +37,9 @@ _current: ContextVar[str] = ContextVar("gpuwidget_language", default=ENGLISH)
 class Text(str):
     """An English text that can be translated, because it keeps its template and its parameters."""
 
+    # A report contains a hundred of these. Without a dictionary each, the garbage collector runs less often.
+    __slots__ = ("params", "template")
+
     template: str
     params: Mapping[str, Any]
 
@@ -73,6 +76,8 @@ def with_english(text: str, english: str) -> str:
     """Return the string ``english``, whose translation is that of ``text``."""
     if not isinstance(text, Text):
         return english
+    if text == english:
+        return text
     made = Text(english)
     made.template, made.params = text.template, text.params
     return made

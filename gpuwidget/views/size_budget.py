@@ -454,13 +454,12 @@ def _reasons_once(gpus: tuple[GpuReport, ...]) -> tuple[GpuReport, ...]:
     A replaced reason has no id.
     """
     first: dict[tuple[str, str], GpuReport] = {}
+    references = {gpu.uuid: translatable("as for {gpu}", gpu=gpu_name(gpu)) for gpu in gpus}
     result = []
     for gpu in gpus:
         given_by = {name: first.setdefault((name, text), gpu) for name, text in gpu.missing.items()}
         missing = {
-            name: text
-            if given_by[name] is gpu
-            else translatable("as for {gpu}", gpu=gpu_name(given_by[name]))
+            name: text if given_by[name] is gpu else references[given_by[name].uuid]
             for name, text in gpu.missing.items()
         }
         ids = {name: message_id for name, message_id in gpu.missing_ids.items() if given_by.get(name) is gpu}
