@@ -277,7 +277,7 @@ def metric_table() -> str:
 def prometheus_table() -> str:
     """Return the table of exported metrics and their names in other exporters, for docs/prometheus.md."""
     return _table(
-        ("ours", "dcgm-exporter's", "nvidia_gpu_exporter's, in our unit", "unit, ours (dcgm-exporter's)"),
+        ("gpuwidget", "dcgm-exporter", "nvidia_gpu_exporter, in gpuwidget's unit", "unit (dcgm-exporter's)"),
         (
             (
                 f"`{metric.exported.name}`",
