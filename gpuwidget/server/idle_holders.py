@@ -15,7 +15,7 @@ class IdleHolders:
     """The idle holders of GPU memory. All methods are called on the server's event loop.
 
     A kernel is an idle holder if it has held more than ``memory`` bytes for ``idle_s`` seconds without
-    running code or working on a GPU.
+    running code or working on a GPU. Memory of unknown size does not count towards that limit.
     """
 
     def __init__(self, memory: float, idle_s: float, log: Logger) -> None:
@@ -42,9 +42,13 @@ class IdleHolders:
         is logged if there are no pages on which the user can be notified.
         """
         held: dict[str | None, int] = {}
+        incomplete: set[str | None] = set()
         for gpu in ownership:
             for holder in gpu.holdings:
-                held[holder.kernel] = held.get(holder.kernel, 0) + (holder.memory or 0)
+                if holder.memory is None:
+                    incomplete.add(holder.kernel)
+                else:
+                    held[holder.kernel] = held.get(holder.kernel, 0) + holder.memory
         since, found = {}, {}
         for kernel in kernels:
             memory = held.get(kernel.id, 0)
@@ -53,11 +57,16 @@ class IdleHolders:
             begun = since[kernel.id] = self._since.get(kernel.id, time)
             if time - begun < self._idle_s:
                 continue
-            found[kernel.id] = IdleHolder(begun, memory)
+            complete = kernel.id not in incomplete
+            found[kernel.id] = IdleHolder(begun, memory, complete)
             if kernel.id not in self.found and not has_pages:
                 self._log.warning(
-                    "The kernel of %s has been idle for %.0f minutes and holds %.1f GiB of GPU memory "
+                    "The kernel of %s has been idle for %.0f minutes and holds %s%.1f GiB of GPU memory "
                     "(kernel %s).",
-                    *(kernel.name or "no notebook", (time - begun) / _MINUTE_S, memory / _GIB, kernel.id),
+                    kernel.name or "no notebook",
+                    (time - begun) / _MINUTE_S,
+                    "" if complete else "at least ",
+                    memory / _GIB,
+                    kernel.id,
                 )
         self._since, self.found = since, found

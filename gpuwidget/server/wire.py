@@ -218,7 +218,9 @@ class IdleHolder:
     since: float
     """Start of that time in epoch seconds."""
     memory: int
-    """Bytes that it holds on all GPUs."""
+    """Bytes that it holds on the GPUs where this is known."""
+    complete: bool
+    """False if it holds memory of unknown size on a GPU too, so that ``memory`` is a lower bound."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -652,8 +652,10 @@ export interface GpuHours {
 export interface IdleHolder {
   /** Start of that time in epoch seconds. */
   readonly since: number;
-  /** Bytes that it holds on all GPUs. */
+  /** Bytes that it holds on the GPUs where this is known. */
   readonly memory: number;
+  /** false if it holds memory of unknown size on a GPU too, so that `memory` is a lower bound. */
+  readonly complete: boolean;
 }
 
 /** One of this server's kernels. */

@@ -82,8 +82,8 @@ test('an idle holder and the end of a job are notified once each, also after a r
     memory: null,
     temperature: null
   } as const;
-  const idle = (since: number) =>
-    usage([serverKernel('a', { idle_holder: { since, memory: 60 * GIB } }), serverKernel('b')], []);
+  const idle = (since: number, complete = true) =>
+    usage([serverKernel('a', { idle_holder: { since, memory: 60 * GIB, complete } }), serverKernel('b')], []);
   const texts = (tracker: AlertTracker, message: ReturnType<typeof idle>, now: number): string[] =>
     tracker.takeServerAlerts(serverAlerts(trans, message, now)).map(({ text }) => text);
   const first = new AlertTracker(store, settings);
@@ -93,6 +93,10 @@ test('an idle holder and the end of a job are notified once each, also after a r
   assert.deepEqual(texts(new AlertTracker(store, settings), idle(1000), 5000), []);
   assert.deepEqual(texts(first, usage([serverKernel('a')], []), 6000), []);
   assert.deepEqual(texts(first, idle(1000), 1000 + 1800), [text]);
+  assert.deepEqual(
+    texts(new AlertTracker({ load: () => null, save: () => undefined }, settings), idle(1000, false), 2800),
+    ['a.ipynb has been idle for 30 min and holds at least 60.0 GiB of GPU memory that others cannot use.']
+  );
   const job = { ...usage([], []), job: JOB };
   assert.deepEqual(texts(first, job, 20_000 - 901), []);
   assert.deepEqual(texts(first, job, 20_000 - 899), [

@@ -479,7 +479,7 @@ def test_the_notification_of_an_idle_holder(open_panel: Callable[..., OpenPanel]
     """A kernel that the server reports as an idle holder is notified once, with two actions:
     one frees its cache, the other asks and shuts the kernel down."""
     view = open_panel(settings={NOTIFICATION: {"doNotDisturbMode": False, "fetchNews": "false"}})
-    idle = {"since": time.time() - 1900, "memory": round(60 * GIB)}
+    idle = {"since": time.time() - 1900, "memory": round(60 * GIB), "complete": True}
     hours = {
         "held_s": 11520.0,
         "busy_s": 3960.0,

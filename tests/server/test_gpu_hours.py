@@ -15,8 +15,9 @@ from test_memory_ownership import connected, pid_of, start_session, usage_where
 from gpuwidget.server.gpu_hours import GpuHoursCounter, UseCounters
 from gpuwidget.server.gpu_owners import ProcessOwner
 from gpuwidget.server.gpu_work import GpuStep
+from gpuwidget.server.idle_holders import IdleHolders
 from gpuwidget.server.sample_hub import SampleHub
-from gpuwidget.server.wire import GpuHours, GpuMemoryOwnership, MemoryHolder, ServerKernel
+from gpuwidget.server.wire import GpuHours, GpuMemoryOwnership, IdleHolder, MemoryHolder, ServerKernel
 
 GPU = gpu(0)
 ANNA, BEN = ProcessOwner("anna", None), ProcessOwner("ben", None)
@@ -151,6 +152,30 @@ def test_counters_of_an_ended_kernel() -> None:
     steps.now += 901.0
     assert steps.rows() == []
     assert steps.counter.total(kernel("next", "a.ipynb")) is not None
+
+
+def test_unknown_memory_of_an_idle_holder_makes_its_memory_a_lower_bound(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Memory of unknown size on one GPU doesn't count as 0: an idle holder's memory is then marked as a
+    lower bound, in the message for pages and in the log."""
+    idle = IdleHolders(10 * GIB, 60.0, logging.getLogger("test_gpu_hours"))
+    ownership = [
+        GpuMemoryOwnership("GPU-0", (holder(ANNA, 60 * GIB), holder(BEN, 20 * GIB)), 0, None, ()),
+        GpuMemoryOwnership("GPU-1", (holder(ANNA, None),), None, None, ()),
+    ]
+    for time in (0.0, 60.0):
+        idle.update(KERNELS, ownership, (), time, has_pages=False)
+    assert idle.found == {
+        "anna": IdleHolder(0.0, 60 * GIB, complete=False),
+        "ben": IdleHolder(0.0, 20 * GIB, complete=True),
+    }
+    assert [record.getMessage() for record in caplog.records] == [
+        "The kernel of no notebook has been idle for 1 minutes and holds at least 60.0 GiB of GPU memory "
+        "(kernel anna).",
+        "The kernel of no notebook has been idle for 1 minutes and holds 20.0 GiB of GPU memory "
+        "(kernel ben).",
+    ]
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ export function serverAlerts(
       '%1 has been idle for %2 and holds %3 of GPU memory that others cannot use.',
       kernelName(trans, kernel, kernels),
       approximateDuration(Math.max(0, now - holder.since)),
-      memory(holder.memory)
+      holder.complete ? memory(holder.memory) : trans.__('at least %1', memory(holder.memory))
     );
     return [{ kind: 'idle', id, event: String(holder.since), text }];
   });
