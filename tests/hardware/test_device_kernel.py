@@ -143,8 +143,9 @@ def test_the_dashboard(kernel: Kernel) -> None:
     offered: list[str] = []
     for _ in range(20):
         states = [m.content["data"].get("state", {}) for m in ran.messages + ran.late if "comm" in m.type]
-        labels = [str(label) for state in states for label in state.get("_options_labels") or ()]
-        offered = [label for label in labels if label.startswith("cuda:")]
+        # Each update replaces the list, so only the last one counts.
+        labels = [state["_options_labels"] for state in states if state.get("_options_labels")][-1:]
+        offered = [str(label) for label in (labels[0] if labels else ()) if str(label).startswith("cuda:")]
         if offered:
             break
         ran = kernel.ok("time.sleep(0.5)")
