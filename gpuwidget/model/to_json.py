@@ -8,7 +8,9 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
-_SAME = frozenset({type(None), str, int, bool})
+from gpuwidget.model.translation import Text
+
+_SAME = frozenset({type(None), str, int, bool, Text})
 """Types whose values JSON represents as they are."""
 
 

@@ -76,8 +76,8 @@ Bins = Sequence[tuple[int, int]]
 
 def fit(report: Report, render: Callable[[ReducedReport], dict[str, str]]) -> Bundle:
     """Return the most detailed bundle of at most 20 kB. It contains the result of ``render`` and the JSON."""
-    for level in _candidates(report):
-        bundle, size = _bundle(reduce(report, level), render)
+    for reduced in _candidates(report):
+        bundle, size = _bundle(reduced, render)
         if size <= LIMIT:
             return bundle
     gpus = len(report.gpus)
@@ -99,23 +99,25 @@ def _bundle(reduced: ReducedReport, render: Callable[[ReducedReport], dict[str, 
     return {**rendered, **data}, _json_size(rendered) + size
 
 
-def _candidates(report: Report) -> Iterator[DetailLevel]:
-    """Yield the detail levels that may fit. Levels that can't fit are skipped, because the user waits."""
+def _candidates(report: Report) -> Iterator[ReducedReport]:
+    """Yield the report at each detail level that may fit. Levels that can't fit are skipped, because the user
+    waits."""
     timeline = report.timeline
     count = len(timeline.t) * len(timeline.gpus) if timeline is not None else 0
     levels = [FULL, REDUCED, COMPACT]
     if count <= _FEW_POINTS:
         # The card of a short run usually fits, so yield this level without the estimate below, which takes
         # longer.
-        yield levels.pop(0)
-    size = _json_size(to_json(reduce(report, COMPACT))) + _ROW_SIZE * len(report.shown)
+        yield reduce(report, levels.pop(0))
+    compact = reduce(report, COMPACT)
+    size = _json_size(to_json(compact)) + _ROW_SIZE * len(report.shown)
     for level in levels:
         if size + _POINT_SIZE * min(count, level.points * len(report.gpus)) <= LIMIT:
-            yield level
-    yield BRIEF
+            yield compact if level is COMPACT else reduce(report, level)
+    yield reduce(report, BRIEF)
     if len(report.workers) > FEW_WORKERS.workers:
-        yield FEW_WORKERS
-    yield MINIMAL
+        yield reduce(report, FEW_WORKERS)
+    yield reduce(report, MINIMAL)
 
 
 def reduce(report: Report, level: DetailLevel) -> ReducedReport:
