@@ -78,6 +78,21 @@ def test_many_gpus_at_any_width(browser: Browser, tmp_path: Path, gpus: int) -> 
         notebook.close()
 
 
+def test_a_context_without_torch(browser: Browser, tmp_path: Path) -> None:
+    """A GPU that the notebook uses without torch, for example through JAX, has no label cuda:N."""
+    with lab_with(tmp_path, *machine(2)) as (lab, _):
+        known = uuids(lab)
+        state = helpers_kernel_state.state(known)
+        gpus = [gpu | {"torch_device": None} for gpu in state["gpus"]]
+        cell = helpers_kernel_state.cell(state | {"gpus": gpus})
+        notebook = lab.open(browser, lab.write("jax.ipynb", [cell]))
+        show(notebook)
+        notebook.run(0)
+        notebook.page.wait_for_selector(f"{CARD} .jp-gpuwidget-gpu-badge[data-context]", state="attached")
+        assert notebook.page.locator(f"{CARD} .jp-gpuwidget-gpu-badge:visible").count() == 0
+        notebook.close()
+
+
 def test_different_models(browser: Browser, tmp_path: Path) -> None:
     """On a machine with different GPUs, the panel shows each model and its memory at any width. Before CUDA
     starts, no GPU is labelled cuda:N, and a note says why and what makes the order certain."""
