@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from helpers_colors import VISIONS, contrast, distance
 from helpers_lab import Lab, Notebook
 from helpers_panel import PANEL, lab_with, machine, show, uuids, wait_for_text
 from playwright.sync_api import Browser, Page, Request
 
 from gpuwidget.model.metrics import METRICS
+from tests.nvml_standin import profiles
 
 DASHBOARD = "#jp-gpuwidget-dashboard"
 CHART = f"{DASHBOARD} .jp-gpuwidget-dashboard-chart"
@@ -454,15 +456,30 @@ def test_mean_smoothing_and_cells(browser: Browser, tmp_path: Path) -> None:
         notebook.close()
 
 
-def test_a_missing_metric_has_its_reason(browser: Browser, tmp_path: Path) -> None:
-    """If the GPU has no hardware counters, the charts of their metrics show the reason."""
-    with lab_with(tmp_path, *machine(1), "gpu.*.gpm=0") as (lab, _):
+@pytest.mark.parametrize(
+    ("model", "missing", "reported"),
+    [("RTX 4090", "memory_temperature_c", "fan_speed"), ("V100", "fan_speed", "memory_temperature_c")],
+)
+def test_a_missing_metric_has_its_reason(
+    browser: Browser, tmp_path: Path, model: str, missing: str, reported: str
+) -> None:
+    """On an older model of GPU, the charts of the metrics that it does not report show the reason."""
+    reasons = {
+        missing: "not supported by this GPU",
+        "sm": "Hopper and later",
+        "nvlink_rx": "Hopper and later",
+    }
+    with lab_with(tmp_path, *profiles.machine(model)) as (lab, _):
         notebook = lab.open(browser, lab.write("without.ipynb", ["1"]), kernel=False)
         page = notebook.page
         open_dashboard(notebook)
-        page.wait_for_selector(f"{CHART}[data-metric=sm][data-empty]")
-        assert "Hopper" in page.inner_text(f"{CHART}[data-metric=sm] .jp-gpuwidget-dashboard-chart-reason")
-        assert page.is_visible(f"{CHART}[data-metric=utilization] canvas")
+        for metric, reason in reasons.items():
+            # Only visible charts are updated.
+            page.locator(f"{CHART}[data-metric={metric}]").scroll_into_view_if_needed()
+            wait_for_text(notebook, f"{CHART}[data-metric={metric}][data-empty]", reason)
+        for metric in (reported, "utilization", "power_w"):
+            page.locator(f"{CHART}[data-metric={metric}]").scroll_into_view_if_needed()
+            page.wait_for_selector(f"{CHART}[data-metric={metric}]:not([data-empty]) canvas")
         notebook.close()
 
 

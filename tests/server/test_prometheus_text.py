@@ -8,17 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes import EPOCH
+from fakes import EPOCH, FakeClock
+from helpers_nvml import Machine
 from helpers_samples import GIB, LIVE, h200, reading, sample
+from nvml_standin import profiles
 from prometheus_client.parser import text_string_to_metric_families
 
 import gpuwidget
 from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity
 from gpuwidget.model.samples import Origin, Sample
+from gpuwidget.sampler import Sampler
 from gpuwidget.server import prometheus
 from gpuwidget.server.prometheus import KernelLabels
 from gpuwidget.server.wire import GpuMemoryOwnership, MemoryHolder, MemoryOwnership, ServerKernel
+from gpuwidget.sources.nvml import NvmlSource
 
 GOLDEN = Path(__file__).parent / "data" / "metrics.txt"
 ZERO, ONE = h200(0), h200(1)
@@ -267,3 +271,27 @@ def test_memory_in_a_slice_counts_once() -> None:
         ({"gpu": "1", "mig": "0", "holder": "process"}, 2 * GIB),
         ({"gpu": "1", "mig": "0", "holder": "unattributed"}, 0.0),
     ]
+
+
+def test_each_model_has_series_for_what_it_reports(machine: Machine) -> None:
+    """On a machine with different GPUs, a metric has series only for the GPUs that report its value."""
+    models = ("RTX 3090", "RTX 4090", "V100", "A100", "H100")
+    machine.set_scenario(*profiles.machine(*models))
+    clock = FakeClock()
+    sampler = Sampler(NvmlSource(clock), clock)
+    samples: list[Sample] = []
+    with sampler.subscribe(samples.append, activity=True):
+        clock.until(lambda: bool(samples) and samples[-1].readings[-1].activity is not None, step=0.02)
+    sampler.stop()
+    reported: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(metrics_text(samples[-1], None).decode()):
+        reported[family.name] = {
+            models[int(one.labels["gpu"])] for one in family.samples if "gpu" in one.labels
+        }
+    assert reported["gpuwidget_gpu_power_watts"] == set(models)
+    assert reported["gpuwidget_gpu_memory_temperature_celsius"] == {"V100", "A100", "H100"}
+    assert reported["gpuwidget_gpu_ecc_uncorrected_errors"] == {"V100", "A100", "H100"}
+    assert reported["gpuwidget_gpu_fan_speed_ratio"] == {"RTX 3090", "RTX 4090"}
+    counters = {name for name in reported if name.endswith(("_active_ratio", "_occupancy_ratio"))}
+    assert len(counters) == 5
+    assert all(reported[name] == {"H100"} for name in counters)
