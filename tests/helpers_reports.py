@@ -36,7 +36,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 NO_COUNTERS = "the hardware counters (GPM, Hopper and later) are not available here"
 TOO_SHORT = "the run was shorter than two of the driver's windows of 0.2 s"
 NO_TORCH = "torch is not loaded"
-RECORDED = "the processes of a recording are not this machine's"
+RECORDED = "the recorded processes are not this machine's"
 _ACTIVITIES = (
     *("sm_activity", "sm_occupancy", "tensor_activity", "fp32_activity", "dram_activity"),
     *("pcie", "nvlink"),
@@ -333,8 +333,8 @@ def first_context() -> Report:
             device_memory=Span(0, 682 * MIB, 682 * MIB),
         ),
         notes=(
-            "CUDA started on GPU 0 in this run: its context and libraries hold 618 MiB, which stays until "
-            "the process ends and is no leak.",
+            "CUDA started on GPU 0 in this run: its context and libraries hold 618 MiB, which "
+            "stays until the process ends and is not a leak.",
         ),
     )
 
@@ -412,7 +412,7 @@ def advised() -> Report:
                 "throttled",
                 True,
                 "GPU 1 ran at a lower clock for 12 of 14 s: too hot.",
-                "Let the administrator see to its cooling.",
+                "Ask the administrator to check its cooling.",
                 {"held_down_s": {"too hot": 12.0}, "run_s": 14.0, "gpus": [1]},
                 "docs/advice.md#throttled",
             ),

@@ -35,7 +35,7 @@ def _read(path: Path) -> Diagnosis:
     try:
         return parse_diagnosis(json.loads(path.read_text(encoding="utf-8-sig")))
     except (OSError, ValueError, DoctorError) as error:
-        why = str(error) if isinstance(error, (OSError, DoctorError)) else "It is no JSON."
+        why = str(error) if isinstance(error, (OSError, DoctorError)) else "It isn't JSON."
         raise OptionError(
-            f"{str(path)!r} can't be compared with: {why} Make one with: gpuwidget doctor --json >FILE."
+            f"Can't compare with {str(path)!r}: {why} Save a diagnosis with: gpuwidget doctor --json >FILE."
         ) from None

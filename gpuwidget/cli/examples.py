@@ -31,8 +31,8 @@ def copy_notebooks(folder: Path) -> list[Path]:
         there = [copy.name for copy in copies if copy.exists() or copy.is_symlink()]
         if there:
             raise ExamplesError(
-                f"{folder} has {', '.join(there)} already, and nothing is overwritten: name another folder, "
-                "or move them away."
+                f"{folder} already contains {', '.join(there)}. Nothing was overwritten: choose another "
+                "folder, or move these files."
             )
         folder.mkdir(parents=True, exist_ok=True)
         with ExitStack() as undo:

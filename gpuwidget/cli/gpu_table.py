@@ -115,7 +115,7 @@ def _process_rows(gpu: Gpu, reading: Reading) -> list[tuple[str, ...]]:
     if _unreachable(reading) or reading.answered is None:
         return []  # The GPU's row in the table of GPUs already shows that the GPU does not respond.
     if reading.processes is None:
-        return [(_gpu_number(gpu), UNKNOWN, reading.missing.get("processes", "the driver does not say"))]
+        return [(_gpu_number(gpu), UNKNOWN, reading.missing.get("processes", "not reported by the driver"))]
     largest_first = sorted(reading.processes, key=lambda process: (-(process.memory or 0), process.pid))
     return [
         (

@@ -34,7 +34,7 @@ _FAILED, _USAGE_ERROR, _INTERRUPTED = 1, 2, 130
 
 _NO_ANSWER = (
     f"The driver has not answered for {_OPEN_TIMEOUT_S:.0f} seconds. If nvidia-smi hangs too, the driver "
-    "or a GPU is stuck: look into the kernel log (dmesg); a restart of the machine usually helps."
+    "or a GPU is stuck: see the kernel log (dmesg). A restart of the machine usually helps."
 )
 _TIME_SPAN = re.compile(r"([0-9]{1,6})([mhdw])")
 _UNITS_S = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -85,8 +85,8 @@ def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> i
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpuwidget",
-        description="Look at this machine's GPUs and at who uses them.",
-        epilog="GPUWIDGET_SOURCE=replay plays a recording of four H200s, replay:FILE one of yours.",
+        description="Show this machine's GPUs and the processes that use them.",
+        epilog="GPUWIDGET_SOURCE=replay plays a recording of four H200s; replay:FILE plays your own.",
     )
     parser.add_argument("--version", action="version", version=f"gpuwidget {__version__}")
     parser.add_argument(
@@ -95,11 +95,9 @@ def _parser() -> argparse.ArgumentParser:
         dest="every",
         metavar="S",
         type=_seconds,
-        help="look every S seconds, until Ctrl-C",
+        help="repeat every S seconds until Ctrl-C",
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print the sample as JSON; with -i, one on each line"
-    )
+    parser.add_argument("--json", action="store_true", help="print JSON; with -i, one sample per line")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     record = commands.add_parser(
         "record",
@@ -108,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
         "Ctrl-C stops.",
     )
     record.add_argument(
-        "file", type=Path, metavar="FILE", help="a new file; packed where its name ends in .gz"
+        "file", type=Path, metavar="FILE", help="the new file; compressed if its name ends in .gz"
     )
     record.add_argument(
         "--interval",
@@ -116,31 +114,34 @@ def _parser() -> argparse.ArgumentParser:
         metavar="S",
         type=_seconds,
         default=INTERVAL_S,
-        help="seconds from reading to reading (default: %(default)s)",
+        help="seconds between readings (default: %(default)s)",
     )
     doctor = commands.add_parser(
         "doctor",
         help="check everything from PyTorch down to the GPU",
-        description="Examine this environment and machine, from PyTorch down to the GPU: what was found, "
-        "what is broken, and what to do. The exit status is 0, or 1 where a link is broken or a check "
-        "did not finish.",
+        description="Check this environment and machine, from PyTorch down to the GPU. The output shows "
+        "what was found, what is broken and how to fix it. The exit status is 0, or 1 if "
+        "something is broken or a check did not finish.",
     )
     doctor.add_argument("--json", action="store_true", dest="doctor_json", help="print it as JSON")
     doctor.add_argument(
-        "--diff", type=Path, metavar="FILE", help="say what changed since FILE, an earlier one's JSON"
+        "--diff",
+        type=Path,
+        metavar="FILE",
+        help="show what changed since an earlier diagnosis, whose JSON is in FILE",
     )
     usage = commands.add_parser(
         "usage",
         help="GPU-hours by user, notebook or kernel",
-        description="Read from Prometheus how many GPU-hours users, notebooks or kernels have used. The "
-        "servers count them where c.GpuWidget.gpu_hours is on.",
+        description="Show how many GPU-hours users, notebooks or kernels have used, according to "
+        "Prometheus. Servers count them if c.GpuWidget.gpu_hours is on.",
     )
     usage.add_argument(
         "--since",
         metavar="TIME",
         type=_time_span,
         default="30d",
-        help="how far back, as 12h, 7d or 4w (default: %(default)s)",
+        help="how far back, such as 12h, 7d or 4w (default: %(default)s)",
     )
     usage.add_argument(
         "--by", choices=("user", "notebook", "kernel"), default="user", help="default: %(default)s"
@@ -148,15 +149,20 @@ def _parser() -> argparse.ArgumentParser:
     usage.add_argument(
         "--prometheus",
         metavar="URL",
-        help="address of Prometheus; without it, c.GpuWidget.prometheus_url and its settings in Jupyter's "
-        "configuration",
+        help="address of Prometheus (default: c.GpuWidget.prometheus_url with its settings in "
+        "Jupyter's configuration)",
     )
-    usage.add_argument("--ca-file", type=Path, metavar="FILE", help="certificates of its authorities (PEM)")
+    usage.add_argument(
+        "--ca-file",
+        type=Path,
+        metavar="FILE",
+        help="file with the certificates of its certificate authorities (PEM)",
+    )
     usage.add_argument("--token-file", type=Path, metavar="FILE", help="file with its bearer token")
     usage.add_argument("--json", action="store_true", dest="usage_json", help="print it as JSON")
     run = commands.add_parser(
         "run",
-        help="run a Python script whose memory a watched cell shows",
+        help="run a Python script and report its memory to the watched cell that starts it",
         description="Run a Python script that a watched cell starts, for example with "
         "torchrun -m gpuwidget run SCRIPT. The card then shows the exact torch peaks and the exit code of "
         "each process.",
@@ -169,7 +175,7 @@ def _parser() -> argparse.ArgumentParser:
         help="copy the example notebooks into a folder",
         description="Copy the notebooks that come with gpuwidget into a folder. Nothing is overwritten.",
     )
-    examples.add_argument("folder", type=Path, metavar="DIR", help="made where it is missing")
+    examples.add_argument("folder", type=Path, metavar="DIR", help="the folder; created if missing")
     return parser
 
 
@@ -219,7 +225,7 @@ def _run(options: argparse.Namespace, sampler: Sampler) -> int:
 
 def _run_script(options: argparse.Namespace) -> int:
     if options.every is not None or options.json:
-        print("gpuwidget: run takes no --json and no --interval.", file=sys.stderr)
+        print("gpuwidget: run accepts neither --json nor --interval.", file=sys.stderr)
         return _USAGE_ERROR
     if not options.is_module and not Path(options.script).is_file():
         text = f"there is no script {options.script!r}. Give the path of a Python file, or -m and a module."
@@ -319,5 +325,5 @@ def _in_place(text: str) -> str:
     lines = text.splitlines()
     room = shutil.get_terminal_size().lines - 1
     if len(lines) > room:
-        lines = [*lines[: room - 1], f"… and {len(lines) - room + 1} lines more"]
+        lines = [*lines[: room - 1], f"… and {len(lines) - room + 1} more lines"]
     return _HOME + "".join(f"{line}{_CLEAR_LINE}\n" for line in lines) + _CLEAR_BELOW

@@ -47,7 +47,7 @@ def record(sampler: Sampler, path: Path, interval_s: float, print_line: Callable
 def check_new_file(path: Path) -> None:
     """Raise RecordingError if the file already exists."""
     if path.exists():
-        raise RecordingError(f"{str(path)!r} exists already and was not overwritten: give another name.")
+        raise RecordingError(f"{str(path)!r} already exists and was not overwritten: choose another name.")
 
 
 def write_samples(

@@ -135,7 +135,7 @@ def _active_client() -> Any | None:
 def _refusal(client: Any) -> str | None:
     """Return why a client's workers can't be measured, or None if they can."""
     if not callable(getattr(client, "register_plugin", None)):
-        return f"gpuwidget.dask.watch() needs a distributed.Client, and {type(client).__name__} is none."
+        return f"gpuwidget.dask.watch() needs a distributed.Client, not {type(client).__name__}."
     # The first is False on other threads than the client's own.
     if client.asynchronous or getattr(client, "_asynchronous", False):
         return (

@@ -11,7 +11,7 @@ from gpuwidget.model.worker_update import WorkerUpdate
 
 _MAX_NAMES = 4
 
-LATE = message("dask-worker-late", "the worker received the start of the run only after the run had begun")
+LATE = message("dask-worker-late", "the run had already begun when the worker learned of it")
 
 
 def without_end(update: WorkerUpdate) -> Message:
@@ -29,10 +29,12 @@ def without_end(update: WorkerUpdate) -> Message:
     when = translatable("{elapsed} into the run", elapsed=units.duration(update.elapsed_s))
     if figures:
         last = translatable(
-            "its last one, {when}, had {figures}", when=when, figures=joined(figures, translatable(" and "))
+            "its last report, {when}, showed {figures}",
+            when=when,
+            figures=joined(figures, translatable(" and ")),
         )
     else:
-        last = translatable("its last one came {when}", when=when)
+        last = translatable("its last report came {when}", when=when)
     text = translatable("the worker sent no report at the run's end; {last}", last=last)
     return message("dask-worker-without-end", text, elapsed_s=update.elapsed_s, steps=steps, torch_peak=peak)
 

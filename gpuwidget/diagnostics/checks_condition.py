@@ -30,7 +30,7 @@ a DataLoader pass whole batches through it."""
 def check_health(results: ProbeResults) -> Check:
     """Check for memory errors, throttling, disabled persistence mode, and errors in the kernel log."""
     if not results.gpus:
-        return skipped_check(HEALTH, translatable("no GPU to be seen"))
+        return skipped_check(HEALTH, translatable("no GPU found"))
     issues: list[Issue] = []
     evidence: dict[str, str | None] = {}
     all_broken = all(gpu.remap_failed for gpu in results.gpus)
@@ -48,9 +48,7 @@ def check_health(results: ProbeResults) -> Check:
     )
     if not issues:
         return build_check(HEALTH, translatable("No memory errors, not throttled"), [], evidence)
-    return build_check(
-        HEALTH, counted(len(issues), "{number} finding", "{number} findings"), issues, evidence
-    )
+    return build_check(HEALTH, counted(len(issues), "{number} issue", "{number} issues"), issues, evidence)
 
 
 def _memory_error_issues(gpu: GpuHealth, remap_status: IssueStatus) -> list[Issue]:
@@ -108,7 +106,7 @@ def check_pcie(results: ProbeResults) -> Check:
     known = [gpu for gpu in results.gpus if gpu.pcie_width is not None and gpu.pcie_width_max is not None]
     if not known:
         return skipped_check(
-            PCIE, translatable("not told") if results.gpus else translatable("no GPU to be seen")
+            PCIE, translatable("not reported") if results.gpus else translatable("no GPU found")
         )
     evidence: dict[str, str | None] = {
         f"GPU {gpu.index}": f"x{gpu.pcie_width} of x{gpu.pcie_width_max}, generation up to "
@@ -139,14 +137,14 @@ def check_peers(results: ProbeResults) -> Check:
     peers = results.nvml.peers if results.nvml is not None else ()
     if not peers:
         return skipped_check(
-            PEERS, translatable("one GPU") if len(results.gpus) == 1 else translatable("no GPU to be seen")
+            PEERS, translatable("one GPU") if len(results.gpus) == 1 else translatable("no GPU found")
         )
     evidence: dict[str, str | None] = {}
     for gpu in sorted({peer.gpu for peer in peers}):
         row = [peer for peer in peers if peer.gpu == gpu]
         evidence[f"GPU {gpu}"] = " ".join(f"{peer.other}:{_path_name(peer)}" for peer in row)
     if not any(peer.nvlink or peer.reads is not None for peer in peers):
-        return build_check(PEERS, translatable("not told"), [messages.peers_unknown()], evidence)
+        return build_check(PEERS, translatable("not reported"), [messages.peers_unknown()], evidence)
     found = joined(sorted({_path_name(peer) for peer in peers}))
     without_access = [
         (peer.gpu, peer.other) for peer in peers if peer.reads is False and peer.nvlink is not True
@@ -156,7 +154,10 @@ def check_peers(results: ProbeResults) -> Check:
     if without_access:
         # This is not an issue, since most consumer GPUs lack direct access.
         return build_check(
-            PEERS, translatable("through the host: these GPUs have no direct access"), [], evidence
+            PEERS,
+            translatable("through the host, because these GPUs can't access each other directly"),
+            [],
+            evidence,
         )
     return build_check(PEERS, found, [], evidence)
 
@@ -193,7 +194,7 @@ def check_package(results: ProbeResults) -> Check:
         "distribution": f"{packages.OUR_DISTRIBUTION} {installed.ours}"
         if installed.ours
         else "not installed as a package",
-        "files that are others": ", ".join(installed.changed[:5]),
+        "overwritten files": ", ".join(installed.changed[:5]),
         "GPUWIDGET_SOURCE": results.variables.get("GPUWIDGET_SOURCE"),
     }
     issues = []

@@ -33,7 +33,7 @@ def check_driver(results: ProbeResults) -> Check:
         newest = format_cuda_version(results.libcuda["cuda_driver"])
     evidence = {
         "driver": driver,
-        "newest CUDA it runs": newest,
+        "newest CUDA supported": newest,
         "kernel module": machine.module,
         "libcuda": ", ".join(results.mapped("libcuda")) or results.libcuda.get("libcuda_error"),
         "container": machine.container,
@@ -168,9 +168,9 @@ def check_device_files(results: ProbeResults) -> Check:
     if machine.system not in ("linux", "wsl"):
         return skipped_check(
             FILES,
-            translatable("this system has others")
+            translatable("this system uses different device files")
             if machine.system == "jetson"
-            else translatable("this system has none"),
+            else translatable("this system has no such files"),
         )
     if machine.system == "wsl":
         if any(file.path == "/dev/dxg" for file in files):

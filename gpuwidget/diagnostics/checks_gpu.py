@@ -49,7 +49,7 @@ def check_gpu(results: ProbeResults) -> Check:
     devices = results.libcuda.get("cu_devices")
     if devices:
         return build_check(GPU, ", ".join(device["name"] for device in devices), issues, evidence)
-    return build_check(GPU, translatable("not to be seen"), [messages.unknown_without_driver()], evidence)
+    return build_check(GPU, translatable("not visible"), [messages.unknown_without_driver()], evidence)
 
 
 def _count_by_name(gpus: tuple[GpuHealth, ...]) -> str:
@@ -142,7 +142,7 @@ def check_sharing(results: ProbeResults) -> Check:
     """Check whether several processes may share a GPU, and whether any GPU or MIG slice is usable."""
     gpus, mps = results.gpus, results.machine.mps
     if not gpus:
-        return skipped_check(SHARING, translatable("no GPU to be seen"))
+        return skipped_check(SHARING, translatable("no GPU found"))
     evidence: dict[str, str | None] = {
         f"GPU {gpu.index}": ", ".join(
             [

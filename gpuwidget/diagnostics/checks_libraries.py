@@ -48,7 +48,7 @@ def check_cuda(results: ProbeResults) -> Check:
     evidence: dict[str, str | None] = {
         "libraries": _mapped_files(results, *_CUDA_LIBRARIES),
         "packages": ", ".join(results.package("nvidia-cuda", "nvidia-cublas", "cuda-", "cudatoolkit")),
-        "CUDA toolkit (nvcc)": results.machine.nvcc or "none, and none is needed",
+        "CUDA toolkit (nvcc)": results.machine.nvcc or "none (not needed)",
     }
     missing = missing_library(results)
     if missing is not None and missing.partition(".")[0].startswith(_CUDA_LIBRARIES):
@@ -176,7 +176,7 @@ def check_nccl(results: ProbeResults) -> Check:
         return skipped_check(NCCL, translatable("comes with PyTorch for CUDA"), evidence)
     if torch.get("nccl") is None:
         return skipped_check(
-            NCCL, translatable("none in this build of PyTorch: it is needed for several GPUs only"), evidence
+            NCCL, translatable("none in this build of PyTorch (needed only for several GPUs)"), evidence
         )
     issues = [
         *file_issues(results, "nccl"),

@@ -45,14 +45,16 @@ def check_torch(results: ProbeResults) -> Check:
     if files is None and not torch.get("imported"):
         if results.place == "server":
             return skipped_check(
-                TORCH, translatable("not in the server's environment, which needs none"), evidence
+                TORCH, translatable("not in the server's environment (not needed there)"), evidence
             )
         issue = messages.not_installed(install_torch(results, "missing"))
         return build_check(TORCH, translatable("not found"), [issue], evidence)
     version = results.torch_version or translatable("of unknown version")
     hidden = _hidden_torch_issue(results)
     if hidden is not None:
-        return build_check(TORCH, translatable("hidden by something else of that name"), [hidden], evidence)
+        return build_check(
+            TORCH, translatable("hidden by another file or folder of that name"), [hidden], evidence
+        )
     if result.ending == "not started":
         return build_check(TORCH, version, [messages.python_not_started(result.detail)], evidence)
     if not torch.get("imported"):

@@ -31,8 +31,8 @@ def check_visible_devices(results: ProbeResults) -> Check:
     evidence = {
         "CUDA_VISIBLE_DEVICES": value if value else None,
         "CUDA_DEVICE_ORDER": results.variables.get("CUDA_DEVICE_ORDER"),
-        "GPUs that CUDA shows": str(count) if isinstance(count, int) else None,
-        "GPUs that this notebook has": None if in_notebook is None else str(len(in_notebook)),
+        "GPUs visible to CUDA": str(count) if isinstance(count, int) else None,
+        "GPUs visible to this notebook": None if in_notebook is None else str(len(in_notebook)),
     }
     changed = _changed_after_start_issue(results)
     if changed is not None:

@@ -37,7 +37,7 @@ def compare(before: Diagnosis, after: Diagnosis) -> tuple[Change, ...]:
     for what, old_value, new_value in (
         ("interpreter", before.python, after.python),
         ("gpuwidget", before.version, after.version),
-        ("examined for", before.place, after.place),
+        ("checked for", before.place, after.place),
     ):
         found += [Change(what, old_value, new_value)] if old_value != new_value else []
     return tuple(found)

@@ -83,9 +83,9 @@ def run_in_subprocess(
     if "doctor" in result.values:
         return parse_diagnosis(restore_texts(result.values["doctor"], result.values["texts"]))
     if result.ending == "hung":
-        why = f"it came to no end within {RUN_TIMEOUT_S:.0f} s"
+        why = f"it did not finish within {RUN_TIMEOUT_S:.0f} s"
     else:
-        why = result.detail or "it said nothing"
+        why = result.detail or "it printed nothing"
     raise DoctorError(
         f"The doctor could not check this environment ({why}). "
         "In a terminal, 'gpuwidget doctor' may show more."
@@ -96,7 +96,7 @@ def parse_diagnosis(values: Any) -> Diagnosis:
     """Parse a diagnosis, ignoring fields of newer versions. Raises DoctorError if it is invalid."""
     try:
         if values["schema"] != SCHEMA:
-            raise DoctorError(f"It is a diagnosis of another version (schema {values['schema']!r}).")
+            raise DoctorError(f"It was made by another version of gpuwidget (schema {values['schema']!r}).")
         links = tuple(map(_parse_check, values["links"]))
         if not all(
             isinstance(mapping, dict)

@@ -39,7 +39,9 @@ def reset_pending(gpu: int) -> Issue:
         "memory-reset-pending",
         "warning",
         {"gpu": gpu},
-        translatable("GPU {gpu} has memory to set aside after an error, which waits for a reset.", gpu=gpu),
+        translatable(
+            "GPU {gpu} has faulty memory, which the driver takes out of use at the next reset.", gpu=gpu
+        ),
         command_fix("reset-or-reboot", "Stop what uses it, then", _RESET, ", or reboot."),
     )
 
@@ -51,14 +53,14 @@ def uncorrected_errors(gpu: int, count: int) -> Issue:
         "warning",
         {"gpu": gpu, "count": count},
         translatable(
-            "GPU {gpu} had {errors} since the driver was loaded: results of programs that ran "
-            "then may be lost.",
+            "GPU {gpu} had {errors} since the driver was loaded. Programs that ran on it at "
+            "that time may have failed or lost results.",
             gpu=gpu,
             errors=counted(count, "{number} uncorrected memory error", "{number} uncorrected memory errors"),
         ),
         text_fix(
             "check-gpu-memory",
-            "Reset or restart it; should they come back, have the GPU checked (nvidia-smi -q -d ECC).",
+            "Reset the GPU or reboot. If errors come back, have the GPU checked (nvidia-smi -q -d ECC).",
         ),
     )
 
@@ -66,9 +68,7 @@ def uncorrected_errors(gpu: int, count: int) -> Issue:
 def throttled(gpu: int, reasons: Sequence[str], *, hot: bool) -> Issue:
     """Return the issue of a GPU whose clock is throttled; ``hot`` is whether its temperature is a reason."""
     fix = (
-        translatable("See to its cooling.")
-        if hot
-        else translatable("See to its power supply and its cooling.")
+        translatable("Check its cooling.") if hot else translatable("Check its power supply and its cooling.")
     )
     return Issue(
         "gpu-throttled",
@@ -89,7 +89,7 @@ def xids_logged(logged: Sequence[tuple[str, int]]) -> Issue:
         translatable("The driver has reported {logged}.", logged=joined([xid(each) for each in logged])),
         text_fix(
             "see-xid-documentation",
-            "See what NVIDIA says to do about it: https://docs.nvidia.com/deploy/xid-errors/.",
+            "NVIDIA explains what to do: https://docs.nvidia.com/deploy/xid-errors/.",
         ),
     )
 
@@ -107,11 +107,12 @@ def persistence_off(gpus: int) -> Issue:
         "warning",
         {"gpus": gpus},
         translatable(
-            "Nothing keeps {gpus} initialised (persistence mode is off): the first use after a "
-            "pause waits seconds for the driver, and what was set is lost.",
+            "Persistence mode is off for {gpus}: while no program uses them, the driver shuts "
+            "them down. The next use then waits for seconds, and settings such as a power "
+            "limit are lost.",
             gpus=gpu_count(gpus),
         ),
-        command_fix("enable-persistence", "Keep them ready:", _ENABLE_PERSISTENCE),
+        command_fix("enable-persistence", "Turn it on:", _ENABLE_PERSISTENCE),
     )
 
 
@@ -120,7 +121,7 @@ def persistence_off(gpus: int) -> Issue:
 
 def narrow_link(gpu: int, width: int | None, max_width: int | None, others: int) -> Issue:
     """Return the issue of a GPU that does not use all its PCIe lanes, and of ``others`` further such GPUs."""
-    more = translatable(", and {others} more too", others=others) if others else ""
+    more = translatable(" (the same for {others} more)", others=others) if others else ""
     return Issue(
         "pcie-narrow",
         "warning",
@@ -134,15 +135,15 @@ def narrow_link(gpu: int, width: int | None, max_width: int | None, others: int)
         ),
         text_fix(
             "check-slot",
-            "See to its slot and riser; some boards share lanes between slots, and some laptops save power "
-            "so.",
+            "Check its slot and riser. Some boards share lanes between slots, and some laptops "
+            "turn lanes off to save power.",
         ),
     )
 
 
 def peers_unknown() -> Issue:
     """Return the issue reporting that it is unknown which GPUs can access each other's memory."""
-    return Issue("peers-unknown", "unknown", {}, translatable("The driver does not say."), None)
+    return Issue("peers-unknown", "unknown", {}, translatable("The driver does not report it."), None)
 
 
 def peers_without_access(pairs: Sequence[tuple[int, int]]) -> Issue:
@@ -160,7 +161,7 @@ def peers_without_access(pairs: Sequence[tuple[int, int]]) -> Issue:
         ),
         command_fix(
             "choose-connected-gpus",
-            "Put GPUs that work together where they reach each other:",
+            "Use GPUs together that have direct access to each other. To list the connections:",
             _SHOW_TOPOLOGY,
         ),
     )
@@ -200,7 +201,7 @@ def shm_full(free: int, total: int) -> Issue:
             free=units.memory(free),
             total=units.memory(total),
         ),
-        command_fix("list-shm", "See what lies in it:", _LIST_SHM, "; programs that died leave files."),
+        command_fix("list-shm", "List its files:", _LIST_SHM, "; crashed programs leave files behind."),
     )
 
 
@@ -212,7 +213,7 @@ def files_overwritten(files: Sequence[str], other: str | None, fix: Fix) -> Issu
 
     ``other`` is the version of the package that overwrote them, if it is known.
     """
-    by = translatable("something else")
+    by = translatable("another program")
     if other is not None:
         by = translatable("the package {name} {version}", name=OTHER_DISTRIBUTION, version=other)
     return Issue(
@@ -221,9 +222,7 @@ def files_overwritten(files: Sequence[str], other: str | None, fix: Fix) -> Issu
         {"files": len(files), "other": other},
         translatable(
             "{files} overwritten by {by}.",
-            files=counted(
-                len(files), "{number} file of gpuwidget's was", "{number} files of gpuwidget's were"
-            ),
+            files=counted(len(files), "{number} file of gpuwidget was", "{number} files of gpuwidget were"),
             by=by,
         ),
         fix,
@@ -237,8 +236,8 @@ def other_package(version: str, fix: Fix) -> Issue:
         "warning",
         {"version": version},
         translatable(
-            "The package {other_distribution} {version}, somebody else's, is installed beside "
-            "{our_distribution}: both have the import name gpuwidget.",
+            "An unrelated package, {other_distribution} {version}, is installed beside "
+            "{our_distribution}: both are imported as gpuwidget.",
             other_distribution=OTHER_DISTRIBUTION,
             version=version,
             our_distribution=OUR_DISTRIBUTION,
@@ -254,8 +253,8 @@ def other_source(source: str) -> Issue:
         "warning",
         {"source": source},
         translatable(
-            "GPUWIDGET_SOURCE is {source!r}: charts do not show this machine's GPUs. The doctor "
-            "has checked them.",
+            "GPUWIDGET_SOURCE is {source!r}, so charts do not show this machine's GPUs. The "
+            "doctor's checks are of this machine's GPUs.",
             source=source,
         ),
         text_fix("unset-gpuwidget-source", "Unset GPUWIDGET_SOURCE to see this machine's GPUs."),

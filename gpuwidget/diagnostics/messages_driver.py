@@ -64,7 +64,7 @@ def no_result(step: str, detail: str) -> Issue:
         "unknown",
         {"step": step, "error": detail},
         translatable(
-            "The driver could not be asked ({step}: {detail}).",
+            "The driver could not be queried ({step}: {detail}).",
             step=step,
             detail=detail or translatable("no answer"),
         ),
@@ -87,17 +87,18 @@ def version_mismatch(module: str | None) -> Issue:
 
     ``module`` is the version of the kernel module, if it is known.
     """
-    loaded = translatable(" ({module} is still loaded)", module=module) if module else ""
+    loaded = translatable(" ({module})", module=module) if module else ""
     return Issue(
         "driver-version-mismatch",
         "broken",
         {"module": module},
         translatable(
-            "The driver's libraries were updated while the old kernel module runs{loaded}.", loaded=loaded
+            "The driver's libraries were updated, but the old kernel module is still running{loaded}.",
+            loaded=loaded,
         ),
         text_fix(
             "restart-machine",
-            "Restart the machine, or reload the driver's modules; restart the containers after that.",
+            "Restart the machine, or reload the driver's modules. Restart containers afterwards.",
         ),
     )
 
@@ -184,7 +185,8 @@ def container_without_compute(capabilities: str) -> Issue:
         "broken",
         {"capabilities": capabilities},
         translatable(
-            "CUDA's driver library is not in this container: its capabilities are {capabilities!r}.",
+            "CUDA's driver library is not in this container, because its driver capabilities "
+            "are {capabilities!r}.",
             capabilities=capabilities,
         ),
         text_fix("add-compute-capability", "Start it with NVIDIA_DRIVER_CAPABILITIES=compute,utility."),
@@ -208,8 +210,8 @@ def libcuda_stub(library: str) -> Issue:
         "libcuda-stub",
         "broken",
         {"library": library},
-        translatable("{library} is a stub to link with, not the driver.", library=library),
-        text_fix("remove-stubs", "Take CUDA's folder 'stubs' out of LD_LIBRARY_PATH."),
+        translatable("{library} is a stub for linking, not the driver.", library=library),
+        text_fix("remove-stubs", "Remove CUDA's folder 'stubs' from LD_LIBRARY_PATH."),
     )
 
 
@@ -220,10 +222,10 @@ def libcuda_mismatch(library: str, code: int) -> Issue:
         "broken",
         {"library": library, "code": code},
         translatable(
-            "{library} does not fit the driver that is loaded (error {code}).", library=library, code=code
+            "{library} does not match the loaded driver (error {code}).", library=library, code=code
         ),
         text_fix(
-            "remove-compat", "Take CUDA's folder 'compat' out of LD_LIBRARY_PATH, or update the driver."
+            "remove-compat", "Remove CUDA's folder 'compat' from LD_LIBRARY_PATH, or update the driver."
         ),
     )
 
@@ -235,11 +237,11 @@ def fabric_manager_missing() -> Issue:
         "broken",
         {},
         translatable(
-            "The driver is not ready: GPUs that are joined by NVSwitch wait for the fabric "
+            "The driver is not ready: GPUs connected by NVSwitch are waiting for the fabric "
             "manager (error 802)."
         ),
         command_fix(
-            "start-fabric-manager", "Start it:", _START_FABRIC_MANAGER, ", of the driver's very version."
+            "start-fabric-manager", "Start it:", _START_FABRIC_MANAGER, ", in exactly the driver's version."
         ),
     )
 
@@ -253,7 +255,7 @@ def wsl_without_gpu() -> Issue:
         "wsl-without-gpu",
         "broken",
         {},
-        translatable("WSL has no /dev/dxg: its Windows gives it no GPU."),
+        translatable("WSL has no /dev/dxg: Windows does not give it a GPU."),
         text_fix(
             "install-windows-driver",
             "Install NVIDIA's driver in Windows, then 'wsl --update' and 'wsl --shutdown' there.",
@@ -270,26 +272,28 @@ def device_files_forbidden(files: Sequence[str], mode: str) -> Issue:
         "device-files-forbidden",
         "broken",
         {"files": tuple(files), "mode": mode},
-        translatable("This user may not use {files} ({mode}).", files=", ".join(files), mode=mode),
+        translatable(
+            "This user has no permission to use {files} ({mode}).", files=", ".join(files), mode=mode
+        ),
         command_fix(
             "allow-device-files",
-            "Let this user read and write them:",
+            "Give this user read and write access:",
             _JOIN_GROUP,
-            " and log in again, or 'sudo chmod a+rw /dev/nvidia*' where no group is used.",
+            " and log in again. If the files belong to no group: 'sudo chmod a+rw /dev/nvidia*'.",
         ),
     )
 
 
 def gpu_files_missing(fix: Fix) -> Issue:
     """Return the issue reporting that the control files exist, but no device file of a GPU."""
-    reason = translatable("There are the driver's files, but none of a GPU (/dev/nvidia0).")
+    reason = translatable("The driver's device files exist, but there is none for a GPU (/dev/nvidia0).")
     return Issue("gpu-files-missing", "broken", {}, reason, fix)
 
 
 def control_files_missing(files: Sequence[str], fix: Fix) -> Issue:
     """Return the issue reporting that device files of GPUs exist, but not all control files."""
     reason = translatable(
-        "{files} missing: CUDA does not start without.", files=joined(files, translatable(" and "))
+        "{files} missing, so CUDA does not start.", files=joined(files, translatable(" and "))
     )
     return Issue("control-files-missing", "broken", {"files": tuple(files)}, reason, fix)
 
@@ -336,9 +340,10 @@ def mig_files_forbidden(files: Sequence[str]) -> Issue:
         "broken",
         {"files": tuple(files)},
         translatable(
-            "A MIG slice is used through files that this user may not use: {files}.", files=", ".join(files)
+            "This user has no permission to use the device files of its MIG slice: {files}.",
+            files=", ".join(files),
         ),
-        text_fix("allow-mig-files", "Let this user read those of its slices."),
+        text_fix("allow-mig-files", "Give this user read access to the files of its slices."),
     )
 
 
@@ -348,10 +353,10 @@ def mig_files_missing() -> Issue:
         "mig-files-missing",
         "broken",
         {},
-        translatable("MIG is on, but there is no /dev/nvidia-caps: a slice can't be used."),
+        translatable("MIG is on, but there is no /dev/nvidia-caps, so slices can't be used."),
         text_fix(
             "create-mig-files",
-            "Make them: sudo nvidia-modprobe -f /proc/driver/nvidia/capabilities/…",
+            "Create them: sudo nvidia-modprobe -f /proc/driver/nvidia/capabilities/…",
         ),
     )
 
@@ -360,12 +365,12 @@ def mig_files_missing() -> Issue:
 
 
 def _see_nvidia_smi() -> Fix:
-    return text_fix("see-nvidia-smi", "See what nvidia-smi says.")
+    return text_fix("see-nvidia-smi", "See the output of nvidia-smi.")
 
 
 def create_device_files() -> Fix:
     """Return the fix that creates device files."""
-    return command_fix("create-device-files", "Make them:", _CREATE_DEVICE_FILES)
+    return command_fix("create-device-files", "Create them:", _CREATE_DEVICE_FILES)
 
 
 def start_container_with_gpus() -> Fix:
@@ -380,7 +385,8 @@ def set_visible_devices(value: str) -> Fix:
     """Return the fix for a container from which NVIDIA_VISIBLE_DEVICES hides the machine's GPUs."""
     return text_fix(
         "set-nvidia-visible-devices",
-        "NVIDIA_VISIBLE_DEVICES is {value!r} here: set it to all, or docker run --gpus all …",
+        "NVIDIA_VISIBLE_DEVICES is {value!r}. Set it to all, or start the container with "
+        "docker run --gpus all …",
         value=value,
     )
 
@@ -388,5 +394,5 @@ def set_visible_devices(value: str) -> Fix:
 def request_kubernetes_gpu() -> Fix:
     """Return the fix that requests a GPU for a Kubernetes pod."""
     return text_fix(
-        "request-kubernetes-gpu", "Ask for a GPU in the pod's resources: limits: nvidia.com/gpu: 1."
+        "request-kubernetes-gpu", "Request a GPU in the pod's resources: limits: nvidia.com/gpu: 1."
     )

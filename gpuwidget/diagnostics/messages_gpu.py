@@ -21,7 +21,7 @@ _RESET = "sudo nvidia-smi --gpu-reset"
 
 def lost(gpu: LostGpu, *, others: bool) -> Issue:
     """Return the issue of a GPU that can't be opened; ``others`` is whether other GPUs work."""
-    fix = text_fix("see-kernel-log", "Look into the kernel log (dmesg).") if others else _restart_machine()
+    fix = text_fix("see-kernel-log", "See the kernel log (dmesg).") if others else _restart_machine()
     return Issue(
         "gpu-lost",
         "warning" if others else "broken",
@@ -45,7 +45,7 @@ def none_found(fix: Fix | None) -> Issue:
 def _restart_machine() -> Fix:
     return text_fix(
         "see-kernel-log-and-restart",
-        "Look into the kernel log (dmesg) and restart the machine; see what nvidia-smi lists then.",
+        "See the kernel log (dmesg), restart the machine, and see whether nvidia-smi lists the GPUs then.",
     )
 
 
@@ -55,8 +55,8 @@ def unknown_without_driver() -> Issue:
         "gpu-unknown-without-driver",
         "unknown",
         {},
-        translatable("Without a driver that answers, no GPU can be seen."),
-        text_fix("fix-driver", "Mend the driver first."),
+        translatable("The driver does not answer, so no GPU can be found."),
+        text_fix("fix-driver", "Fix the driver first."),
     )
 
 
@@ -74,7 +74,8 @@ def compiled_at_first_use(gpu: str, capability: str) -> Issue:
         "warning",
         {"gpu": gpu, "capability": capability},
         translatable(
-            "This PyTorch has no code made for {name}: it is compiled at its first use, and may be slow.",
+            "This PyTorch has no precompiled code for {name}: code is compiled at its first "
+            "use, and may be slow.",
             name=name,
         ),
         text_fix("install-newer-torch", "Install a newer PyTorch."),
@@ -97,7 +98,7 @@ def _with_capability(gpu: str, capability: str) -> str:
 
 def install_older_torch(gpu: str) -> Fix:
     """Return the fix that installs an older torch, which supports the GPU."""
-    return text_fix("install-older-torch", "Install an older PyTorch, which still knows {gpu}.", gpu=gpu)
+    return text_fix("install-older-torch", "Install an older PyTorch, which still supports {gpu}.", gpu=gpu)
 
 
 def install_older_torch_or_build(gpu: str, cuda: str, command: str, last_torch: str | None) -> Fix:
@@ -107,7 +108,7 @@ def install_older_torch_or_build(gpu: str, cuda: str, command: str, last_torch: 
     """
     return command_fix(
         "install-older-torch-or-build",
-        "Install an older PyTorch, which still knows {gpu}, or a build with CUDA {cuda}:",
+        "Install an older PyTorch, which still supports {gpu}, or a build with CUDA {cuda}:",
         command,
         after_build_command(last_torch),
         gpu=gpu,
@@ -125,8 +126,8 @@ def in_exclusive_use() -> Issue:
         "gpu-in-exclusive-use",
         "broken",
         {},
-        translatable("The GPU is taken by another process that has it alone."),
-        text_fix("see-processes", "See who: nvidia-smi."),
+        translatable("Another process has exclusive use of the GPU."),
+        text_fix("see-processes", "nvidia-smi shows which process it is."),
     )
 
 
@@ -137,8 +138,10 @@ def uvm_fails() -> Issue:
         "cuda-unknown-error",
         "broken",
         {},
-        translatable("CUDA does not start (error 999): the driver's module for memory may be out of order."),
-        command_fix("reload-uvm", "Load it again:", _RELOAD_UVM, ". In a container, restart it."),
+        translatable(
+            "CUDA does not start (error 999): the driver's memory module nvidia_uvm may be in a bad state."
+        ),
+        command_fix("reload-uvm", "Reload it:", _RELOAD_UVM, ". In a container, restart it."),
     )
 
 
@@ -148,8 +151,8 @@ def none_for_cuda() -> Issue:
         "no-gpu-for-cuda",
         "broken",
         {},
-        translatable("The driver lists GPUs, but CUDA finds none that it may use."),
-        text_fix("see-kernel-log-of-gpus", "See what the kernel log (dmesg) says of them."),
+        translatable("The driver lists GPUs, but CUDA finds none that it can use."),
+        text_fix("see-kernel-log-of-gpus", "See the kernel log (dmesg) for messages about them."),
     )
 
 
@@ -162,7 +165,7 @@ def cuda_start_failed(code: int, text: str | None) -> Issue:
         translatable(
             "CUDA does not start: {text} ({code}).", text=text or translatable("unknown error"), code=code
         ),
-        text_fix("see-kernel-log-and-nvidia-smi", "See what the kernel log (dmesg) and nvidia-smi say."),
+        text_fix("see-kernel-log-and-nvidia-smi", "See the kernel log (dmesg) and the output of nvidia-smi."),
     )
 
 
@@ -224,7 +227,7 @@ def hidden_by_empty_value() -> Issue:
 
 def nothing_to_compare() -> Issue:
     """Return the issue reporting that CUDA_VISIBLE_DEVICES can't be checked, because there is no GPU."""
-    reason = translatable("There is no GPU to compare it with.")
+    reason = translatable("It can't be checked, because no GPU was found.")
     return Issue("visible-devices-unknown", "unknown", {}, reason, None)
 
 
@@ -238,14 +241,15 @@ def entry_rejected(value: str, entry: str, why: Rejection, number: int, *, hides
     end = (
         translatable("It hides every GPU.")
         if hides_all
-        else translatable("CUDA passes over it and all that follows.")
+        else translatable("CUDA ignores it and everything after it.")
     )
     return Issue(
         "visible-devices-entry-rejected",
         "broken" if hides_all else "warning",
         {"value": value, "entry": entry, "why": why, "number": number},
         translatable(
-            "CUDA_VISIBLE_DEVICES is {value!r}, of which {entry!r} is no GPU here: {why}. {end}",
+            "CUDA_VISIBLE_DEVICES is {value!r}, but its entry {entry!r} is not a GPU of this "
+            "machine: {why}. {end}",
             value=value,
             entry=entry,
             why=_why(why, number),
@@ -268,17 +272,17 @@ def _why(why: Rejection, number: int) -> str:
                 "there are {number} GPUs, numbered from 0",
             )
         case "duplicate":
-            return translatable("it stands there twice, and then CUDA shows none at all")
+            return translatable("it is listed twice, so CUDA shows no GPU at all")
         case "no-gpu-matches":
-            return translatable("no GPU here begins so")
+            return translatable("no GPU of this machine has a UUID that begins with it")
         case "no-slice-matches":
-            return translatable("no MIG slice here begins so")
+            return translatable("no MIG slice of this machine has a UUID that begins with it")
         case "several-gpus-match":
-            return translatable("{number} GPUs here begin so", number=number)
+            return translatable("the UUIDs of {number} GPUs begin with it", number=number)
         case "several-slices-match":
-            return translatable("{number} MIG slices here begin so", number=number)
+            return translatable("the UUIDs of {number} MIG slices begin with it", number=number)
         case "slurm":
-            return translatable("Slurm writes that for a job that asked for no GPU")
+            return translatable("Slurm sets this for a job that requested no GPU")
         case "unknown-format":
             return translatable("it is neither a number nor a UUID that begins with GPU- or MIG-")
 
@@ -286,8 +290,8 @@ def _why(why: Rejection, number: int) -> str:
 def _set_visible_devices() -> Fix:
     return text_fix(
         "set-visible-devices",
-        "Unset CUDA_VISIBLE_DEVICES, or name GPUs by nvidia-smi -L's numbers or UUIDs, and restart "
-        "the kernel.",
+        "Unset CUDA_VISIBLE_DEVICES, or set it to numbers or UUIDs that nvidia-smi -L lists, "
+        "and restart the kernel.",
     )
 
 
@@ -307,7 +311,7 @@ def mig_without_slice(gpus: Sequence[int], status: IssueStatus) -> Issue:
         ),
         command_fix(
             "create-mig-slice",
-            "Cut it:",
+            "Create slices:",
             _CREATE_SLICE,
             " (profiles: nvidia-smi mig -lgip), or switch MIG off (-mig 0).",
         ),
@@ -325,7 +329,7 @@ def mode_prohibited(gpus: Sequence[int], status: IssueStatus) -> Issue:
             gpus=_gpu_list(gpus),
             them=_pronoun(gpus),
         ),
-        command_fix("allow-cuda", "Allow it:", _allow_sharing(gpus[0]), gpu=gpus[0]),
+        command_fix("allow-cuda", "Allow compute work:", _allow_sharing(gpus[0]), gpu=gpus[0]),
     )
 
 
@@ -342,7 +346,7 @@ def mode_exclusive(gpus: Sequence[int], mode: str | None) -> Issue:
         ),
         command_fix(
             "allow-sharing",
-            "Where several notebooks are to share it:",
+            "To share it between notebooks:",
             _allow_sharing(gpus[0]),
             ", or MPS.",
             gpu=gpus[0],
@@ -356,7 +360,9 @@ def mig_pending(gpus: Sequence[int]) -> Issue:
         "mig-pending",
         "warning",
         {"gpus": tuple(gpus)},
-        translatable("MIG of {gpus} is to be switched, which waits for a reset.", gpus=_gpu_list(gpus)),
+        translatable(
+            "A change of the MIG mode of {gpus} takes effect only after a reset.", gpus=_gpu_list(gpus)
+        ),
         command_fix("reset-gpu", "Stop what uses it, then", _RESET),
     )
 

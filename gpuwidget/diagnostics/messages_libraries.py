@@ -21,7 +21,7 @@ NCCL_SWITCHES = {
 
 def missing(library: str, fix: Fix) -> Issue:
     """Return the issue of a missing or incompatible shared library that made the import of torch fail."""
-    reason = translatable("{library}, which PyTorch needs, is not found or does not fit.", library=library)
+    reason = translatable("{library}, which PyTorch needs, is missing or incompatible.", library=library)
     return Issue("library-missing", "broken", {"library": library}, reason, fix)
 
 
@@ -45,7 +45,7 @@ def overridden(file: str, folder: str, entry: str, fix: Fix) -> Issue:
 def second_cudnn(folder: str, file: str, fix: Fix) -> Issue:
     """Return the issue reporting that a folder in LD_LIBRARY_PATH contains a second cuDNN."""
     reason = translatable(
-        "{folder} in LD_LIBRARY_PATH has another cuDNN ({file}), whose parts may be mixed in.",
+        "{folder} in LD_LIBRARY_PATH has another cuDNN ({file}), which may be mixed with PyTorch's.",
         folder=folder,
         file=file,
     )
@@ -118,13 +118,11 @@ def nccl_switch(variable: str) -> Issue:
         "warning",
         {"variable": variable},
         translatable(
-            "{variable} is set: NCCL does without {feature}, and is slower.",
+            "{variable} is set: NCCL does not use {feature} and is slower.",
             variable=variable,
             feature=NCCL_SWITCHES[variable],
         ),
-        text_fix(
-            "unset-nccl-switch", "Unset {variable}, unless it is there for a reason.", variable=variable
-        ),
+        text_fix("unset-nccl-switch", "Unset {variable}, unless it was set for a reason.", variable=variable),
     )
 
 

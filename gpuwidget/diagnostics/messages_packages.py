@@ -103,15 +103,15 @@ def wrong_package_version(name: str, version: str, specifier: str, status: Issue
 
 def see_driver_check() -> Fix:
     """Return the fix for a missing library that belongs to the driver."""
-    return text_fix("see-driver-check", "That is a part of the driver: see there.")
+    return text_fix("see-driver-check", "This library is part of the driver: see the driver's check.")
 
 
 def remove_from_library_path(folder: str) -> Fix:
     """Return the fix that removes a folder from LD_LIBRARY_PATH."""
     return text_fix(
         "remove-from-ld-library-path",
-        "Remove {folder} from LD_LIBRARY_PATH, because its files come before those that PyTorch was "
-        "built with, and restart the kernel's server.",
+        "Remove {folder} from LD_LIBRARY_PATH, because its files take precedence over "
+        "PyTorch's own, and restart the kernel's server.",
         folder=folder,
     )
 
@@ -120,7 +120,7 @@ def unset_preload(value: str) -> Fix:
     """Return the fix that unsets LD_PRELOAD."""
     return text_fix(
         "unset-ld-preload",
-        "Unset LD_PRELOAD ({value}) and try again: it puts a library before all others.",
+        "Unset LD_PRELOAD ({value}) and try again: it loads a library before all others.",
         value=value,
     )
 
@@ -130,7 +130,7 @@ def unset_preload(value: str) -> Fix:
 
 def reinstall(package: str, command: str) -> Fix:
     """Return the fix that reinstalls a package."""
-    before = translatable("Install {package} again, in the version that belongs here:", package=package)
+    before = translatable("Reinstall {package} in the matching version:", package=package)
     return command_fix("reinstall-package", before, command, package=package)
 
 
@@ -138,7 +138,7 @@ def reinstall_from_source(package: str) -> Fix:
     """Return the fix that reinstalls a package that no package index has."""
     return text_fix(
         "reinstall-from-its-source",
-        "Install {package} again from where it came: no package index has this build.",
+        "Reinstall {package} from its original source: no package index has this build.",
         package=package,
     )
 
@@ -157,8 +157,8 @@ def replace_package(wrong: str, right: str, command: str) -> Fix:
     """Return the fix that uninstalls ``wrong`` and reinstalls ``right``, which own the same files."""
     return command_fix(
         "replace-package",
-        "Keep {right}, which this PyTorch requires, and uninstall {wrong}; they own the same "
-        "files, so the first is installed again:",
+        "Keep {right}, which this PyTorch requires, and uninstall {wrong}. Both own the same "
+        "files, so {right} is then reinstalled:",
         command,
         wrong=wrong,
         right=right,
@@ -169,7 +169,7 @@ def replace_package_manually(wrong: str, requirement: str) -> Fix:
     """Return the fix that replaces a package, without a command."""
     return text_fix(
         "replace-package-manually",
-        "Uninstall {wrong} with what installed it, then install {requirement} again.",
+        "Uninstall {wrong} with the tool that installed it, then reinstall {requirement}.",
         wrong=wrong,
         requirement=requirement,
     )
@@ -180,7 +180,7 @@ def separate_environments(wrong: str, right: str, dependents: Sequence[str]) -> 
     return text_fix(
         "separate-environments",
         translatable(
-            "PyTorch requires {right}, but {dependents} {wrong}: give them separate environments.",
+            "PyTorch requires {right}, but {dependents} {wrong}: use separate environments for them.",
             right=right,
             dependents=joined(dependents, translatable(" and ")),
             wrong=wrong,
@@ -231,7 +231,7 @@ def install_nvml_binding_with_installer(requirement: str, installer: str) -> Fix
     """Return the fix that installs nvidia-ml-py with an installer other than pip and uv."""
     return text_fix(
         "install-nvml-binding-with-its-installer",
-        "Install {requirement} with {installer}, which installed what is there.",
+        "Install {requirement} with {installer}, which installed the present version.",
         requirement=requirement,
         installer=installer,
     )
@@ -293,7 +293,9 @@ def install_torch_with_installer(why: TorchInstallation, cuda: str) -> Fix:
     return text_fix(
         "install-torch-with-its-installer",
         translatable(
-            "{why}, for CUDA {cuda}, with what installed the present one.", why=_INSTALL_TORCH[why], cuda=cuda
+            "{why}, for CUDA {cuda}, with the tool that installed the present one.",
+            why=_INSTALL_TORCH[why],
+            cuda=cuda,
         ),
         why=why,
         cuda=cuda,
@@ -356,7 +358,8 @@ def remove_torch_from_path(folder: str) -> Fix:
     """Return the fix for a copy of torch outside the virtual environment, which pip does not uninstall."""
     return text_fix(
         "remove-torch-from-path",
-        "Keep one of them: take {folder} off the path (PYTHONPATH, a .pth file), or delete its torch.",
+        "Keep one of them: remove {folder} from Python's path (PYTHONPATH, a .pth file), or "
+        "delete the torch in it.",
         folder=folder,
     )
 

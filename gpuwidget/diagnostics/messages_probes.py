@@ -62,7 +62,7 @@ def _ending(result: ProbeResult) -> str:
             return (
                 translatable("did not return within {seconds} s", seconds=seconds)
                 if seconds
-                else translatable("had not returned when time was up")
+                else translatable("did not finish in time")
             )
         case "crashed":
             return translatable("crashed Python ({detail})", detail=result.detail)
@@ -85,10 +85,10 @@ def see_what_crashes() -> Fix:
     """Return the fix for a step that crashed."""
     return text_fix(
         "see-what-crashes",
-        "See what the kernel log (dmesg) says, and whether the driver and PyTorch's libraries fit.",
+        "See the kernel log (dmesg), and check that the driver fits PyTorch's libraries.",
     )
 
 
 def fix_driver_first() -> Fix:
     """Return the fix for a step that waits for the driver."""
-    return text_fix("fix-driver-first", "Fix the problem of the driver first.")
+    return text_fix("fix-driver-first", "Fix the driver first.")

@@ -39,7 +39,7 @@ def changed_since_import(loaded: str, installed: str | None) -> Issue:
         "warning",
         {"loaded": loaded, "installed": installed},
         translatable(
-            "This notebook has PyTorch {loaded} loaded, while {installed} is installed by now.",
+            "This notebook has loaded PyTorch {loaded}, but {installed} is installed now.",
             loaded=loaded,
             installed=installed,
         ),
@@ -143,7 +143,7 @@ def hidden_torch(file: str | None) -> Issue:
     ``file`` is None if the file is unknown.
     """
     what = file or translatable("a folder")
-    reason = translatable("{what} is what 'import torch' finds in place of the package.", what=what)
+    reason = translatable("'import torch' finds {what} instead of the package.", what=what)
     return Issue("torch-hidden", "broken", {"file": file}, reason, rename_file(what))
 
 
@@ -152,7 +152,7 @@ def hidden_torch(file: str | None) -> Issue:
 
 def python_not_started(detail: str) -> Issue:
     """Return the issue reporting that the probe's Python did not start."""
-    reason = translatable("Python could not be started to look at it ({detail}).", detail=detail)
+    reason = translatable("Python could not be started to check PyTorch ({detail}).", detail=detail)
     return Issue("python-not-started", "unknown", {"error": detail}, reason, None)
 
 
@@ -165,9 +165,10 @@ def import_timeout(timeout_s: float) -> Issue:
         translatable("'import torch' did not finish within {timeout_s:.0f} s.", timeout_s=timeout_s),
         text_fix(
             "run-doctor-again",
-            "Run the doctor again: a first import from a cold or a network disk takes long, the next one "
-            "less. If it does not finish either, see where it stops: python -X importtime -c 'import torch' "
-            "in a terminal. A driver that hangs does that too (then nvidia-smi also hangs).",
+            "Run the doctor again: the first import from a cold or network disk is slow, the "
+            "next one is faster. If that does not finish either, see where it stops: python -X "
+            "importtime -c 'import torch' in a terminal. A driver that hangs is another "
+            "possible cause (nvidia-smi then hangs too).",
         ),
     )
 
@@ -179,10 +180,10 @@ def import_killed() -> Issue:
         "torch-import-killed",
         "broken",
         {"signal": "SIGKILL"},
-        translatable("'import torch' was killed (SIGKILL), as happens where memory runs out."),
+        translatable("'import torch' was killed (SIGKILL), usually because memory ran out."),
         text_fix(
             "more-memory",
-            "Give this environment more memory; the kernel log (dmesg) says whether that was it.",
+            "Give this environment more memory. The kernel log (dmesg) shows whether that was the cause.",
         ),
     )
 
@@ -197,7 +198,11 @@ def import_crashed(detail: str, fix: Fix) -> Issue:
 def import_ended(fix: Fix) -> Issue:
     """Return the issue reporting that ``import torch`` ends Python without an error."""
     return Issue(
-        "torch-import-ended", "broken", {}, translatable("'import torch' ends Python without a word."), fix
+        "torch-import-ended",
+        "broken",
+        {},
+        translatable("'import torch' ends Python without an error message."),
+        fix,
     )
 
 
@@ -230,13 +235,13 @@ def import_error_in_package(kind: str, error: str, package: str, fix: Fix) -> Is
         if package == "numpy"
         else translatable("an error of {package}", package=package)
     )
-    reason = translatable("{raised} That is {origin}.", raised=_raised(kind, error), origin=origin)
+    reason = translatable("{raised} This is {origin}.", raised=_raised(kind, error), origin=origin)
     return Issue("torch-import-error-in-package", "broken", params, reason, fix)
 
 
 def _raised(kind: str, error: str) -> Text:
     lines = error.strip().splitlines()
-    first = lines[0].rstrip(".") if lines else translatable("without a word")
+    first = lines[0].rstrip(".") if lines else translatable("without an error message")
     return translatable("'import torch' raises {kind}: {first}.", kind=kind, first=first)
 
 
@@ -244,7 +249,7 @@ def older_torch() -> Fix:
     """Return the fix for a system whose C library is too old for this build of torch."""
     return text_fix(
         "install-torch-for-older-system",
-        "This system is older than that build of PyTorch: install an older PyTorch.",
+        "This system is too old for that build of PyTorch: install an older PyTorch.",
     )
 
 
@@ -252,5 +257,5 @@ def raise_memory_limit() -> Fix:
     """Return the fix for a library that could not be mapped into memory."""
     return text_fix(
         "raise-memory-limit",
-        "See whether memory is limited (ulimit -v), or the file system mounted with noexec.",
+        "Check whether memory is limited (ulimit -v), or the file system is mounted with noexec.",
     )

@@ -108,19 +108,22 @@ def _shuffle(match: re.Match[str]) -> Hint:
     expected, found = match.groups()
     default = cuda_state.default_device() or "cpu"
     drawn = _(
-        "Random numbers were to be drawn on {expected} with a generator that is on {found}.",
+        "Random numbers were requested on {expected}, but the generator is on {found}.",
         expected=expected,
         found=found,
     )
     if expected == "cpu" or default.partition(":")[0] != expected:
         return Hint(
             drawn,
-            _('give it one that is there: generator=torch.Generator(device="{expected}")', expected=expected),
+            _(
+                'pass a generator on that device: generator=torch.Generator(device="{expected}")',
+                expected=expected,
+            ),
         )
     return Hint(
         _(
-            "{drawn} The default torch device is {default}, so they are drawn there unless "
-            "something else is said; DataLoader(shuffle=True) and random_split make their "
+            "{drawn} The default torch device is {default}, so random numbers are drawn there "
+            "unless a device is given; DataLoader(shuffle=True) and random_split create their "
             "generator on the CPU.",
             drawn=drawn,
             default=default,
@@ -142,7 +145,7 @@ def _several_devices(trace: TracebackType | None, user_ns: Mapping[str, object])
     where, in_line = _device_by_name(trace, user_ns)
     devices = sorted({device for name in where for device in where[name]})
     fix = _("move one to the other's device: x.to(y.device), model.to(x.device)")
-    text = _("One operation was given tensors on different devices")
+    text = _("One operation received tensors on different devices")
     if not where:
         return Hint(f"{text}.", fix)
     names = [
@@ -152,7 +155,8 @@ def _several_devices(trace: TracebackType | None, user_ns: Mapping[str, object])
     more = _(" and {number} more", number=len(where) - _MAX_NAMES) if len(where) > _MAX_NAMES else ""
     if not in_line:
         return Hint(
-            _("{text}. Around it are {names}{more}.", text=text, names=", ".join(names), more=more), fix
+            _("{text}. Variables in this code: {names}{more}.", text=text, names=", ".join(names), more=more),
+            fix,
         )
     if len(devices) > 1:
         default = cuda_state.default_device()
@@ -205,8 +209,8 @@ def _shared_memory() -> Hint:
         folder = "/dev/shm"
     return Hint(
         _(
-            "A DataLoader worker died because the shared memory that it hands its batches over "
-            "in, {folder}, is too small; a container has 64 MiB unless told otherwise.",
+            "A DataLoader worker died because {folder}, the shared memory through which it "
+            "passes batches, is too small. Containers have 64 MiB by default.",
             folder=folder,
         ),
         _("DataLoader(..., num_workers=0), or start the container with --shm-size=8g"),
@@ -217,17 +221,17 @@ def _forked() -> Hint:
     inherited = ""
     if cuda_index(cuda_state.default_device()) is not None:
         inherited = _(
-            " It inherits the default device {default_device}, so that its new tensors go there; "
-            "%gpu device none, or the light mode, spares it that.",
+            " It inherits the default device {default_device}, so its new tensors go there. "
+            "%gpu device none or the light mode prevents this.",
             default_device=cuda_state.default_device(),
         )
     return Hint(
         _(
-            "A child process that was forked, as a DataLoader worker is, used CUDA, which its "
-            "parent had already started: CUDA does not survive a fork.{inherited}",
+            "A forked child process, such as a DataLoader worker, used CUDA after its parent "
+            "had started it: CUDA does not work after a fork.{inherited}",
             inherited=inherited,
         ),
-        _('DataLoader(..., multiprocessing_context="spawn"), or make only CPU tensors in the worker'),
+        _('DataLoader(..., multiprocessing_context="spawn"), or create only CPU tensors in the worker'),
     )
 
 

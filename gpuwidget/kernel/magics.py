@@ -27,6 +27,7 @@ from gpuwidget.kernel.panel_requests import PanelRequests
 from gpuwidget.kernel.shell.running_cells import RunningCells
 from gpuwidget.model.errors import GpuWidgetError, OptionError
 from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.model.translation import error_text, in_view_language, translatable
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 from gpuwidget.ranks import rank_listener
 from gpuwidget.sampler import Subscription, process_sampler
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-_COMMANDS = """\
+_COMMANDS = translatable(
+    """\
 %gpu                  live dashboard of all GPUs
 %gpu watch on|off     a one-line GPU summary under every cell
 %gpu device           the default torch device and all devices
@@ -46,6 +48,7 @@ _COMMANDS = """\
 %gpu compare A B      two runs side by side
 %gpu switches         PyTorch switches for speed, precision and repeatability
 %gpu doctor           why torch does not use the GPU"""
+)
 _WARM_UP_DELAY_S = 0.3
 """Seconds from ``%load_ext`` to the import of the chart's libraries."""
 
@@ -147,7 +150,7 @@ class Extension:
             code, last = self._compile(cell)
             watch = self._watcher.begin_body(options, cell)
         except OptionError as error:
-            raise UsageError(printable_lines(str(error))) from None
+            raise _usage_error(error) from None
         raised: BaseException | None = None
         try:
             exec(code, self._shell.user_ns)
@@ -177,7 +180,9 @@ class Extension:
             last = compiler(ast.Expression(tree.body.pop().value), name, "eval")
         code = compiler(tree, name, "exec")
         if any(part is not None and part.co_flags & inspect.CO_COROUTINE for part in (code, last)):
-            raise OptionError("%%gpuwatch: a cell with await needs %%gpuwatch as its first line.")
+            raise OptionError(
+                translatable("%%gpuwatch: a cell with await needs %%gpuwatch as its first line.")
+            )
         return code, last
 
     # -- %gpu ----------------------------------------------------------------------------------------
@@ -219,9 +224,15 @@ class Extension:
             elif (command := find_command(arguments[0])) is not None:
                 command(self._shell, arguments[1:])
             else:
-                raise UsageError(f"{'%gpu ' + line!r} is not a command. The commands:\n{_COMMANDS}")
+                raise OptionError(
+                    translatable(
+                        "{command!r} is not a command. The commands:\n{commands}",
+                        command=f"%gpu {line}",
+                        commands=_COMMANDS,
+                    )
+                )
         except GpuWidgetError as error:
-            raise UsageError(printable_lines(str(error))) from None
+            raise _usage_error(error) from None
 
     def _device(self, device: str | None = None, mode: str | None = None) -> None:
         if device is not None:
@@ -255,6 +266,12 @@ class Extension:
             _LOG.debug("the live chart's libraries could not be imported", exc_info=True)
 
 
+@in_view_language
+def _usage_error(error: GpuWidgetError) -> UsageError:
+    """Return IPython's error that shows the text of ``error`` without a traceback."""
+    return UsageError(printable_lines(error_text(error)))
+
+
 _loaded: Extension | None = None
 
 
@@ -267,7 +284,7 @@ def load(shell: InteractiveShell) -> None:
     try:
         extension.load()
     except OptionError as error:
-        raise UsageError(printable_lines(str(error))) from None
+        raise _usage_error(error) from None
     _loaded = extension
 
 

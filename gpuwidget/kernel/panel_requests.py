@@ -31,7 +31,15 @@ from gpuwidget.model.kernel_requests import (
 )
 from gpuwidget.model.kernel_state import KernelState
 from gpuwidget.model.to_json import to_json
-from gpuwidget.model.translation import set_view_language, translations, view_language
+from gpuwidget.model.translation import (
+    _,
+    error_text,
+    in_view_language,
+    set_view_language,
+    translations,
+    use_language,
+    view_language,
+)
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 
 if TYPE_CHECKING:
@@ -142,13 +150,17 @@ class PanelRequests:
             return self._error(error)
         state = self._state()
         if state is None:
-            return ErrorReply("error", "gpuwidget could not tell this kernel's state.", None)
+            with use_language(view_language()):
+                return ErrorReply("error", _("gpuwidget could not read this kernel's state."), None)
         return OkReply("ok", done, state)
 
     def _error(self, error: Exception) -> ErrorReply:
-        reason = str(error)
-        if not isinstance(error, GpuWidgetError):
-            reason = f"gpuwidget failed in the kernel ({type(error).__name__}: {error})."
+        with use_language(view_language()):
+            reason = error_text(error)
+            if not isinstance(error, GpuWidgetError):
+                reason = _(
+                    "gpuwidget failed in the kernel ({error}).", error=f"{type(error).__name__}: {error}"
+                )
         return ErrorReply("error", reason, self._state())
 
     def _state(self) -> KernelState | None:
@@ -158,14 +170,15 @@ class PanelRequests:
             _LOG.debug("the kernel's state could not be read", exc_info=True)
             return None
 
+    @in_view_language
     def _do(self, request: Request) -> str | None:
         """Carry out a request and return the text to show, if any. Raise GpuWidgetError if it fails."""
         if isinstance(request, FreeCacheRequest):
             from gpuwidget.kernel.commands.free_cache_command import free_cache
 
-            return free_cache(cell_runs=self._cells.busy)
+            return _(free_cache(cell_runs=self._cells.busy))
         if isinstance(request, SwitchRequest):
-            return SWITCHES.request(request.name, request.value)
+            return _(SWITCHES.request(request.name, request.value))
         if isinstance(request, WatchRequest):
             self._cells.every_cell = request.on
         elif isinstance(request, SetDeviceRequest):

@@ -14,9 +14,11 @@ from typing import Literal
 
 from gpuwidget.model.messages import Message, message
 from gpuwidget.model.samples import Gpu
+from gpuwidget.model.translation import Text, joined, translatable
 from gpuwidget.pytorch import cuda_state
 
 _VISIBLE, _ORDER, _BY_BUS = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
+_AND = translatable(" and ")
 _MAX_VALUE = 80
 """Maximum number of characters of an environment variable that is quoted in a sentence."""
 
@@ -135,19 +137,30 @@ def _other_numbers(number: int, gpu: Gpu, environment: Mapping[str, str], *, ali
     by_speed = not alike and environment.get(_ORDER, "") != _BY_BUS
     causes, conditions = [], []
     if visible is not None:
-        causes.append(f"CUDA_VISIBLE_DEVICES={visible[:_MAX_VALUE]} selects the GPUs and their order")
-        conditions.append("without CUDA_VISIBLE_DEVICES")
-    if by_speed:
-        causes.append("CUDA puts the fastest GPU first")
-        conditions.append("with CUDA_DEVICE_ORDER=PCI_BUS_ID in the environment")
-    device = f"cuda:{number}"
-    text = f"{device} is GPU {gpu.index} in nvidia-smi, not GPU {number}"
-    if causes:
-        text += (
-            f": {' and '.join(causes)}. The numbers agree if the kernel starts {' and '.join(conditions)}."
+        causes.append(
+            translatable(
+                "CUDA_VISIBLE_DEVICES={value} selects the GPUs and their order", value=visible[:_MAX_VALUE]
+            )
         )
-    else:
-        text += ": the environment or the GPUs were different when CUDA started."
+        conditions.append(translatable("without CUDA_VISIBLE_DEVICES"))
+    if by_speed:
+        causes.append(translatable("CUDA puts the fastest GPU first"))
+        conditions.append(translatable("with CUDA_DEVICE_ORDER=PCI_BUS_ID in the environment"))
+    device = f"cuda:{number}"
+    reason: Text = translatable("the environment or the GPUs were different when CUDA started.")
+    if causes:
+        reason = translatable(
+            "{causes}. The numbers agree if the kernel starts {conditions}.",
+            causes=joined(causes, _AND),
+            conditions=joined(conditions, _AND),
+        )
+    text = translatable(
+        "{device} is GPU {index} in nvidia-smi, not GPU {number}: {reason}",
+        device=device,
+        index=gpu.index,
+        number=number,
+        reason=reason,
+    )
     return message(
         "device-numbers-differ",
         text,
@@ -160,8 +173,11 @@ def _other_numbers(number: int, gpu: Gpu, environment: Mapping[str, str], *, ali
 
 def _unlike_expected(number: int, now: Gpu, before: Gpu) -> Message:
     device = f"cuda:{number}"
-    text = (
-        f"{device} is {_name(now)}, not {_name(before)} as expected from the environment before CUDA started."
+    text = translatable(
+        "{device} is {now}, not {expected} as expected from the environment before CUDA started.",
+        device=device,
+        now=_name(now),
+        expected=_name(before),
     )
     return message("device-order-unlike-expected", text, device=device, gpu=now.index, expected=before.index)
 

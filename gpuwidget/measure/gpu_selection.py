@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from gpuwidget.measure.device_order import find_order
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.samples import Gpu
+from gpuwidget.model.translation import joined, translatable
 
 
 def select_gpus(
@@ -30,7 +31,7 @@ def select_gpus(
 
 def _uuids(item: str, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[str]:
     if not gpus:
-        raise OptionError(f"--gpu {item}: no GPU is visible here.")
+        raise OptionError(translatable("--gpu {item}: no GPU is visible here.", item=item))
     if item.isdigit():
         found = [gpu.uuid for gpu in gpus if gpu.index == int(item) and gpu.mig_parent is None]
     elif re.fullmatch(r"\d+:\d+", item):
@@ -42,17 +43,29 @@ def _uuids(item: str, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> li
     else:
         found = [gpu.uuid for gpu in gpus if item and gpu.uuid.lower().startswith(item.lower())]
         if len(found) > 1:
-            raise OptionError(f"--gpu {item}: the prefix fits {len(found)} GPUs; give more of the UUID.")
+            raise OptionError(
+                translatable(
+                    "--gpu {item}: the prefix fits {number} GPUs; give more of the UUID.",
+                    item=item,
+                    number=len(found),
+                )
+            )
     if not found:
         existing = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus if gpu.mig_parent is None)
-        raise OptionError(f"--gpu {item}: no such GPU. There are: {existing}.")
+        raise OptionError(
+            translatable("--gpu {item}: no such GPU. There are: {existing}.", item=item, existing=existing)
+        )
     return found
 
 
 def _cuda_device(number: int, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[str]:
     order = find_order(gpus, environment)
     if order.source is None:
-        why = " ".join(note.text for note in order.notes)
-        raise OptionError(f"--gpu cuda:{number}: {why} Or give the GPU's index or UUID.")
+        why = joined([note.text for note in order.notes], " ")
+        raise OptionError(
+            translatable(
+                "--gpu cuda:{number}: {why} Or give the GPU's index or UUID.", number=number, why=why
+            )
+        )
     uuid = order.uuids[number] if order.uuids is not None and number < len(order.uuids) else None
     return [] if uuid is None else [uuid]

@@ -74,7 +74,7 @@ def _context_opened(gpu: GpuReport) -> Message:
         opened = translatable(
             "{opened}: its context and libraries hold {size}", opened=opened, size=units.memory(size)
         )
-    text = translatable("{opened}, which stays until the process ends and is no leak.", opened=opened)
+    text = translatable("{opened}, which stays until the process ends and is not a leak.", opened=opened)
     return message("context-opened", text, gpu=gpu_name(gpu), bytes=size)
 
 
@@ -141,9 +141,9 @@ def peak_resets(scope: PeakScope, names: Mapping[int, str]) -> list[Message]:
     for index, peak in sorted(scope.hidden_peaks.items()):
         device = names.get(index, f"cuda:{index}")
         text = translatable(
-            "torch's peak counter of {device} was reset at the start, because an older peak of "
-            "{peak} would have hidden this run's: torch.cuda.max_memory_allocated() counts from "
-            "here.",
+            "torch's peak counter of {device} was reset at the start of the run, because an "
+            "older peak of {peak} would have hidden this run's. "
+            "torch.cuda.max_memory_allocated() counts from then on.",
             device=device,
             peak=units.memory(peak),
         )
@@ -165,8 +165,8 @@ def unattributed(gpus: Sequence[GpuReport], origin: Origin) -> list[Message]:
     if not gpus or origin.recorded:
         return []
     text = translatable(
-        "Which GPUs this process uses can't be told here (the driver's process ids are not "
-        "this container's, and CUDA is not up in torch), so all are shown."
+        "It is unknown which GPUs this process uses (the driver's process ids differ from this "
+        "container's, and torch has not started CUDA), so all are shown."
     )
     return [message("unattributed", text)]
 

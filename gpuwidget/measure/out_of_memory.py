@@ -271,8 +271,8 @@ def first_step(facts: OomFacts) -> OomFix | None:
     return OomFix(
         "free",
         translatable(
-            "Before the next try let go of this error: its frames keep {size} alive, which that "
-            "try would lack (%debug is then gone).",
+            "Free this error's frames before you try again: they keep {size} allocated. "
+            "(%debug is not possible after that.)",
             size=units.memory(size),
         ),
         "%gpu free --yes",
@@ -315,8 +315,8 @@ def _retry(facts: OomFacts) -> OomFix | None:
     return OomFix(
         "again",
         translatable(
-            "Run it again: {freed} from before this cell, such as an earlier error's frames, "
-            "were let go of since, which is enough.",
+            "Run the cell again: {freed} from before this cell, such as an earlier error's "
+            "frames, has been freed since, which is enough.",
             freed=units.memory(freed),
         ),
         None,
@@ -334,7 +334,7 @@ def _limit(facts: OomFacts) -> OomFix | None:
     return OomFix(
         "limit",
         translatable(
-            "Raise this process's own limit: it lets itself have {limit} "
+            "Raise this process's own memory limit: it is {limit} "
             "(set_per_process_memory_fraction), and the GPU had {free} free.",
             limit=units.memory(facts.limit),
             free=units.memory(facts.free),
@@ -354,7 +354,7 @@ def _notebook(facts: OomFacts) -> OomFix | None:
     return OomFix(
         "free",
         translatable(
-            "Let go of what the notebook itself keeps, {names}: {size} from before this cell.",
+            "Free what the notebook itself keeps ({names}): {size} from before this cell.",
             names=names,
             size=units.memory(size),
         ),
@@ -384,13 +384,13 @@ def _without(
 ) -> OomFix:
     names = dict.fromkeys(name for held in chosen for name in held.variables or ())
     sizes = _listed(f"{held.holder.names[0]} ({units.memory(held.holder.bytes)})" for held in chosen)
-    notebook_text = translatable(", and of what the notebook itself keeps") if with_notebook else ""
+    notebook_text = translatable(" and what the notebook itself keeps") if with_notebook else ""
     pronoun = "it" if len(chosen) == 1 else "them"
     return OomFix(
         "delete",
         translatable(
-            "Let go of {sizes}{notebook_text}, if you need no more of {en_it}: the code that "
-            "failed was not seen to read {en_it}.",
+            "Free {sizes}{notebook_text} if you no longer need {en_it}. No use of {en_it} was "
+            "found in the code that failed.",
             sizes=sizes,
             notebook_text=notebook_text,
             en_it=pronoun,
@@ -411,10 +411,10 @@ def _batch(facts: OomFacts) -> OomFix | None:
     return OomFix(
         "batch",
         translatable(
-            "Make the batch {parts} times smaller, or go through it in {parts} parts (gradient "
-            "accumulation): the cell had {cell_growth} above its start and asked for {requested} "
-            "more, where {room_for_cell} were to be had. That is enough as far as the cell came, "
-            "if what it needs grows with the batch.",
+            "Make the batch {parts} times smaller, or process it in {parts} parts (gradient "
+            "accumulation): the cell had allocated {cell_growth} and requested {requested} "
+            "more, but only {room_for_cell} was available to it. This is enough up to the "
+            "point of the error, if memory grows with the batch.",
             parts=parts,
             cell_growth=units.memory(cell_growth),
             requested=units.memory(facts.requested),
@@ -433,9 +433,9 @@ def _expandable(facts: OomFacts) -> OomFix | None:
     return OomFix(
         "expandable",
         translatable(
-            "Use expandable segments: {fragmented} that torch has reserved are in no tensor, in "
-            "pieces that can't be joined without. Restart the kernel, and run this before torch "
-            "is imported.",
+            "Use expandable segments: {fragmented} reserved by torch is not in tensors, but in "
+            "pieces that can't be joined without them. Restart the kernel, and run this before "
+            "torch is imported.",
             fragmented=units.memory(facts.fragmented),
         ),
         f"%env {facts.setting}=expandable_segments:True",
@@ -463,7 +463,7 @@ def _pool(facts: OomFacts) -> OomFix | None:
             return OomFix(
                 "pool",
                 translatable(
-                    "Let {name} give back what it keeps for later: {free}.",
+                    "Free the unused memory that {name} keeps: {free}.",
                     name=pool.name,
                     free=units.memory(pool.free),
                 ),

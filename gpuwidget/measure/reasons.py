@@ -13,41 +13,39 @@ _cached = lru_cache(maxsize=64)
 """A report of many GPUs has the same reason for many values, and making its text takes microseconds."""
 
 UNANSWERED = message("unanswered", "the GPU did not answer in time")
-GAP = message("gap", "the driver did not say it throughout the run")
+GAP = message("gap", "the driver did not report it for the whole run")
 TOO_FEW_WINDOWS = message(
-    "too-few-windows", "less than nine tenths of the run lay in windows of the driver's that are known"
+    "too-few-windows", "the driver's known measuring windows cover less than 90 % of the run"
 )
-CLOCKS_TOO_SHORT = message(
-    "too-short-for-clocks", "the run was shorter than the 2 s between two readings of it"
-)
-NO_COUNTER_VALUE = message("no-counter-value", "this counter gave no value")
-RESERVED_UNKNOWN = message("reserved-unknown", "what the driver keeps for itself is not known")
+CLOCKS_TOO_SHORT = message("too-short-for-clocks", "the run was shorter than the 2 s between two readings")
+NO_COUNTER_VALUE = message("no-counter-value", "this counter returned no value")
+RESERVED_UNKNOWN = message("reserved-unknown", "the memory that the driver reserves is unknown")
 COUNTERS_RESET = message("counters-reset", "code in this run reset torch's counters")
 SEGMENTS_NOT_READ = message(
-    "segments-not-read", "not looked for, as the run changed nothing of torch's memory"
+    "segments-not-read", "not searched, because the run did not change torch's memory"
 )
-NO_SEGMENTS = message("no-segments", "torch gave no list of its segments that agrees with its counters")
-RECORDED_TORCH = message("recorded-torch", "what torch holds here is no part of a recording")
+NO_SEGMENTS = message("no-segments", "torch's list of segments does not agree with its counters")
+RECORDED_TORCH = message("recorded-torch", "a recording does not contain torch's memory")
 NOT_A_TORCH_DEVICE = message("not-a-torch-device", "torch does not see this GPU")
-RECORDED_PROCESSES = message("recorded-processes", "the processes of a recording are not this machine's")
+RECORDED_PROCESSES = message("recorded-processes", "the recorded processes are not this machine's")
 FOREIGN_PIDS = message(
-    "foreign-pids", "the driver names the host's process ids and this container has its own"
+    "foreign-pids", "the driver lists process ids of the host, and this container has different ones"
 )
-NO_PROCESS_SIZES = message("no-process-sizes", "the driver does not say how much each process holds")
+NO_PROCESS_SIZES = message("no-process-sizes", "the driver does not report how much each process holds")
 WORKER_GPU_SHARED = message(
     "worker-gpu-shared",
-    "other processes used the same GPU, and the driver's figures can't be divided among them",
+    "other processes used the same GPU, and the driver's values can't be divided between them",
 )
 WORKER_NOT_REPORTED = message("worker-not-reported", "the process did not report it: see gpuwidget.rank()")
 NO_TORCH_IN_WORKER = message("no-torch-in-worker", "torch did not use CUDA on this GPU in the process")
 EXIT_CODE_NOT_REPORTED = message("exit-code-not-reported", "the process did not report its exit code")
 NO_LAST_REPORT = message(
     "no-last-report",
-    "the process ended without a last report, as one does that is killed or that calls os._exit",
+    "the process ended without a last report, for example because it was killed or called os._exit",
 )
 WORKER_TOO_SHORT = message("worker-too-short", "the process was observed for too short a time")
 WORKER_IN_NOTEBOOK = message(
-    "worker-in-notebook", "the worker runs inside the notebook's process, whose figures are those of the GPUs"
+    "worker-in-notebook", "the worker runs inside the notebook's process, whose values the GPUs' rows show"
 )
 NO_GPU_MEMORY = message("no-gpu-memory", "the process held no memory on a GPU")
 NO_PROCESS_LIST = message("no-process-list", "the driver does not list processes")
@@ -83,7 +81,7 @@ def no_counter_window(window_s: float | None) -> Message:
     ``window_s`` is the length of the longest window that was read, or None if none was read.
     """
     text = translatable(
-        "no window of the hardware counters{length} lay inside the run", length=_length(window_s)
+        "no measuring window of the hardware counters{length} was inside the run", length=_length(window_s)
     )
     return message("no-counter-window", text, window_s=window_s)
 
@@ -95,7 +93,7 @@ def few_counter_windows(window_s: float | None) -> Message:
     ``window_s`` is the length of the longest window that was read, or None if none was read.
     """
     text = translatable(
-        "the windows of the hardware counters{length} inside the run leave out too much of it",
+        "the measuring windows of the hardware counters{length} inside the run cover too little of it",
         length=_length(window_s),
     )
     return message("few-counter-windows", text, window_s=window_s)

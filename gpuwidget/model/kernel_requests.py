@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from gpuwidget.model.diagnosis import Diagnosis
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import SCHEMA, KernelState
+from gpuwidget.model.translation import translatable
 
 REQUEST = "gpuwidget_request"
 """Message type of a request."""
@@ -93,7 +94,9 @@ Request = StateRequest | SetDeviceRequest | WatchRequest | SwitchRequest | FreeC
 def parse_request(content: Mapping[str, Any]) -> Request:
     """Return the request that a message's content describes. Raise OptionError if the content is invalid."""
     if content.get("schema") != SCHEMA:
-        raise OptionError("The page and this kernel's gpuwidget are of different versions: reload the page.")
+        raise OptionError(
+            translatable("The page and this kernel have different versions of gpuwidget: reload the page.")
+        )
     ask = content.get("ask")
     for kind in get_args(Request):
         hints = get_type_hints(kind)
@@ -101,11 +104,15 @@ def parse_request(content: Mapping[str, Any]) -> Request:
             for name, hint in hints.items():
                 if not _has_type(content.get(name, ...), hint):
                     raise OptionError(
-                        f"The page sent a {ask!r} request without a valid {name!r}: reload the page."
+                        translatable(
+                            "The page sent a {ask!r} request without a valid {name!r}: reload the page.",
+                            ask=ask,
+                            name=name,
+                        )
                     )
             request: Request = kind(**{name: content[name] for name in hints})
             return request
-    raise OptionError("This kernel's gpuwidget does not support this request: reload the page.")
+    raise OptionError(translatable("This kernel's gpuwidget does not support this request: reload the page."))
 
 
 def parse_locale(content: Mapping[str, Any]) -> str | None:

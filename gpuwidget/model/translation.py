@@ -100,6 +100,12 @@ def _(text: str, /, **params: Any) -> str:
     return template.format(**params) if params else template
 
 
+def error_text(error: BaseException) -> str:
+    """Return an error's text, in the view's language if the error was raised with a translatable text."""
+    text = error.args[0] if error.args else None
+    return _(text) if isinstance(text, Text) else str(error)
+
+
 # -- the language of the views -----------------------------------------------------------------------------
 
 

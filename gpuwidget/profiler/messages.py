@@ -12,19 +12,20 @@ from gpuwidget.profiler.counter_windows import MatchedMeans
 # The following texts are clauses, like DefaultStreams.reason. sentence() turns each of them into a sentence.
 TAKE_TURNS = message(
     "lines-take-turns",
-    "some lines take turns faster than can be told while Python's interpreter, or this machine, is busy, and "
-    "are shown as one",
+    "some lines alternate too fast to be told apart while Python's interpreter (GIL) or this "
+    "machine is busy, and are shown as one",
 )
 GPU_FLICKERS = message(
     "gpu-flickers",
-    "the GPU's state changes faster than can be told while Python's interpreter, or this machine, is busy",
+    "the GPU's state changes too fast to be measured while Python's interpreter (GIL) or this "
+    "machine is busy",
 )
-TOO_SHORT = message("too-short-for-lines", "the run was too short to tell where its time went")
-CELL_NOT_SEEN = message("cell-not-seen", "the cell's own code was not seen at work")
+TOO_SHORT = message("too-short-for-lines", "the run was too short to measure where its time went")
+CELL_NOT_SEEN = message("cell-not-seen", "no sample found the cell's own code running")
 GIL_BLOCKED_THROUGHOUT = message(
     "gil-blocked-throughout",
-    "most of the time single operations kept Python's interpreter, or this machine was busy, so that there "
-    "were too few samples to tell where it went",
+    "most of the time, single operations held Python's interpreter (GIL) or this machine was "
+    "busy, so there are too few samples to show where the time went",
 )
 
 # The following two texts are complete sentences. They are not passed to sentence().
@@ -33,7 +34,9 @@ UNCHECKED = message(
     "GPU activity per line is not shown: the run was too short to check it against the GPU's counters, or "
     "they returned no value.",
 )
-BY_WINDOWS = message("activity-by-windows", "The GPU's activity is told from the driver's windows instead.")
+BY_WINDOWS = message(
+    "activity-by-windows", "The GPU's activity comes from the driver's measuring windows instead."
+)
 
 _CAUSES = {
     "short-kernels": (
@@ -42,10 +45,11 @@ _CAUSES = {
             "other streams or in other processes"
         )
     ),
-    "other-streams": translatable("other streams, libraries or processes worked on it"),
+    "other-streams": translatable("other streams, libraries or processes used the GPU"),
     "stream-work": (
         translatable(
-            "copies and waits for other streams are work of a stream, but not of the GPU's compute engines"
+            "copies and waits for other streams count as work of a stream, but not of the "
+            "GPU's compute engines"
         )
     ),
 }
@@ -59,8 +63,9 @@ def sentence(clause: Message) -> Message:
 def gil_blocked(percent: float) -> Message:
     """Return a clause which explains that single operations delayed samples in ``percent`` of the time."""
     text = translatable(
-        "{percent} of the time samples were delayed by an operation that kept Python's "
-        "interpreter or for this machine: it may be that of what ran just before",
+        "for {percent} of the time, samples were delayed by an operation that held Python's "
+        "interpreter (GIL) or by this machine; that time may belong to the code that ran just "
+        "before",
         percent=units.percent(percent),
     )
     return message("gil-blocked", text, percent=round(percent, 2))
@@ -69,7 +74,7 @@ def gil_blocked(percent: float) -> Message:
 def not_sampled(percent: float) -> Message:
     """Return a sentence which states that sampling failed in ``percent`` of the run."""
     text = translatable(
-        "For {percent} of the run its code could not be looked at.", percent=units.percent(percent)
+        "For {percent} of the run, the running code could not be sampled.", percent=units.percent(percent)
     )
     return message("partly-not-sampled", text, percent=round(percent, 2))
 
@@ -80,8 +85,8 @@ def hidden_work(percent: float) -> Message:
     The stream queries missed work in up to ``percent`` of the run.
     """
     text = translatable(
-        "The GPU's counters show work in up to {percent} of the run that queries of its "
-        "stream did not see: no activity is given for lines that this work could change.",
+        "In up to {percent} of the run, the GPU's counters show work that queries of its "
+        "stream missed. Lines that this may affect have no activity.",
         percent=units.percent(percent),
     )
     return message("hidden-work", text, percent=round(percent, 2))
@@ -98,8 +103,8 @@ def contradiction(gpu: GpuReport, means: MatchedMeans, cpu: float | None) -> Mes
         launching = cpu is None or cpu >= means.counters - means.stream
         cause = "short-kernels" if launching else "other-streams"
     text = translatable(
-        "{gpu}: its default stream had work in {queried} of the queries and the GPU's "
-        "counters say {counters} busy: {cause}.",
+        "{gpu}: its default stream had work in {queried} of the queries, but the GPU's "
+        "counters show that it was busy for {counters} of the time: {cause}.",
         gpu=gpu_name(gpu),
         queried=units.percent(means.queried),
         counters=units.percent(means.counters),

@@ -39,13 +39,15 @@ _SKIPPED_EVENTS = [
 ]
 """Kinds of events that torch need not record, because gpuwidget does not use them."""
 
-_UNKNOWN_STATE = "this version of torch does not say whether an allocation history is on: none was begun"
+_UNKNOWN_STATE = (
+    "this version of torch does not report whether an allocation history is on, so none was started"
+)
 _TAKEN_OVER = (
-    "Code in this run switched torch's allocation history itself (torch.cuda.memory._record_memory_history): "
-    "the lines are those of what it has left."
+    "Code in this run switched torch's allocation history itself "
+    "(torch.cuda.memory._record_memory_history): the lines cover only what is left in it."
 )
 _USERS_RECORDING = (
-    "torch's allocation history was on already and was left as it is: the lines are those of what it keeps."
+    "torch's allocation history was already on and was left unchanged: the lines cover only what it contains."
 )
 
 
@@ -152,7 +154,7 @@ class AllocationHistory:
                 return f"{reason.text}: no line allocated anything there"
             if not scope.recording:
                 unsupported = _unsupported_reason(torch)
-                return unsupported or "CUDA came up without a word to gpuwidget, so nothing was recorded"
+                return unsupported or "gpuwidget did not notice the start of CUDA, so nothing was recorded"
             if not torch._C._cuda_isHistoryEnabled():
                 return "code in this run ended torch's allocation history"
             note = _TAKEN_OVER if self._taken_over else None if self._ours else _USERS_RECORDING

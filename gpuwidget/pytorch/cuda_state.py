@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from gpuwidget.model.messages import Message, message
+from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import cuda_driver
 
 _NOT_LOADED = message("torch-not-loaded", "torch is not loaded")
@@ -94,10 +95,11 @@ def no_cuda_build_reason() -> str | None:
     torch: Any = loaded_torch()
     if torch is None:
         return None
-    version = getattr(torch, "version", None)
-    if getattr(version, "cuda", None) is not None or getattr(version, "hip", None) is not None:
+    build = getattr(torch, "version", None)
+    if getattr(build, "cuda", None) is not None or getattr(build, "hip", None) is not None:
         return None
-    return f"this torch ({getattr(torch, '__version__', 'of unknown version')}) was built without CUDA"
+    version = getattr(torch, "__version__", translatable("of unknown version"))
+    return translatable("this torch ({version}) was built without CUDA", version=version)
 
 
 def is_rocm() -> bool:

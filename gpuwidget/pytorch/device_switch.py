@@ -26,6 +26,7 @@ from gpuwidget.model.errors import OptionError
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.kernel_state import DeviceState
 from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.hooks import OnCudaInit
 
@@ -35,19 +36,17 @@ Subscriber = Callable[[DeviceState], None]
 
 _CUDA_DEVICE = re.compile(r"cuda:(0|[1-9][0-9]{0,2})")
 
-_NO_TORCH = (
+_NO_TORCH = translatable(
     "torch is not imported yet: the choice takes effect in the cell after the one that imports it. "
     "gpuwidget never imports torch."
 )
-_NO_CUDA_YET = (
+_NO_CUDA_YET = translatable(
     "The current CUDA device is set when your code first uses CUDA, because the choice opens no CUDA context."
 )
-_INSIDE_CONTEXT = (
+_INSIDE_CONTEXT = translatable(
     "Your code is inside a `with torch.device(...)` block: torch's default device does not change before "
     "the block ends."
 )
-_DEFAULT_CHANGED = "Your code has since set torch's default device to {now}, which stays."
-_CURRENT_CHANGED = "Your code has since set the current CUDA device to cuda:{now}, which stays."
 
 
 def cuda_index(device: str | None) -> int | None:
@@ -70,6 +69,20 @@ def device_context_note() -> str | None:
 class _Choice(NamedTuple):
     device: str | None
     new_tensors: bool
+
+
+def _default_changed() -> str:
+    return translatable(
+        "Your code has since set torch's default device to {now}, which stays.",
+        now=cuda_state.default_device(),
+    )
+
+
+def _current_changed(torch: Any) -> str:
+    return translatable(
+        "Your code has since set the current CUDA device to cuda:{now}, which stays.",
+        now=torch.cuda.current_device(),
+    )
 
 
 class _ChangedByUser(Exception):
@@ -120,7 +133,7 @@ class _DefaultDevice:
         unchanged = self.is_unchanged(torch)
         self._ours = None
         if not unchanged:
-            raise _ChangedByUser(_DEFAULT_CHANGED.format(now=cuda_state.default_device()))
+            raise _ChangedByUser(_default_changed())
         torch.set_default_device(self._before)
 
     def replace_context(self, before: Any, after: Any) -> None:
@@ -166,7 +179,7 @@ class _CurrentDevice:
         unchanged = self.is_unchanged(torch)
         self._ours = None
         if not unchanged:
-            raise _ChangedByUser(_CURRENT_CHANGED.format(now=torch.cuda.current_device()))
+            raise _ChangedByUser(_current_changed(torch))
         exchange = getattr(torch.cuda, "_maybe_exchange_device", None)
         if callable(exchange) and self._before not in cuda_state.devices_with_context():
             exchange(self._before)  # Unlike set_device, this opens no context on the restored device.
@@ -213,7 +226,13 @@ class _AppliedChoice:
         try:
             self.current.set(torch, index)
         except Exception as error:
-            return [f"{self.device} can't be the current CUDA device: {_first_line(error)}"]
+            return [
+                translatable(
+                    "{device} can't be the current CUDA device: {error}",
+                    device=self.device,
+                    error=_first_line(error),
+                )
+            ]
         return []
 
     def restore(self, torch: Any) -> str | None:
@@ -224,7 +243,7 @@ class _AppliedChoice:
             _check_not_inside_context(torch)
             notes += _notes_of(self.default.restore, torch)
         except _InsideContext as inside:
-            notes.append(str(inside))
+            notes.append(inside.args[0])
         if torch.cuda.is_initialized():
             notes += _notes_of(self.current.restore, torch)
         return notes[0] if notes else None
@@ -232,9 +251,9 @@ class _AppliedChoice:
     def user_change(self, torch: Any) -> str | None:
         """Return a note if the user's code has changed a setting since it was applied, else None."""
         if self.default.is_set and not self.default.is_unchanged(torch):
-            return _DEFAULT_CHANGED.format(now=cuda_state.default_device())
+            return _default_changed()
         if self.current.is_set and torch.cuda.is_initialized() and not self.current.is_unchanged(torch):
-            return _CURRENT_CHANGED.format(now=torch.cuda.current_device())
+            return _current_changed(torch)
         return None
 
 
@@ -361,7 +380,7 @@ class DeviceSwitch:
         """
         torch: Any = cuda_state.loaded_torch()
         if torch is None:
-            raise OptionError("torch is not imported yet: import it in a cell before this one.")
+            raise OptionError(translatable("torch is not imported yet: import it in a cell before this one."))
         level = _AppliedChoice()
         context_before = cuda_state.default_device_context(torch)
         self._levels.append(level)
@@ -369,7 +388,7 @@ class DeviceSwitch:
             note = level.apply(torch, device, True)
         except _InsideContext as inside:
             self._levels.remove(level)
-            raise OptionError(str(inside)) from None
+            raise OptionError(*inside.args) from None
         except BaseException:
             self._restore_level(torch, level, context_before)
             raise
@@ -412,11 +431,15 @@ class DeviceSwitch:
         try:
             note = base.apply(torch, *(_Choice(None, True) if impossible is not None else choice))
         except _InsideContext as inside:
-            note = str(inside)
+            note = inside.args[0]
             with self._lock:
                 self._pending = self._pending or choice
         except Exception as error:
-            note = f"{choice.device} can't be torch's default device: {_first_line(error)}"
+            note = translatable(
+                "{device} can't be torch's default device: {error}",
+                device=choice.device,
+                error=_first_line(error),
+            )
         with self._lock:
             self._applied = _Choice(base.device, base.new_tensors)
             self._choice_note = impossible or note
@@ -471,17 +494,23 @@ def _impossible_reason(torch: Any, device: str | None) -> str | None:
         return None
     reason = cuda_state.no_cuda_build_reason()
     if reason is None and torch.cuda.is_initialized() and index >= torch.cuda.device_count():
-        reason = f"torch has {torch.cuda.device_count()} CUDA devices in this process"
-    return None if reason is None else f"{device} was chosen but is not available: {reason}."
+        reason = translatable(
+            "torch has {number} CUDA devices in this process", number=torch.cuda.device_count()
+        )
+    if reason is None:
+        return None
+    return translatable("{device} was chosen but is not available: {reason}.", device=device, reason=reason)
 
 
 def _notes_of(restore: Callable[[Any], None], torch: Any) -> list[str]:
     try:
         restore(torch)
     except _ChangedByUser as changed:
-        return [str(changed)]
+        return [changed.args[0]]
     except Exception as error:  # For example, every CUDA call fails once a CUDA kernel has failed.
-        return [f"The previous torch device can't be restored: {_first_line(error)}"]
+        return [
+            translatable("The previous torch device can't be restored: {error}", error=_first_line(error))
+        ]
     return []
 
 

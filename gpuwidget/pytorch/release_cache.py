@@ -19,21 +19,22 @@ from __future__ import annotations
 from typing import Any
 
 from gpuwidget.model.errors import OptionError
+from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import allocator, cuda_state, stream_activity
 
 STATEMENT = "torch.cuda.empty_cache()"
 """The Python statement that releases the cache."""
 
-_CAPTURING = (
-    "A CUDA graph is being captured, which giving memory back would spoil. Try again when that is done."
+_CAPTURING = translatable(
+    "A CUDA graph is being captured, and freeing memory would break the capture. Try again afterwards."
 )
-_FAILED = (
-    "CUDA has reported an error in this process, after which nothing can be given back but by a restart of "
-    "the kernel."
+_FAILED = translatable(
+    "CUDA has reported an error in this process. After that, only a restart of the kernel frees memory."
 )
-_NOT_SAFELY = (
-    "A cell is running, and without CUDA's library, which was not found in this process, giving memory back "
-    "might spoil a CUDA graph that the cell captures. Try again when the cell has ended."
+_NOT_SAFELY = translatable(
+    "A cell is running. CUDA's library was not found in this process, so gpuwidget can't check "
+    "whether the cell captures a CUDA graph, which freeing memory would break. Try again when "
+    "the cell has ended."
 )
 
 
@@ -41,9 +42,11 @@ def check_available() -> None:
     """Raise OptionError with the reason if torch has no cache to release."""
     reason = cuda_state.no_counters_reason()
     if reason is not None:
-        raise OptionError(f"There is no PyTorch cache to free: {reason.text}.")
+        raise OptionError(translatable("There is no PyTorch cache to free: {reason}.", reason=reason.text))
     if not cuda_state.devices_with_context():
-        raise OptionError("There is no PyTorch cache to free: this process has no context on a GPU.")
+        raise OptionError(
+            translatable("There is no PyTorch cache to free: this process has no context on a GPU.")
+        )
 
 
 def returnable() -> int:

@@ -21,17 +21,17 @@ _CAPTURE_MODE_RELAXED = 2
 _ERROR_CAPTURE_IMPLICIT = 906
 """CUDA's constant cudaErrorStreamCaptureImplicit."""
 _LIBRARIES_WITH_BLOCKING_STREAMS = ("cupy", "numba.cuda", "pycuda", "cuda")
-_ROCM = message("streams-rocm", "on AMD GPUs the streams are not asked")
+_ROCM = message("streams-rocm", "streams are not queried on AMD GPUs")
 _NO_LIBRARY = message(
     "streams-no-cuda-library",
-    "CUDA's library was not found in this process, without which asking its streams might disturb them",
+    "CUDA's library was not found in this process, so querying its streams might disturb them",
 )
 _REFUSED = message(
-    "streams-not-relaxed", "CUDA did not let the streams be asked without a risk for graph captures"
+    "streams-not-relaxed", "streams can't be queried here without a risk for CUDA graph captures"
 )
 _NO_CONTEXT = message("no-context", "this process has no context on a GPU")
 _FAILED = message(
-    "streams-failed", "CUDA reported an error when its stream was asked, and was not asked again"
+    "streams-failed", "CUDA reported an error when its stream was queried, so it was not queried again"
 )
 
 

@@ -16,9 +16,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gpuwidget.model.errors import OptionError
+from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import cuda_state
 
 ON, OFF = "on", "off"
+
+_TF32_CONV = translatable(
+    "TF32 is on for convolutions and off for recurrent layers: your code has set them separately."
+)
+_TF32_RNN = translatable(
+    "TF32 is off for convolutions and on for recurrent layers: your code has set them separately."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +103,18 @@ def find_switch(name: str, value: str | None = None) -> TorchSwitch:
     switch = next((switch for switch in TORCH_SWITCHES if switch.name == name), None)
     if switch is None:
         names = "\n".join(f"  {switch.name}" for switch in TORCH_SWITCHES)
-        raise OptionError(f"{name!r} is not a switch. The switches:\n{names}")
+        raise OptionError(
+            translatable("{name!r} is not a switch. The switches:\n{names}", name=name, names=names)
+        )
     if value is not None and value not in switch.choices:
         raise OptionError(
-            f"{name} can be {', '.join(switch.choices[:-1])} or {switch.choices[-1]}, not {value!r}."
+            translatable(
+                "{name} can be {choices} or {last}, not {value!r}.",
+                name=name,
+                choices=", ".join(switch.choices[:-1]),
+                last=switch.choices[-1],
+                value=value,
+            )
         )
     return switch
 
@@ -121,17 +137,23 @@ def set_switch(switch: TorchSwitch, value: str) -> str:
             exec(text, {"torch": torch})
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise OptionError(f"{text!r} failed: {reason}") from None
+        raise OptionError(
+            translatable("{statement!r} failed: {reason}", statement=text, reason=reason)
+        ) from None
     now = switch.current_value()
     if now not in (value, None):
-        raise OptionError(f"{text!r} had no effect: torch still reports {now}.")
+        raise OptionError(
+            translatable("{statement!r} had no effect: torch still reports {now}.", statement=text, now=now)
+        )
     return text
 
 
 def _require_torch() -> Any:
     torch = cuda_state.loaded_torch()
     if torch is None:
-        raise OptionError("torch is not imported yet: import it in a cell first. gpuwidget never imports it.")
+        raise OptionError(
+            translatable("torch is not imported yet: import it in a cell first. gpuwidget never imports it.")
+        )
     return torch
 
 
@@ -180,7 +202,9 @@ def _flag(
 
 def _cudnn_value(native: Any, found: SwitchValue) -> SwitchValue:
     if found.note is None and getattr(native, "_has_cudnn", None) is False:
-        return found._replace(note="This torch was built without cuDNN, so the switch has no effect.")
+        return found._replace(
+            note=translatable("This torch was built without cuDNN, so the switch has no effect.")
+        )
     return found
 
 
@@ -189,11 +213,7 @@ def _read_cudnn_tf32(native: Any) -> SwitchValue:
     if conv is None or rnn is None:
         return _UNKNOWN
     if conv != rnn:
-        words = (
-            "on for convolutions and off for recurrent layers",
-            "off for convolutions and on for recurrent layers",
-        )
-        return SwitchValue(None, f"TF32 is {words[rnn]}: your code has set them separately.")
+        return SwitchValue(None, _TF32_RNN if rnn else _TF32_CONV)
     return _cudnn_value(native, SwitchValue(ON if conv else OFF))
 
 
@@ -238,7 +258,7 @@ def _set_deterministic(native: Any, value: str) -> tuple[str, ...]:
     return (f'torch.set_deterministic_debug_mode("{value}")',)
 
 
-_UNKNOWN = SwitchValue(None, "Not reported by this PyTorch.")
+_UNKNOWN = SwitchValue(None, translatable("Not reported by this PyTorch."))
 
 TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
     TorchSwitch(
@@ -246,8 +266,10 @@ TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
         "cuDNN",
         (ON, OFF),
         ON,
-        "On: convolutions and recurrent layers run in NVIDIA's cuDNN. Off: they run in torch's native "
-        "kernels, which are mostly slower; use this to find out whether cuDNN causes an error.",
+        translatable(
+            "On: convolutions and recurrent layers run in NVIDIA's cuDNN. Off: they run in torch's native "
+            "kernels, which are mostly slower; use this to find out whether cuDNN causes an error."
+        ),
         *_flag("enabled", "_get_cudnn_enabled"),
     ),
     TorchSwitch(
@@ -255,8 +277,10 @@ TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
         "cuDNN benchmark",
         (ON, OFF),
         OFF,
-        "On: cuDNN times its algorithms on each new shape and keeps the fastest. Faster if shapes repeat, "
-        "slower if they change; another run may use another algorithm.",
+        translatable(
+            "On: cuDNN times its algorithms on each new shape and keeps the fastest. Faster if "
+            "shapes repeat, slower if they change; another run may use another algorithm."
+        ),
         *_flag("benchmark", "_get_cudnn_benchmark"),
     ),
     TorchSwitch(
@@ -264,8 +288,10 @@ TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
         "cuDNN deterministic",
         (ON, OFF),
         OFF,
-        "On: cuDNN uses only algorithms that give the same result each time, which may be slower. "
-        "Has no effect on operations outside cuDNN.",
+        translatable(
+            "On: cuDNN uses only algorithms that give the same result each time, which may be slower. "
+            "Has no effect on operations outside cuDNN."
+        ),
         *_flag("deterministic", "_get_cudnn_deterministic"),
     ),
     TorchSwitch(
@@ -273,8 +299,10 @@ TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
         "cuDNN TF32",
         (ON, OFF),
         ON,
-        "On: float32 convolutions and recurrent layers may use the tensor cores of Ampere and later, with "
-        "10 instead of 23 bits of mantissa: faster, less precise.",
+        translatable(
+            "On: float32 convolutions and recurrent layers may use the tensor cores of Ampere and "
+            "later, with 10 instead of 23 bits of mantissa: faster, less precise."
+        ),
         _read_cudnn_tf32,
         _set_cudnn_tf32,
     ),
@@ -283,8 +311,11 @@ TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
         "float32 matmul",
         ("highest", "high", "medium"),
         "highest",
-        "highest: float32 matrix products use 23 bits of mantissa. high: TF32 on the tensor cores of Ampere "
-        "and later, 10 bits: faster, less precise. medium: like high on CUDA, bfloat16 on the CPU.",
+        translatable(
+            "highest: float32 matrix products use 23 bits of mantissa. high: TF32 on the tensor "
+            "cores of Ampere and later, 10 bits: faster, less precise. medium: like high on CUDA, "
+            "bfloat16 on the CPU."
+        ),
         _read_matmul,
         _set_matmul,
     ),
@@ -293,9 +324,11 @@ TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
         "Determinism",
         ("default", "warn", "error"),
         "default",
-        "warn, error: torch uses repeatable algorithms, which are often slower. Where there is none, it "
-        "shows a warning or raises an error. cuBLAS needs CUBLAS_WORKSPACE_CONFIG=:4096:8 before "
-        "CUDA starts.",
+        translatable(
+            "warn, error: torch uses repeatable algorithms, which are often slower. Where there is none, it "
+            "shows a warning or raises an error. cuBLAS needs CUBLAS_WORKSPACE_CONFIG=:4096:8 before "
+            "CUDA starts."
+        ),
         _read_deterministic,
         _set_deterministic,
     ),

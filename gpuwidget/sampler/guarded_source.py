@@ -190,5 +190,5 @@ class GuardedSource:
 
 def _unexpected(error: Exception) -> Message:
     raised = f"{type(error).__name__}: {error}"
-    text = f"gpuwidget met an error it did not foresee ({raised}); please report it."
+    text = f"gpuwidget failed with an unexpected error ({raised}); please report it."
     return message("unexpected-error", text, error=raised)

@@ -20,18 +20,21 @@ from gpuwidget.system.processes import UNKNOWN, Identity
 
 RECORDED = "The processes of a recording are not this machine's."
 _FOREIGN_PIDS = (
-    "The driver's process ids can't be matched with this server's, as in a container that has ids of its own."
+    "The driver's process ids can't be matched with this server's, for example because this "
+    "container has its own ids."
 )
 _TORCH_ONLY = (
-    "What kernels hold is torch's own count, without CUDA contexts, other libraries and child processes."
+    "The memory of kernels is torch's count, without CUDA contexts, other libraries and child processes."
 )
 _TORCH_WHERE_UNKNOWN = (
-    "What torch counts in a kernel stands for its own process, without CUDA contexts and other libraries; "
-    "child processes whose size the driver does not say are not in it."
+    "A kernel's memory is torch's count for its own process, without CUDA contexts, other "
+    "libraries, and child processes whose memory the driver does not report."
 )
-_LOAD_EXTENSION = "A notebook that has loaded gpuwidget (%load_ext gpuwidget) says what torch holds in it."
-_INVALID_REPORT = "A kernel reported an impossible amount of torch memory, so what it holds is unknown."
-_UNKNOWN_SIZES = "The driver does not say how much each process holds."
+_LOAD_EXTENSION = (
+    "A notebook that has loaded gpuwidget (%load_ext gpuwidget) reports how much torch holds in it."
+)
+_INVALID_REPORT = "A kernel reported an impossible amount of torch memory, so its memory is unknown."
+_UNKNOWN_SIZES = "The driver does not report how much each process holds."
 _SMALLEST_CONTEXT = 64 * 1024**2
 """Less unattributed memory than this number of bytes can't belong to a process outside the container, because
 a CUDA context takes more (an H200's takes 620 MiB)."""
@@ -180,7 +183,7 @@ def _ownership(
 ) -> GpuMemoryOwnership:
     why = reading.missing.get("memory_used")
     if reading.memory_used is None and why is not None:
-        reasons = [f"How much is in use is not known: {why}.", *reasons]
+        reasons = [f"The used memory is unknown: {why}.", *reasons]
     largest_first = sorted(
         holders,
         key=lambda holder: (
@@ -196,7 +199,11 @@ def _ownership(
 
 def _remote_kernels_reason(kernels: int) -> str:
     if kernels == 1:
-        return "One kernel of this server runs elsewhere: what it holds can't be told from what others hold."
+        return (
+            "One kernel of this server has no process here: its memory can't be told apart from "
+            "that of other processes."
+        )
     return (
-        f"{kernels} kernels of this server run elsewhere: what they hold can't be told from what others hold."
+        f"{kernels} kernels of this server have no process here: their memory can't be told apart from that "
+        "of other processes."
     )

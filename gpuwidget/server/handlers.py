@@ -42,9 +42,9 @@ _NO_NODE = (
 _CLOCK_TOLERANCE_S = 5.0
 """A range of the last hour may begin this many seconds before it, since the client's request takes time."""
 _NO_SAMPLE = (
-    f"The driver has not answered within {_SAMPLE_TIMEOUT_S:g} seconds. Where nothing keeps it initialised "
-    "it may take longer to come up: ask again. If nvidia-smi hangs too, the driver or a GPU is stuck: look "
-    "into the kernel log (dmesg)."
+    f"The driver has not answered within {_SAMPLE_TIMEOUT_S:g} seconds. Without persistence mode, it may "
+    "take longer to start: try again. If nvidia-smi hangs too, the driver or a GPU is stuck: see the kernel "
+    "log (dmesg)."
 )
 
 

@@ -40,7 +40,7 @@ from gpuwidget.server.wire import GpuMemoryOwnership, MeanUtilization, MemoryOwn
 from gpuwidget.system import processes
 from gpuwidget.system.processes import Identity, ProcessDirectory, ProcessTrees
 
-_TIMED_OUT = "This machine has not said for 10 seconds whose the processes on the GPUs are."
+_TIMED_OUT = "For 10 seconds, this machine has not reported who owns the processes on the GPUs."
 
 
 class OwnershipRequest(NamedTuple):

@@ -112,7 +112,7 @@ def _machine_families(sample: Sample) -> Iterator[_Family]:
     yield GaugeMetricFamily("gpuwidget_gpus", "Number of GPUs, lost ones included, without slices.", whole)
     yield GaugeMetricFamily(
         "gpuwidget_sample_timestamp_seconds",
-        "When the numbers were put together; their age is time() minus this.",
+        "Time at which the values were collected; their age is time() minus this.",
         sample.time,
     )
 
@@ -127,7 +127,8 @@ def _gpu_labels(gpu: Gpu) -> tuple[str, ...]:
 def _gpu_families(sample: Sample) -> Iterator[_Family]:
     yield _info_family(
         "gpuwidget_gpu_info",
-        "What does not change of a GPU; mig_parent is the UUID of the GPU that a MIG slice is cut from.",
+        "Properties of a GPU that do not change; mig_parent is the UUID of the GPU that a MIG "
+        "slice is part of.",
         (*_GPU_LABELS, "mig_parent", "pci_bus_id", "compute_capability"),
         [(*_gpu_labels(gpu), gpu.mig_parent, gpu.pci_bus_id, gpu.compute_capability) for gpu in sample.gpus],
     )
@@ -142,7 +143,7 @@ def _gpu_families(sample: Sample) -> Iterator[_Family]:
         yield family
     reasons = GaugeMetricFamily(
         "gpuwidget_gpu_throttle_reason",
-        "1 for each reason that holds the clock down, 0 for the others.",
+        "1 for each reason that lowers the clock now, 0 for the others.",
         labels=(*_GPU_LABELS, "reason"),
     )
     for gpu, reading in pairs:
@@ -168,8 +169,8 @@ def _ownership_families(
     )
     others = GaugeMetricFamily(
         "gpuwidget_gpu_memory_other_bytes",
-        "Memory that no kernel of this server holds, by holder: terminal (of this server), process, or "
-        "unattributed where nobody can say.",
+        "Memory that no kernel of this server holds, by holder: terminal (of this server), "
+        "process, or unattributed if the holder is unknown.",
         labels=(*_GPU_LABELS, "holder"),
     )
     gpus = {gpu.uuid: _gpu_labels(gpu) for gpu in sample.gpus}
@@ -213,8 +214,9 @@ def _known_sum(holdings: Sequence[MemoryHolder]) -> int | None:
 def _kernel_families(kernels: Sequence[ServerKernel], labels: KernelLabels) -> Iterator[_Family]:
     yield _info_family(
         "gpuwidget_kernel_info",
-        "What a kernel is that holds memory: its notebook's id, the server's user, the kind of session and "
-        "kernelspec; the notebook's path and name only if the administrator exports names.",
+        "Properties of a kernel that holds memory: its notebook's id, the server's user, the "
+        "kind of session and kernelspec; the notebook's path and name only if the "
+        "administrator exports names.",
         ("kernel", "notebook", "user", "path", "name", "kind", "spec"),
         [
             (
@@ -231,7 +233,7 @@ def _kernel_families(kernels: Sequence[ServerKernel], labels: KernelLabels) -> I
     )
     idle = GaugeMetricFamily(
         "gpuwidget_kernel_idle_since_timestamp_seconds",
-        "Since when a kernel that holds memory has had nothing to do; absent while it works.",
+        "Start of the idle time of a kernel that holds memory; absent while it works.",
         labels=("kernel",),
     )
     for kernel in kernels:
@@ -249,7 +251,7 @@ def _slurm_families(job: SlurmJob | None) -> Iterator[_Family]:
         [(job.id, None if job.gpus is None else str(job.gpus))],
     )
     end = GaugeMetricFamily(
-        "gpuwidget_slurm_job_end_timestamp_seconds", "When Slurm ends the job.", labels=("job",)
+        "gpuwidget_slurm_job_end_timestamp_seconds", "Time at which Slurm ends the job.", labels=("job",)
     )
     _add_value(end, (job.id,), job.end)
     yield end
@@ -281,8 +283,8 @@ def _use_families(gpu_use: GpuUseMonitor, labels: KernelLabels) -> Iterator[_Fam
         yield family
     holders = GaugeMetricFamily(
         "gpuwidget_kernel_idle_holder",
-        "1 for a kernel that has been idle for longer, and holds more GPU memory, than the administrator's "
-        "limits.",
+        "1 for a kernel that has been idle for longer, and holds more GPU memory, than the "
+        "administrator's limits allow.",
         labels=("kernel",),
     )
     for kernel in gpu_use.idle_holders:

@@ -42,43 +42,43 @@ PROMETHEUS_METRICS = (
     PrometheusMetric(
         Exported(
             name="gpuwidget_gpu_up",
-            help="1 where the GPU answers, 0 where it is lost or a call to it hangs.",
+            help="1 if the GPU answers, 0 if it is lost or a call to it hangs.",
         ),
         lambda _, reading: _up(reading),
     ),
     PrometheusMetric(
         Exported(
             name="gpuwidget_gpu_answer_timestamp_seconds",
-            help="When the GPU last answered; the age of its values is time() minus this.",
+            help="Time of the GPU's last answer; the age of its values is time() minus this.",
         ),
         lambda _, reading: reading.answered,
     ),
     PrometheusMetric(
         Exported(
             name="gpuwidget_gpu_memory_total_bytes",
-            help="Memory of the GPU, with what the driver reserves.",
+            help="Memory of the GPU, including what the driver reserves.",
         ),
         lambda gpu, _: gpu.memory_total,
     ),
     PrometheusMetric(
         Exported(
             name="gpuwidget_gpu_memory_reserved_bytes",
-            help="Memory that the driver keeps for itself; 0 where it counts as used.",
+            help="Memory that the driver reserves for itself; 0 if it counts as used.",
         ),
         lambda gpu, _: gpu.memory_reserved,
     ),
     PrometheusMetric(
         Exported(
             name="gpuwidget_gpu_xid",
-            help="Number of the newest error that the driver reported (XID) while this server watched; "
-            "absent where there was none or nobody can say.",
+            help="Number of the newest error that the driver reported (XID) while this server "
+            "watched; absent if there was none or it is unknown.",
         ),
         lambda _, reading: reading.xid,
     ),
     PrometheusMetric(
         Exported(
             name="gpuwidget_gpu_xid_timestamp_seconds",
-            help="When that error was noticed, up to a minute after it was reported.",
+            help="Time at which that error was noticed, up to a minute after it was reported.",
         ),
         lambda _, reading: reading.xid_time,
     ),

@@ -35,23 +35,23 @@ MAX_HISTORY_S = 3600.0
 _RANGES = {
     "interval": f"a number of seconds from {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g}",
     "history": f"a number of seconds from {MIN_HISTORY_S:g} to {MAX_HISTORY_S:g}",
-    "source": "a word in quotes, as 'auto' or 'replay'",
+    "source": "a word in quotes, such as 'auto' or 'replay'",
     "always_on": "True or False",
     "gpu_activity": "True or False",
     "gpu_hours": "True or False",
     "gpu_hour_price": "a number from 0 on, or None",
-    "gpu_hour_currency": "a word in quotes, as 'EUR'",
+    "gpu_hour_currency": "a word in quotes, such as 'EUR'",
     "idle_holder_memory": "a number of GiB from 0 on",
     "idle_holder_minutes": "a number of minutes from 1 on",
     "slurm_warning_minutes": "a number of minutes from 0 on",
     "metrics_names": "True or False",
     "metrics_token_file": "a file's path in quotes",
-    "prometheus_url": "an address in quotes, as 'https://prometheus.example.org:9090'",
+    "prometheus_url": "an address in quotes, such as 'https://prometheus.example.org:9090'",
     "prometheus_ca_file": "a file's path in quotes",
     "prometheus_token_file": "a file's path in quotes",
-    "prometheus_matchers": "label matchers in quotes, as 'cluster=\"a\"'",
+    "prometheus_matchers": "label matchers in quotes, such as 'cluster=\"a\"'",
     "prometheus_timeout": f"a number of seconds from {MIN_TIMEOUT_S:g} to {MAX_TIMEOUT_S:g}",
-    "install_requirement": "what follows 'pip install', as a shell takes it, without a password",
+    "install_requirement": "the arguments of 'pip install', quoted as in a shell, without a password",
 }
 
 
@@ -61,27 +61,27 @@ class GpuWidget(Configurable):
 
     source = Unicode(
         "auto",
-        help="""Where readings come from: auto (NVML, else none with its reason), nvml, replay or replay:PATH
-        (a recording, in a loop), replay-once:PATH, or none. The environment variable GPUWIDGET_SOURCE, which
-        kernels see too, wins.""",
+        help="""Source of the readings: auto (NVML if it works, else none), nvml, replay or replay:PATH (a
+        recording, in a loop), replay-once:PATH, or none. The environment variable GPUWIDGET_SOURCE, which
+        kernels use too, takes precedence.""",
     ).tag(config=True)
     interval = Float(
         INTERVAL_S,
         min=MIN_INTERVAL_S,
         max=MAX_INTERVAL_S,
-        help="Seconds from one sample to the next, from 0.05 to 60.",
+        help="Seconds between samples, from 0.05 to 60.",
     ).tag(config=True)
     history = Float(
         HISTORY_S,
         min=MIN_HISTORY_S,
         max=MAX_HISTORY_S,
-        help="""Seconds of the past that are held at full rate for who comes late, from 10 to 3600. An hour is
-        held in steps of a second in any case.""",
+        help="""Seconds of history that are kept at the full rate, from 10 to 3600. An hour is always kept in
+        steps of a second.""",
     ).tag(config=True)
     always_on = Bool(
         False,
-        help="""Sample from the server's start on and without viewers, the hardware's counters too, so that
-        the past is there when somebody looks.""",
+        help="""Sample from the server's start, including the hardware's counters, even if no page is open, so
+        that pages opened later show the history.""",
     ).tag(config=True)
     metrics_token_file = Unicode(
         "",
@@ -92,12 +92,12 @@ class GpuWidget(Configurable):
         False,
         help="""Count GPU work of kernels and terminals as activity: of the kernel for Jupyter Server's culler
         (MappingKernelManager.cull_idle_timeout), and of the server for JupyterHub. Memory that is only held
-        does not count. The GPUs are then sampled every ten seconds, also without viewers.""",
+        does not count. The GPUs are then sampled every ten seconds, even if no page is open.""",
     ).tag(config=True)
     gpu_hours = Bool(
         False,
         help="""Count the GPU-hours, GiB-hours and energy of each kernel, for the panel and for
-        gpuwidget/metrics. The GPUs are then sampled every ten seconds, also without viewers.""",
+        gpuwidget/metrics. The GPUs are then sampled every ten seconds, even if no page is open.""",
     ).tag(config=True)
     gpu_hour_price = Float(
         None,
@@ -105,7 +105,7 @@ class GpuWidget(Configurable):
         min=0.0,
         help="Price of a GPU-hour. The panel shows the price of the GPU-hours.",
     ).tag(config=True)
-    gpu_hour_currency = Unicode("", help="Currency of gpu_hour_price, as 'EUR'.").tag(config=True)
+    gpu_hour_currency = Unicode("", help="Currency of gpu_hour_price, such as 'EUR'.").tag(config=True)
     idle_holder_memory = Float(
         0.0,
         min=0.0,
@@ -120,22 +120,23 @@ class GpuWidget(Configurable):
     ).tag(config=True)
     metrics_names = Bool(
         False,
-        help="""Whether gpuwidget/metrics contains the names and paths of notebooks. Without them a notebook
-        is known by an id that stays the same, but does not tell its name.""",
+        help="""Whether gpuwidget/metrics contains the names and paths of notebooks. Without them, a
+        notebook has an id that stays the same but does not reveal its name.""",
     ).tag(config=True)
 
     install_requirement = Unicode(
         "",
-        help="""What 'pip install' is given to install gpuwidget: a wheel's path or address, or its name with
-        --index-url, quoted as in a shell. The panel and the doctor offer it to users; while it is empty they
-        name the documentation. Kernels and terminals get it as GPUWIDGET_INSTALL_REQUIREMENT, which wins.""",
+        help="""Arguments of 'pip install' that install gpuwidget: a wheel's path or address, or its name with
+        --index-url, quoted as in a shell. The panel and the doctor show this command to users; if it is
+        empty, they refer to the documentation. Kernels and terminals receive it as the environment variable
+        GPUWIDGET_INSTALL_REQUIREMENT, which takes precedence if it is already set.""",
     ).tag(config=True)
 
     prometheus_url = Unicode(
         "",
         help="""Address of a Prometheus server that scrapes the cluster's GPUs, such as
-        https://prometheus.example.org:9090: /api/v1/query lies under it. With it, the panel shows the whole
-        cluster. Only this server queries it, never a browser. Empty: no cluster view.""",
+        https://prometheus.example.org:9090, under which /api/v1/query lies. If it is set, the panel shows the
+        whole cluster. Only this server queries it, never a browser. Empty: no cluster view.""",
     ).tag(config=True)
     prometheus_ca_file = Unicode(
         "",
@@ -149,7 +150,7 @@ class GpuWidget(Configurable):
     ).tag(config=True)
     prometheus_matchers = Unicode(
         "",
-        help="""Label matchers that restrict every query, as PromQL has them, such as
+        help="""Label matchers that restrict every query, in PromQL's syntax, such as
         cluster="a",env=~"prod|dev". Users see only the machines whose series match.""",
     ).tag(config=True)
     prometheus_timeout = Float(

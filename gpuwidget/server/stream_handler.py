@@ -106,7 +106,7 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, GpuWidgetHandler):
 
     def drop(self) -> None:
         """Close the connection. If messages are still unsent after a few seconds, Tornado discards them."""
-        self.close(_TRY_AGAIN_LATER, "too slow: samples piled up")
+        self.close(_TRY_AGAIN_LATER, "too slow: unsent samples accumulated")
 
     def _write(self, message: bytes) -> Future[None]:
         # Messages are bytes, because they are encoded once for all clients, but they are sent as text

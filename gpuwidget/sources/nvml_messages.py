@@ -98,7 +98,7 @@ _START = {
     ),
     LIB_RM_VERSION_MISMATCH: StartError(
         translatable("The NVIDIA driver was updated while the old one is still loaded."),
-        translatable("Reboot or reload the driver modules; restart the containers after that."),
+        translatable("Reboot, or reload the driver's modules. Restart containers afterwards."),
     ),
     NO_PERMISSION: StartError(
         translatable("This user may not use the NVIDIA driver."),
@@ -110,26 +110,27 @@ _START = {
     OPERATING_SYSTEM: StartError(
         translatable("The operating system blocked access to the NVIDIA driver."),
         translatable(
-            "See whether /dev/nvidiactl and /dev/nvidia0 are there and this process or container "
-            "may use them."
+            "Check that /dev/nvidiactl and /dev/nvidia0 exist and that this process or "
+            "container may use them."
         ),
     ),
     UNKNOWN: StartError(
         translatable("The NVIDIA driver reports an unknown error."),
         translatable(
-            "Containers that lost cgroup access to their GPUs get this error (often after a 'systemctl "
-            "daemon-reload' on the host): restart the container. Otherwise see what "
-            "nvidia-smi says."
+            "A container that has lost cgroup access to its GPUs gets this error, often after "
+            "a 'systemctl daemon-reload' on the host: restart the container. Otherwise see the "
+            "output of nvidia-smi."
         ),
     ),
     FUNCTION_NOT_FOUND: StartError(
-        translatable("The NVIDIA driver is too old to be read."), translatable("Update it to 450 or newer.")
+        translatable("The NVIDIA driver is too old for gpuwidget."),
+        translatable("Update it to 450 or newer."),
     ),
     **dict.fromkeys(
         GPU_LOST,
         StartError(
             translatable("The GPU is lost or needs a reset."),
-            translatable("See what nvidia-smi says, then reboot."),
+            translatable("See the output of nvidia-smi, then reboot."),
         ),
     ),
 }
@@ -144,7 +145,7 @@ def explain_start_error(code: int, nvml_text: str) -> StartError:
             code=code,
             nvml_text=nvml_text,
         ),
-        translatable("See what nvidia-smi says."),
+        translatable("See the output of nvidia-smi."),
     )
     return _START.get(code, fallback)
 
@@ -176,5 +177,5 @@ SCRAMBLED_PROCESS_LISTS = message(
 NOT_PER_MIG_SLICE = message("not-per-mig-slice", "a MIG slice has none of its own; see the whole GPU")
 REOPENING = message("driver-reopening", "the driver is being opened again")
 NO_GPM = message(
-    "no-gpm", "this GPU has no performance counters that the driver gives out (Hopper and later have)"
+    "no-gpm", "the driver provides no performance counters for this GPU (only for Hopper and later)"
 )

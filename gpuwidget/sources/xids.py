@@ -13,16 +13,16 @@ APPLICATION_XIDS = {
     13: translatable("a kernel failed, often by an index out of bounds"),
     31: translatable("a kernel read or wrote memory that is not its own"),
     43: translatable("a program's work was stopped"),
-    45: translatable("a program's work was cleared away after an earlier error or its end"),
+    45: translatable("a program's work was removed after an earlier error or its end"),
     68: translatable("the video engine failed"),
-    109: translatable("a program did not give the GPU back in time"),
+    109: translatable("a program did not release the GPU in time"),
 }
 """Meanings of the XIDs after which only the program that caused them fails. The GPU stays healthy."""
 
 _GPU_XIDS = {
     48: translatable("an uncorrectable memory error"),
-    63: translatable("memory was set aside after an error; a reset finishes it"),
-    64: translatable("memory could not be set aside after an error"),
+    63: translatable("faulty memory is taken out of use at the next reset"),
+    64: translatable("faulty memory could not be taken out of use"),
     74: translatable("an NVLink error"),
     79: translatable("the GPU fell off the bus"),
     92: translatable("many corrected memory errors"),

@@ -355,7 +355,7 @@ def _describe_cache(gpus: Sequence[GpuReport]) -> list[str]:
     reserved = _range([memory.reserved.end for memory in torch], units.memory)
     parts = [
         _(
-            "{cached} of the {reserved} that torch has reserved are in no tensor",
+            "{cached} of the {reserved} reserved by torch is not in tensors",
             cached=_range(cached, units.memory),
             reserved=reserved,
         )
@@ -364,25 +364,30 @@ def _describe_cache(gpus: Sequence[GpuReport]) -> list[str]:
     returnable = [memory.returnable for memory in torch if memory.returnable is not None]
     if len(returnable) < len(torch):
         parts += (
-            [_("{size} of it lie beside tensors", size=_range(fragmented, units.memory))]
+            [
+                _(
+                    "{size} of it shares segments with tensors (fragmentation)",
+                    size=_range(fragmented, units.memory),
+                )
+            ]
             if any(fragmented)
             else []
         )
     elif any(returnable):
         # "up to", because torch may release fewer pages of expandable segments than are free.
-        rest = _(", the rest lies between tensors") if any(fragmented) else ""
+        rest = _(", the rest shares segments with tensors") if any(fragmented) else ""
         parts.append(
             _(
-                "up to {size} of it can be given back (%gpu free){rest}",
+                "up to {size} of it can be freed (%gpu free){rest}",
                 size=units.memory(max(returnable)),
                 rest=rest,
             )
         )
     elif any(fragmented):
-        parts.append(_("none of it can be given back: it lies between tensors"))
+        parts.append(_("none of it can be freed, because it shares segments with tensors"))
     flushes = [memory.alloc_retries for memory in torch]
     if None in flushes:
-        return [*parts, _("how often the cache was flushed is not known")]
+        return [*parts, _("the number of cache flushes is unknown")]
     low, high = min(flush or 0 for flush in flushes), max(flush or 0 for flush in flushes)
     if high == 0:
         return [*parts, _("the cache was not flushed")]

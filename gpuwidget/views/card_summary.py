@@ -165,7 +165,7 @@ def explanations(report: Report) -> list[str]:
     if source.reason is not None:
         found.append(clean_line(_(source.reason), NOTE_LENGTH))
     if not report.gpus:
-        return found or [_("No GPU was seen.")]
+        return found or [_("No GPU was found.")]
     if not report.shown:
         gpu_text = (
             _("any of the {number} GPUs here", number=len(report.gpus))
@@ -182,7 +182,7 @@ def explanations(report: Report) -> list[str]:
     elif not report.attributed and source.recording is None:
         found.append(
             _(
-                "Which GPUs {process} uses can't be told: all that were watched are shown.",
+                "It is unknown which GPUs {process} uses: all watched GPUs are shown.",
                 process=process_label(report),
             )
         )

@@ -12,6 +12,7 @@ from gpuwidget.measure.steady_state import SteadyMetric, SteadyWindow, steady_me
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, Level, Report, Span
 from gpuwidget.model.terminal_text import clean_line, printable_lines
+from gpuwidget.model.translation import _, in_view_language, joined, translatable, with_english
 from gpuwidget.views import card_summary as summary
 from gpuwidget.views import styles
 from gpuwidget.views.card_summary import MemoryKind
@@ -20,25 +21,35 @@ _NAME_LENGTH = 40
 _MIN_RATIO = 0.0095
 """Smallest ratio that is shown as a number. Smaller ratios, which would round to 0.01x or 0.00x, are shown as
 ``<0.01x``."""
-_MEMORY_KINDS: dict[MemoryKind, str] = {"torch": "torch", "process": "process", "device": "whole GPU"}
+_MEMORY_KINDS: dict[MemoryKind, str] = {
+    "torch": translatable("torch memory"),
+    "process": translatable("process memory"),
+    "device": translatable("whole GPU memory"),
+}
 """The label of each kind of memory. The kinds closest to the user's tensors come first."""
+_NOT_LOADED = translatable("not loaded")
 _ENVIRONMENT = (
-    ("driver", "driver", units.UNKNOWN),
-    ("driver's CUDA", "cuda_driver", units.UNKNOWN),
-    ("torch", "torch", "not loaded"),
-    ("torch's CUDA", "cuda", "not loaded"),
-    ("cuDNN", "cudnn", "not loaded"),
-    ("default device", "default_device", "not loaded"),
+    (translatable("driver"), "driver", units.UNKNOWN),
+    (translatable("driver's CUDA"), "cuda_driver", units.UNKNOWN),
+    ("torch", "torch", _NOT_LOADED),
+    (translatable("torch's CUDA"), "cuda", _NOT_LOADED),
+    ("cuDNN", "cudnn", _NOT_LOADED),
+    (translatable("default device"), "default_device", _NOT_LOADED),
 )
 _TIMELINE_METRICS: tuple[tuple[str, SteadyMetric, Callable[[float | None], str]], ...] = (
-    ("utilization", "utilization", units.percent),
-    ("SM activity", "sm_activity", units.percent),
-    ("power", "power_w", units.power),
+    (translatable("utilization"), "utilization", units.percent),
+    (translatable("SM activity"), "sm_activity", units.percent),
+    (translatable("power"), "power_w", units.power),
 )
 """The metrics that the timeline contains, and that can therefore be averaged over a run's steady part."""
-_OTHER_METRICS = (("tensor activity", "tensor_activity"), ("DRAM activity", "dram_activity"))
+_OTHER_METRICS = (
+    (translatable("tensor activity"), "tensor_activity"),
+    (translatable("DRAM activity"), "dram_activity"),
+)
+_TOO_FEW_SAMPLES = translatable("the time series has too few values in the steady part")
 _Reasons = dict[tuple[str, str], list[str]]
 """The names of the metrics that are unknown, keyed by the run's name and the reason."""
+_DIFFERENCES = translatable("Differences between the runs' environments")
 _WHOLE_RUN = SteadyWindow(0.0, math.inf)
 _NONZERO_DIGITS = frozenset("123456789")
 
@@ -70,25 +81,30 @@ class Comparison:
     def __repr__(self) -> str:
         return str(self)
 
+    @in_view_language
     def __str__(self) -> str:
         lines = styles.text_table(self._table())
         if self.differences:
-            lines += ["  what differed around them:", *styles.text_table(self._differences(), left=3)]
-        return printable_lines("\n".join([*lines, *(f"  note: {note}" for note in self.notes)]))
+            lines += [f"  {_(_DIFFERENCES)}:", *styles.text_table(self._differences(), left=3)]
+        notes = [f"  {_('Note')}: {_(note)}" for note in self.notes]
+        return printable_lines("\n".join([*lines, *notes]))
 
+    @in_view_language
     def _html(self) -> str:
         parts = [styles.html_table(self._table())]
         if self.differences:
-            parts.append("<div><b>What differed around them</b></div>")
+            parts.append(f"<div><b>{escape(_(_DIFFERENCES))}</b></div>")
             parts.append(styles.html_table(self._differences(), left=3))
-        parts += [f"<div><em>{escape(note)}</em></div>" for note in self.notes]
+        parts += [f"<div><em>{escape(_(note))}</em></div>" for note in self.notes]
         return styles.scrollable("".join(parts))
 
     def _table(self) -> list[list[str]]:
-        return [["", *self.names, "ratio"], *([row.name, *row.values, row.ratio] for row in self.rows)]
+        rows = ([_(row.name), *map(_, row.values), row.ratio] for row in self.rows)
+        return [["", *map(_, self.names), _("ratio")], *rows]
 
     def _differences(self) -> list[list[str]]:
-        return [["", *self.names], *([row.name, *row.values] for row in self.differences)]
+        rows = ([_(row.name), *map(_, row.values)] for row in self.differences)
+        return [["", *map(_, self.names)], *rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +140,10 @@ def compare_reports(first: Report, second: Report, names: tuple[str, str]) -> Co
         *_energy_rows(a, b, reasons),
         *_worker_rows(a, b),
     ]
-    unknown = (f"{run}, {', '.join(names)}: {reason}" for (run, reason), names in reasons.items())
+    unknown = (
+        translatable("{run}, {metrics}: {reason}", run=run, metrics=joined(names), reason=reason)
+        for (run, reason), names in reasons.items()
+    )
     return Comparison(
         names=names,
         rows=tuple(rows),
@@ -138,7 +157,7 @@ def run_name(report: Report, default: str) -> str:
     cell = report.cell
     parts = [] if cell.execution_count is None else [f"In [{cell.execution_count}]"]
     parts += [] if cell.label is None else [clean_line(cell.label, _NAME_LENGTH)]
-    return " ".join(parts) or clean_line(default, _NAME_LENGTH)
+    return " ".join(parts) or with_english(default, clean_line(default, _NAME_LENGTH))
 
 
 def ratio(first: float | None, second: float | None) -> str:
@@ -169,40 +188,46 @@ def _row(
 
 def _time_rows(a: _Run, b: _Run) -> list[ComparisonRow]:
     first, second = a.report.cell, b.report.cell
-    found = [_row("time", first.duration_s, second.duration_s, units.duration)]
+    found = [_row(translatable("time"), first.duration_s, second.duration_s, units.duration)]
     if a.part is not None and b.part is not None:
-        found.append(_row("of it warm-up", a.warm_up_s, b.warm_up_s, units.duration))
+        found.append(_row(translatable("of which warm-up"), a.warm_up_s, b.warm_up_s, units.duration))
         parts = [
             max(0.0, min(part.until, cell.duration_s) - part.since)
             for part, cell in ((a.part, first), (b.part, second))
         ]
-        found.append(_row("of it the steady part", parts[0], parts[1], units.duration))
+        found.append(_row(translatable("of which steady part"), parts[0], parts[1], units.duration))
     done = [
         None if cell.gpu_tail_s is None else cell.duration_s + cell.gpu_tail_s for cell in (first, second)
     ]
     if any((cell.gpu_tail_s or 0.0) >= summary.NEGLIGIBLE_WAIT_S for cell in (first, second)):
-        found.append(_row("time until the GPU was done", done[0], done[1], units.duration))
+        found.append(_row(translatable("time until the GPU finished"), done[0], done[1], units.duration))
     return [row for row in found if row is not None]
 
 
 def _memory_rows(a: _Run, b: _Run) -> list[ComparisonRow]:
-    host = _row("host memory, peak", a.report.host_memory.peak, b.report.host_memory.peak, units.memory)
+    host = _row(
+        translatable("host memory, peak"), a.report.host_memory.peak, b.report.host_memory.peak, units.memory
+    )
     rows = [] if host is None else [host]
     if not a.gpus or not b.gpus:
         return rows
     kind = _common_kind(a, b)
     first, other = summary.summarize_memory(a.report, kind), summary.summarize_memory(b.report, kind)
     rise = [_rise(memory.spans) for memory in (first, other)]
-    label = _MEMORY_KINDS[kind]
-    several = max(len(a.gpus), len(b.gpus)) > 1
-    of_one, of_all = (", highest of one GPU", ", sum of all GPUs") if several else ("", "")
+    memory_peak = translatable("{memory}, peak", memory=_MEMORY_KINDS[kind])
+    memory_change = translatable("{memory}, change", memory=_MEMORY_KINDS[kind])
+    rise_name = translatable("peak above the start")
+    if max(len(a.gpus), len(b.gpus)) > 1:
+        memory_peak = translatable("{metric}, highest of one GPU", metric=memory_peak)
+        rise_name = translatable("{metric}, highest of one GPU", metric=rise_name)
+        memory_change = translatable("{metric}, sum of all GPUs", metric=memory_change)
     change = ComparisonRow(
-        f"{label} memory, change{of_all}",
+        memory_change,
         (units.memory_delta(first.start, first.end), units.memory_delta(other.start, other.end)),
         "",
     )
-    peak = _row(f"{label} memory, peak{of_one}", first.peak, other.peak, units.memory)
-    above = _row(f"peak above the start{of_one}", rise[0], rise[1], units.memory)
+    peak = _row(memory_peak, first.peak, other.peak, units.memory)
+    above = _row(rise_name, rise[0], rise[1], units.memory)
     return [row for row in (peak, above, change) if row is not None] + rows
 
 
@@ -241,10 +266,15 @@ def _worker_rows(a: _Run, b: _Run) -> list[ComparisonRow]:
     steps = [
         max((worker.step_s for worker in rows if worker.step_s is not None), default=None) for rows in workers
     ]
+    highest = (
+        translatable("highest torch memory of a worker")
+        if torch
+        else translatable("highest memory of a worker")
+    )
     rows = [
-        ComparisonRow("workers", (str(numbers[0]), str(numbers[1])), ""),
-        _row(f"highest {'torch ' if torch else ''}memory of a worker", peaks[0], peaks[1], units.memory),
-        _row("longest mean step of a worker", steps[0], steps[1], units.duration),
+        ComparisonRow(translatable("workers"), (str(numbers[0]), str(numbers[1])), ""),
+        _row(highest, peaks[0], peaks[1], units.memory),
+        _row(translatable("longest mean step of a worker"), steps[0], steps[1], units.duration),
     ]
     return [row for row in rows if row is not None]
 
@@ -259,16 +289,16 @@ def _highest(spans: Sequence[Span | None]) -> int | None:
 def _metric_rows(a: _Run, b: _Run, reasons: _Reasons) -> list[ComparisonRow]:
     found = []
     steady = a.part is not None
-    part = ", steady part" if steady else ""
     for name, metric, text in _TIMELINE_METRICS:
         over = sum if metric == "power_w" else _mean
         values = [_over_gpus(run, metric, over) for run in (a, b)]
-        row = _row(f"{name}{part}", values[0], values[1], text)
+        title = translatable("{metric}, steady part", metric=name) if steady else name
+        row = _row(title, values[0], values[1], text)
         found += [row] if row is not None else []
         _explain(a, b, values, metric, name, reasons)
     for name, field in _OTHER_METRICS:
         values = [_mean_level([getattr(gpu, field) for gpu in run.gpus]) for run in (a, b)]
-        row = _row(f"{name}{', whole run' if steady else ''}", values[0], values[1], units.percent)
+        row = _row(_whole_run(name) if steady else name, values[0], values[1], units.percent)
         found += [row] if row is not None else []
         _explain(a, b, values, field, name, reasons)
     return found
@@ -301,9 +331,14 @@ def _energy_rows(a: _Run, b: _Run, reasons: _Reasons) -> list[ComparisonRow]:
     for run in (a, b):
         known = [gpu.energy_j for gpu in run.gpus if gpu.energy_j is not None]
         sums.append(sum(known) if known and len(known) == len(run.gpus) else None)
-    row = _row(f"energy{', whole run' if a.part is not None else ''}", sums[0], sums[1], units.energy)
-    _explain(a, b, sums, "energy_j", "energy", reasons)
+    name = translatable("energy")
+    row = _row(_whole_run(name) if a.part is not None else name, sums[0], sums[1], units.energy)
+    _explain(a, b, sums, "energy_j", name, reasons)
     return [] if row is None else [row]
+
+
+def _whole_run(metric: str) -> str:
+    return translatable("{metric}, whole run", metric=metric)
 
 
 def _explain(
@@ -313,8 +348,9 @@ def _explain(
     for run, value in zip((a, b), values, strict=True):
         if value is None and run.gpus:
             known = [gpu.missing[field] for gpu in run.gpus if field in gpu.missing]
-            reason = known[0] if known else "its course tells too little of the steady part"
-            reasons.setdefault((run.name, clean_line(reason, summary.NOTE_LENGTH)), []).append(name)
+            reason = known[0] if known else _TOO_FEW_SAMPLES
+            reason = with_english(reason, clean_line(reason, summary.NOTE_LENGTH))
+            reasons.setdefault((run.name, reason), []).append(name)
 
 
 # -- differences between the environments, and notes -----------------------------------------------------
@@ -326,14 +362,18 @@ def _differences(a: _Run, b: _Run) -> list[ComparisonRow]:
         (name, *(getattr(report.environment, field) or default for report in (first, second)))
         for name, field, default in _ENVIRONMENT
     ]
-    found.append(("source", _source(first), _source(second)))
-    found.append(("GPU model", _models(a.gpus), _models(b.gpus)))
+    found.append((translatable("source"), _source(first), _source(second)))
+    found.append((translatable("GPU model"), _models(a.gpus), _models(b.gpus)))
     found.append(("GPUs", _gpus(a.gpus), _gpus(b.gpus)))
     return [
-        ComparisonRow(name, (clean_line(first, 80), clean_line(other, 80)), "")
+        ComparisonRow(name, (_line(first), _line(other)), "")
         for name, first, other in found
         if first != other
     ]
+
+
+def _line(value: str) -> str:
+    return with_english(value, clean_line(value, 80))
 
 
 def _source(report: Report) -> str:
@@ -341,12 +381,12 @@ def _source(report: Report) -> str:
 
 
 def _models(gpus: Sequence[GpuReport]) -> str:
-    return ", ".join(dict.fromkeys(summary.model_name(gpu) for gpu in gpus)) or "none"
+    return ", ".join(dict.fromkeys(summary.model_name(gpu) for gpu in gpus)) or translatable("none")
 
 
 def _gpus(gpus: Sequence[GpuReport]) -> str:
     # The start of the UUID is included, because the same number is a different GPU on another machine.
-    return ", ".join(f"{summary.gpu_number(gpu)} ({gpu.uuid[:12]})" for gpu in gpus) or "none"
+    return ", ".join(f"{summary.gpu_number(gpu)} ({gpu.uuid[:12]})" for gpu in gpus) or translatable("none")
 
 
 def _notes(a: _Run, b: _Run) -> list[str]:
@@ -354,21 +394,40 @@ def _notes(a: _Run, b: _Run) -> list[str]:
     for run in (a, b):
         status = run.report.cell.status
         if status != "ok":
-            ended = "stopped by an error" if status == "error" else "interrupted"
-            found.append(f"{run.name} was {ended}: its figures cover the part that ran.")
+            ended = (
+                translatable(
+                    "{run} was stopped by an error: its values cover the part that ran.", run=run.name
+                )
+                if status == "error"
+                else translatable("{run} was interrupted: its values cover the part that ran.", run=run.name)
+            )
+            found.append(ended)
         if not run.gpus:
-            found.append(f"{run.name}: no GPU use detected; only time and host memory are compared.")
+            found.append(
+                translatable(
+                    "{run}: no GPU use detected; only time and host memory are compared.", run=run.name
+                )
+            )
         if run.report.source.recording is not None:
-            found.append(f"{run.name}: the figures come from a recording, not from the code.")
+            found.append(
+                translatable("{run}: the values come from a recording, not from the code.", run=run.name)
+            )
         elif run.gpus and not run.report.attributed:
             found.append(
-                f"{run.name}: it is unknown which GPUs it used, so the figures cover all watched GPUs."
+                translatable(
+                    "{run}: it is unknown which GPUs it used, so the values cover all watched GPUs.",
+                    run=run.name,
+                )
             )
     if _models(a.gpus) != _models(b.gpus) and a.gpus and b.gpus:
-        found.append("The GPUs are of different models: the ratios compare them as much as the code.")
+        found.append(
+            translatable("The GPUs are different models, so the ratios compare the GPUs as well as the code.")
+        )
     if len(a.gpus) != len(b.gpus) and a.gpus and b.gpus:
         found.append(
-            "The numbers of GPUs differ: energy and power are sums over them, activity is their mean."
+            translatable(
+                "The numbers of GPUs differ: energy and power are sums over all GPUs, activity is their mean."
+            )
         )
     return found + _warm_up_notes(a, b)
 
@@ -377,16 +436,28 @@ def _warm_up_notes(a: _Run, b: _Run) -> list[str]:
     if a.part is not None:
         whole = [run.name for run in (a, b) if run.part == _WHOLE_RUN]
         shutdown = any(run.part is not None and run.part.until < math.inf for run in (a, b))
-        note = "Rates cover the steady part, after the warm-up"
-        note += " and, where workers did the work, before their shutdown" if shutdown else ""
-        no_warm_up = (
-            f"; those of {whole[0]}, which has no visible warm-up, cover the whole run" if whole else ""
-        )
-        return [f"{note}{no_warm_up}."]
+        notes: list[str] = [
+            translatable("Rates cover the steady part: after the warm-up, and before the workers' shutdown.")
+            if shutdown
+            else translatable("Rates cover the steady part, after the warm-up.")
+        ]
+        if whole:
+            notes.append(
+                translatable(
+                    "{run} has no visible warm-up, so its rates cover the whole run.",
+                    run=whole[0],
+                )
+            )
+        return notes
     for run, other in ((a, b), (b, a)):
         if run.warm_up_s is not None:
             return [
-                f"{run.name} began with {units.duration(run.warm_up_s)} of warm-up; the warm-up of "
-                f"{other.name} is unknown, so all figures cover the whole runs."
+                translatable(
+                    "{run} began with {warm_up} of warm-up; the warm-up of {other} is unknown, so all "
+                    "values cover the whole runs.",
+                    run=run.name,
+                    warm_up=units.duration(run.warm_up_s),
+                    other=other.name,
+                )
             ]
     return []

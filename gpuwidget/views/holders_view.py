@@ -70,14 +70,14 @@ def of(holders: Any) -> HoldersView:
         _section(name, devices.get(name), holders.on(name), holders.gpus.get(name), _graphs(holders, name))
         for name in names
     )
-    return HoldersView(sections, holders.cells, tuple(notes))
+    return HoldersView(sections, holders.cells, tuple(map(_, notes)))
 
 
 def names(holder: Holder) -> tuple[str, str]:
     """Return a holder's first name as shown, and its other names."""
     if holder.kind == "unknown":
         return _(_UNKNOWN), ""
-    first, *others = (clean_line(name, _MAX_NAME) for name in holder.names)
+    first, *others = (clean_line(_(name), _MAX_NAME) for name in holder.names)
     other_names = ", ".join(others[:_MAX_NAMES])
     if len(others) > _MAX_NAMES:
         other_names += _(" and {number} more", number=len(others) - _MAX_NAMES)
@@ -122,20 +122,20 @@ def cells_bundle(view: HoldersView, *, attached: bool) -> dict[str, str]:
     """Return the mime bundle for ``%gpu memory --cells``: which cells allocated the memory in use."""
     notes = view.notes[:1] if not view.sections else ()
     if not attached:
-        notes = (_("Which cell allocated what is known only after %load_ext gpuwidget."),)
+        notes = (_("Cells are known only for memory allocated after %load_ext gpuwidget."),)
     several = len({cell.device for cell in view.cells}) > 1
     rows = [
         (
             f"In [{cell.cell}]" if cell.cell is not None else "",
-            clean_line(cell.source, _MAX_SOURCE),
+            clean_line(_(cell.source), _MAX_SOURCE),
             cell.device if several else "",
             units.memory(cell.bytes),
         )
         for cell in view.cells
     ]
-    widths = [max((len(row[n]) for row in rows), default=0) for n in range(4)]
+    widths = [max((display_width(row[n]) for row in rows), default=0) for n in range(4)]
     lines = [
-        "  ".join(part.ljust(width) for part, width in zip(row[:3], widths, strict=False) if width)
+        "  ".join(pad(part, width) for part, width in zip(row[:3], widths, strict=False) if width)
         + f"  {row[3].rjust(widths[3])}"
         for row in rows
     ]
@@ -210,10 +210,10 @@ def _cache(device: DeviceMemory) -> list[str]:
     if not device.cached:
         return []
     parts = [
-        (device.returnable, _("can be given back (%gpu free)")),
-        (device.pending_free, _("can be too, once another stream is done with it")),
-        (device.private_pools, _("lies in private pools, which CUDA graphs keep for themselves")),
-        (device.fragmented, _("can't: it lies beside tensors (fragmentation)")),
+        (device.returnable, _("can be freed (%gpu free)")),
+        (device.pending_free, _("can be freed once another stream no longer uses it")),
+        (device.private_pools, _("is in private pools of CUDA graphs")),
+        (device.fragmented, _("can't be freed, because it shares segments with tensors (fragmentation)")),
     ]
     said = ", ".join(f"{units.memory(size)} {what}" for size, what in parts if size)
     flushed = (
@@ -223,7 +223,7 @@ def _cache(device: DeviceMemory) -> list[str]:
     )
     return [
         _(
-            "Cache: {cached} reserved beside the tensors, of which {said}{flushed}.",
+            "Cache: {cached} reserved but not in tensors, of which {said}{flushed}.",
             cached=units.memory(device.cached),
             said=said,
             flushed=flushed,

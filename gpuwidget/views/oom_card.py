@@ -35,15 +35,15 @@ _MAX_POINTS = 80
 _MIN_POINTS = 3
 _GAP_S = 2.0
 
-_FIXES_HEADING = translatable("What would have been enough:")
-_NO_FIX = translatable("Nothing that is known here would have been enough by itself.")
+_FIXES_HEADING = translatable("Each of these would have been enough:")
+_NO_FIX = translatable("No single known fix would have been enough.")
 _CONTRADICTION = translatable(
-    "By these figures there was room for it: something else took the memory for a "
-    "moment. Try again, and look at who else is on the GPU."
+    "By these values there was enough free memory, so something else probably used it for a "
+    "moment. Try again, and check which other processes use the GPU."
 )
 _GENERAL_ADVICE = translatable(
-    "Mixed precision and activation checkpointing make a training step need less; by how "
-    "much is not known before it is tried."
+    "Mixed precision and activation checkpointing reduce the memory of a training step. Only a "
+    "try shows by how much."
 )
 
 _TABLE = f"{styles.TABLE}font-size:12px"
@@ -131,20 +131,20 @@ def _title(context: OomContext) -> str:
         where += f" ({clean_line(context.gpu, _NAME)})"
     parts = []
     if facts.requested is not None:
-        parts.append(_("{requested} asked for", requested=units.memory(facts.requested)))
+        parts.append(_("{requested} requested", requested=units.memory(facts.requested)))
     if facts.available is not None:
         parts.append(_free(facts, facts.available))
     return _(
         "Out of memory on {where}: {parts}",
         where=where,
-        parts=", ".join(parts) or _("the error says no figures"),
+        parts=", ".join(parts) or _("the error contains no sizes"),
     )
 
 
 def _free(facts: OomFacts, room: int) -> str:
     if facts.limit is not None and room != facts.free:
         return _(
-            "{room} left of the {limit} that this process lets itself have ({free} of the GPU free)",
+            "{room} left of this process's own limit of {limit} ({free} free on the GPU)",
             room=units.memory(room),
             limit=units.memory(facts.limit),
             free=units.memory(facts.free),
@@ -160,9 +160,9 @@ def _rows(context: OomContext) -> list[_Row]:
         size = sum(held.holder.bytes for held in rest)
         rows.append(_Row(_("{number} more", number=len(rest)), "", size))
     if context.freed >= units.MIB:
-        rows.append(_Row(_("let go of since the error"), "", context.freed, aside=True))
+        rows.append(_Row(_("freed since the error"), "", context.freed, aside=True))
     if facts.fragmented:
-        rows.append(_Row(_("torch: reserved, in no tensor"), "", facts.fragmented, aside=True))
+        rows.append(_Row(_("torch: reserved but not in tensors"), "", facts.fragmented, aside=True))
     rows += [
         _Row(clean_line(_(other.name), _NAME), "", other.bytes, aside=True)
         for other in facts.others[:_MAX_OTHERS]
@@ -175,7 +175,7 @@ def _rows(context: OomContext) -> list[_Row]:
 
 
 def _held(held: OomHolder) -> _Row:
-    names = [clean_line(name, _NAME) for name in held.holder.names]
+    names = [clean_line(_(name), _NAME) for name in held.holder.names]
     more = _(" and {number} more names", number=len(names) - _MAX_NAMES) if len(names) > _MAX_NAMES else ""
     holder = " = ".join(names[:_MAX_NAMES]) + more
     if held.is_error:
@@ -196,7 +196,7 @@ def _sum(facts: OomFacts, rows: Sequence[_Row]) -> list[_Row]:
     known = sum(row.bytes for row in rows) + facts.free
     unknown = facts.total - known
     if unknown >= _UNKNOWN_SHOWN_FROM * facts.total:
-        found.append(_Row(_("not known who holds it"), "", unknown, aside=True))
+        found.append(_Row(_("holder unknown"), "", unknown, aside=True))
         known = facts.total
     return [*found, _Row(_("in all"), "", known, total=facts.total)]
 
@@ -211,7 +211,9 @@ def _by_cell(context: OomContext) -> str:
         for share in known
     ]
     other = sum(share.bytes for share in context.cells if share not in known)
-    return ", ".join(parts) + (_(", others or not known {other}", other=units.memory(other)) if other else "")
+    return ", ".join(parts) + (
+        _(", other or unknown cells {other}", other=units.memory(other)) if other else ""
+    )
 
 
 def _memory_sentence(context: OomContext) -> str:

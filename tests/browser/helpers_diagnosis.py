@@ -92,7 +92,7 @@ def unhealthy(place: str = "kernel") -> dict[str, Any]:
     }
     checks["gpu"] |= {
         **with_issue("unknown", "The driver does not report it.", None),
-        "found": "not to be seen",
+        "found": "not visible",
     }
     summary = "1 problem: PyTorch. This build of PyTorch can't use a GPU: it has no CUDA."
     return made | {"status": "broken", "summary": summary}

@@ -85,7 +85,7 @@ def test_the_checks_of_kernel_and_server(open_notebook: Open) -> None:
     assert server == ["PyTorch", "GPU", "Shared memory"]
     expanded = f"{ENVIRONMENT}:first-child .jp-gpuwidget-diagnostics-check[open]"
     found = texts(notebook, f"{expanded} .jp-gpuwidget-diagnostics-check-result")
-    assert found == ["2.13.0+cpu, built for the CPU only", "64 MiB", "not to be seen"]
+    assert found == ["2.13.0+cpu, built for the CPU only", "64 MiB", "not visible"]
     assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-title") == [
         f"Kernel of {notebook.path.name}",
         f"Kernel of {notebook.path.name} and Jupyter server",

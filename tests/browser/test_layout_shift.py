@@ -35,7 +35,7 @@ def test_the_panel(open_notebook: Open) -> None:
     shown = page.inner_text(PANEL)
     for sentence in (
         "Recording of 4 \u00d7 NVIDIA H200",
-        "The processes of a recording are not this machine's.",
+        "The recorded processes are not this machine's.",
     ):
         assert shown.count(sentence) == 1, sentence
 

@@ -163,17 +163,17 @@ KNOWN_ERRORS = {
         "    def __len__(self): return 4\n"
         "    def __getitem__(self, i): return torch.ones(2, device='cuda')\n"
         "list(torch.utils.data.DataLoader(Work(), num_workers=1, multiprocessing_context='fork'))",
-        "A child process that was forked",
+        "A forked child process",
         'multiprocessing_context="spawn"',
     ),
     "two devices": (
         "x = torch.ones(3, device='cuda:0')\ny = torch.ones(3, device='cuda:1')\nx + y",
-        "One operation was given tensors on different devices: x on cuda:0, y on cuda:1.",
+        "One operation received tensors on different devices: x on cuda:0, y on cuda:1.",
         'y = y.to("cuda:0")',
     ),
     "module": (
         "net = torch.nn.Linear(3, 3).to('cuda:1')\nbatch = torch.ones(2, 3)\nnet(batch)",
-        "One operation was given tensors on different devices: net on cuda:1, batch on cpu.",
+        "One operation received tensors on different devices: net on cuda:1, batch on cpu.",
         'batch = batch.to("cuda:1")',
     ),
 }

@@ -110,7 +110,7 @@ count > 0
     assert kernel.wait(request).result == "True"
     outcomes = {answer.get("reason") or "done" for answer in answers}
     print(outcomes)
-    captured = "A CUDA graph is being captured, which giving memory back would spoil."
+    captured = "A CUDA graph is being captured, and freeing memory would break the capture."
     assert all(one == "done" or one.startswith(captured) for one in outcomes)
 
 

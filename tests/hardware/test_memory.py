@@ -284,7 +284,7 @@ def test_error_frames_and_results_are_freed(kernel: Kernel) -> None:
     # In a container, the driver's process ids don't match the container's, so the driver's figure for this
     # process is unknown. The driver's figure for the whole GPU is shown instead.
     own, whole = (
-        "Given back: 5.0 GiB on GPU 0, as the driver sees it.",
+        "Freed, by the driver's count: 5.0 GiB on GPU 0.",
         "5.0 GiB by torch's count; by the driver's",
     )
     assert own in done or whole in done

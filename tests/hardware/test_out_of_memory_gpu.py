@@ -57,8 +57,8 @@ def test_holders_and_fixes(start: Callable[..., Kernel]) -> None:
     cell = "def step():\n    batch = gib(0.5)\n    return (model[:1] + gib(1.25)[:1]).item()\nstep()"
     text = card(kernel.run(cell))
     first, *lines = text.splitlines()
-    assert "1.2 GiB asked for" in first or "1.3 GiB asked for" in first
-    assert "of the 6.0 GiB that this process lets itself have" in first
+    assert "1.2 GiB requested" in first or "1.3 GiB requested" in first
+    assert "of this process's own limit of 6.0 GiB" in first
     for line in (
         "  model  In [3]  2.0 GiB",
         "  cache  In [4]  1.5 GiB",
@@ -124,7 +124,7 @@ def test_an_earlier_error(start: Callable[..., Kernel]) -> None:
     kernel = start(4)
     card(kernel.run("def step():\n    big = gib(2.5)\n    gib(2.5)\nstep()"))
     text = card(kernel.run("x = gib(2.5)"))
-    assert "Run it again" in text or "an earlier error's frames" in text
+    assert "Run the cell again" in text or "an earlier error's frames" in text
     if "an earlier error's frames" in text:
         kernel.ok("%gpu free --yes")
     kernel.ok("x = gib(2.5)")

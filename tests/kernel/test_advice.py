@@ -34,7 +34,7 @@ def test_advice_about_a_switch(fp32: Kernel) -> None:
     advice = ran.report["advice"]
     assert [one["rule"] for one in advice] == ["tensor-cores-idle"]
     assert advice[0]["evidence"]["tf32_matmul"] is False
-    assert "with the tensor cores at 2 %. TF32 is off for matrix products." in card["text/plain"]
+    assert "and used 2 % of the tensor cores. TF32 is off for matrix products." in card["text/plain"]
     assert "torch.set_float32_matmul_precision('high') for TF32." in card["text/html"].replace("&#x27;", "'")
 
 

@@ -368,7 +368,7 @@ def test_clients_that_cannot_be_watched(cluster: Cluster) -> None:
     assert ran.reply["evalue"].startswith("The Dask client is asynchronous")
     kernel.ok("await other.close()")
     ran = kernel.run("gpuwidget.dask.watch(3)")
-    assert ran.reply["evalue"] == "gpuwidget.dask.watch() needs a distributed.Client, and int is none."
+    assert ran.reply["evalue"] == "gpuwidget.dask.watch() needs a distributed.Client, not int."
 
 
 def test_dask_is_not_imported(start_kernel: Callable[..., Kernel]) -> None:

@@ -73,7 +73,7 @@ def test_light_mode(with_torch: Kernel) -> None:
             "%gpu device cuda",
             "'cuda' is not the name of one device. The devices:\n  cpu\n  cuda:0\n  cuda:1",
         ),
-        ("%gpu device cpu --light", "cpu: the light mode moves the current CUDA device only."),
+        ("%gpu device cpu --light", "cpu: the light mode changes only the current CUDA device."),
         ("%gpu device cuda:1 twice", "'%gpu device cuda:1 twice' is not a command."),
         ("%%gpuwatch --device cuda:5\nprint('ran')", "'cuda:5': no such device."),
     ],
@@ -237,8 +237,7 @@ def test_tensors_on_different_devices(with_torch: Kernel) -> None:
     kinds = [m.type for m in ran.messages if m.type in ("error", "display_data")]
     assert (ran.reply["ename"], kinds) == ("RuntimeError", ["error", "display_data"])
     assert ran.displayed == (
-        "One operation was given tensors on different devices: a on cpu, b on cuda:1.\n"
-        'Fix: a = a.to("cuda:1")'
+        'One operation received tensors on different devices: a on cpu, b on cuda:1.\nFix: a = a.to("cuda:1")'
     )
     assert with_torch.ok("import sys\ntype(sys.last_value).__name__").result == "'RuntimeError'"
     assert with_torch.run("1 / 0").displayed == ""

@@ -107,27 +107,27 @@ HINTS = {
     "shuffle": (
         """raise RuntimeError("Expected a 'meta' device type for generator but found 'cpu'")""",
         "RuntimeError",
-        "Random numbers were to be drawn on meta with a generator that is on cpu. The default torch device",
+        "Random numbers were requested on meta, but the generator is on cpu. The default torch device",
         'DataLoader(..., generator=torch.Generator(device="meta"))',
     ),
     "two devices": (
         "x = torch.ones(2, device='cpu')\ndef scaled(batch):\n    return batch + layer.weight\nscaled(x)",
         "RuntimeError",
-        "One operation was given tensors on different devices: batch on cpu, layer on meta.",
+        "One operation received tensors on different devices: batch on cpu, layer on meta.",
         'Fix: batch = batch.to("meta")',
     ),
     "bus error": (
         "raise RuntimeError('DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that "
         "dataloader\\'s workers are out of shared memory.')",
         "RuntimeError",
-        "A DataLoader worker died because the shared memory",
+        "A DataLoader worker died because /dev/shm",
         "DataLoader(..., num_workers=0), or start the container with --shm-size=8g",
     ),
     "fork": (
         "raise RuntimeError('Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
         "multiprocessing, you must use the spawn start method')",
         "RuntimeError",
-        "A child process that was forked, as a DataLoader worker is, used CUDA",
+        "A forked child process, such as a DataLoader worker, used CUDA",
         'DataLoader(..., multiprocessing_context="spawn")',
     ),
 }

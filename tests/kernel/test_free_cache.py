@@ -28,7 +28,7 @@ runtime = Runtime()
 s.cuda_runtime = lambda: runtime
 """
 """Code that replaces CUDA's runtime library with a fake."""
-FREED = "Given back to the GPU: 20 MiB by torch's count; the driver's is not known."
+FREED = "Freed on the GPU: 20 MiB by torch's count; the driver's value is unknown."
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_during_graph_capture(kernel: Kernel, stream: str) -> None:
     reply = free(kernel)
     assert (reply["status"], reply["reason"]) == (
         "error",
-        "A CUDA graph is being captured, which giving memory back would spoil. Try again when that is done.",
+        "A CUDA graph is being captured, and freeing memory would break the capture. Try again afterwards.",
     )
     kernel.setup("runtime.capturing.clear()")
     assert free(kernel)["status"] == "ok"
@@ -149,7 +149,7 @@ def test_without_capture_status(kernel: Kernel) -> None:
     reply = free(kernel)
     (kernel.folder / "stop").touch()
     kernel.wait(request)
-    assert reply["reason"].startswith("A cell is running, and without CUDA's library")
+    assert reply["reason"].startswith("A cell is running. CUDA's library")
     assert done(free(kernel)) == f"Ran torch.cuda.empty_cache(), which took T. {FREED}"
 
 

@@ -128,7 +128,7 @@ def test_a_card_of_each_model(start_kernel: StartKernel, driver: Standin, tmp_pa
     gpus = ran.report["gpus"]
     assert [gpu["name"] for gpu in gpus] == [profiles.PROFILES[model]["name"] for model in models]
     assert [gpu["sm_activity"] is not None for gpu in gpus] == [False, False, False, False, True]
-    no_gpm = "this GPU has no performance counters that the driver gives out (Hopper and later have)"
+    no_gpm = "the driver provides no performance counters for this GPU (only for Hopper and later)"
     assert [gpu["missing"].get("sm_activity") for gpu in gpus] == [no_gpm, *["as for GPU 0"] * 3, None]
     text = ran.cards[0]["text/plain"]
     assert all(profiles.PROFILES[model]["name"].removeprefix("NVIDIA ") in text for model in models)

@@ -93,3 +93,90 @@ def test_a_hint_in_chinese(start_kernel: Callable[..., Kernel]) -> None:
         "DataLoader 的 worker 进程异常退出，因为它用来传递批次的共享内存 /dev/shm"
     )
     assert "<b>解决办法：</b> <code>DataLoader(..., num_workers=0)，或" in hint["text/html"]
+
+
+@pytest.fixture
+def chinese_kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
+    """Return a kernel with gpuwidget and the torch stand-in, whose page is Chinese."""
+    kernel = start_kernel(PYTHONPATH=TORCH)
+    kernel.ok("%load_ext gpuwidget\nimport gpuwidget, torch")
+    kernel.answer_to(ask="state", locale="zh-CN")
+    return kernel
+
+
+def shown(kernel: Kernel, code: str) -> str:
+    """Run a cell and return the text of its only display."""
+    messages = kernel.ok(code).messages
+    (text,) = (
+        message.content["data"]["text/plain"] for message in messages if message.type == "display_data"
+    )
+    assert isinstance(text, str)
+    return text
+
+
+def test_commands_in_chinese(chinese_kernel: Kernel) -> None:
+    """The replies of the subcommands of %gpu are in the page's language; the Python API raises English."""
+    kernel = chinese_kernel
+    assert shown(kernel, "%gpu device").startswith("使用 PyTorch 默认设备（cpu）。\n  cpu\n")
+    assert shown(kernel, "%gpu device cuda:1").startswith(
+        "默认设备：cuda:1（也用于新张量，+每次 torch 调用 1\N{EN DASH}2 µs）。"
+    )
+    assert shown(kernel, "%gpu device none").startswith("使用 PyTorch 默认设备")
+    assert shown(kernel, "%gpu switches").splitlines()[0].split() == ["开关", "当前值", "默认值", "可选值"]
+    assert "on：cuDNN 对" in shown(kernel, "%gpu switches cudnn.benchmark")
+    assert shown(kernel, "%gpu memory") == "torch 没有占用 GPU 显存。"
+    assert shown(kernel, "%gpu free") == "没有可释放的显存。"
+    raised = kernel.run("gpuwidget.set_device('gpu0')").reply
+    assert raised["evalue"].startswith("'gpu0': no such device.")
+
+
+def test_usage_errors_in_chinese(chinese_kernel: Kernel) -> None:
+    """Errors of %gpu and %%gpuwatch are in the page's language."""
+    errors = {
+        "%gpu dashbord": "'%gpu dashbord' 不是命令。可用的命令：\n%gpu  ",
+        "%gpu device gpu0": "'gpu0'：没有这个设备。可用的设备：\n  cpu",
+        "%gpu switches cudnn.benchmark maybe": "cudnn.benchmark 可以是 on 或 off，而不是 'maybe'。",
+        "%gpu compare 1": "%gpu compare 需要两次运行。%gpu compare A B 比较两次运行。",
+        "%gpu memory -x": "'%gpu memory -x' 不是命令。",
+        "%gpu doctor now": "%gpu doctor 没有选项。",
+        "%%gpuwatch --wait 1m\npass": "%%gpuwatch：--wait 需要与 --need 一起使用。",
+        "%%gpuwatch --need 900GiB\npass": "--need：单元格没有运行。它需要 GPU",
+    }
+    found = {code: chinese_kernel.run(code).reply.get("evalue", "") for code in errors}
+    assert {code: text.startswith(errors[code]) for code, text in found.items()} == dict.fromkeys(
+        errors, True
+    ), found
+
+
+def test_a_comparison_in_chinese(chinese_kernel: Kernel) -> None:
+    """%gpu compare and gpuwidget.compare() are in the page's language."""
+    kernel = chinese_kernel
+    for name in "ab":
+        kernel.ok(f"%%gpuwatch --name {name}\npass")
+    table = shown(kernel, "%gpu compare a b")
+    assert table.splitlines()[0].split()[-1] == "比值"
+    assert [row.split()[0] for row in table.splitlines()[1:2]] == ["时间"]
+    assert "  备注: " in table
+    assert "主机内存，峰值" in (kernel.ok("gpuwidget.compare('a', 'b')").result or "")
+
+
+def test_the_dashboard_in_chinese(chinese_kernel: Kernel) -> None:
+    """The dashboard's controls and the line below them are in the page's language."""
+    kernel = chinese_kernel
+    kernel.ok("%gpu")
+    kernel.ok(
+        "import time\nfrom gpuwidget.kernel.live import dashboard\nview = dashboard._current._view\n"
+        "while not view._text.value: time.sleep(0.01)"
+    )
+    texts = (
+        "[view._device.description, view._new_tensors.description, view._resume.description, "
+        "view._text.value]"
+    )
+    assert kernel.value(texts) == repr(
+        [
+            "设备",
+            "新张量也在此设备上创建（+每次 torch 调用 1\N{EN DASH}2 µs）",
+            "继续",
+            "使用 PyTorch 默认设备（cpu）。",
+        ]
+    )

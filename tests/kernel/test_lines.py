@@ -151,7 +151,7 @@ def test_a_recording_that_the_user_started(kernel: Kernel) -> None:
     ran = kernel.ok("%%gpuwatch --no-live --lines\nx = torch.allocate(MIB)")
     assert len(lines(ran)) == 1
     (note,) = ran.report["notes"]
-    assert note.startswith("torch's allocation history was on already and was left as it is")
+    assert note.startswith("torch's allocation history was already on and was left unchanged")
     assert kernel.value("allocator.enabled, [call[0] for call in allocator.calls]") == "(True, ['all'])"
 
 
@@ -181,6 +181,6 @@ def test_a_history_that_overflows(kernel: Kernel) -> None:
     assert [(line["line"], line["held"]) for line in report["lines"]] == [(3, 8 * MIB), (5, MIB)]
     (note,) = report["notes"]
     assert note == (
-        "Memory by line: of 58 MiB that code asked for on cuda:0 in all, 40 MiB can't be told: torch's "
-        "history holds the last 20 events, and what is older has no line."
+        "Memory by line: of 58 MiB allocated on cuda:0 in total, the lines of 40 MiB are unknown: torch's "
+        "history holds the last 20 events, so older allocations have no line."
     )

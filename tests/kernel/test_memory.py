@@ -83,7 +83,7 @@ def test_free_lists_and_frees(kernel: Kernel) -> None:
     freed = kernel.ok("%gpu free --yes").displayed
     assert freed == (
         "Released 11 MiB of tensors.\n"
-        "Given back to the GPU: 12 MiB by torch's count; the driver's is not known.\n"
+        "Freed on the GPU: 12 MiB by torch's count; the driver's value is unknown.\n"
         "Also deleted: %debug and %tb of the last error, Out[2]."
     )
     assert kernel.value("gpu.allocated") == "512"

@@ -73,7 +73,7 @@ def test_the_card(kernel: Kernel) -> None:
     kernel.ok("mib(10)")
     ran = fails(kernel, "def step(n):\n    batch = mib(8)\n    return model[:1] + mib(n)\nstep(16)")
     assert card(ran).splitlines() == [
-        "Out of memory on cuda:0: 16 MiB asked for, 14 of 64 MiB free",
+        "Out of memory on cuda:0: 16 MiB requested, 14 of 64 MiB free",
         "  model  In [3]  20 MiB",
         "  cache  In [4]  12 MiB",
         "  Out[5] = _ = _5 (kept by the notebook itself)  In [5]  10 MiB",
@@ -82,20 +82,19 @@ def test_the_card(kernel: Kernel) -> None:
         "  in all  64 MiB",
         "  By cell: In [3] 20 MiB (model = mib(20)), In [4] 12 MiB (cache = [mib(6), mib(6)]), In [5] 10 MiB "
         "(mib(10)), In [6] 8.0 MiB (def step(n):).",
-        "  What would have been enough:",
-        "  - Let go of what the notebook itself keeps, Out[5]: 10 MiB from before this cell.",
+        "  Each of these would have been enough:",
+        "  - Free what the notebook itself keeps (Out[5]): 10 MiB from before this cell.",
         "  %gpu free --yes",
-        "  - Make the batch 2 times smaller, or go through it in 2 parts (gradient accumulation): the cell "
-        "had 8.0 MiB above its start and asked for 16 MiB more, where 22 MiB were to be had. That is "
-        "enough as far as the cell came, if what it needs grows with the batch.",
-        "  - Let go of cache (12 MiB), if you need no more of it: the code that failed was not seen to "
-        "read it.",
+        "  - Make the batch 2 times smaller, or process it in 2 parts (gradient accumulation): the "
+        "cell had allocated 8.0 MiB and requested 16 MiB more, but only 22 MiB was available to "
+        "it. This is enough up to the point of the error, if memory grows with the batch.",
+        "  - Free cache (12 MiB) if you no longer need it. No use of it was found in the code that failed.",
         "  %gpu free cache --yes",
-        "  Before the next try let go of this error: its frames keep 8.0 MiB alive, which that try would "
-        "lack (%debug is then gone).",
+        "  Free this error's frames before you try again: they keep 8.0 MiB allocated. (%debug is "
+        "not possible after that.)",
         "  %gpu free --yes",
-        "  Mixed precision and activation checkpointing make a training step need less; by how much is not "
-        "known before it is tried.",
+        "  Mixed precision and activation checkpointing reduce the memory of a training step. Only "
+        "a try shows by how much.",
     ]
 
 
@@ -122,7 +121,7 @@ def test_versions_of_torch(start_kernel: Callable[..., Kernel], version: str) ->
     kernel = prepare(start_kernel(), version)
     kernel.ok(MODEL)
     first, *lines = card(fails(kernel, "mib(50)")).splitlines()
-    assert first == "Out of memory on cuda:0: 50 MiB asked for, 44 of 64 MiB free"
+    assert first == "Out of memory on cuda:0: 50 MiB requested, 44 of 64 MiB free"
     assert lines[0] == "  model  In [3]  20 MiB"
     assert "    %gpu free model --yes" not in lines
     assert "  %gpu free model --yes" in lines
@@ -168,7 +167,7 @@ def test_an_earlier_errors_frames(kernel: Kernel) -> None:
     assert (
         "  an earlier error's frames, not collected yet (kept by the notebook itself)  In [4]  40 MiB" in text
     )
-    assert "- Let go of what the notebook itself keeps, an earlier error's frames, not collected yet" in text
+    assert "- Free what the notebook itself keeps (an earlier error's frames, not collected yet" in text
     kernel.ok("%gpu free --yes")
     kernel.ok("x = mib(40)")
 
@@ -199,7 +198,7 @@ def test_memory_freed_since_the_error(kernel: Kernel) -> None:
     the card advises running the cell again."""
     kernel.ok("big = [mib(40)]")
     cell = "def step():\n    try:\n        mib(40)\n    finally:\n        big.clear()\nstep()"
-    assert "- Run it again: 40 MiB from before this cell" in card(fails(kernel, cell))
+    assert "- Run the cell again: 40 MiB from before this cell" in card(fails(kernel, cell))
     kernel.ok(cell)
 
 
@@ -209,8 +208,8 @@ def test_a_memory_fraction(kernel: Kernel) -> None:
     kernel.ok("gpu.limit = 32 * 2**20\n" + MODEL)
     text = card(fails(kernel, "mib(16)"))
     assert text.splitlines()[0] == (
-        "Out of memory on cuda:0: 16 MiB asked for, 12 MiB left of the 32 MiB that this process lets "
-        "itself have (44 MiB of the GPU free)"
+        "Out of memory on cuda:0: 16 MiB requested, 12 MiB left of this process's own limit of 32 "
+        "MiB (44 MiB free on the GPU)"
     )
     assert "torch.cuda.set_per_process_memory_fraction(0.57, 'cuda:0')" in text
 
@@ -223,7 +222,7 @@ def test_fragmented_memory(kernel: Kernel) -> None:
         "for _ in range(3):\n    mib(256)\n    kept.append(mib(56)); fill.append(mib(200))\nfill.clear()"
     )
     text = card(fails(kernel, "mib(300)"))
-    assert "torch: reserved, in no tensor  600 MiB" in text
+    assert "torch: reserved but not in tensors  600 MiB" in text
     assert "%env PYTORCH_ALLOC_CONF=expandable_segments:True" in text
 
 
@@ -253,7 +252,7 @@ def test_a_chained_error(kernel: Kernel) -> None:
     ran = kernel.run(
         "try:\n    mib(100)\nexcept torch.OutOfMemoryError as e:\n    raise ValueError('no') from e"
     )
-    assert "100 MiB asked for" in card(ran)
+    assert "100 MiB requested" in card(ran)
 
 
 def test_an_old_error_without_numbers(kernel: Kernel) -> None:
@@ -261,8 +260,8 @@ def test_an_old_error_without_numbers(kernel: Kernel) -> None:
     the card contains no numbers either."""
     ran = kernel.run("raise RuntimeError('CUDA error: out of memory')")
     assert card(ran).splitlines()[:2] == [
-        "Out of memory on cuda:0: the error says no figures",
-        "  Nothing that is known here would have been enough by itself.",
+        "Out of memory on cuda:0: the error contains no sizes",
+        "  No single known fix would have been enough.",
     ]
 
 

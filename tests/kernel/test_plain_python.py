@@ -202,4 +202,4 @@ run("c = mib(20)")
         "In [5] a = mib(2) 2.0 MiB",
         "In [2] import asyncio, gpuwidget 1.0 MiB",
     ]
-    assert "Out of memory on cuda:0: 20 MiB asked for" in after
+    assert "Out of memory on cuda:0: 20 MiB requested" in after

@@ -26,17 +26,20 @@ OWNERS = {
     12: ProcessOwner("k2", None),
 } | dict.fromkeys((20, 21), ProcessOwner(None, "1"))
 FOREIGN = (
-    "The driver's process ids can't be matched with this server's, as in a container that has ids of its own."
+    "The driver's process ids can't be matched with this server's, for example because this "
+    "container has its own ids."
 )
 BY_TORCH = (
-    "What kernels hold is torch's own count, without CUDA contexts, other libraries and child processes."
+    "The memory of kernels is torch's count, without CUDA contexts, other libraries and child processes."
 )
 BY_TORCH_ITSELF = (
-    "What torch counts in a kernel stands for its own process, without CUDA contexts and other libraries; "
-    "child processes whose size the driver does not say are not in it."
+    "A kernel's memory is torch's count for its own process, without CUDA contexts, other "
+    "libraries, and child processes whose memory the driver does not report."
 )
-INVALID = "A kernel reported an impossible amount of torch memory, so what it holds is unknown."
-LOAD_EXTENSION = "A notebook that has loaded gpuwidget (%load_ext gpuwidget) says what torch holds in it."
+INVALID = "A kernel reported an impossible amount of torch memory, so its memory is unknown."
+LOAD_EXTENSION = (
+    "A notebook that has loaded gpuwidget (%load_ext gpuwidget) reports how much torch holds in it."
+)
 
 
 def ownership(
@@ -112,7 +115,7 @@ def test_unattributed_memory_is_never_negative() -> None:
         (
             {"memory_used": None, "missing": {"memory_used": "this user or container may not read it"}},
             None,
-            "How much is in use is not known: this user or container may not read it.",
+            "The used memory is unknown: this user or container may not read it.",
         ),
         (
             {"processes": None, "missing": {"processes": "not supported by this GPU"}},
@@ -167,7 +170,7 @@ def test_a_driver_without_sizes() -> None:
     reports = {"k1": KernelUsage(True, 20 * GIB)}
     listed = (process(10, None), process(11, 5 * GIB))
     usage = ownership(*listed, reports=reports)
-    unsaid = "The driver does not say how much each process holds."
+    unsaid = "The driver does not report how much each process holds."
     assert usage.holdings == (MemoryHolder("k1", None, None, None, None, None, 25 * GIB, "torch"),)
     assert (usage.unattributed, usage.reason) == (35 * GIB, f"{unsaid} {BY_TORCH_ITSELF}")
     usage = ownership(*listed, process(30, None), reports=reports)
@@ -187,7 +190,7 @@ def test_a_child_without_a_size(own: tuple[Process, ...]) -> None:
     (holding,) = usage.holdings
     assert (holding.kernel, holding.memory, holding.source) == ("k1", None, "driver")
     assert usage.unattributed is None
-    assert usage.reason == "The driver does not say how much each process holds."
+    assert usage.reason == "The driver does not report how much each process holds."
 
 
 def test_processes_outside_the_container() -> None:
@@ -201,8 +204,14 @@ def test_processes_outside_the_container() -> None:
 def test_remote_kernels() -> None:
     """If a kernel runs remotely and a listed process has no known owner,
     a sentence explains that the process may belong to that kernel."""
-    one = "One kernel of this server runs elsewhere: what it holds can't be told from what others hold."
-    two = "2 kernels of this server run elsewhere: what they hold can't be told from what others hold."
+    one = (
+        "One kernel of this server has no process here: its memory can't be told apart from that of "
+        "other processes."
+    )
+    two = (
+        "2 kernels of this server have no process here: their memory can't be told apart from that of "
+        "other processes."
+    )
     assert ownership(process(30, GIB), remote_kernels=1).reason == one
     assert ownership(process(30, GIB), remote_kernels=2).reason == two
     assert ownership(process(10, GIB), remote_kernels=1).reason is None
@@ -222,7 +231,7 @@ def test_an_invalid_report_of_a_kernel() -> None:
     assert usage.holdings == (MemoryHolder("k1", None, 10, None, None, None, None, "driver"),)
     assert (usage.unattributed, usage.reason) == (
         None,
-        f"The driver does not say how much each process holds. {INVALID}",
+        f"The driver does not report how much each process holds. {INVALID}",
     )
 
 

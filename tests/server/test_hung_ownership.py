@@ -19,7 +19,7 @@ from gpuwidget.server.memory_ownership import OwnershipMonitor
 from gpuwidget.server.ownership_resolver import OwnershipResolver
 from gpuwidget.server.wire import ServerKernel
 
-SILENT = "This machine has not said for 10 seconds whose the processes on the GPUs are."
+SILENT = "For 10 seconds, this machine has not reported who owns the processes on the GPUs."
 STEP_S = 0.2
 
 

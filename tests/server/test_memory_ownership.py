@@ -27,13 +27,14 @@ from gpuwidget.system import processes
 
 UNKNOWN = [{"seconds": seconds, "utilization": None} for seconds in (600.0, 1800.0, 3600.0)]
 FOREIGN = (
-    "The driver's process ids can't be matched with this server's, as in a container that has ids of its own."
+    "The driver's process ids can't be matched with this server's, for example because this "
+    "container has its own ids."
 )
 BY_TORCH = (
-    "What kernels hold is torch's own count, without CUDA contexts, other libraries and child processes."
+    "The memory of kernels is torch's count, without CUDA contexts, other libraries and child processes."
 )
 
-INVALID = "A kernel reported an impossible amount of torch memory, so what it holds is unknown."
+INVALID = "A kernel reported an impossible amount of torch memory, so its memory is unknown."
 
 
 async def start_session(
@@ -325,7 +326,7 @@ class TestRecording:
                 "uuid": gpu(0).uuid,
                 "holdings": [],
                 "unattributed": 5 * GIB,
-                "reason": "The processes of a recording are not this machine's.",
+                "reason": "The recorded processes are not this machine's.",
                 "means": UNKNOWN,
             }
         ]
@@ -347,7 +348,7 @@ async def test_a_driver_without_process_memory(server: Server, source: FakeSourc
     found = usage["gpus"][0]
     assert (found["unattributed"], found["reason"]) == (
         None,
-        "The driver does not say how much each process holds.",
+        "The driver does not report how much each process holds.",
     )
 
 
@@ -377,7 +378,7 @@ async def test_a_process_table_that_hangs(
         found = usage["gpus"][0]
         assert (found["unattributed"], found["reason"]) == (
             5 * GIB,
-            "This machine has not said for 10 seconds whose the processes on the GPUs are.",
+            "For 10 seconds, this machine has not reported who owns the processes on the GPUs.",
         )
         assert (await server.get("history"))[0] == 200
     finally:
@@ -430,7 +431,8 @@ async def test_kernels_report_their_memory_in_a_container(
     first = (await stream.usage())["gpus"][0]
     assert (first["holdings"], first["unattributed"]) == ([], 40 * GIB)
     assert first["reason"] == (
-        f"{FOREIGN} A notebook that has loaded gpuwidget (%load_ext gpuwidget) says what torch holds in it."
+        f"{FOREIGN} A notebook that has loaded gpuwidget (%load_ext gpuwidget) reports how much "
+        "torch holds in it."
     )
     usage = await usage_where(stream, held)
     assert held(usage) == [(busy, None, None, None, None, None, 18 * GIB, "torch")]

@@ -203,7 +203,7 @@ def test_unknown_memory_is_not_summed() -> None:
                 ZERO.uuid,
                 (holding(None, kernel="k-1"), holding(None), holding(GIB), holding(GIB, terminal="1")),
                 None,
-                "The driver does not say how much each process holds.",
+                "The driver does not report how much each process holds.",
                 (),
             )
         ),

@@ -20,7 +20,7 @@ TRAITS = settings.GpuWidget.class_trait_names(config=True)
 INTERVAL = "give a number of seconds from 0.05 to 60. Its default, 0.2, is used."
 HISTORY = "give a number of seconds from 10 to 3600. Its default, 600.0, is used."
 INSTALL = (
-    "give what follows 'pip install', as a shell takes it, without a password. Its default, '', is used."
+    "give the arguments of 'pip install', quoted as in a shell, without a password. Its default, '', is used."
 )
 
 
@@ -66,7 +66,7 @@ async def test_interval_and_history_are_configurable(
         (
             {"source": 3},
             [
-                "GpuWidget.source can't be 3: give a word in quotes, as 'auto' or 'replay'. "
+                "GpuWidget.source can't be 3: give a word in quotes, such as 'auto' or 'replay'. "
                 "Its default, 'auto', is used."
             ],
         ),
@@ -100,8 +100,8 @@ async def test_interval_and_history_are_configurable(
         (
             {"prometheus_matchers": ['cluster="a"'], "prometheus_url": "http://127.0.0.1:1"},
             [
-                "GpuWidget.prometheus_matchers can't be ['cluster=\"a\"']: give label matchers in quotes, as "
-                "'cluster=\"a\"'. Its default, '', is used.",
+                "GpuWidget.prometheus_matchers can't be ['cluster=\"a\"']: give label matchers in "
+                "quotes, such as 'cluster=\"a\"'. Its default, '', is used.",
                 "There is no cluster view, because it would show machines that the matchers exclude.",
             ],
         ),

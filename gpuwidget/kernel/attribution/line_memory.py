@@ -96,13 +96,13 @@ def _missing_notes(
         traces = recorded.snapshot.get("device_traces") or ()
         full = index < len(traces) and len(traces[index]) >= MAX_EVENTS
         why = (
-            f"torch's history holds the last {MAX_EVENTS:,} events, and what is older has no line"
+            f"torch's history holds the last {MAX_EVENTS:,} events, so older allocations have no line"
             if full
             else "it was allocated before the history began or is not in it"
         )
-        peak = ", nor which lines held the peak" if index in found.peak_unknown else ""
+        peak = ", and so are the lines that held the peak" if index in found.peak_unknown else ""
         notes.append(
-            f"Memory by line: of {units.memory(requests[index].during)} that code asked for on cuda:{index} "
-            f"in all, {units.memory(missing)} can't be told{peak}: {why}."
+            f"Memory by line: of {units.memory(requests[index].during)} allocated on cuda:{index} in total, "
+            f"the lines of {units.memory(missing)} are unknown{peak}: {why}."
         )
     return notes

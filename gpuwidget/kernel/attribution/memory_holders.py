@@ -21,6 +21,7 @@ from gpuwidget.measure.cell_allocations import BEFORE_LOAD, OUTSIDE_CELLS, CellB
 from gpuwidget.measure.memory_holders import CellAllocation, DeviceMemory, rank_holders
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.report import Holder, Report
+from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import allocator, cuda_state
 from gpuwidget.pytorch.allocator import DeviceBlocks
 from gpuwidget.views import holders_view
@@ -30,8 +31,8 @@ _LOG = logging.getLogger(__name__)
 _MAX_REPORTED = 30
 _REPORT_TIME_LIMIT_S = 0.3
 """Maximum CPU time in seconds of the search after a watched cell that has left memory allocated."""
-_FAILED = "gpuwidget could not read torch's memory"
-_CELLS_USAGE = (
+_FAILED = translatable("gpuwidget could not read torch's memory")
+_CELLS_USAGE = translatable(
     "%gpu memory          what holds the GPU memory\n"
     "%gpu memory --cells  which cells allocated the memory that is still held"
 )
@@ -161,7 +162,13 @@ class HolderCollector:
 def memory_command(shell: Any, arguments: Sequence[str]) -> None:
     """Run ``%gpu memory [--cells]``."""
     if list(arguments) not in ([], ["--cells"]):
-        raise OptionError(f"{'%gpu memory ' + ' '.join(arguments)!r} is not a command.\n{_CELLS_USAGE}")
+        raise OptionError(
+            translatable(
+                "{command!r} is not a command.\n{usage}",
+                command=f"%gpu memory {' '.join(arguments)}",
+                usage=_CELLS_USAGE,
+            )
+        )
     found = holders_of(shell, outside=not arguments)
     if arguments:
         data = holders_view.cells_bundle(holders_view.of(found), attached=CELL_MEMORY.attached)
@@ -232,16 +239,17 @@ def _source(origin: int) -> str:
     if origin > 0:
         return CELL_MEMORY.first_line(origin) or ""
     descriptions = {
-        BEFORE_LOAD: "from before gpuwidget was loaded",
-        OUTSIDE_CELLS: "between cells, or in one without a number",
+        BEFORE_LOAD: translatable("from before gpuwidget was loaded"),
+        OUTSIDE_CELLS: translatable("between cells, or in one without a number"),
     }
-    return descriptions.get(origin, "unknown: its address may have been used again")
+    return descriptions.get(origin, translatable("unknown: its address may have been reused"))
 
 
 def _too_many_objects() -> str:
-    return (
-        f"There is more to look through than one look takes on (up to {MAX_OBJECTS:,} objects): what lies "
-        "behind the rest counts as unknown."
+    return translatable(
+        "The search stopped after {number:,} objects: memory that only the other objects hold counts as "
+        "unknown.",
+        number=MAX_OBJECTS,
     )
 
 

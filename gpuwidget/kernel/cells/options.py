@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from gpuwidget.measure.run import RunOptions
 from gpuwidget.model.errors import OptionError
+from gpuwidget.model.translation import translatable
 from gpuwidget.sampler import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S
 
 # Does not match `%%gpuwatch?`, which is IPython's request for help.
@@ -44,7 +45,9 @@ class WatchOptions:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise OptionError(f"%%gpuwatch: {message}. %%gpuwatch? shows the options.")
+        raise OptionError(
+            translatable("%%gpuwatch: {message}. %%gpuwatch? shows the options.", message=message)
+        )
 
 
 def _interval(text: str) -> float:
@@ -78,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="%%gpuwatch",
         add_help=False,
         allow_abbrev=False,
-        description="Watch the GPUs while this cell runs, and leave a card with what it did to them.",
+        description="Watch the GPUs while this cell runs, and show a card with the results.",
     )
     parser.add_argument(
         "--gpu",
@@ -86,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
         action="extend",
         default=[],
         metavar="GPU",
-        help="only these: nvidia-smi's index, a UUID or its beginning, or cuda:N",
+        help="watch only these GPUs: nvidia-smi's index, a UUID or its beginning, or cuda:N",
     )
     parser.add_argument(
         "--interval",
@@ -101,28 +104,36 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="don't wait for the GPU to finish when the Python code has ended",
     )
-    parser.add_argument("--quiet", action="store_true", help="no chart and no card: only gpuwidget.reports()")
+    parser.add_argument(
+        "--quiet",
+        action="store_true",
+        help="show neither chart nor card; the report is in gpuwidget.reports()",
+    )
     parser.add_argument("--name", metavar="LABEL", help="a name for the run, shown on its card")
     parser.add_argument(
         "--device",
         metavar="DEVICE",
-        help="torch's default device for this cell: cpu or cuda:N; afterwards it is what it was",
+        help="torch's default device for this cell: cpu or cuda:N; restored after the cell",
     )
     parser.add_argument(
         "--lines",
         action="store_true",
-        help="say which lines allocated torch's memory, from its allocation history. Costs some 2 µs an "
-        "allocation: nothing to speak of where the GPU works long on each, a tenth of the time of a loop of "
-        "tiny operations",
+        help="show which lines allocated torch's memory, from its allocation history. Costs about 2 "
+        "µs per allocation: negligible if the GPU works long on each one, about 10 %% in a "
+        "loop of tiny operations",
     )
     parser.add_argument(
-        "--need", type=_size, metavar="SIZE", help="begin only if its GPU has that much free, as 20GiB"
+        "--need",
+        type=_size,
+        metavar="SIZE",
+        help="run the cell only if its GPU has this much free memory, such as 20GiB",
     )
     parser.add_argument(
         "--wait",
         type=_seconds,
         metavar="TIME",
-        help="with --need: how long to wait for that, as 90s, 10m or 2h; without it, --need checks once",
+        help="with --need: how long to wait for the memory, such as 90s, 10m or 2h; without --wait, "
+        "--need checks once",
     )
     return parser
 
@@ -138,10 +149,14 @@ def parse(line: str) -> WatchOptions:
     try:
         arguments = shlex.split(line)
     except ValueError as error:
-        raise OptionError(f"%%gpuwatch: {error} in {line!r}. %%gpuwatch? shows the options.") from None
+        raise OptionError(
+            translatable(
+                "%%gpuwatch: {error} in {line!r}. %%gpuwatch? shows the options.", error=error, line=line
+            )
+        ) from None
     given = _PARSER.parse_args(arguments)
     if given.wait is not None and given.need is None:
-        raise OptionError("%%gpuwatch: --wait requires --need. %%gpuwatch? shows the options.")
+        raise OptionError(translatable("%%gpuwatch: --wait requires --need. %%gpuwatch? shows the options."))
     gpus = tuple(name for word in given.gpu for name in word.split(",") if name)
     return WatchOptions(
         run=RunOptions(gpus=gpus, interval_s=given.interval, sync=not given.no_sync),

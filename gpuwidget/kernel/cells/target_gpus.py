@@ -11,6 +11,7 @@ from gpuwidget.measure.device_order import environment_order, find_order
 from gpuwidget.measure.gpu_selection import select_gpus
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.samples import Gpu, Sample
+from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH, cuda_index
 
@@ -33,9 +34,10 @@ def find_target_gpus(options: WatchOptions, sample: Sample | None) -> tuple[list
     if the GPU does not exist.
     """
     if sample is None:
-        raise OptionError("The NVIDIA driver has not answered, so the GPUs are unknown.")
+        raise OptionError(translatable("The NVIDIA driver has not answered, so the GPUs are unknown."))
     if not sample.gpus:
-        raise OptionError(f"The cell asks for a GPU. {sample.origin.reason or 'None is visible here.'}")
+        reason = sample.origin.reason or translatable("None is visible here.")
+        raise OptionError(translatable("The cell needs a GPU. {reason}", reason=reason))
     order = _order(sample)
     if options.device is not None:
         return [_of_device(options.device, order, sample.gpus)], f"--device {options.device}"
@@ -44,21 +46,32 @@ def find_target_gpus(options: WatchOptions, sample: Sample | None) -> tuple[list
         return [_target(uuid, order, sample.gpus) for uuid in uuids], "--gpu"
     default = cuda_state.default_device()
     if cuda_index(default) is not None:
-        return [_of_device(str(default), order, sample.gpus)], f"torch's default device, {default}"
+        return [_of_device(str(default), order, sample.gpus)], translatable(
+            "torch's default device, {device}", device=default
+        )
     current = cuda_state.current_cuda_device()
     if current is not None and order is not None:
         name = f"cuda:{current}"
-        return [_of_device(name, order, sample.gpus)], f"the current CUDA device, {name}"
+        return [_of_device(name, order, sample.gpus)], translatable(
+            "the current CUDA device, {device}", device=name
+        )
     pending = DEVICE_SWITCH.pending_cuda_device if current is None else None
     if pending is not None:
-        return [_of_device(pending, order, sample.gpus)], f"chosen as the current CUDA device, {pending}"
+        return [_of_device(pending, order, sample.gpus)], translatable(
+            "chosen as the current CUDA device, {device}", device=pending
+        )
     if order and order[0] is not None:
-        selected_by = "the only GPU" if len(order) == 1 else "the first that CUDA sees"
+        selected_by = (
+            translatable("the only GPU") if len(order) == 1 else translatable("the first that CUDA sees")
+        )
         return [_target(order[0], order, sample.gpus)], selected_by
     if order is not None and not order:
-        raise OptionError("CUDA_VISIBLE_DEVICES hides every GPU: name one with --gpu.")
+        raise OptionError(translatable("CUDA_VISIBLE_DEVICES hides every GPU: name one with --gpu."))
     raise OptionError(
-        "Which GPU cuda:0 will be is known once CUDA is up, since this machine's differ: name one with --gpu."
+        translatable(
+            "This machine's GPUs differ, so it is unknown which one is cuda:0 before CUDA starts: "
+            "name one with --gpu."
+        )
     )
 
 
@@ -75,10 +88,12 @@ def _order(sample: Sample) -> Sequence[str | None] | None:
 def _of_device(device: str, order: Sequence[str | None] | None, gpus: Sequence[Gpu]) -> TargetGpu:
     index = cuda_index(device)
     if index is None:
-        raise OptionError(f"--device {device} is not a GPU: omit --need, or name a GPU.")
+        raise OptionError(
+            translatable("--device {device} is not a GPU: omit --need, or name a GPU.", device=device)
+        )
     uuid = order[index] if order is not None and index < len(order) else None
     if uuid is None:
-        raise OptionError(f"The GPU of {device} is unknown: name it with --gpu.")
+        raise OptionError(translatable("The GPU of {device} is unknown: name it with --gpu.", device=device))
     return _target(uuid, order, gpus)
 
 

@@ -26,6 +26,7 @@ from gpuwidget.model.errors import OptionError
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.model.terminal_text import clean_line, printable_lines
+from gpuwidget.model.translation import Text, _, in_view_language, joined, translatable, with_english
 from gpuwidget.pytorch import allocator
 from gpuwidget.sampler import Sampler, process_sampler
 
@@ -60,8 +61,11 @@ def check_failed(error: Exception) -> OptionError:
     """Return the error for a cell whose ``--need`` could not be checked."""
     _LOG.debug("--need could not be checked", exc_info=error)
     return OptionError(
-        "The cell was not run: gpuwidget could not check whether the GPU has the memory that --need asks for "
-        f"({clean_line(f'{type(error).__name__}: {error}', 200)})."
+        translatable(
+            "The cell was not run: gpuwidget could not check whether the GPU has the memory in --need "
+            "({error}).",
+            error=clean_line(f"{type(error).__name__}: {error}", 200),
+        )
     )
 
 
@@ -97,9 +101,15 @@ class MemoryWait:
         self._sampler.wait_until_open(OPEN_TIMEOUT_S)
         sample = self._read()
         found, selected_by = find_target_gpus(self._options, sample)
-        recorded = ", a recording" if sample is not None and sample.origin.recorded else ""
+        if sample is not None and sample.origin.recorded:
+            selected_by = translatable("{selected_by}, a recording", selected_by=selected_by)
         gpus = [target.gpu for target in found]
-        wanted = f"{units.memory(self._need)} free on {_names(gpus)} ({selected_by}{recorded})"
+        wanted = translatable(
+            "{size} free on {gpus} ({selected_by})",
+            size=units.memory(self._need),
+            gpus=_names(gpus),
+            selected_by=selected_by,
+        )
         _check_possible(self._need, wanted, gpus)
         waited = False
         while True:
@@ -109,11 +119,14 @@ class MemoryWait:
             self._check_interrupt(state, wanted)
             if not lacking:
                 break
-            self._pause_or_give_up(wanted, "; ".join(gpu.describe(len(found) > 1) for gpu in lacking))
+            self._pause_or_give_up(wanted, joined([gpu.describe(len(found) > 1) for gpu in lacking], "; "))
             waited = True
-        notes = [f"Waited {units.duration(self._elapsed())} for {wanted}."] if waited else []
+        notes = []
+        if waited:
+            duration = units.duration(self._elapsed())
+            notes.append(translatable("Waited {duration} for {wanted}.", duration=duration, wanted=wanted))
         notes += [gpu.cache_note() for gpu in memory if gpu.free is not None and gpu.free < self._need]
-        return " ".join(notes) or None
+        return joined(notes, " ") if notes else None
 
     def _pause_or_give_up(self, wanted: str, why: str) -> None:
         """Show the status line and pause. Raise OptionError if the cell has waited as long as ``--wait``
@@ -121,15 +134,27 @@ class MemoryWait:
         limit = self._options.wait_s
         if limit is None:
             raise OptionError(
-                f"--need: the cell was not run. It asks for {wanted}; {why}. "
-                "With --wait 10m it waits for that."
+                translatable(
+                    "--need: the cell was not run. It needs {wanted}; {why}. With --wait 10m, it waits for "
+                    "the memory.",
+                    wanted=wanted,
+                    why=why,
+                )
             )
         elapsed = self._elapsed()
         if elapsed >= limit:
             raise OptionError(
-                f"--need: the cell was not run. It waited {_seconds(limit)} for {wanted}; {why}."
+                translatable(
+                    "--need: the cell was not run. It waited {duration} for {wanted}; {why}.",
+                    duration=_seconds(limit),
+                    wanted=wanted,
+                    why=why,
+                )
             )
-        self._line.show(f"Waiting for {wanted}: {why}.", f"{_seconds(elapsed)} of at most {_seconds(limit)}")
+        self._line.show(
+            translatable("Waiting for {wanted}: {why}.", wanted=wanted, why=why),
+            translatable("{elapsed} of at most {limit}", elapsed=_seconds(elapsed), limit=_seconds(limit)),
+        )
         with self._pause:
             self._clock.wait(self._pause, min(_CHECK_INTERVAL_S, limit - elapsed))
 
@@ -137,7 +162,13 @@ class MemoryWait:
         """Raise OptionError if the user interrupted the wait."""
         if state.interrupted:
             elapsed = units.duration(self._elapsed())
-            raise OptionError(f"Interrupted after {elapsed} of waiting for {wanted}: the cell was not run.")
+            raise OptionError(
+                translatable(
+                    "Interrupted after {elapsed} of waiting for {wanted}: the cell was not run.",
+                    elapsed=elapsed,
+                    wanted=wanted,
+                )
+            )
 
     def _elapsed(self) -> float:
         return self._clock.monotonic() - self._started
@@ -166,20 +197,29 @@ class _GpuMemory:
     def has(self, need: int) -> bool:
         return self.free is not None and self.free + self.cached >= need
 
-    def describe(self, named: bool) -> str:
-        name = f"GPU {_number(self.gpu)} has " if named else "it has "
+    def describe(self, named: bool) -> Text:
+        gpu = f"GPU {_number(self.gpu)}" if named else translatable("it")
         if self.free is None:
-            return f"{name}{units.UNKNOWN} ({self.reason})"
-        text = f"{name}{units.memory_of(self.free, self.gpu.memory_total)} free"
+            return translatable("{gpu} has n/a ({reason})", gpu=gpu, reason=self.reason)
+        free = units.memory_of(self.free, self.gpu.memory_total)
+        text = translatable("{gpu} has {size} free", gpu=gpu, size=free)
         if self.cached >= units.MIB:
-            text += f" (and {units.memory(self.cached)} in this notebook's empty torch cache)"
-        return f"{text}, held by {', '.join(self.holders)}" if self.holders else text
+            cached = units.memory(self.cached)
+            text = translatable(
+                "{text} (and {size} in this notebook's torch cache, not in tensors)", text=text, size=cached
+            )
+        if not self.holders:
+            return text
+        return translatable("{text}, held by {holders}", text=text, holders=joined(self.holders))
 
-    def cache_note(self) -> str:
-        return (
-            f"{units.memory(self.free)} of GPU {_number(self.gpu)} were free; --need also counted "
-            f"{units.memory(self.cached)} of this notebook's empty torch cache, which torch can reuse "
-            "and other libraries and processes can't before torch.cuda.empty_cache()."
+    def cache_note(self) -> Text:
+        return translatable(
+            "{free} of GPU {gpu} were free. --need also counted {cached} of this notebook's torch "
+            "cache that no tensor uses: torch can reuse it, but other libraries and processes "
+            "can't before torch.cuda.empty_cache().",
+            free=units.memory(self.free),
+            gpu=_number(self.gpu),
+            cached=units.memory(self.cached),
         )
 
 
@@ -189,16 +229,35 @@ def _check_possible(need: int, wanted: str, gpus: Sequence[Gpu]) -> None:
         name = f"GPU {_number(gpu)}"
         total, reserved = gpu.memory_total, gpu.memory_reserved
         if total is None or reserved is None:
-            missing = "its total memory" if total is None else "how much of its memory it reserves"
+            missing = (
+                translatable("the GPU's total memory")
+                if total is None
+                else translatable("how much memory it reserves")
+            )
             raise OptionError(
-                f"--need: the cell was not run. It asks for {wanted}; the free memory of {name} is unknown, "
-                f"because the driver does not report {missing}."
+                translatable(
+                    "--need: the cell was not run. It needs {wanted}; the free memory of {gpu} is unknown, "
+                    "because the driver does not report {missing}.",
+                    wanted=wanted,
+                    gpu=name,
+                    missing=missing,
+                )
             )
         if total - reserved < need:
-            reserved_text = f", of which the driver keeps {units.memory(reserved)}" if reserved else ""
+            size: str = units.memory(total)
+            if reserved:
+                size = translatable(
+                    "{total}, of which the driver reserves {reserved}",
+                    total=size,
+                    reserved=units.memory(reserved),
+                )
             raise OptionError(
-                f"--need: the cell was not run. It asks for {wanted}; {name} has {units.memory(total)} in "
-                f"all{reserved_text}."
+                translatable(
+                    "--need: the cell was not run. It needs {wanted}; {gpu} has a total of {size}.",
+                    wanted=wanted,
+                    gpu=name,
+                    size=size,
+                )
             )
 
 
@@ -213,11 +272,16 @@ def _gpu_memory(target: TargetGpu, need: int, sample: Sample | None, requested: 
         else None
     )
     if reading is None:
-        return _GpuMemory(target.gpu, None, "the driver does not answer", (), 0)
+        return _GpuMemory(target.gpu, None, translatable("the driver does not answer"), (), 0)
     if reading.memory_used is not None and (reading.measured is None or reading.measured < requested):
-        return _GpuMemory(target.gpu, None, "the driver has not answered in time", (), 0)
-    fallback = "the GPU is lost" if reading.lost_since is not None else "the driver does not report it"
-    reason = clean_line(reading.missing.get("memory_used", fallback), 120)
+        return _GpuMemory(target.gpu, None, translatable("the driver has not answered in time"), (), 0)
+    fallback = (
+        translatable("the GPU is lost")
+        if reading.lost_since is not None
+        else translatable("the driver does not report it")
+    )
+    reason = reading.missing.get("memory_used", fallback)
+    reason = with_english(reason, clean_line(reason, 120))
     free = free_memory(target.gpu, reading)
     cached = _returnable_cache(target) if free is not None and free < need else 0
     return _GpuMemory(target.gpu, free, reason, _holders(reading), cached)
@@ -229,12 +293,16 @@ def _holders(reading: Reading) -> tuple[str, ...]:
     A last text contains the number of the other holders.
     """
     found = [
-        (clean_line(name, _MAX_NAME_LENGTH), size) for name, size in default_device.monitor().holders(reading)
+        (with_english(name, clean_line(name, _MAX_NAME_LENGTH)), size)
+        for name, size in default_device.monitor().holders(reading)
     ]
     ranked = sorted(found, key=lambda item: -(item[1] or 0))
-    named = [f"{name} {units.memory(size)}" if size is not None else name for name, size in ranked]
+    named = [
+        name if size is None else translatable("{holder} {size}", holder=name, size=units.memory(size))
+        for name, size in ranked
+    ]
     more = len(named) - _MAX_HOLDERS
-    return (*named[:_MAX_HOLDERS], *([f"{more} more"] if more > 0 else []))
+    return (*named[:_MAX_HOLDERS], *([translatable("{number} more", number=more)] if more > 0 else []))
 
 
 def _returnable_cache(target: TargetGpu) -> int:
@@ -274,8 +342,11 @@ class StatusLine:
         self._slot: OutputSlot | None = None
         self._shown: tuple[str, str] | None = None
 
+    @in_view_language
     def show(self, text: str, progress: str) -> None:
-        """Show the line. In a terminal, which can't update it, only the first call shows it."""
+        """Show the line in the view's language. In a terminal, which can't update it, only the first call
+        shows it."""
+        text, progress = _(text), _(progress)
         if (text, progress) == self._shown:
             return
         first, self._shown = self._shown is None, (text, progress)

@@ -283,7 +283,7 @@ def sample() -> Sample:
         taken = sampler.read_now(1.0)
     if taken is None:
         raise SourceError(
-            f"The NVIDIA driver has not answered for {OPEN_TIMEOUT_S:.0f} s. Is nvidia-smi stuck too? If so, "
-            "the machine's administrator has to look; if not, try again."
+            f"The NVIDIA driver has not answered for {OPEN_TIMEOUT_S:.0f} s. If nvidia-smi hangs too, "
+            "ask the machine's administrator; otherwise try again."
         )
     return taken

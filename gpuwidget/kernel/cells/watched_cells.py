@@ -33,10 +33,13 @@ from gpuwidget.measure.run import Run, RunOptions
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.report import Report, Status
 from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.model.translation import error_text, in_view_language, translatable
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 from gpuwidget.views import card
 
 _LOG = logging.getLogger(__name__)
+
+_INTERRUPTED = translatable("Interrupted before it began: the cell was not run.")
 
 _EVERY_CELL = WatchOptions(run=RunOptions(), live=False, quiet=False, label=None, device=None)
 """Options of a cell that has no ``%%gpuwatch`` line and is watched because ``%gpu watch on`` is in effect."""
@@ -215,13 +218,13 @@ class CellWatcher:
             # The interrupt that gpuwidget sends again would arrive only after the code has started. If the
             # cell still needs memory, its code must not start.
             if watch.needs_memory:
-                skip_cell.skip(self._shell, "Interrupted before it began: the cell was not run.")
+                skip_cell.skip(self._shell, _view_text(OptionError(_INTERRUPTED)))
             else:
                 interrupt_soon()
         except Exception as error:
             _LOG.debug("a cell could not be watched", exc_info=True)
             if watch.needs_memory:
-                skip_cell.skip(self._shell, str(wait_for_memory.check_failed(error)))
+                skip_cell.skip(self._shell, _view_text(wait_for_memory.check_failed(error)))
             watch.abandon()
 
     def failed(self, result: Any) -> None:
@@ -307,7 +310,7 @@ class CellWatcher:
             try:
                 wait_note = wait_for_memory.wait_for_memory(options, self._shell)
             except OptionError as error:
-                skip_cell.skip(self._shell, str(error))
+                skip_cell.skip(self._shell, _view_text(error))
                 return
             watch.needs_memory = False
         if options.device is not None:
@@ -341,6 +344,11 @@ class CellWatcher:
             except Exception:
                 _LOG.warning("The cell's --device could not be put back", exc_info=True)
             DEVICE_SWITCH.after_cell()
+
+
+@in_view_language
+def _view_text(error: OptionError) -> str:
+    return error_text(error)
 
 
 def check(options: WatchOptions) -> None:

@@ -12,12 +12,14 @@ from gpuwidget.model import units
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.report import Report
 from gpuwidget.model.terminal_text import clean_line
+from gpuwidget.model.translation import Text, joined, translatable
 from gpuwidget.views.comparison import Comparison, compare_reports, run_name
 
-_USAGE = (
+_USAGE = translatable(
     "%gpu compare A B compares two runs. Each is a cell number, a label (in quotes if it contains spaces) or "
     "a variable with a report."
 )
+_FIRST, _SECOND = translatable("first"), translatable("second")
 _MAX_LISTED = 8
 
 
@@ -38,16 +40,16 @@ def command(shell: Any, arguments: Sequence[str]) -> None:
     try:
         names = shlex.split(" ".join(arguments))
     except ValueError as error:
-        raise OptionError(f"%gpu compare: {error}. {_USAGE}") from None
+        raise OptionError(translatable("%gpu compare: {error}. {usage}", error=error, usage=_USAGE)) from None
     if len(names) != 2:
-        raise OptionError(f"%gpu compare needs two runs. {_USAGE}")
+        raise OptionError(translatable("%gpu compare needs two runs. {usage}", usage=_USAGE))
     comparison = _compare(*((_find(name, shell.user_ns), name) for name in names))
     shell.display_pub.publish(data=comparison._repr_mimebundle_(), metadata={})
 
 
 def _compare(first: tuple[Report, str], second: tuple[Report, str]) -> Comparison:
     reports = (first[0], second[0])
-    names = [run_name(first[0], first[1] or "first"), run_name(second[0], second[1] or "second")]
+    names = [run_name(first[0], first[1] or _FIRST), run_name(second[0], second[1] or _SECOND)]
     if names[0] == names[1]:
         # The runs have the same name, so add their start times to distinguish them.
         names = [
@@ -62,14 +64,18 @@ def _find(what: object, variables: Mapping[str, object]) -> Report:
 
     ``what`` is a report, a watch or a watched function, or a report's cell number, label or variable name.
     """
-    report = _report_of(what, "This")
+    report = _report_of(what, translatable("This"))
     if report is not None:
         return report
     reports = list(reversed(watch_api.reports()))
     name = str(what).strip() if isinstance(what, (str, Integral)) and not isinstance(what, bool) else None
     if name is None:
         raise OptionError(
-            f"A {type(what).__name__} is not a report, cell number or label. {_available(reports)}"
+            translatable(
+                "A {type} is not a report, cell number or label. {available}",
+                type=type(what).__name__,
+                available=_available(reports),
+            )
         )
     number = name.removeprefix("In[").removeprefix("In [").removesuffix("]")
     if number.isdecimal():
@@ -83,7 +89,11 @@ def _find(what: object, variables: Mapping[str, object]) -> Report:
     if variable is not None:
         return variable
     raise OptionError(
-        f"{clean_line(name, 60)!r}: no watched cell, label or report has that name. {_available(reports)}"
+        translatable(
+            "{name!r}: no watched cell, label or report has that name. {available}",
+            name=clean_line(name, 60),
+            available=_available(reports),
+        )
     )
 
 
@@ -99,11 +109,17 @@ def _report_of(value: object, name: str) -> Report | None:
     if value.report is not None:
         return value.report
     if isinstance(value, watch_api.Watch):
-        raise OptionError(f"{name} is a watch without a report: it gets one when its body ends.")
-    raise OptionError(f"{name} is a watched function without a report: it gets one when a call ends.")
+        raise OptionError(
+            translatable("{name} is a watch without a report: it gets one when its body ends.", name=name)
+        )
+    raise OptionError(
+        translatable(
+            "{name} is a watched function without a report: it gets one when a call ends.", name=name
+        )
+    )
 
 
-def _available(reports: Sequence[Report]) -> str:
+def _available(reports: Sequence[Report]) -> Text:
     """Return a sentence that lists the cell numbers and labels of past runs, the newest first."""
     names: dict[str, None] = {}
     for report in reports:
@@ -113,7 +129,8 @@ def _available(reports: Sequence[Report]) -> str:
         if cell.label is not None:
             names[repr(clean_line(cell.label, 40))] = None
     if not names:
-        return "No cell has been watched yet: start a cell with %%gpuwatch."
+        return translatable("No cell has been watched yet: start a cell with %%gpuwatch.")
     listed = list(names)[:_MAX_LISTED]
-    older = ["  older ones"] if len(names) > len(listed) else []
-    return "\n".join(["The watched cells and labels:", *(f"  {name}" for name in listed), *older])
+    older = [translatable("  older ones")] if len(names) > len(listed) else []
+    lines = [translatable("The watched cells and labels:"), *(f"  {name}" for name in listed), *older]
+    return joined(lines, "\n")

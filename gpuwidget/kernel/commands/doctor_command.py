@@ -18,13 +18,14 @@ from gpuwidget.diagnostics.target import NotebookState
 from gpuwidget.model.diagnosis import Diagnosis, EnvironmentKind
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.to_json import to_json
+from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import cuda_state, torch_switches
 from gpuwidget.system.daemon_thread import run_in_daemon_thread
 from gpuwidget.version import __version__
 from gpuwidget.views import diagnosis_view
 
 _WIDTH = 100
-_USAGE = "%gpu doctor has no options. It checks everything from PyTorch down to the GPU."
+_USAGE = translatable("%gpu doctor has no options. It checks everything from PyTorch down to the GPU.")
 
 
 class DiagnosisDisplay:

@@ -9,10 +9,12 @@ from gpuwidget.kernel.devices.driver_memory import FreedMemory
 from gpuwidget.model import units
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.errors import OptionError
+from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import release_cache
 
-_IN_PROGRESS = "The cache is already being freed. The driver frees memory when the GPU has finished its work."
-_DURING_A_CELL = "A cell was running: its allocations waited meanwhile, and its next ones take longer."
+_IN_PROGRESS = translatable(
+    "The cache is already being freed. The driver frees memory when the GPU has finished its work."
+)
 
 _lock = threading.Lock()
 
@@ -35,17 +37,34 @@ def _free(cell_runs: bool) -> str:
     if not release_cache.returnable():
         kept = release_cache.retained()
         if kept <= 0:
-            return "Nothing was done: torch's cache is empty."
-        return (
-            f"Nothing was done: the {units.memory(kept)} of torch's cache can't be freed, because they are "
-            "in the same segments as tensors or belong to CUDA graphs."
+            return translatable("Nothing was done: torch's cache is empty.")
+        return translatable(
+            "Nothing was done: the {size} of torch's cache can't be freed, because they are in the same "
+            "segments as tensors or belong to CUDA graphs.",
+            size=units.memory(kept),
         )
     freed = FreedMemory()
     began = SYSTEM_CLOCK.monotonic()
     try:
         release_cache.release(cell_runs=cell_runs)
     except RuntimeError as error:
-        raise OptionError(f"{release_cache.STATEMENT} failed: {str(error).splitlines()[0]}") from error
+        raise OptionError(
+            translatable(
+                "{statement} failed: {error}",
+                statement=release_cache.STATEMENT,
+                error=str(error).splitlines()[0],
+            )
+        ) from error
     took = SYSTEM_CLOCK.monotonic() - began
-    text = f"Ran {release_cache.STATEMENT}, which took {units.duration(took)}. {freed.describe()}"
-    return f"{text} {_DURING_A_CELL}" if cell_runs else text
+    text = translatable(
+        "Ran {statement}, which took {duration}. {freed}",
+        statement=release_cache.STATEMENT,
+        duration=units.duration(took),
+        freed=freed.describe(),
+    )
+    if not cell_runs:
+        return text
+    return translatable(
+        "{text} A cell was running: its allocations waited meanwhile, and its next ones take longer.",
+        text=text,
+    )

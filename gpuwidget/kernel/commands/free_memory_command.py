@@ -21,23 +21,31 @@ from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR
 from gpuwidget.model import units
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.model.translation import _, in_view_language, joined, translatable
 from gpuwidget.pytorch import cuda_state
 
 _LOG = logging.getLogger(__name__)
 
-_FAILED = "Nothing was freed: gpuwidget could not find out what holds torch's memory."
-_USAGE = (
+_FAILED = translatable("Nothing was freed: gpuwidget could not find out what holds torch's memory.")
+_USAGE = translatable(
     "%gpu free            list the memory that can be freed: results of past cells, torch's cache\n"
     "%gpu free --yes      free it\n"
     "%gpu free NAME ...   delete these variables"
 )
 
 
+@in_view_language
 def free(shell: Any, arguments: Sequence[str]) -> None:
     """Run ``%gpu free [--yes] [NAME …]``."""
     names = [argument for argument in arguments if not argument.startswith("-")]
     if any(argument.startswith("-") and argument != "--yes" for argument in arguments):
-        raise OptionError(f"{'%gpu free ' + ' '.join(arguments)!r} is not a command.\n{_USAGE}")
+        raise OptionError(
+            translatable(
+                "{command!r} is not a command.\n{usage}",
+                command=f"%gpu free {' '.join(arguments)}",
+                usage=_USAGE,
+            )
+        )
     lines: list[str] = []
     if names:
         lines += _delete(shell, names)
@@ -51,28 +59,28 @@ def free(shell: Any, arguments: Sequence[str]) -> None:
 def _list_freeable(shell: Any) -> list[str]:
     search = _search(shell)
     if isinstance(search, str):
-        return [search]
+        return [_(search)]
     freeable = _freeable(search)
     lines = [
-        f"  {', '.join(search.found.names[root])}: {units.memory(size)}" for root, size in freeable.items()
+        f"  {_(joined(search.found.names[root]))}: {units.memory(size)}" for root, size in freeable.items()
     ]
     cache = sum(blocks.returnable for blocks in search.blocks.values())
     if cache:
-        lines.append(f"  torch's cache: {units.memory(cache)}")
-    lines = ["%gpu free --yes would release:", *lines] if lines else ["There is nothing to free."]
+        lines.append("  " + _("torch's cache: {size}", size=units.memory(cache)))
+    lines = [_("%gpu free --yes would release:"), *lines] if lines else [_("There is nothing to free.")]
     lost = _lost_references(search, freeable)
     if lost:
-        lines.append(f"This also deletes: {', '.join(lost)}.")
+        lines.append(_("This also deletes: {names}.", names=joined(lost)))
     kept = _kept_by_variables(search, freeable)
     if kept:
-        lines.append(f"Not freed, because a variable holds it too: {', '.join(kept)}.")
+        lines.append(_("Not freed, because a variable holds it too: {names}.", names=joined(kept)))
     return lines
 
 
 def _release(shell: Any) -> list[str]:
     search = _search(shell)
     if isinstance(search, str):
-        return [search]
+        return [_(search)]
     freeable = _freeable(search)
     freed, allocated = FreedMemory(), _allocated()
     lost = _lost_references(search, freeable)
@@ -83,37 +91,58 @@ def _release(shell: Any) -> list[str]:
     torch: Any = cuda_state.loaded_torch()
     torch.cuda.empty_cache()
     tensors = allocated - _allocated()
-    lines = [f"Released {units.memory(tensors)} of tensors."] if tensors > 0 else []
-    lines.append(freed.describe())
-    return [*lines, f"Also deleted: {', '.join(lost)}."] if lost else lines
+    lines = [_("Released {size} of tensors.", size=units.memory(tensors))] if tensors > 0 else []
+    lines.append(_(freed.describe()))
+    return [*lines, _("Also deleted: {names}.", names=joined(lost))] if lost else lines
 
 
 def _delete(shell: Any, names: Sequence[str]) -> list[str]:
     unknown = [name for name in names if not shell_references.is_user_variable(shell, name)]
     if unknown:
         raise OptionError(
-            f"{', '.join(unknown)}: not one of your variables, so nothing was deleted. %gpu free --yes frees "
-            "what the notebook itself holds."
+            translatable(
+                "{names}: not one of your variables, so nothing was deleted. %gpu free --yes frees what "
+                "the notebook itself keeps.",
+                names=", ".join(unknown),
+            )
         )
     before = _allocated()
     for name in dict.fromkeys(names):
         del shell.user_ns[name]
     gc.collect()
     released = before - _allocated()
-    deleted = f"Deleted {', '.join(dict.fromkeys(names))}"
+    deleted = ", ".join(dict.fromkeys(names))
     reason = cuda_state.no_counters_reason()
     if reason is not None:
-        return [f"{deleted}. The released GPU memory is unknown: {reason.text}."]
+        return [
+            _(
+                "Deleted {names}. The released GPU memory is unknown: {reason}.",
+                names=deleted,
+                reason=reason.text,
+            )
+        ]
     if released <= 0:
-        return [f"{deleted}. This released no GPU memory of torch. %gpu memory shows what else holds it."]
-    return [f"{deleted}. {units.memory(released)} went back to torch's cache, which %gpu free --yes frees."]
+        return [
+            _(
+                "Deleted {names}. This released no GPU memory of torch. %gpu memory shows what "
+                "else holds it.",
+                names=deleted,
+            )
+        ]
+    return [
+        _(
+            "Deleted {names}. {size} went back to torch's cache, which %gpu free --yes frees.",
+            names=deleted,
+            size=units.memory(released),
+        )
+    ]
 
 
 def _search(shell: Any) -> HolderSearch | str:
     """Return the result of the search for the holders of torch's memory, or why nothing can be freed."""
     reason = cuda_state.no_counters_reason()
     if reason is not None:
-        return f"Nothing to free: {reason.text}."
+        return translatable("Nothing to free: {reason}.", reason=reason.text)
     try:
         return memory_holders.search(shell)
     except Exception:
@@ -138,7 +167,7 @@ def _lost_references(search: HolderSearch, freeable: Mapping[int, int]) -> list[
         for number in search.found.leading_roots[owner]:
             root: Root = search.roots[number]
             if root.name in (LAST_ERROR, DEBUGGER):
-                lost.append("%debug and %tb of the last error")
+                lost.append(translatable("%debug and %tb of the last error"))
             elif root.kind == "notebook" and root.name.startswith("Out["):
                 lost.append(root.name)
     return list(dict.fromkeys(lost))

@@ -10,12 +10,13 @@ from gpuwidget.model import units
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import SCHEMA, CandidateGpu, DeviceChoice, DeviceState, KernelState
 from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.model.translation import _, in_view_language, joined, translatable
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH, device_context_note
 from gpuwidget.sampler import process_sampler
 from gpuwidget.version import __version__
 
-FULL_MODE_COST = "1\N{EN DASH}2 µs per torch call"
+FULL_MODE_COST = translatable("1\N{EN DASH}2 µs per torch call")
 """The measured cost of the full mode (docs/device.md).
 
 In full mode, new tensors are created on the chosen device by default.
@@ -71,7 +72,9 @@ def validate_device(device: object, *, new_tensors: bool = True, timeout_s: floa
     check_device(name, monitor().device_choices(sample))
     if name == "cpu" and not new_tensors:
         raise OptionError(
-            "cpu: the light mode moves the current CUDA device only. Choose a CUDA device, or none."
+            translatable(
+                "cpu: the light mode changes only the current CUDA device. Choose a CUDA device, or none."
+            )
         )
     return name
 
@@ -79,14 +82,17 @@ def validate_device(device: object, *, new_tensors: bool = True, timeout_s: floa
 def check_for_cell(device: str) -> None:
     """Raise OptionError, with the reason, if ``device`` can't be the default device of a single cell."""
     if validate_device(device) is None:
-        raise OptionError("--device none: omit the option to leave the device unchanged.")
+        raise OptionError(translatable("--device none: omit the option to leave the device unchanged."))
     if cuda_state.loaded_torch() is None:
         raise OptionError(
-            f"--device {device}: torch is not imported yet. Import it in a cell before this one."
+            translatable(
+                "--device {device}: torch is not imported yet. Import it in a cell before this one.",
+                device=device,
+            )
         )
     reason = device_context_note()
     if reason is not None:
-        raise OptionError(f"--device {device}: {reason}")
+        raise OptionError(translatable("--device {device}: {reason}", device=device, reason=reason))
 
 
 def kernel_state(*, watching: bool) -> KernelState:
@@ -109,38 +115,44 @@ def kernel_state(*, watching: bool) -> KernelState:
     )
 
 
+@in_view_language
 def describe_devices() -> str:
     """Return a text with the default device, followed by all devices, one per line."""
     choices = monitor().device_choices(monitor().read(_TIMEOUT_S))
     lines = [describe(DEVICE_SWITCH.state), *(f"  {label(choice)}" for choice in choices.devices)]
     if choices.unavailable is not None:
-        lines.append(f"  {choices.unavailable}")
+        lines.append(f"  {_(choices.unavailable)}")
     elif not choices.complete and not choices.order.notes:
-        lines.append("  cuda:N: which there are will be known once your code has started CUDA")
+        lines.append(f"  {_('cuda:N: the devices are known once your code has started CUDA')}")
     candidates = next((choice.candidates for choice in choices.devices if choice.candidates), ())
     if candidates:
-        lines += ["GPUs of this machine, by nvidia-smi's numbers:", *(f"  {_gpu(gpu)}" for gpu in candidates)]
-    return printable_lines("\n".join([*lines, *choices.order.notes]))
+        lines += [
+            _("GPUs of this machine, by nvidia-smi's numbers:"),
+            *(f"  {_gpu(gpu)}" for gpu in candidates),
+        ]
+    return printable_lines("\n".join([*lines, *map(_, choices.order.notes)]))
 
 
+@in_view_language
 def label(choice: DeviceChoice) -> str:
     """Describe a device in one line: ``cuda:1 · GPU 3 H200 · 9.0 · 120.1 GiB free · another notebook``."""
     if choice.index is not None:
-        free = f"{units.memory(choice.memory_free)} free"
+        free = _("{size} free", size=units.memory(choice.memory_free))
         model = _model(choice.index, choice.name or "", choice.compute_capability)
         return " · ".join(
-            [choice.device, model, free, *([", ".join(choice.holders)] if choice.holders else [])]
+            [choice.device, model, free, *([_(joined(choice.holders))] if choice.holders else [])]
         )
     if choice.device == "cpu" or cuda_state.cuda_initialized():
         return choice.device
     models = list(dict.fromkeys(gpu.name.removeprefix("NVIDIA ") for gpu in choice.candidates))
-    which = " or ".join(models) or "which GPU"
-    return f"{choice.device} · {which}: known once your code has started CUDA"
+    which = _(" or ").join(models) or _("which GPU")
+    known = _("{which}: known once your code has started CUDA", which=which)
+    return f"{choice.device} · {known}"
 
 
 def _gpu(gpu: CandidateGpu) -> str:
     """Describe a GPU in one line: ``GPU 1 GeForce RTX 4090 · 8.9 · 23.1 of 24.0 GiB free``."""
-    free = f"{units.memory_of(gpu.memory_free, gpu.memory_total)} free"
+    free = _("{size} free", size=units.memory_of(gpu.memory_free, gpu.memory_total))
     return f"{_model(gpu.index, gpu.name, gpu.compute_capability)} · {free}"
 
 
@@ -149,30 +161,32 @@ def _model(index: int, name: str, compute_capability: str | None) -> str:
     return model if compute_capability is None else f"{model} · {compute_capability}"
 
 
+@in_view_language
 def default_label(state: DeviceState) -> str:
     """Return the label of the choice of no device: ``PyTorch default (cpu)``."""
-    return f"PyTorch default{_default(state)}"
+    return _("PyTorch default") + _default(state)
 
 
+@in_view_language
 def describe(state: DeviceState) -> str:
     """Return a description of the chosen and the current default device, in one or two sentences."""
     if state.chosen is None:
-        text = f"Using PyTorch's default{_default(state)}."
+        text = _("Using PyTorch's default{device}.", device=_default(state))
     else:
         mode = (
-            f"also for new tensors, +{FULL_MODE_COST}"
+            _("also for new tensors, +{cost}", cost=FULL_MODE_COST)
             if state.new_tensors
-            else "current CUDA device only, no cost per call"
+            else _("current CUDA device only, no cost per call")
         )
-        text = f"Default device: {state.chosen} ({mode})."
+        text = _("Default device: {device} ({mode}).", device=state.chosen, mode=mode)
         if state.new_tensors and not state.pending and state.present not in (None, state.chosen):
-            text += f" PyTorch uses {state.present}."
+            text += _(" PyTorch uses {device}.", device=state.present)
     if state.pending:
-        text += " Takes effect in the next cell."
-    return text if state.note is None else f"{text} {state.note}"
+        text += _(" Takes effect in the next cell.")
+    return text if state.note is None else f"{text} {_(state.note)}"
 
 
 def _default(state: DeviceState) -> str:
     """Return PyTorch's default device in parentheses, or nothing while it is unknown."""
     known = state.present is not None and state.chosen is None and not state.pending
-    return f" ({state.present})" if known else ""
+    return _(" ({device})", device=state.present) if known else ""

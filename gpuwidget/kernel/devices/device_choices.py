@@ -21,13 +21,14 @@ from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.kernel_state import CandidateGpu, DeviceChoice, DeviceOrder, KernelGpu
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Gpu, Sample
+from gpuwidget.model.translation import Text, capitalized, counted, joined, translatable
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.device_switch import cuda_index
 from gpuwidget.sampler import Sampler, Subscription
 from gpuwidget.system.processes import Identity, OwnProcessTree, in_host_pid_namespace, notebook_of, own_user
 
 CPU = DeviceChoice("cpu", None, None, None, None, None, None, (), ())
-THIS_NOTEBOOK = "this notebook"
+THIS_NOTEBOOK = translatable("this notebook")
 
 _MAX_AGE_S = 10.0
 _DEFAULT_TIMEOUT_S = 0.02
@@ -203,7 +204,7 @@ class GpuMonitor:
     def _holder_names(self, reading: Reading, live: bool) -> tuple[str, ...]:
         """Return the names of the processes that hold memory, without duplicates, and this notebook first."""
         listed = [(process, self._is_ours(process)) for process in reading.processes or ()]
-        names = [THIS_NOTEBOOK] if any(ours for _, ours in listed) else []
+        names: list[str] = [THIS_NOTEBOOK] if any(ours for _, ours in listed) else []
         if live:
             names += [_live_name(process) for process, ours in listed if not ours]
         else:
@@ -251,20 +252,24 @@ class ProcessGroup:
 
     def label(self, number: int = 1) -> str:
         """Return the name of a group of ``number`` processes for a saved output."""
-        singular, several = _LABELS[self.relation]
-        text = singular if number == 1 else several.format(number)
+        text = self._label(number)
         if self.pid is not None:
-            text += f" ({self.pid})"
-        return text if self.program is None else f"{text}: {self.program}"
+            text = translatable("{process} ({pid})", process=text, pid=self.pid)
+        return (
+            text
+            if self.program is None
+            else translatable("{process}: {program}", process=text, program=self.program)
+        )
 
-
-_LABELS = {
-    "child": ("child process", "{} child processes"),
-    "notebook": ("another notebook", "{} processes of other notebooks"),
-    "same user": ("another process", "{} other processes"),
-    "other user": ("another process of another user", "{} processes of other users"),
-    "unknown": ("another process", "{} other processes"),
-}
+    def _label(self, number: int) -> Text:
+        match self.relation:
+            case "child":
+                return counted(number, "child process", "{number} child processes")
+            case "notebook":
+                return counted(number, "another notebook", "{number} processes of other notebooks")
+            case "other user":
+                return counted(number, "another process of another user", "{number} processes of other users")
+        return counted(number, "another process", "{number} other processes")
 
 
 def group_of(pid: int, identity: Identity) -> ProcessGroup:
@@ -296,33 +301,43 @@ def check_device(device: str, choices: DeviceChoices) -> None:
     if device in names or (not choices.complete and cuda_index(device) is not None):
         return
     if choices.unavailable is not None and (cuda_index(device) is not None or not names):
-        raise OptionError(f"{device}: {choices.unavailable}")
+        raise OptionError(translatable("{device}: {reason}", device=device, reason=choices.unavailable))
     if device == "cuda" or device.isdigit():
-        raise OptionError(f"{device!r} is not the name of one device. The devices:\n{_list(choices)}")
-    raise OptionError(f"{device!r}: no such device. The devices:\n{_list(choices)}")
+        raise OptionError(
+            translatable(
+                "{device!r} is not the name of one device. The devices:\n{devices}",
+                device=device,
+                devices=_list(choices),
+            )
+        )
+    raise OptionError(
+        translatable(
+            "{device!r}: no such device. The devices:\n{devices}", device=device, devices=_list(choices)
+        )
+    )
 
 
-def _list(choices: DeviceChoices) -> str:
-    names = []
+def _list(choices: DeviceChoices) -> Text:
+    names: list[str] = []
     for choice in choices.devices:
-        gpu = None if choice.index is None else f"GPU {choice.index}, {choice.name}"
-        names.append(choice.device if gpu is None else f"{choice.device} ({gpu})")
+        gpu = "" if choice.index is None else f" (GPU {choice.index}, {choice.name})"
+        names.append(f"  {choice.device}{gpu}")
     if not choices.complete:
-        names.append("cuda:N (their number is unknown until your code starts CUDA)")
-    return "\n".join(f"  {name}" for name in names)
+        names.append(translatable("  cuda:N (their number is unknown until your code starts CUDA)"))
+    return joined(names, "\n")
 
 
 def _unavailable(sample: Sample | None) -> str | None:
     """Return why there is no CUDA device; None if there is one or may be one."""
     if not _installed():
-        return "torch is not installed in this kernel's environment."
+        return translatable("torch is not installed in this kernel's environment.")
     without = cuda_state.no_cuda_build_reason()
     if without is not None:
-        return f"{without[0].upper()}{without[1:]}: there is only the CPU."
+        return translatable("{reason}: there is only the CPU.", reason=capitalized(without))
     if cuda_state.cuda_initialized() or sample is None:
         return None
     if not (sample.origin.live or sample.origin.recorded) and not cuda_state.is_rocm():
-        return sample.origin.reason or "No NVIDIA GPU is visible here."
+        return sample.origin.reason or translatable("No NVIDIA GPU is visible here.")
     return None
 
 

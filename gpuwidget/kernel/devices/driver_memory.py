@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.model import units
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.translation import Text, joined, translatable
 from gpuwidget.pytorch import cuda_state
 
 _TIMEOUT_S = 1.0
@@ -34,7 +35,7 @@ class FreedMemory:
         self._used = read_used_memory()
         self._reserved = reserved_by_torch()
 
-    def describe(self) -> str:
+    def describe(self) -> Text:
         """Return a sentence that states how much memory was freed for other programs."""
         freed_by_torch = max(0, self._reserved - reserved_by_torch())
         return describe_freed(self._used, read_used_memory(), freed_by_torch)
@@ -75,20 +76,36 @@ def read_used_memory(clock: Clock = SYSTEM_CLOCK) -> dict[str, UsedMemory] | Non
 
 def describe_freed(
     before: Mapping[str, UsedMemory] | None, after: Mapping[str, UsedMemory] | None, freed_by_torch: int
-) -> str:
+) -> Text:
     """Return a sentence that states the freed memory according to the driver, or else according to torch."""
-    by_torch = f"Given back to the GPU: {units.memory(freed_by_torch)} by torch's count"
+    by_torch = translatable("Freed on the GPU: {size} by torch's count", size=units.memory(freed_by_torch))
     if before is None or after is None or before.keys() != after.keys():
-        return f"{by_torch}; the driver's is not known."
+        return translatable("{by_torch}; the driver's value is unknown.", by_torch=by_torch)
     if all(used.own for used in (*before.values(), *after.values())):
         freed = [(after[uuid].gpu, used.bytes - after[uuid].bytes) for uuid, used in before.items()]
-        changes = [f"{units.memory(size)} on {gpu}" for gpu, size in freed if size > 0]
-        return f"Given back: {', '.join(changes) or 'nothing'}, as the driver sees it."
+        changes = [
+            translatable("{size} on {gpu}", size=units.memory(size), gpu=gpu)
+            for gpu, size in freed
+            if size > 0
+        ]
+        return translatable(
+            "Freed, by the driver's count: {changes}.",
+            changes=joined(changes) if changes else translatable("nothing"),
+        )
     used = [
-        f"{used.gpu} went from {units.memory(used.bytes)} to {units.memory(after[uuid].bytes)}"
+        translatable(
+            "{gpu} went from {before} to {after}",
+            gpu=used.gpu,
+            before=units.memory(used.bytes),
+            after=units.memory(after[uuid].bytes),
+        )
         for uuid, used in before.items()
         if not used.own and not after[uuid].own
     ]
     if not used:
-        return f"{by_torch}; the driver's is not known."
-    return f"{by_torch}; by the driver's, with all other processes, {', '.join(used)}."
+        return translatable("{by_torch}; the driver's value is unknown.", by_torch=by_torch)
+    return translatable(
+        "{by_torch}; by the driver's count of all processes, {changes}.",
+        by_torch=by_torch,
+        changes=joined(used),
+    )

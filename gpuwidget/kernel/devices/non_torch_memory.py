@@ -13,13 +13,14 @@ from gpuwidget.measure.memory_holders import DeviceMemory
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Holder
 from gpuwidget.model.samples import Gpu
+from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.cuda_state import TorchDevice
 
-CONTEXT = "CUDA context and other libraries"
-WITH_NCCL = "CUDA context, NCCL's buffers and other libraries"
-CUPY = "CuPy's memory pool"
-REMAINING = "CUDA context, other libraries and other processes"
+CONTEXT = translatable("CUDA context and other libraries")
+WITH_NCCL = translatable("CUDA context, NCCL's buffers and other libraries")
+CUPY = translatable("CuPy's memory pool")
+REMAINING = translatable("CUDA context, other libraries and other processes")
 _TIMEOUT_S = 0.25
 
 
@@ -43,10 +44,10 @@ def by_device(torch_memory: Sequence[DeviceMemory]) -> tuple[dict[str, NonTorchM
     monitor = default_device.monitor()
     sample = monitor.read(_TIMEOUT_S)
     if sample is None:
-        return {}, "What lies outside torch is not known: the driver did not answer in time."
+        return {}, translatable("Memory outside torch is unknown: the driver did not answer in time.")
     if not sample.origin.local_processes:
-        reason = sample.origin.reason or "a recording's processes are not this machine's."
-        return {}, f"What lies outside torch is not known: {reason}"
+        reason = sample.origin.reason or translatable("the recorded processes are not this machine's.")
+        return {}, translatable("Memory outside torch is unknown: {reason}", reason=reason)
     # This call may prove that the driver's process ids are valid in this PID namespace. Without a proof, the
     # memory of this process is unknown.
     monitor.kernel_gpus(sample)
@@ -88,12 +89,12 @@ def _of_device(
 ) -> NonTorchMemory:
     name = f"GPU {gpu.index} {gpu.name.removeprefix('NVIDIA ')}"
     pool = cupy_pool(device.index)
-    held = [(CUPY, pool)] if pool else []
+    held: list[tuple[str, int]] = [(CUPY, pool)] if pool else []
     notes: list[str] = []
     shares = monitor.memory_shares(gpu, reading)
     known = reserved + (pool or 0)
     if shares.reason is not None:
-        notes.append(f"Which process holds what is not known: {shares.reason}.")
+        notes.append(translatable("Memory per process is unknown: {reason}.", reason=shares.reason))
         if reading.memory_used is not None and not gpu.unified_memory:
             held.append((REMAINING, reading.memory_used - known))
     else:
@@ -101,7 +102,7 @@ def _of_device(
             held.append((WITH_NCCL if _uses_nccl() else CONTEXT, shares.own - known))
         held += shares.others
     if any(size < 0 for _, size in held):
-        notes.append("The driver's figures are older than torch's: ask again.")
+        notes.append(translatable("The driver's values are older than torch's: run the command again."))
     return NonTorchMemory(
         gpu=name,
         holders=tuple(

@@ -15,26 +15,27 @@ from typing import Any
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import Switch
 from gpuwidget.model.terminal_text import TableColumn, format_table, printable_lines
+from gpuwidget.model.translation import Text, _, in_view_language, translatable
 from gpuwidget.model.units import UNKNOWN
 from gpuwidget.pytorch import torch_switches
 from gpuwidget.pytorch.torch_switches import TORCH_SWITCHES, SwitchValue, TorchSwitch, find_switch
 
 _LOG = logging.getLogger(__name__)
 
-_USAGE = (
+_USAGE = translatable(
     "%gpu switches             the values of all PyTorch switches\n"
     "%gpu switches NAME        what a switch gains and costs\n"
     "%gpu switches NAME VALUE  set a switch now"
 )
-_COLUMNS = (
-    TableColumn("switch", right=False),
-    TableColumn("value", right=False),
-    TableColumn("default", right=False),
-    TableColumn("values", right=False),
-    TableColumn("next cell", right=False),
+_TITLES = (
+    translatable("switch"),
+    translatable("value"),
+    translatable("default"),
+    translatable("values"),
+    translatable("next cell"),
 )
 _WIDTH = 100
-_NO_TORCH = SwitchValue(None, "torch is not imported yet.")
+_NO_TORCH = SwitchValue(None, translatable("torch is not imported yet."))
 
 
 class SwitchRequests:
@@ -86,9 +87,9 @@ class SwitchRequests:
             self._failed.pop(name, None)
             self._pending.pop(name, None)
             if switch.current_value() == value:
-                return f"{name} is already {value}."
+                return translatable("{name} is already {value}.", name=name, value=value)
             self._pending[name] = value
-            return f"Takes effect in the next cell: {statement}"
+            return translatable("Takes effect in the next cell: {statement}", statement=statement)
 
     def set_now(self, name: str, value: str) -> str:
         """Set a switch immediately, and return the Python statement that was run.
@@ -109,7 +110,7 @@ class SwitchRequests:
                 try:
                     self._run(find_switch(name), value)
                 except Exception as error:
-                    self._failed[name] = str(error)
+                    self._failed[name] = _failure(error)
                     _LOG.debug("Could not set a torch switch", exc_info=True)
 
     def _run(self, switch: TorchSwitch, value: str) -> str:
@@ -137,16 +138,23 @@ class SwitchRequests:
         )
 
 
+@in_view_language
 def command(shell: Any, arguments: Sequence[str]) -> None:
     """Run ``%gpu switches [NAME [VALUE]]``."""
     if len(arguments) > 2:
-        raise OptionError(f"{'%gpu switches ' + ' '.join(arguments)!r} is not a command.\n{_USAGE}")
+        raise OptionError(
+            translatable(
+                "{command!r} is not a command.\n{usage}",
+                command=f"%gpu switches {' '.join(arguments)}",
+                usage=_USAGE,
+            )
+        )
     if len(arguments) == 2:
-        text = f"Ran: {SWITCHES.set_now(*arguments)}"
+        text = _("Ran: {statement}", statement=SWITCHES.set_now(*arguments))
     else:
         names = {find_switch(name).name for name in arguments}
         shown = [switch for switch in SWITCHES.state if switch.name in names or not names]
-        text = "\n".join([*_table(shown), *([f"\n{shown[0].trades}"] if names else ["", _USAGE])])
+        text = "\n".join([*_table(shown), *([f"\n{_(shown[0].trades)}"] if names else ["", _(_USAGE)])])
     shell.display_pub.publish(data={"text/plain": printable_lines(text)}, metadata={})
 
 
@@ -166,9 +174,17 @@ def _table(switches: Sequence[Switch]) -> list[str]:
     for switch in switches:
         if switch.note is not None:
             notes.setdefault(switch.note, []).append(switch.name)
-    of_all = [note for note, names in notes.items() if len(names) == len(switches)]
-    of_some = [f"{', '.join(names)}: {note}" for note, names in notes.items() if note not in of_all]
-    return [*format_table(_COLUMNS, rows, _WIDTH), *of_all, *of_some]
+    of_all = [_(note) for note, names in notes.items() if len(names) == len(switches)]
+    of_some = [
+        f"{', '.join(names)}: {_(note)}" for note, names in notes.items() if len(names) < len(switches)
+    ]
+    columns = [TableColumn(_(title), right=False) for title in _TITLES]
+    return [*format_table(columns, rows, _WIDTH), *of_all, *of_some]
+
+
+def _failure(error: Exception) -> str:
+    """Return the text of an error, which a view can translate if the error was raised with such a text."""
+    return error.args[0] if error.args and isinstance(error.args[0], Text) else str(error)
 
 
 SWITCHES = SwitchRequests()

@@ -27,6 +27,7 @@ from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import GpuWidgetError
 from gpuwidget.model.kernel_state import DeviceState, KernelGpu
 from gpuwidget.model.samples import Sample
+from gpuwidget.model.translation import _, error_text, in_view_language, translatable
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 from gpuwidget.sampler import Sampler, Subscription, process_sampler
 
@@ -43,8 +44,10 @@ ACTIVE_S = 600.0
 _DEVICES_EVERY_S = 10.0
 _PAUSED_CHECK_S = 30.0
 _STOP_TIMEOUT_S = 0.5
-_PAUSED = "Paused: no cell has run for ten minutes. The next cell or a click on Resume resumes it."
-_FAILED = "This dashboard has failed and shows the last known values. Run %gpu for a new one."
+_PAUSED = translatable(
+    "Paused: no cell has run for ten minutes. The next cell or a click on Resume resumes it."
+)
+_FAILED = translatable("This dashboard has failed and shows the last known values. Run %gpu for a new one.")
 
 
 class UserActivity:
@@ -201,7 +204,7 @@ class Dashboard:
             default_device.set_device(value, new_tensors=new_tensors)
             self._error = ""
         except GpuWidgetError as error:
-            self._error = str(error)
+            self._error = _error_text(error)
         # If the device could not be set, this resets the dropdown.
         self._device_changed(DEVICE_SWITCH.state)
 
@@ -242,7 +245,7 @@ class Dashboard:
             _LOG.debug("The dashboard failed", exc_info=True)
             if view is not None:
                 with suppress(Exception):
-                    view.show_text(_FAILED)
+                    view.show_text(_in_view_language(_FAILED))
         finally:
             self._unsubscribe()
 
@@ -271,6 +274,7 @@ class Dashboard:
         if subscription is not None:
             subscription.close()
 
+    @in_view_language
     def _show_devices(self, view: DashboardView, sample: Sample | None) -> None:
         self._devices_changed = False
         self._devices_due = time.monotonic() + _DEVICES_EVERY_S
@@ -278,8 +282,8 @@ class Dashboard:
         state = DEVICE_SWITCH.state
         options = _options(choices, state)
         view.show_devices(options, state.chosen or "none", state.new_tensors, bool(choices.devices))
-        paused = _PAUSED if self._paused else None
-        texts = (paused, self._error, default_device.describe(state), choices.unavailable)
+        paused = _(_PAUSED) if self._paused else None
+        texts = (paused, self._error, default_device.describe(state), _(choices.unavailable or ""))
         view.show_text(" ".join(filter(None, texts)))
 
 
@@ -289,6 +293,16 @@ def _options(choices: DeviceChoices, state: DeviceState) -> list[tuple[str, str]
     if state.chosen is not None and state.chosen not in [value for _, value in options]:
         options.append((state.chosen, state.chosen))
     return options
+
+
+@in_view_language
+def _in_view_language(text: str) -> str:
+    return _(text)
+
+
+@in_view_language
+def _error_text(error: GpuWidgetError) -> str:
+    return error_text(error)
 
 
 _lock = threading.Lock()

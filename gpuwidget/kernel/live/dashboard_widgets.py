@@ -13,6 +13,7 @@ from gpuwidget.kernel.devices.default_device import FULL_MODE_COST
 from gpuwidget.kernel.live.live_chart import WIDGET_MIME_TYPE, LiveChart
 from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
+from gpuwidget.model.translation import _, in_view_language
 
 NONE = "none"
 """The dropdown's value if no default device is chosen."""
@@ -23,6 +24,7 @@ OnDevice = Callable[[str, bool], None]
 class DashboardView:
     """The dashboard's widgets, created on the cell's thread and then updated by one other thread."""
 
+    @in_view_language
     def __init__(self, on_device: OnDevice, on_resume: Callable[[], None]) -> None:
         """Create the widgets.
 
@@ -34,16 +36,16 @@ class DashboardView:
         self._updating_thread: int | None = None
         self._chart: LiveChart | None = None
         self._device = ipywidgets.Dropdown(
-            options=[("none", NONE)], description="Device", layout=ipywidgets.Layout(width="60%")
+            options=[("none", NONE)], description=_("Device"), layout=ipywidgets.Layout(width="60%")
         )
         self._new_tensors = ipywidgets.Checkbox(
             value=True,
-            description=f"Also create new tensors on this device (+{FULL_MODE_COST})",
+            description=_("Also create new tensors on this device (+{cost})", cost=FULL_MODE_COST),
             indent=False,
             layout=ipywidgets.Layout(width="auto"),
         )
         self._text = ipywidgets.HTML()
-        self._resume = ipywidgets.Button(description="Resume", layout=ipywidgets.Layout(display="none"))
+        self._resume = ipywidgets.Button(description=_("Resume"), layout=ipywidgets.Layout(display="none"))
         self._chart_box = ipywidgets.Box(layout=ipywidgets.Layout(display="block"))
         self._root = ipywidgets.VBox(
             [ipywidgets.HBox([self._device, self._new_tensors, self._resume]), self._text, self._chart_box]

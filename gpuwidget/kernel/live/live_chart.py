@@ -18,6 +18,7 @@ from gpuwidget.kernel.live import live_text
 from gpuwidget.kernel.live.chart_layout import ChartLayout, Lines
 from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
+from gpuwidget.model.translation import _, in_view_language
 from gpuwidget.views import styles
 
 WIDGET_MIME_TYPE = "application/vnd.jupyter.widget-view+json"
@@ -79,10 +80,11 @@ class LiveChart:
         """Return whether ``progress`` has the number of GPUs that this chart was created for."""
         return self._layout.panels == len(progress.gpus)
 
+    @in_view_language
     def bundle(self) -> dict[str, Any]:
         """Return the mime bundle that displays the chart."""
         view = {"version_major": 2, "version_minor": 0, "model_id": self._root.model_id}
-        return {WIDGET_MIME_TYPE: view, "text/plain": "live GPU chart"}
+        return {WIDGET_MIME_TYPE: view, "text/plain": _("live GPU chart")}
 
     def update(self, progress: Progress) -> None:
         """Update the lines if there is a new sample. Update the readings and the marks only every few

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gpuwidget.kernel.shell.output_slot import EMPTY, OutputSlot
 from gpuwidget.measure.progress import Progress
 from gpuwidget.model.errors import GpuWidgetError
+from gpuwidget.model.translation import translatable
 
 if TYPE_CHECKING:
     from gpuwidget.kernel.live.live_chart import LiveChart
@@ -47,8 +48,11 @@ def import_libraries() -> None:
             import gpuwidget.kernel.live.live_chart  # noqa: F401
         except Exception as error:  # a broken package raises more than ImportError
             raise LiveUnavailable(
-                f"No live chart: {type(error).__name__}: {error}. "
-                "It needs ipywidgets and bqplot in the kernel's environment (pip install ipywidgets bqplot)."
+                translatable(
+                    "No live chart: {error}. It needs ipywidgets and bqplot in the kernel's environment (pip "
+                    "install ipywidgets bqplot).",
+                    error=f"{type(error).__name__}: {error}",
+                )
             ) from error
         _imported = True
 

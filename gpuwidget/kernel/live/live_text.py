@@ -10,57 +10,67 @@ from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.model import units
 from gpuwidget.model.readings import Reading
+from gpuwidget.model.translation import _, counted, in_view_language, translatable
 
-NO_GPU_IN_USE = "This notebook holds no memory on a GPU yet."
-NOT_ATTRIBUTED = "All GPUs are shown, because it is unknown which of them this notebook uses."
+NO_GPU_IN_USE = translatable("This notebook holds no memory on a GPU yet.")
+NOT_ATTRIBUTED = translatable("All GPUs are shown, because it is unknown which of them this notebook uses.")
 
 _EMPTY_HEADER = '<div class="gpuwidget-header"></div>'
-_LEGEND = (
-    '<span class="gpuwidget-key gpuwidget-key-busy"></span>GPU utilization'
-    '<span class="gpuwidget-key gpuwidget-key-memory"></span>memory, % of the GPU'
-)
 
 
+@in_view_language
 def run_header(progress: Progress) -> str:
     """Return the header of a run: elapsed time, legend, the newest mark, and notes on the data."""
     parts = [f'<b class="gpuwidget-elapsed">{escape(units.duration(progress.elapsed_s))}</b>']
     recording = progress.origin.recording if progress.origin is not None else None
     if progress.gpus:
-        parts.append(f'<span class="gpuwidget-quiet">{_LEGEND}</span>')
+        parts.append(_legend())
     else:
-        parts.append(f"<span>{NO_GPU_IN_USE}</span>")
+        parts.append(f"<span>{escape(_(NO_GPU_IN_USE))}</span>")
     # Leave out this note for a recording. The recording's label already implies that this notebook does not
     # use the GPUs shown.
     if progress.gpus and not progress.attributed and recording is None:
         note = 'class="gpuwidget-quiet gpuwidget-note"'
-        parts.append(f'<span {note} title="{NOT_ATTRIBUTED}">{NOT_ATTRIBUTED}</span>')
+        text = escape(_(NOT_ATTRIBUTED))
+        parts.append(f'<span {note} title="{text}">{text}</span>')
     if progress.workers:
         parts.append(f'<span class="gpuwidget-quiet">{escape(_workers(progress))}</span>')
     mark = next((mark.label for mark in reversed(progress.marks) if mark.kind == "mark"), None)
     if mark is not None:
         parts.append(f'<span class="gpuwidget-mark">{escape(mark)}</span>')
     if recording is not None:
-        parts.append(_chip(recording))
+        parts.append(_chip(_(recording)))
     return f'<div class="gpuwidget-header">{"".join(parts)}</div>'
+
+
+def _legend() -> str:
+    busy, memory = escape(_("GPU utilization")), escape(_("memory, % of the GPU"))
+    return (
+        '<span class="gpuwidget-quiet">'
+        f'<span class="gpuwidget-key gpuwidget-key-busy"></span>{busy}'
+        f'<span class="gpuwidget-key gpuwidget-key-memory"></span>{memory}</span>'
+    )
 
 
 def _workers(progress: Progress) -> str:
-    number = f"{progress.workers} worker{'' if progress.workers == 1 else 's'}"
-    return f"{number}: {units.memory(progress.worker_memory)}"
+    number = _(counted(progress.workers, "{number} worker", "{number} workers"))
+    return f"{number}: {_(units.memory(progress.worker_memory))}"
 
 
+@in_view_language
 def dashboard_header(progress: Progress) -> str:
     """Return the header of the dashboard: legend, and notes on the data."""
     origin = progress.origin
-    parts = [f'<span class="gpuwidget-quiet">{_LEGEND}</span>']
+    parts = [_legend()]
     if not progress.gpus:
-        reason = (origin.reason if origin is not None else None) or "No GPU is known yet."
-        parts = [f"<span>{escape(reason)}</span>"]
+        reason = (origin.reason if origin is not None else None) or translatable("No GPU is known yet.")
+        parts = [f"<span>{escape(_(reason))}</span>"]
     if origin is not None and origin.recording is not None:
-        parts.append(_chip(origin.recording))
+        parts.append(_chip(_(origin.recording)))
     return f'<div class="gpuwidget-header">{"".join(parts)}</div>'
 
 
+@in_view_language
 def readings(progress: Progress, layout: ChartLayout, now: float, *, overview: bool = False) -> str:
     """Return the header, the current readings of each GPU next to its plot, and the advice for a run.
 
@@ -74,6 +84,7 @@ def readings(progress: Progress, layout: ChartLayout, now: float, *, overview: b
     return run_header(progress) + grid + advice_line(progress)
 
 
+@in_view_language
 def advice_line(progress: Progress) -> str:
     """Return the advice below a run's charts; without advice, an empty line that reserves the space."""
     if not progress.gpus:
@@ -81,14 +92,15 @@ def advice_line(progress: Progress) -> str:
     advice = progress.advice
     if advice is None:
         return '<div class="gpuwidget-advice"></div>'
-    text, fix = escape(advice.text), escape(advice.fix)
+    text, fix = escape(_(advice.text)), escape(_(advice.fix))
     return (
         f'<div class="gpuwidget-advice" title="{text} {fix}">'
-        f'<span class="gpuwidget-quiet">Advice:</span> {text} '
+        f'<span class="gpuwidget-quiet">{escape(_("Advice"))}:</span> {text} '
         f'<span class="gpuwidget-quiet">{fix}</span></div>'
     )
 
 
+@in_view_language
 def axes(layout: ChartLayout, axis: TimeAxis) -> str:
     """Return the area of each plot with the labels of its axes; tiles have no labels."""
     numbers = ""
@@ -162,7 +174,8 @@ def _bar(gpu: GpuProgress) -> str:
 def _process_memory(gpu: GpuProgress) -> str:
     if gpu.process_memory is None or gpu.reading.lost_since is not None:
         return ""
-    return f'<span class="gpuwidget-here">mine {units.memory(gpu.process_memory)}</span>'
+    size = units.memory(gpu.process_memory)
+    return f'<span class="gpuwidget-here">{escape(_("mine {size}", size=size))}</span>'
 
 
 def _utilization(reading: Reading) -> str:
@@ -174,10 +187,10 @@ def _utilization(reading: Reading) -> str:
 def _problem(reading: Reading, now: float) -> str:
     """Return a chip if the GPU is lost or does not answer; otherwise an empty string."""
     if reading.lost_since is not None:
-        return _chip(f"lost since {units.clock_time(reading.lost_since)}")
+        return _chip(_("lost since {time}", time=units.clock_time(reading.lost_since)))
     if reading.silent_since is not None:
         seconds = max(0.0, now - reading.silent_since)
-        return _chip(f"no answer for {seconds:.0f} s")
+        return _chip(_("no answer for {seconds:.0f} s", seconds=seconds))
     return ""
 
 
@@ -189,15 +202,15 @@ def _memory(gpu: GpuProgress) -> str:
     if gpu.reading.lost_since is not None or gpu.reading.memory_used is None:
         return _unknown(gpu.reading, "memory_used")
     if gpu.gpu.memory_total is None:
-        return f"{units.memory(gpu.reading.memory_used)} used"
-    kind = " unified" if gpu.gpu.unified_memory else ""
-    return f"{units.memory_of(gpu.reading.memory_used, gpu.gpu.memory_total)}{kind}"
+        return _("{size} used", size=units.memory(gpu.reading.memory_used))
+    size = units.memory_of(gpu.reading.memory_used, gpu.gpu.memory_total)
+    return _("{size} unified", size=size) if gpu.gpu.unified_memory else _(size)
 
 
 def _power(reading: Reading, limit: bool) -> str:
     if reading.lost_since is not None or reading.power_w is None:
         return _unknown(reading, "power_w")
-    return units.power_of(reading.power_w, reading.power_limit_w if limit else None)
+    return _(units.power_of(reading.power_w, reading.power_limit_w if limit else None))
 
 
 def _temperature(reading: Reading) -> str:
@@ -207,7 +220,7 @@ def _temperature(reading: Reading) -> str:
 
 
 def _unknown(reading: Reading, field: str) -> str:
-    reason = (
-        "the GPU is lost" if reading.lost_since is not None else reading.missing.get(field, "not known yet")
-    )
-    return f'<span title="{escape(reason)}">{units.UNKNOWN}</span>'
+    reason: str = translatable("the GPU is lost")
+    if reading.lost_since is None:
+        reason = reading.missing.get(field, translatable("not known yet"))
+    return f'<span title="{escape(_(reason))}">{units.UNKNOWN}</span>'

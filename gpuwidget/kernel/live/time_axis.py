@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuwidget.model.translation import _
+
 _UNITS = (
     ("s", 1.0, ((5, 1), (10, 2), (20, 5), (30, 5), (60, 10), (120, 20))),
     ("min", 60.0, ((5, 1), (10, 2), (20, 5), (30, 5), (60, 10), (120, 20))),
@@ -49,7 +51,7 @@ class TimeAxis:
         """The position of each tick in percent, and its text; one of the texts includes the unit."""
         if self.until_now:
             texts = [f"\N{MINUS SIGN}{self.end - tick:g}" for tick in self.ticks[:-1]]
-            texts = [f"{texts[0]} {self.unit}", *texts[1:], "now"]
+            texts = [f"{texts[0]} {self.unit}", *texts[1:], _("now")]
         else:
             texts = [f"{tick:g}" for tick in self.ticks]
             texts[-1] += f" {self.unit}"

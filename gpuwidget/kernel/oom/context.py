@@ -37,6 +37,7 @@ from gpuwidget.measure.out_of_memory import (
 )
 from gpuwidget.model import units
 from gpuwidget.model.report import Holder, HolderKind
+from gpuwidget.model.translation import translatable, with_english
 from gpuwidget.pytorch import cuda_state, oom_error
 from gpuwidget.pytorch.allocator import DeviceBlocks
 from gpuwidget.pytorch.oom_error import AllocatorState
@@ -47,10 +48,9 @@ _LOG = logging.getLogger(__name__)
 
 _NO_STATE = AllocatorState(None, None, None, None, None, None, (), False)
 _FLUSH_CUPY = "cupy.get_default_memory_pool().free_all_blocks()"
-_NO_DRIVER = "other processes: the driver was not asked, or did not answer"
-_NO_COUNTERS = "who holds torch's memory"
-_NOT_FOUND = f"{_NO_COUNTERS}: gpuwidget could not look through the variables"
-_EARLIER = "an earlier error's frames, not collected yet"
+_NO_DRIVER = translatable("other processes: the driver was not queried or did not answer")
+_NOT_FOUND = translatable("holders of torch's memory: gpuwidget could not search the variables")
+_EARLIER = translatable("an earlier error's frames, not collected yet")
 _TIME_LIMIT_S = 0.15
 """Maximum CPU time of the search in seconds. With this limit, the card appears within 300 ms of the error in
 any notebook."""
@@ -74,7 +74,7 @@ def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -
     unknown = [failed] if failed is not None else []
     no_counters = cuda_state.no_counters_reason()
     if no_counters is not None:
-        unknown.append(f"{_NO_COUNTERS}: {no_counters.text}")
+        unknown.append(translatable("holders of torch's memory: {reason}", reason=no_counters.text))
     gpu, others, reasons = _non_torch_memory(index, state)
     unknown += reasons
     counted = state.allocated is not None and index is not None
@@ -342,7 +342,17 @@ def _non_torch_memory(
     devices, reason = non_torch_memory.by_device([known])
     found = devices.get(name)
     if found is None:
-        return None, (), [_NO_DRIVER if reason is None else f"other processes: {reason.rstrip('.')}"]
+        return (
+            None,
+            (),
+            [
+                _NO_DRIVER
+                if reason is None
+                else translatable(
+                    "other processes: {reason}", reason=with_english(reason, reason.rstrip("."))
+                )
+            ],
+        )
     libraries = (
         non_torch_memory.CONTEXT,
         non_torch_memory.WITH_NCCL,
@@ -376,7 +386,7 @@ def _pools(index: int) -> tuple[LibraryPool, ...]:
         return ()
     try:
         with torch.cuda.device(index):  # the pool's functions use the current device
-            return (LibraryPool("CuPy's pool", int(pool().free_bytes()), _FLUSH_CUPY),)
+            return (LibraryPool(translatable("CuPy's pool"), int(pool().free_bytes()), _FLUSH_CUPY),)
     except Exception:
         return ()
 

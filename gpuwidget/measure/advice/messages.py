@@ -78,13 +78,13 @@ def _small_percent(percent: float | None) -> str:
 
 def unattributed(text: str) -> str:
     """Return ``text`` with a remark that another process may have done the work."""
-    return translatable("{text} Whose work that is can't be told here.", text=text)
+    return translatable("{text} It is unknown which process did that work.", text=text)
 
 
 def steady_part(text: str, seconds: float, run_s: float) -> str:
     """Return ``text`` with a remark that its figures cover only a part of the run."""
     return translatable(
-        "{text} (Figures of the {seconds:.0f} of {run_s:.0f} s without start-up and shutdown.)",
+        "{text} (Measured over {seconds:.0f} of {run_s:.0f} s, without start-up and shutdown.)",
         text=text,
         seconds=seconds,
         run_s=run_s,
@@ -103,11 +103,11 @@ def throttled(gpus: Sequence[GpuReport], seconds: float, run_s: float, reasons: 
             reasons=joined(reasons),
         ),
         translatable(
-            "Let the administrator see to its cooling (air flow, fans, neighbours at full load); "
-            "until then the driver lowers its clock."
+            "Ask the administrator to check its cooling (air flow, fans, neighbours at full "
+            "load). Until then, the driver lowers its clock."
         )
         if hot
-        else translatable("Let the administrator see to its power supply: it told the GPU to slow down."),
+        else translatable("Ask the administrator to check its power supply, which made the GPU slow down."),
     )
 
 
@@ -115,27 +115,28 @@ def model_on_cpu(model: Model, cpu: float, *, cuda_initialized: bool) -> Text:
     """Return the text for a model that computed on the CPU."""
     return Text(
         translatable(
-            "{name} ({type}, {on_cpu} of parameters and buffers) is on the CPU, which was "
-            "{cpu:.0f} % of a core busy, and {gpu}.",
+            "{name} ({type}, {on_cpu} of parameters and buffers) is on the CPU. This process "
+            "used {cpu:.0f} % of a core, and {gpu}.",
             name=model.name,
             type=model.type,
             on_cpu=units.memory(model.on_cpu),
             cpu=cpu,
-            gpu=translatable("no GPU did anything")
+            gpu=translatable("no GPU did any work")
             if cuda_initialized
-            else translatable("CUDA was not even started"),
+            else translatable("CUDA was not started"),
         ),
-        translatable("{name}.to('cuda'), and each batch too.", name=model.name),
+        translatable("{name}.to('cuda'), and the same for each batch.", name=model.name),
     )
 
 
 _SYNC_FIXES = {
     "print": translatable(
-        "Print it every so many steps: to show a tensor, Python waits for the GPU and copies it."
+        "Print it only every N steps: to show a tensor, Python waits for the GPU and copies it."
     ),
-    "synchronize": translatable("Leave it out of the loop: the GPU does its work in order without it."),
+    "synchronize": translatable("Remove it from the loop: the GPU does its work in order without it."),
     "nonzero": translatable(
-        "Masks that choose by value make Python wait for their size: torch.where keeps it on the GPU."
+        "Indexing with a boolean mask makes Python wait for the size of the result. "
+        "torch.where stays on the GPU."
     ),
 }
 
@@ -144,10 +145,10 @@ def sync_points(where: str, call: str, share: float, utilization: float, *, sure
     """Return the text for code at ``where`` that waits for the GPU in ``call``."""
     return Text(
         translatable(
-            "{where} {waits} for the GPU ({call}, {share:.0f} % of the time), so that no work is "
-            "queued for it: {utilization:.0f} % busy over the run.",
+            "{where} {waits} for the GPU ({call}, {share:.0f} % of the time), and no work is "
+            "queued meanwhile: the GPU was {utilization:.0f} % busy over the run.",
             where=capitalized(where),
-            waits=translatable("waits") if sure else translatable("looks as if it waited"),
+            waits=translatable("waits") if sure else translatable("probably waits"),
             call=call,
             share=share,
             utilization=utilization,
@@ -155,7 +156,7 @@ def sync_points(where: str, call: str, share: float, utilization: float, *, sure
         _SYNC_FIXES.get(
             call,
             translatable(
-                "Keep the value on the GPU (.detach()) and read it every so many steps, or once at the end."
+                "Keep the value on the GPU (.detach()), and read it every N steps or once at the end."
             ),
         ),
     )
@@ -167,7 +168,9 @@ def _small_kernels_fix(*, torch: bool) -> str:
         if torch
         else translatable("kernels fused by your library's compiler, CUDA graphs")
     )
-    return translatable("Give each launch more work (a larger batch), or launch less: {fewer}.", fewer=fewer)
+    return translatable(
+        "Give each launch more work (a larger batch), or launch fewer kernels: {fewer}.", fewer=fewer
+    )
 
 
 def small_kernels(
@@ -176,9 +179,9 @@ def small_kernels(
     """Return the text for GPUs whose hardware counters show that kernels are too small."""
     return Text(
         translatable(
-            "{gpus} ran kernels {utilization:.0f} % of the time, which kept only "
-            "{sm} % of the multiprocessors at work: they are too small, and launching "
-            "them takes the time.",
+            "{gpus} ran kernels {utilization:.0f} % of the time, but they kept only {sm} % of "
+            "the multiprocessors busy: the kernels are too small, and the time goes to "
+            "launching them.",
             gpus=gpu_names(gpus),
             utilization=utilization,
             sm=_small_percent(sm),
@@ -191,9 +194,9 @@ def small_kernels_likely(gpus: Sequence[GpuReport], utilization: float | None, *
     """Return the text for GPUs whose utilization and power suggest that kernels are too small."""
     return Text(
         translatable(
-            "{gpus} {en_verb} steadily {utilization:.0f} % busy and drew {power}, hardly more "
-            "than at rest: that looks like kernels that are too small (no hardware counters here "
-            "to tell).",
+            "{gpus} {en_verb} steadily {utilization:.0f} % busy but drew {power}, hardly more "
+            "than when idle: the kernels are probably too small (there are no hardware "
+            "counters to confirm it).",
             gpus=gpu_names(gpus),
             en_verb=_verb(gpus, "was", "were"),
             utilization=utilization,
@@ -212,7 +215,7 @@ def tensor_cores_idle(
     """
     off = translatable(" TF32 is off for matrix products.") if tf32 is False else ""
     if not torch:
-        method = translatable("bfloat16, or TF32 for float32 products, as your library has it")
+        method = translatable("bfloat16, or TF32 for float32 products, with your library's options")
     else:
         faster = "" if tf32 else translatable(", or torch.set_float32_matmul_precision('high') for TF32")
         method = translatable(
@@ -220,14 +223,14 @@ def tensor_cores_idle(
         )
     return Text(
         translatable(
-            "{gpus} computed in float32 ({fp32:.0f} % of those pipes) with the tensor cores "
-            "at {tensor:.0f} %.{off}",
+            "{gpus} computed in float32 ({fp32:.0f} % of the float32 pipes), and used "
+            "{tensor:.0f} % of the tensor cores.{off}",
             gpus=gpu_names(gpus),
             fp32=fp32,
             tensor=tensor,
             off=off,
         ),
-        translatable("If this is matrix work: {method}.", method=method),
+        translatable("If most of the work is matrix products: {method}.", method=method),
     )
 
 
@@ -235,7 +238,7 @@ def _memory_bound_fix(*, torch: bool) -> str:
     compile_text = " (torch.compile)" if torch else ""
     return translatable(
         "Read and write less: fuse element-wise steps{compile_text}, use bfloat16 tensors, "
-        "avoid copies and temporary results. More arithmetic per byte costs nothing now.",
+        "avoid copies and temporary results. More arithmetic per byte would take no extra time.",
         compile_text=compile_text,
     )
 
@@ -244,8 +247,8 @@ def memory_bound(gpus: Sequence[GpuReport], dram: float | None, *, torch: bool) 
     """Return the text for GPUs whose hardware counters show that memory bandwidth is the limit."""
     return Text(
         translatable(
-            "{gpus} used {dram:.0f} % of the memory bandwidth, and of the tensor cores next "
-            "to nothing: memory is the limit.",
+            "{gpus} used {dram:.0f} % of the memory bandwidth, and hardly any of the tensor "
+            "cores: memory bandwidth is the limit.",
             gpus=gpu_names(gpus),
             dram=dram,
         ),
@@ -257,8 +260,8 @@ def memory_bound_likely(gpus: Sequence[GpuReport], used: float | None, *, torch:
     """Return the text for GPUs whose memory utilization suggests that memory bandwidth is the limit."""
     return Text(
         translatable(
-            "{gpus} read or wrote device memory {used:.0f} % of the time: that looks as if "
-            "memory were the limit (no hardware counters here to tell).",
+            "{gpus} read or wrote device memory {used:.0f} % of the time: memory bandwidth is "
+            "probably the limit (there are no hardware counters to confirm it).",
             gpus=gpu_names(gpus),
             used=used,
         ),
@@ -284,8 +287,8 @@ def copies(
     )
     return Text(
         translatable(
-            "{gpus} moved {rate}/s and computed with {sm:.0f} % of the multiprocessors, at "
-            "a utilization of {utilization:.0f} %: the time goes to copies{where}.",
+            "{gpus} transferred {rate}/s and kept {sm:.0f} % of the multiprocessors busy, at a "
+            "utilization of {utilization:.0f} %: the time goes to copies{where}.",
             gpus=gpu_names(gpus),
             rate=units.memory(rate),
             sm=sm,
@@ -303,17 +306,17 @@ def copies_likely(gpus: Sequence[GpuReport], utilization: float | None) -> Text:
     """Return the text for GPUs whose utilization and power suggest that they copy or wait."""
     return Text(
         translatable(
-            "{gpus} {en_verb} {utilization:.0f} % busy but drew {power}, hardly more than at "
-            "rest: that looks like copies, or waiting, rather than computing (no hardware "
-            "counters here to tell).",
+            "{gpus} {en_verb} {utilization:.0f} % busy but drew {power}, hardly more than when "
+            "idle: probably copies or waiting rather than computing (there are no hardware "
+            "counters to confirm it).",
             gpus=gpu_names(gpus),
             en_verb=_verb(gpus, "reads", "read"),
             utilization=utilization,
             power=_power(gpus),
         ),
         translatable(
-            "See whether tensors go back and forth (.cpu(), .to(…)) in the loop, or whether the "
-            "code waits for another GPU."
+            "Check whether tensors go back and forth (.cpu(), .to(…)) in the loop, or whether "
+            "the code waits for another GPU."
         ),
     )
 
@@ -336,8 +339,8 @@ def cudnn_benchmark(share: float, where: str, gpu: str, drops: int) -> Text:
     return Text(
         translatable(
             "{share:.0f} % of the time went to convolutions ({where}), and memory of {gpu} was "
-            "given back {drops} times in the second half of the run: that looks as if cuDNN, "
-            "whose benchmark mode is on, searched again for each new shape.",
+            "freed {drops} times in the second half of the run: cuDNN's benchmark mode is on, "
+            "and it probably searched again for each new input shape.",
             share=share,
             where=where,
             gpu=gpu,
@@ -354,9 +357,9 @@ def fragmentation(
     times = counted(retries, "once", "{number} times")
     return Text(
         translatable(
-            "torch held at least {unused} of {gpu} that no tensor used and that it could "
-            "not give back ({reserved} reserved, {allocated} allocated at most), although it "
-            "flushed its cache {times} to find room.",
+            "torch held at least {unused} on {gpu} that no tensor used and that it could not "
+            "free ({reserved} reserved, {allocated} allocated at most), although it flushed "
+            "its cache {times} to find memory.",
             unused=units.memory(unused),
             gpu=gpu_name(gpu),
             reserved=units.memory(reserved),
@@ -364,8 +367,9 @@ def fragmentation(
             times=times,
         ),
         translatable(
-            "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment before the "
-            "kernel starts: the pieces then fit again. Batches of one size help too."
+            "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment before "
+            "the kernel starts: torch can then use the free pieces together. Batches of one "
+            "size help too."
         ),
     )
 
@@ -375,9 +379,9 @@ def growing_memory(
 ) -> Text:
     """Return the text for code that leaves ``growth`` more bytes in use after each run."""
     series = f" {units.ARROW} ".join(units.memory(end) for end in ends)
-    whose = "" if attributed else translatable("; whose memory it is can't be told here")
+    whose = "" if attributed else translatable("; it is unknown which process holds it")
     full = (
-        translatable("; {runs_left} more such runs fill it", runs_left=runs_left)
+        translatable("; after {runs_left} more such runs it is full", runs_left=runs_left)
         if runs_left is not None
         else ""
     )
@@ -391,8 +395,8 @@ def growing_memory(
             full=full,
         ),
         translatable(
-            "See what keeps it: a list that collects losses or outputs with their graphs (use "
-            ".item() or .detach()), results in Out, tensors under new names."
+            "Find out what holds it: a list that collects losses or outputs with their graphs "
+            "(use .item() or .detach()), results in Out, tensors under new names."
         ),
     )
 
@@ -420,7 +424,7 @@ def straggler(
     if sure:
         wait = _verb(waiting, translatable("waits"), translatable("wait"))
     else:
-        wait = _verb(waiting, translatable("seems to wait"), translatable("seem to wait"))
+        wait = _verb(waiting, translatable("probably waits"), translatable("probably wait"))
     part = translatable(" for about {share:.0f} % of the time", share=share) if share > 0 else ""
     at = "" if sm is None else translatable("{sm:.0f} % of the multiprocessors and ", sm=sm)
     it, reads = ("it", "reads") if len(waiting) == 1 else ("they", "read")
@@ -456,8 +460,8 @@ def idle_gpus(
     """Return the text for a process that holds memory on GPUs that did nothing."""
     return Text(
         translatable(
-            "This process holds {held} on {gpus}, which did nothing, while {busy} "
-            "{en_verb} {utilization:.0f} % busy.",
+            "This process holds {held} on {gpus}, which did no work, while {busy} {en_verb} "
+            "{utilization:.0f} % busy.",
             held=units.memory(held),
             gpus=gpu_names(idle),
             busy=gpu_names(busy),
@@ -465,8 +469,8 @@ def idle_gpus(
             utilization=utilization,
         ),
         translatable(
-            "If the work was meant for all of them, see that each gets its part "
-            "(DistributedDataParallel, device maps); else free what they hold."
+            "If all of them should work, give each its part (DistributedDataParallel, device "
+            "maps). Otherwise, free the memory on them."
         ),
     )
 
@@ -480,7 +484,7 @@ def slower_gpu(
     ``visible`` is whether torch can use ``idle``.
     """
     text = translatable(
-        "{working} was {utilization:.0f} % busy, while the faster {idle} did nothing: it has "
+        "{working} was {utilization:.0f} % busy, while the faster {idle} did no work: it has "
         "{compute:.1f} times the peak float32 rate and {memory:.1f} times the memory bandwidth.",
         working=_gpu_with_device(working),
         utilization=working.utilization.mean if working.utilization is not None else 0.0,
@@ -494,8 +498,8 @@ def slower_gpu(
         )
     else:
         fix = translatable(
-            "CUDA_VISIBLE_DEVICES hides it: its numbers count in CUDA's order, which may not be "
-            "nvidia-smi's. List the GPU's UUID (CUDA_VISIBLE_DEVICES={uuid}) or set "
+            "CUDA_VISIBLE_DEVICES hides it. Its numbers are in CUDA's order, which may differ "
+            "from nvidia-smi's. List the GPU's UUID (CUDA_VISIBLE_DEVICES={uuid}) or set "
             "CUDA_DEVICE_ORDER=PCI_BUS_ID too, and restart the kernel.",
             uuid=idle.uuid,
         )
@@ -563,7 +567,7 @@ def input_pipeline(share: float, where: str, busy: float | None, utilization: fl
     )
     return translatable(
         "{waits} for its data: {share:.0f} % of the time went to {where}; the GPU {meanwhile}.",
-        waits=translatable("The GPU waits") if sure else translatable("It looks as if the GPU waited"),
+        waits=translatable("The GPU waits") if sure else translatable("The GPU probably waits"),
         share=share,
         where=where,
         meanwhile=meanwhile,
@@ -581,8 +585,8 @@ def loading(most: float, where: str) -> str:
 def input_pipeline_likely(gpus: Sequence[GpuReport], bursts: float, utilization: float | None) -> str:
     """Return the text for GPUs that worked in bursts and may have waited for data in between."""
     return translatable(
-        "{gpus} worked in bursts ({bursts:.1f} a second), {utilization:.0f} % of the "
-        "time in all, at {power}: that looks like an input pipeline that can't keep up.",
+        "{gpus} worked in bursts ({bursts:.1f} per second), {utilization:.0f} % of the time in "
+        "total, at {power}: the input pipeline probably can't keep up.",
         gpus=gpu_names(gpus),
         bursts=bursts,
         utilization=utilization,
@@ -598,7 +602,8 @@ def feed_the_gpu(cores: int | None) -> str:
         else ""
     )
     return translatable(
-        "See what feeds the GPU. A DataLoader: num_workers{bound}, pin_memory=True, prefetch_factor=4.",
+        "Check the code that feeds the GPU. For a DataLoader: num_workers{bound}, "
+        "pin_memory=True, prefetch_factor=4.",
         bound=bound,
     )
 
@@ -615,9 +620,8 @@ def _loader_settings(loader: Loader) -> str:
 def cheaper_items(loader: Loader, cores: int) -> str:
     """Return the fix for a loader that already has one worker per CPU core."""
     return translatable(
-        "{settings}, as many workers as this process has cores for ({cores}): more "
-        "don't help. Make an item cheaper: decode less, keep it decoded, do the rest on the "
-        "GPU in batches.",
+        "{settings}: this process may use {cores} cores, so more workers don't help. Make each "
+        "item cheaper: decode less, store it decoded, do the rest on the GPU in batches.",
         settings=_loader_settings(loader),
         cores=cores,
     )
@@ -640,8 +644,8 @@ def loader_settings(loader: Loader, workers: int | None, shared_memory_free: int
     )
     if shared_memory_free is not None:
         more = translatable(
-            "Workers hand batches over in /dev/shm, where {free} are free: give the container more "
-            "first (--shm-size).",
+            "Workers pass batches through /dev/shm, which has {free} free: give the container "
+            "more first (--shm-size).",
             free=units.memory(shared_memory_free),
         )
         return joined([text, more], " ")

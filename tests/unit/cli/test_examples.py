@@ -30,7 +30,7 @@ def test_existing_notebooks_are_not_overwritten(tmp_path: Path, capsys: pytest.C
     mine = tmp_path / "quickstart.ipynb"
     mine.write_text("my own work")
     assert main(["examples", str(tmp_path)]) == 1
-    assert "has quickstart.ipynb already, and nothing is overwritten" in capsys.readouterr().err
+    assert "already contains quickstart.ipynb. Nothing was overwritten" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["quickstart.ipynb"]
     assert mine.read_text() == "my own work"
 

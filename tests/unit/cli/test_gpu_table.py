@@ -66,7 +66,7 @@ def test_an_unknown_value_is_not_a_zero() -> None:
         "  1  NVIDIA H200      97   60.0 / 140.0  612 / 700   51  1980",
         "",
         "GPU  PID  User  GiB  Command",
-        "  0  n/a  the driver does not say",
+        "  0  n/a  not reported by the driver",
         "  1    7  n/a   n/a  n/a",
     ]
 

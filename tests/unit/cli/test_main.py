@@ -193,7 +193,7 @@ def test_waiting_for_the_driver_has_a_timeout(
     assert main([], sampler) == 1
     assert capsys.readouterr().out == (
         "The driver has not answered for 30 seconds. If nvidia-smi hangs too, the driver or a GPU is stuck: "
-        "look into the kernel log (dmesg); a restart of the machine usually helps.\n"
+        "see the kernel log (dmesg). A restart of the machine usually helps.\n"
     )
 
 
@@ -319,6 +319,6 @@ def test_recording_over_a_file_is_rejected(replay: Path) -> None:
     """If FILE exists, `gpuwidget record FILE` exits with 1 and leaves the file unchanged."""
     before = replay.read_bytes()
     made = run("record", str(replay))
-    expected = f"gpuwidget: {str(replay)!r} exists already and was not overwritten: give another name.\n"
+    expected = f"gpuwidget: {str(replay)!r} already exists and was not overwritten: choose another name.\n"
     assert (made.returncode, made.stdout, made.stderr) == (1, "", expected)
     assert replay.read_bytes() == before

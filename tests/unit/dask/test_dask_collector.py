@@ -215,8 +215,8 @@ def test_a_worker_that_never_answers(cluster: Cluster, monkeypatch: pytest.Monke
     reason = cluster.received[-1][1]
     assert reason == messages.without_end(hung.update)
     assert reason.text == (
-        "the worker sent no report at the run's end; its last one, 2.0 s into the run, had 1 task and a "
-        "torch peak of 9 B"
+        "the worker sent no report at the run's end; its last report, 2.0 s into the run, showed 1 "
+        "task and a torch peak of 9 B"
     )
 
 
@@ -227,7 +227,9 @@ def test_a_last_report_without_figures() -> None:
         update(1), steps=None, gpus=(WorkerGpuUpdate("u", TORCH), WorkerGpuUpdate("v", NO_PEAK))
     )
     reason = messages.without_end(unknown)
-    assert reason.text == ("the worker sent no report at the run's end; its last one came 2.0 s into the run")
+    assert reason.text == (
+        "the worker sent no report at the run's end; its last report came 2.0 s into the run"
+    )
     assert reason.params == {"elapsed_s": 2.0, "steps": None, "torch_peak": None}
 
 
@@ -260,7 +262,7 @@ def test_workers_that_leave_the_cluster(cluster: Cluster) -> None:
     cluster.client.scheduler.logged = [
         (0.0, {"run": run, "address": "tcp://a:1", "update": last}),
         (0.0, others),
-        (0.0, "something else"),
+        (0.0, "another program"),
     ]
     cluster.workers.clear()
     assert cluster.finish() == {1: (50, None, False), 2: (1, "dask-worker-without-end", True)}

@@ -53,7 +53,7 @@ def test_a_healthy_machine_has_no_issues() -> None:
 def test_a_missing_toolkit_is_no_issue() -> None:
     """If nvcc is not installed, the CUDA check states that none is needed, because PyTorch contains its own
     CUDA libraries."""
-    assert check_of("cuda", results()).evidence["CUDA toolkit (nvcc)"] == "none, and none is needed"
+    assert check_of("cuda", results()).evidence["CUDA toolkit (nvcc)"] == "none (not needed)"
     with_it = results(machine={"nvcc": "/usr/local/cuda/bin/nvcc"})
     assert check_of("cuda", with_it).evidence["CUDA toolkit (nvcc)"] == "/usr/local/cuda/bin/nvcc"
 
@@ -87,14 +87,13 @@ def test_files_that_another_package_overwrote() -> None:
     over = results(packages={"other": "0.0.3", "changed": ("gpuwidget/__init__.py",)})
     assert outcome(check_of("package", over)) == (
         "warning",
-        "1 file of gpuwidget's was overwritten by the package gpuwidget 0.0.3.",
+        "1 file of gpuwidget was overwritten by the package gpuwidget 0.0.3.",
         reinstall_text,
     )
     beside = results(packages={"other": "0.0.3"})
     assert outcome(check_of("package", beside))[1:] == (
-        "The package gpuwidget 0.0.3, somebody else's, is installed beside "
-        "jupyterlab-gpuwidget: both have the import "
-        "name gpuwidget.",
+        "An unrelated package, gpuwidget 0.0.3, is installed beside jupyterlab-gpuwidget: both are "
+        "imported as gpuwidget.",
         reinstall_text,
     )
 
@@ -126,7 +125,10 @@ def test_a_recording_is_not_this_machine() -> None:
     GPUs. The doctor checks this machine's GPUs nevertheless."""
     assert outcome(check_of("package", results(variables={"GPUWIDGET_SOURCE": "replay"}))) == (
         "warning",
-        "GPUWIDGET_SOURCE is 'replay': charts do not show this machine's GPUs. The doctor has checked them.",
+        (
+            "GPUWIDGET_SOURCE is 'replay', so charts do not show this machine's GPUs. The doctor's "
+            "checks are of this machine's GPUs."
+        ),
         "Unset GPUWIDGET_SOURCE to see this machine's GPUs.",
     )
 

@@ -156,8 +156,8 @@ def test_libraries_and_kernel_module_that_do_not_fit() -> None:
     one = results(torch=NO_CUDA, nvml=broken, machine={"module": "570.86.15"})
     assert outcome(check_of("driver", one)) == (
         "broken",
-        "The driver's libraries were updated while the old kernel module runs (570.86.15 is still loaded).",
-        "Restart the machine, or reload the driver's modules; restart the containers after that.",
+        "The driver's libraries were updated, but the old kernel module is still running (570.86.15).",
+        "Restart the machine, or reload the driver's modules. Restart containers afterwards.",
     )
     assert check_of("gpu", one).status == "unknown"
 
@@ -220,11 +220,14 @@ def test_a_driver_that_hangs() -> None:
         ({}, "Start the container with the machine's GPUs: docker run --gpus all …"),
         (
             {"NVIDIA_VISIBLE_DEVICES": "void"},
-            "NVIDIA_VISIBLE_DEVICES is 'void' here: set it to all, or docker run --gpus all …",
+            (
+                "NVIDIA_VISIBLE_DEVICES is 'void'. Set it to all, or start the container with docker "
+                "run --gpus all …"
+            ),
         ),
         (
             {"KUBERNETES_SERVICE_HOST": "10.0.0.1"},
-            "Ask for a GPU in the pod's resources: limits: nvidia.com/gpu: 1.",
+            "Request a GPU in the pod's resources: limits: nvidia.com/gpu: 1.",
         ),
     ],
 )
@@ -250,22 +253,25 @@ def test_a_container_without_gpus(variables: dict[str, str], remedy: str) -> Non
         (
             802,
             "driver",
-            "The driver is not ready: GPUs that are joined by NVSwitch wait for the fabric "
+            "The driver is not ready: GPUs connected by NVSwitch are waiting for the fabric "
             "manager (error 802).",
         ),
         (
             804,
             "driver",
-            "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05 does not fit the driver that is loaded "
-            "(error 804).",
+            "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05 does not match the loaded driver (error 804).",
         ),
         (
             34,
             "driver",
-            "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05 is a stub to link with, not the driver.",
+            "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05 is a stub for linking, not the driver.",
         ),
-        (46, "gpu", "The GPU is taken by another process that has it alone."),
-        (999, "gpu", "CUDA does not start (error 999): the driver's module for memory may be out of order."),
+        (46, "gpu", "Another process has exclusive use of the GPU."),
+        (
+            999,
+            "gpu",
+            "CUDA does not start (error 999): the driver's memory module nvidia_uvm may be in a bad state.",
+        ),
         (1, "gpu", "CUDA does not start: CUDA_ERROR: words (1)."),
     ],
 )
@@ -288,7 +294,7 @@ def test_a_container_with_the_tools_but_without_cuda() -> None:
     )
     assert outcome(check_of("driver", one)) == (
         "broken",
-        "CUDA's driver library is not in this container: its capabilities are 'utility'.",
+        "CUDA's driver library is not in this container, because its driver capabilities are 'utility'.",
         "Start it with NVIDIA_DRIVER_CAPABILITIES=compute,utility.",
     )
 
@@ -303,7 +309,7 @@ def test_device_files_without_permission() -> None:
     found = check_of("device_files", one)
     assert (found.status, found.reason) == (
         "broken",
-        "This user may not use /dev/nvidia0, /dev/nvidiactl (crw-rw-rw- 0:0).",
+        "This user has no permission to use /dev/nvidia0, /dev/nvidiactl (crw-rw-rw- 0:0).",
     )
 
 
@@ -313,12 +319,12 @@ def test_device_files_that_are_missing() -> None:
     uvm = results(torch=NO_CUDA, machine={"expected": ("/dev/nvidia-uvm",)})
     assert outcome(check_of("device_files", uvm)) == (
         "broken",
-        "/dev/nvidia-uvm missing: CUDA does not start without.",
-        "Make them: sudo nvidia-modprobe -c 0 -u.",
+        "/dev/nvidia-uvm missing, so CUDA does not start.",
+        "Create them: sudo nvidia-modprobe -c 0 -u.",
     )
     no_gpu = results(torch=NO_CUDA, machine={"devices": devices("nvidiactl", "nvidia-uvm")})
     assert outcome(check_of("device_files", no_gpu))[1] == (
-        "There are the driver's files, but none of a GPU (/dev/nvidia0)."
+        "The driver's device files exist, but there is none for a GPU (/dev/nvidia0)."
     )
     broken = no_driver(9)
     loaded = results(torch=NO_CUDA, machine={"devices": ()}, nvml=broken)

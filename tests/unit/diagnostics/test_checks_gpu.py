@@ -58,11 +58,11 @@ def test_a_gpu_that_torch_has_no_code_for() -> None:
     )
     older = results(torch={"archs": ["sm_75"]}, nvml=nvml(h200(compute_capability="6.1", name="NVIDIA P4")))
     assert outcome(check_of("gpu", older))[2] == (
-        "Install an older PyTorch, which still knows NVIDIA P4, or a build with CUDA 12.6: "
-        f"{build('cu126')}. PyTorch 2.14 {LAST}"
+        "Install an older PyTorch, which still supports NVIDIA P4, or a build with CUDA "
+        f"12.6: {build('cu126')}. PyTorch 2.14 {LAST}"
     )
     kepler = results(torch={"archs": ["sm_75"]}, nvml=nvml(h200(compute_capability="3.7", name="NVIDIA K80")))
-    assert outcome(check_of("gpu", kepler))[2] == "Install an older PyTorch, which still knows NVIDIA K80."
+    assert outcome(check_of("gpu", kepler))[2] == "Install an older PyTorch, which still supports NVIDIA K80."
 
 
 def test_a_lost_gpu_among_others() -> None:
@@ -73,7 +73,7 @@ def test_a_lost_gpu_among_others() -> None:
     assert outcome(found) == (
         "warning",
         "GPU 1 fell off the bus or lost its power; a reboot of the machine usually brings it back.",
-        "Look into the kernel log (dmesg).",
+        "See the kernel log (dmesg).",
     )
     only = results(nvml=nvml(lost=(LostGpu(0, 1, "odd"),)))
     assert outcome(check_of("gpu", only))[:2] == ("broken", "GPU 0 can't be opened (odd).")
@@ -96,7 +96,7 @@ def test_cuda_that_finds_no_gpu(cu: dict[str, Any]) -> None:
     unexplained = results(torch=nothing, variables={"CUDA_VISIBLE_DEVICES": "0"})
     assert outcome(check_of("gpu", unexplained))[:2] == (
         "broken",
-        "The driver lists GPUs, but CUDA finds none that it may use.",
+        "The driver lists GPUs, but CUDA finds none that it can use.",
     )
     hidden = results(torch=nothing, variables={"CUDA_VISIBLE_DEVICES": "-1"})
     forbidden = results(torch=nothing, nvml=nvml(h200(compute_mode="prohibited")))
@@ -189,10 +189,9 @@ def test_a_bad_entry_of_cuda_visible_devices_is_named() -> None:
     one = results(variables={"CUDA_VISIBLE_DEVICES": "0,7,1"}, nvml=nvml(h200(0), h200(1)))
     assert outcome(check_of("visible", one)) == (
         "warning",
-        "CUDA_VISIBLE_DEVICES is '0,7,1', of which '7' is no GPU here: there are 2 GPUs, "
-        "numbered from 0. CUDA "
-        "passes over it and all that follows.",
-        "Unset CUDA_VISIBLE_DEVICES, or name GPUs by nvidia-smi -L's numbers or UUIDs, and "
+        "CUDA_VISIBLE_DEVICES is '0,7,1', but its entry '7' is not a GPU of this machine: there "
+        "are 2 GPUs, numbered from 0. CUDA ignores it and everything after it.",
+        "Unset CUDA_VISIBLE_DEVICES, or set it to numbers or UUIDs that nvidia-smi -L lists, and "
         "restart the kernel.",
     )
 
@@ -204,7 +203,8 @@ def test_mig_without_a_slice() -> None:
     assert outcome(check_of("sharing", results(nvml=nvml(empty)))) == (
         "broken",
         "MIG is on without a slice on GPU 0: CUDA can't use it.",
-        "Cut it: sudo nvidia-smi mig -cgi 0 -C (profiles: nvidia-smi mig -lgip), or switch MIG off (-mig 0).",
+        "Create slices: sudo nvidia-smi mig -cgi 0 -C (profiles: nvidia-smi mig -lgip), or switch MIG off "
+        "(-mig 0).",
     )
     assert check_of("sharing", results(nvml=nvml(empty, h200(1)))).status == "warning"
     cut = h200(0, mig=True, mig_pending=True, slices=("MIG-a", "MIG-b"))
@@ -237,19 +237,18 @@ def test_compute_modes_and_mps() -> None:
         (
             {"ecc_uncorrected": 2},
             "warning",
-            "GPU 0 had 2 uncorrected memory errors since the driver was loaded: results of "
-            "programs that ran then "
-            "may be lost.",
+            "GPU 0 had 2 uncorrected memory errors since the driver was loaded. Programs that ran "
+            "on it at that time may have failed or lost results.",
         ),
         (
             {"remap_pending": True},
             "warning",
-            "GPU 0 has memory to set aside after an error, which waits for a reset.",
+            "GPU 0 has faulty memory, which the driver takes out of use at the next reset.",
         ),
         (
             {"retired_pending": True},
             "warning",
-            "GPU 0 has memory to set aside after an error, which waits for a reset.",
+            "GPU 0 has faulty memory, which the driver takes out of use at the next reset.",
         ),
         (
             {"remap_failed": True},
@@ -260,9 +259,9 @@ def test_compute_modes_and_mps() -> None:
         (
             {"persistence": False},
             "warning",
-            "Nothing keeps 1 GPU initialised (persistence mode is off): the first use "
-            "after a pause waits seconds "
-            "for the driver, and what was set is lost.",
+            "Persistence mode is off for 1 GPU: while no program uses them, the driver shuts them "
+            "down. The next use then waits for seconds, and settings such as a power limit are "
+            "lost.",
         ),
     ],
 )
@@ -339,7 +338,10 @@ def test_peer_access_between_gpus() -> None:
     assert outcome(check_of("peers", results(nvml=nvml(*three, peers=some)))) == (
         "warning",
         "Some GPUs can't read each other's memory: 0 and 2, 1 and 2; copies go through the host.",
-        "Put GPUs that work together where they reach each other: nvidia-smi topo -m.",
+        (
+            "Use GPUs together that have direct access to each other. To list the connections: "
+            "nvidia-smi topo -m."
+        ),
     )
     none = tuple(PeerAccess(one, 1 - one, nvlink=False, reads=False) for one in range(2))
     assert check_of("peers", results(nvml=nvml(*pair, peers=none))).status == "ok"

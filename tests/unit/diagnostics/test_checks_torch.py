@@ -29,9 +29,9 @@ from gpuwidget.diagnostics.target import NotebookState
 
 def reinstall_text(package: str) -> str:
     """Return the text of the fix that reinstalls ``package``."""
-    name = package.partition("==")[0]
+    name = package.partition("==")[0].strip("'")
     command = f"{PIP} install --force-reinstall --no-deps {package}."
-    return f"Install {name} again, in the version that belongs here: {command}"
+    return f"Reinstall {name} in the matching version: {command}"
 
 
 ANEW = reinstall_text("torch==2.13.0")
@@ -108,7 +108,7 @@ def test_a_users_file_that_hides_torch(origin: str | None, folders: tuple[str, .
     )
     assert outcome(check_of("torch", one)) == (
         "broken",
-        f"{what} is what 'import torch' finds in place of the package.",
+        f"'import torch' finds {what} instead of the package.",
         f"Rename {what}, and restart the kernel.",
     )
 
@@ -141,7 +141,7 @@ def test_an_import_that_lacks_a_library(library: str, which: str, package: str) 
     )
     assert outcome(check_of(which, one)) == (
         "broken",
-        f"{library}, which PyTorch needs, is not found or does not fit.",
+        f"{library}, which PyTorch needs, is missing or incompatible.",
         remedy,
     )
     assert check_of("driver", one).status == "ok"
@@ -154,8 +154,8 @@ def test_an_import_that_fails_by_the_library_path() -> None:
     folder = "/usr/local/cuda-12.1/lib64"
     one = results(torch=no_import(error), machine={"libraries": {folder: ("libcusparse.so.12",)}})
     remedy = (
-        f"Remove {folder} from LD_LIBRARY_PATH, because its files come before those that PyTorch was "
-        "built with, and restart the kernel's server."
+        f"Remove {folder} from LD_LIBRARY_PATH, because its files take precedence over PyTorch's "
+        "own, and restart the kernel's server."
     )
     assert outcome(check_of("torch", one))[2] == remedy
     assert outcome(check_of("cuda", one))[2] == remedy
@@ -166,7 +166,7 @@ def test_other_failures_of_the_import() -> None:
     module), the PyTorch check has a specific reason or fix."""
     old = results(torch=no_import("/lib/libc.so.6: version `GLIBC_2.28' not found"))
     assert outcome(check_of("torch", old))[2] == (
-        "This system is older than that build of PyTorch: install an older PyTorch."
+        "This system is too old for that build of PyTorch: install an older PyTorch."
     )
     nothing = {**no_import(""), "import_error": None}
     del nothing["import_error"]
@@ -182,7 +182,7 @@ def test_other_failures_of_the_import() -> None:
     assert outcome(check_of("torch", preloaded)) == (
         "broken",
         "'import torch' raises OSError: no.",
-        "Unset LD_PRELOAD (/x/lib.so) and try again: it puts a library before all others.",
+        "Unset LD_PRELOAD (/x/lib.so) and try again: it loads a library before all others.",
     )
     of_python = results(
         torch=no_import("No module named 'sympy'", "ModuleNotFoundError"),
@@ -195,7 +195,7 @@ def test_an_import_that_ends_python_silently() -> None:
     """If `import torch` ends Python without an exception or a crash, the PyTorch check reports that Python
     ended silently."""
     silent = replace(results(), torch_result=ProbeResult("ended", "", {"step": "import"}))
-    assert outcome(check_of("torch", silent))[1] == "'import torch' ends Python without a word."
+    assert outcome(check_of("torch", silent))[1] == "'import torch' ends Python without an error message."
 
 
 def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
@@ -203,7 +203,7 @@ def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
     kernel."""
     assert outcome(check_of("torch", results(notebook=NotebookState("2.9.0")))) == (
         "warning",
-        "This notebook has PyTorch 2.9.0 loaded, while 2.13.0 is installed by now.",
+        "This notebook has loaded PyTorch 2.9.0, but 2.13.0 is installed now.",
         "Restart the kernel.",
     )
     assert check_of("torch", results(notebook=NotebookState("2.13.0"))).status == "ok"
@@ -226,7 +226,10 @@ def test_another_cudnn_in_the_library_path_that_is_not_loaded_yet() -> None:
     one = results(machine={"libraries": {"/opt/cudnn8": ("libcudnn.so.8", "libcudnn_ops_infer.so.8")}})
     assert outcome(check_of("cudnn", one))[:2] == (
         "warning",
-        "/opt/cudnn8 in LD_LIBRARY_PATH has another cuDNN (libcudnn.so.8), whose parts may be mixed in.",
+        (
+            "/opt/cudnn8 in LD_LIBRARY_PATH has another cuDNN (libcudnn.so.8), which may be mixed with "
+            "PyTorch's."
+        ),
     )
 
 
@@ -235,12 +238,12 @@ def test_memory_that_is_too_little_for_the_import() -> None:
     to give the environment more memory."""
     killed = replace(results(), torch_result=ProbeResult("crashed", "SIGKILL", {"step": "import"}))
     assert outcome(check_of("torch", killed))[1:] == (
-        "'import torch' was killed (SIGKILL), as happens where memory runs out.",
-        "Give this environment more memory; the kernel log (dmesg) says whether that was it.",
+        "'import torch' was killed (SIGKILL), usually because memory ran out.",
+        "Give this environment more memory. The kernel log (dmesg) shows whether that was the cause.",
     )
     limited = results(torch=no_import("libtorch_cuda.so: failed to map segment from shared object"))
     assert outcome(check_of("torch", limited))[2] == (
-        "See whether memory is limited (ulimit -v), or the file system mounted with noexec."
+        "Check whether memory is limited (ulimit -v), or the file system is mounted with noexec."
     )
 
 
@@ -360,6 +363,6 @@ def test_nccl() -> None:
     assert check_of("nccl", results(torch={"nccl": None})).status == "skipped"
     assert outcome(check_of("nccl", results(variables={"NCCL_P2P_DISABLE": "1"})))[:2] == (
         "warning",
-        "NCCL_P2P_DISABLE is set: NCCL does without GPUs' direct access, and is slower.",
+        "NCCL_P2P_DISABLE is set: NCCL does not use GPUs' direct access and is slower.",
     )
     assert check_of("nccl", results(variables={"NCCL_P2P_DISABLE": "0"})).status == "ok"

@@ -62,12 +62,12 @@ def test_text_after_a_command() -> None:
     lines = diagnosis_view.text(doctor, 90).splitlines()
     first = next(number for number, line in enumerate(lines) if "Fix:" in line)
     assert lines[first : first + 3] == [
-        "           Fix: Load it again:",
+        "           Fix: Reload it:",
         "             sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm",
         "           In a container, restart it.",
     ]
     assert (
-        "<b>Fix:</b> Load it again: <code>sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm</code>. In a "
+        "<b>Fix:</b> Reload it: <code>sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm</code>. In a "
         "container, restart it.</div>"
     ) in diagnosis_view.html(doctor)
     files = {"devices": devices("nvidia0", "nvidiactl", usable=False)}
@@ -178,7 +178,7 @@ def test_changes_since_an_earlier_diagnosis() -> None:
         "CUDA runtime: 12.8 → 13.0",
         "Driver: 570.86, for CUDA up to 12.8 → 580.95.05, for CUDA up to 13.0",
         "Driver, driver: 570.86 → 580.95.05",
-        "Driver, newest CUDA it runs: 12.8 → 13.0",
+        "Driver, newest CUDA supported: 12.8 → 13.0",
         "Visible GPUs: all: CUDA_VISIBLE_DEVICES is not set → none (broken)",
         "variable CUDA_VISIBLE_DEVICES: nothing → ''",
     ]
@@ -284,7 +284,7 @@ def test_diff_compares_with_a_file(
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [("no JSON", "It is no JSON."), ("{}", "It is not a diagnosis made by gpuwidget.")]
+    ("text", "why"), [("no JSON", "It isn't JSON."), ("{}", "It is not a diagnosis made by gpuwidget.")]
 )
 def test_a_file_without_a_diagnosis_is_an_error(
     diagnoses: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, why: str
@@ -294,8 +294,8 @@ def test_a_file_without_a_diagnosis_is_an_error(
     file = tmp_path / "x"
     file.write_text(text)
     diagnoses.clear()
-    make = "Make one with: gpuwidget doctor --json >FILE."
-    expected = f"gpuwidget: {str(file)!r} can't be compared with: {why} {make}\n"
+    make = "Save a diagnosis with: gpuwidget doctor --json >FILE."
+    expected = f"gpuwidget: Can't compare with {str(file)!r}: {why} {make}\n"
     assert run(["--diff", str(file)], capsys) == (2, "", expected)
     assert run(["--diff", str(tmp_path / "nowhere")], capsys)[0] == 2
 

@@ -79,7 +79,7 @@ def test_a_torch_py_beside_the_notebook_is_found_without_running_it(
     one = run_torch_check()
     assert (one.status, one.reason, one.remedy) == (
         "broken",
-        f"{folder}/torch.py is what 'import torch' finds in place of the package.",
+        f"'import torch' finds {folder}/torch.py instead of the package.",
         f"Rename {folder}/torch.py, and restart the kernel.",
     )
     assert not mark.exists()

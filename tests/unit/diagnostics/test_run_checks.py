@@ -89,7 +89,7 @@ def test_a_torch_that_works_is_found_from_top_to_bottom(fake: FakeEnvironment) -
         "package": "0.1.0",
     }
     assert found["driver"].evidence["libcuda"] == str(fake.standin.folder / "libcuda.so.1")
-    assert found["visible"].evidence["GPUs that CUDA shows"] == "1"
+    assert found["visible"].evidence["GPUs visible to CUDA"] == "1"
     assert "broken" not in {check.status for check in found.values()}
 
 
@@ -100,7 +100,7 @@ def test_a_torch_without_cudnn(fake: FakeEnvironment) -> None:
     found = links(fake.run_doctor())
     assert found["torch"].found == "2.10.0, which can't be imported"
     assert found["torch"].reason == f"'import torch' raises ImportError: {LIBCUDNN}."
-    assert found["cudnn"].reason == "libcudnn.so.9, which PyTorch needs, is not found or does not fit."
+    assert found["cudnn"].reason == "libcudnn.so.9, which PyTorch needs, is missing or incompatible."
     assert [found[which].status for which in ("driver", "device_files")] == ["broken", "ok"]
     assert found["driver"].reason is not None
     assert found["driver"].reason.startswith(
@@ -155,7 +155,7 @@ def test_libraries_and_kernel_module_that_do_not_fit(fake: FakeEnvironment) -> N
     )
     found = links(fake.run_doctor())
     assert found["driver"].reason == (
-        "The driver's libraries were updated while the old kernel module runs (570.86.15 is still loaded)."
+        "The driver's libraries were updated, but the old kernel module is still running (570.86.15)."
     )
 
 
@@ -211,7 +211,7 @@ def test_permissions_of_device_files(fake: FakeEnvironment) -> None:
     expected = (
         None
         if os.geteuid() == 0
-        else f"This user may not use /dev/nvidia1 (---------- {os.getuid()}:{os.getgid()})."
+        else f"This user has no permission to use /dev/nvidia1 (---------- {os.getuid()}:{os.getgid()})."
     )
     assert found.reason in (None, expected) if os.geteuid() == 0 else found.reason == expected
 

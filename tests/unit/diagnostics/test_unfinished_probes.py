@@ -138,7 +138,7 @@ def test_a_step_that_had_no_time_left_is_not_called_broken() -> None:
     )
     assert (check_of("gpu", one).status, check_of("gpu", one).reason) == (
         "unknown",
-        "torch.cuda.is_available() had not returned when time was up.",
+        "torch.cuda.is_available() did not finish in time.",
     )
 
 

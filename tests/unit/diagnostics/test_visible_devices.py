@@ -20,7 +20,7 @@ SLICES = ("MIG-cc00", "MIG-dd11")
 KNOWN = NameableDevices(GPUS, SLICES)
 
 
-TWICE = "it stands there twice, and then CUDA shows none at all"
+TWICE = "it is listed twice, so CUDA shows no GPU at all"
 
 
 @pytest.mark.parametrize(
@@ -31,20 +31,35 @@ TWICE = "it stands there twice, and then CUDA shows none at all"
         ("GPU-bb,MIG-c", ("GPU-bb", "MIG-c"), None, None),
         ("1gpu,0", ("1gpu", "0"), None, None),
         ("MIG-GPU-aa00/1/0,MIG-GPU-aa00/2/0", ("MIG-GPU-aa00/1/0", "MIG-GPU-aa00/2/0"), None, None),
-        ("MIG-GPU-zz/1/0", (), ("MIG-GPU-zz/1/0", "no-slice-matches", 0), "no MIG slice here begins so"),
+        (
+            "MIG-GPU-zz/1/0",
+            (),
+            ("MIG-GPU-zz/1/0", "no-slice-matches", 0),
+            "no MIG slice of this machine has a UUID that begins with it",
+        ),
         ("0,3", ("0",), ("3", "out-of-range", 3), "there are 3 GPUs, numbered from 0"),
         ("0,2,-1,1", ("0", "2"), ("-1", "negative", 0), "a negative number ends the list"),
         ("-1", (), ("-1", "negative", 0), "a negative number ends the list"),
         ("0,,1", ("0",), ("", "empty", 0), "it is empty"),
         ("0,1,", ("0", "1"), None, None),
         (",", (), ("", "empty", 0), "it is empty"),
-        ("GPU-aa", (), ("GPU-aa", "several-gpus-match", 2), "2 GPUs here begin so"),
-        ("MIG-", (), ("MIG-", "several-slices-match", 2), "2 MIG slices here begin so"),
-        ("GPU-zz", (), ("GPU-zz", "no-gpu-matches", 0), "no GPU here begins so"),
-        ("MIG-ff", (), ("MIG-ff", "no-slice-matches", 0), "no MIG slice here begins so"),
+        ("GPU-aa", (), ("GPU-aa", "several-gpus-match", 2), "the UUIDs of 2 GPUs begin with it"),
+        ("MIG-", (), ("MIG-", "several-slices-match", 2), "the UUIDs of 2 MIG slices begin with it"),
+        (
+            "GPU-zz",
+            (),
+            ("GPU-zz", "no-gpu-matches", 0),
+            "no GPU of this machine has a UUID that begins with it",
+        ),
+        (
+            "MIG-ff",
+            (),
+            ("MIG-ff", "no-slice-matches", 0),
+            "no MIG slice of this machine has a UUID that begins with it",
+        ),
         ("0,1,0", (), ("0", "duplicate", 2), TWICE),
         ("0,GPU-aa00", (), ("GPU-aa00", "duplicate", 2), TWICE),
-        ("NoDevFiles", (), ("NoDevFiles", "slurm", 0), "Slurm writes that for a job that asked for no GPU"),
+        ("NoDevFiles", (), ("NoDevFiles", "slurm", 0), "Slurm sets this for a job that requested no GPU"),
         (
             "cuda:0",
             (),
@@ -62,7 +77,7 @@ def test_entries_up_to_the_first_invalid_one(
     assert parse_visible_devices(value, KNOWN) == VisibleDevices(named, entry)
     if entry is not None:
         reason = messages_gpu.entry_rejected(value, *entry, hides_all=True).reason
-        assert f" is no GPU here: {why}. It hides every GPU." in reason
+        assert f" is not a GPU of this machine: {why}. It hides every GPU." in reason
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ def test_a_layer_on_another_device(torch: Any) -> None:
         "(CUDAFloatType) and weight type (CPUFloatType)",
     ):
         assert hint(RuntimeError(f"Input type {types} should be the same"), variables) == Hint(
-            "One operation was given tensors on different devices. Around it are batch on cpu, "
-            "image on cuda:1.",
+            "One operation received tensors on different devices. Variables in this code: batch on "
+            "cpu, image on cuda:1.",
             "move one to the other's device: x.to(y.device), model.to(x.device)",
         )
 
@@ -51,8 +51,8 @@ def test_a_generator_elsewhere_without_a_default_device(torch: Any) -> None:
     device."""
     error = RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")
     assert hint(error, {}) == Hint(
-        "Random numbers were to be drawn on cuda with a generator that is on cpu.",
-        'give it one that is there: generator=torch.Generator(device="cuda")',
+        "Random numbers were requested on cuda, but the generator is on cpu.",
+        'pass a generator on that device: generator=torch.Generator(device="cuda")',
     )
 
 

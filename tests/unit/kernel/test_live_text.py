@@ -14,8 +14,10 @@ from gpuwidget.kernel.live.chart_layout import ChartLayout
 from gpuwidget.kernel.live.live_text import NO_GPU_IN_USE, NOT_ATTRIBUTED, axes, readings, run_header
 from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
+from gpuwidget.model import translation
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Advice, Mark
+from tools import translation as tool
 
 NOW = 2000.0
 
@@ -167,3 +169,18 @@ def test_the_dashboard_has_no_advice() -> None:
     line for advice either."""
     assert "gpuwidget-advice" not in readings(progress(), ChartLayout.for_gpus(1), NOW, overview=True)
     assert "gpuwidget-advice" not in readings(replace(progress(), gpus=()), ChartLayout.for_gpus(0), NOW)
+
+
+def test_the_chart_is_in_the_pages_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Header, notes, readings, advice and axes are in the language of the page."""
+    tool.main(["--compile"])
+    translation._languages.cache_clear()
+    monkeypatch.setattr(translation._ViewLanguage, "name", "zh_CN")
+    assert text(progress()) == (
+        "3.0 s GPU 利用率 显存，占 GPU 的 % 0 H200 cuda:0 97 % 56.0 / 140.0 GiB · 本笔记本 42.0 GiB "
+        "612 / 700 W · 51 °C"
+    )
+    silent = with_reading(replace(reading(0), silent_since=NOW - 12, memory_used=None, missing={}))
+    assert "12 s 没有响应" in text(silent)
+    assert "此笔记本尚未占用任何 GPU 的显存。" in run_header(replace(progress(), gpus=()))
+    assert "现在" in axes(ChartLayout.for_gpus(1), TimeAxis.last(120.0))

@@ -129,11 +129,7 @@ def test_process_ids_that_do_not_match(torch: Any, monkeypatch: pytest.MonkeyPat
     assert found["cuda:0"].holders == (
         outside("CUDA context, other libraries and other processes", 50 * GIB),
     )
-    assert (
-        found["cuda:0"]
-        .notes[0]
-        .startswith("Which process holds what is not known: the driver names the host's")
-    )
+    assert found["cuda:0"].notes[0].startswith("Memory per process is unknown: the driver lists process ids")
 
 
 def test_a_reading_older_than_torchs_counters(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +139,7 @@ def test_a_reading_older_than_torchs_counters(torch: Any, monkeypatch: pytest.Mo
     """
     found, _ = find(monkeypatch, moment(process(OURS, 9 * GIB)))
     assert found["cuda:0"] == NonTorchMemory(
-        "GPU 0 H200", (), ("The driver's figures are older than torch's: ask again.",)
+        "GPU 0 H200", (), ("The driver's values are older than torch's: run the command again.",)
     )
 
 
@@ -153,12 +149,12 @@ def test_why_nothing_is_known(torch: Any, monkeypatch: pytest.MonkeyPatch) -> No
     Reasons are a driver that does not answer or is missing, and GPUs of a recording.
     """
     assert find(monkeypatch, None)[1] == (
-        "What lies outside torch is not known: the driver did not answer in time."
+        "Memory outside torch is unknown: the driver did not answer in time."
     )
     nobody = sample(origin=origin_without_gpus(message("test", "No NVIDIA driver was found.")))
-    assert find(monkeypatch, nobody)[1] == "What lies outside torch is not known: No NVIDIA driver was found."
+    assert find(monkeypatch, nobody)[1] == "Memory outside torch is unknown: No NVIDIA driver was found."
     recorded = sample(origin=LIVE.__class__("replay", None, None, "A recording", None, None))
     assert find(monkeypatch, recorded) == (
         {},
-        "What lies outside torch is not known: a recording's processes are not this machine's.",
+        "Memory outside torch is unknown: the recorded processes are not this machine's.",
     )

@@ -131,7 +131,7 @@ def test_without_counters(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     context = collect_context(None, error, FailedCell(None, 3))
     assert (context.facts.device, context.facts.held, context.facts.at_start) == ("cuda:1", (), None)
-    assert context.unknown[0] == "who holds torch's memory: CUDA is not initialised in this process"
+    assert context.unknown[0] == "holders of torch's memory: CUDA is not initialised in this process"
 
 
 def test_if_the_search_fails(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,5 +144,5 @@ def test_if_the_search_fails(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPa
     kept = small_gpu.empty(10 * MIB // 4)
     context = failure(small_gpu, 80 * MIB, FailedCell(None, 3, {0: 0}))
     assert (context.facts.held, context.facts.allocated, context.cells) == ((), 10 * MIB, ())
-    assert "who holds torch's memory: gpuwidget could not look through the variables" in context.unknown
+    assert "holders of torch's memory: gpuwidget could not search the variables" in context.unknown
     assert kept is not None

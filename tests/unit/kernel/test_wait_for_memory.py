@@ -141,10 +141,10 @@ def test_need_without_wait(bench: Bench) -> None:
     )
     text = bench.error_of("--need 20GiB")
     assert text == (
-        "--need: the cell was not run. It asks for 20.0 GiB free on GPU 0 H200 (the first that CUDA sees); "
+        "--need: the cell was not run. It needs 20.0 GiB free on GPU 0 H200 (the first that CUDA sees); "
         "it has 12.0 of 139.7 GiB free, held by another process: python train.py 50.0 GiB, "
         "3 processes of other users 30.0 GiB, another process (1) 4.0 GiB, another process of another user. "
-        "With --wait 10m it waits for that."
+        "With --wait 10m, it waits for the memory."
     )
     assert bench.line.shown == []
     assert bench.line.closed > 0
@@ -187,7 +187,7 @@ def test_memory_that_is_not_free_in_time(bench: Bench) -> None:
 
 def test_more_memory_than_the_gpu_has(bench: Bench) -> None:
     """A cell that needs more memory than the GPU has is skipped without waiting."""
-    assert bench.error_of("--need 1TiB --wait 10m").endswith("; GPU 0 has 139.7 GiB in all.")
+    assert bench.error_of("--need 1TiB --wait 10m").endswith("; GPU 0 has a total of 139.7 GiB.")
     assert bench.line.shown == []
 
 
@@ -201,8 +201,8 @@ def test_memory_that_the_driver_reserves(bench: Bench) -> None:
     assert keeps.wait("--need 20GiB") is None
     assert "; it has 20.0 of 139.7 GiB free." in keeps.error_of("--need 20.5GiB")
     assert keeps.error_of("--need 139GiB --wait 10m") == (
-        "--need: the cell was not run. It asks for 139.0 GiB free on GPU 0 H200 (the first that CUDA sees); "
-        "GPU 0 has 139.7 GiB in all, of which the driver keeps 1.0 GiB."
+        "--need: the cell was not run. It needs 139.0 GiB free on GPU 0 H200 (the first that CUDA sees); "
+        "GPU 0 has a total of 139.7 GiB, of which the driver reserves 1.0 GiB."
     )
     assert keeps.line.shown == []
     keeps.sampler.stop()
@@ -215,8 +215,8 @@ def test_unknown_reserved_memory(bench: Bench) -> None:
     """
     unknown = Bench(reserved=None)
     assert unknown.error_of("--need 1GiB --wait 10m") == (
-        "--need: the cell was not run. It asks for 1.0 GiB free on GPU 0 H200 (the first that CUDA sees); "
-        "the free memory of GPU 0 is unknown, because the driver does not report how much of its memory it "
+        "--need: the cell was not run. It needs 1.0 GiB free on GPU 0 H200 (the first that CUDA sees); "
+        "the free memory of GPU 0 is unknown, because the driver does not report how much memory it "
         "reserves."
     )
     assert unknown.line.shown == []
@@ -238,12 +238,14 @@ def test_the_torch_cache_of_this_process_counts(bench: Bench, monkeypatch: pytes
     monkeypatch.setattr(allocator, "snapshot", lambda: {0: cache})
     bench.source.memory[0] = TOTAL - 12 * GIB
     bench.source.processes[0] = (other_process(30 * GIB),)
-    assert "; it has 12.0 of 139.7 GiB free (and 30.0 GiB in this notebook's empty torch cache), held by" in (
-        bench.error_of("--need 43GiB")
-    )
+    assert (
+        "; it has 12.0 of 139.7 GiB free (and 30.0 GiB in this notebook's torch cache, not in "
+        "tensors), held by"
+    ) in (bench.error_of("--need 43GiB"))
     assert bench.wait("--need 42GiB") == (
-        "12.0 GiB of GPU 0 were free; --need also counted 30.0 GiB of this notebook's empty torch cache, "
-        "which torch can reuse and other libraries and processes can't before torch.cuda.empty_cache()."
+        "12.0 GiB of GPU 0 were free. --need also counted 30.0 GiB of this notebook's torch cache that no "
+        "tensor uses: torch can reuse it, but other libraries and processes can't before "
+        "torch.cuda.empty_cache()."
     )
     assert bench.wait("--need 12GiB") is None
     monkeypatch.setattr(allocator, "snapshot", lambda: 1 / 0)
@@ -256,7 +258,7 @@ def test_a_failing_check_skips_the_cell(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(OptionError) as raised:
         wait_for_memory.wait_for_memory(parse("--need 1GiB"), None)
     assert str(raised.value) == (
-        "The cell was not run: gpuwidget could not check whether the GPU has the memory that --need asks for "
+        "The cell was not run: gpuwidget could not check whether the GPU has the memory in --need "
         "(ZeroDivisionError: division by zero)."
     )
 
@@ -376,7 +378,5 @@ def test_no_gpu_can_be_chosen(
 def test_a_machine_without_a_gpu(bench: Bench) -> None:
     """On a machine without a GPU, a cell with --need is skipped, and the message contains the reason."""
     without = Bench(reason="The driver is not installed.")
-    assert (
-        without.error_of("--need 1GiB --wait 10m") == "The cell asks for a GPU. The driver is not installed."
-    )
+    assert without.error_of("--need 1GiB --wait 10m") == "The cell needs a GPU. The driver is not installed."
     without.sampler.stop()

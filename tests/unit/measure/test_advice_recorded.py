@@ -171,10 +171,12 @@ def test_the_texts_have_the_figures_and_the_fix(player: Player) -> None:
     """The text of advice contains the measured values, and its fix contains what to change."""
     fp32 = player.measure(*STEADY["DDP fp32"]).advice[0]
     assert fp32.text == (
-        "GPUs 0, 1, 2 and 3 computed in float32 (66 % of those pipes) with the tensor cores at 2 %."
+        "GPUs 0, 1, 2 and 3 computed in float32 (66 % of the float32 pipes), and used 2 % "
+        "of the tensor cores."
     )
     assert fp32.fix == (
-        "If this is matrix work: bfloat16, or TF32 for float32 products, as your library has it."
+        "If most of the work is matrix products: bfloat16, or TF32 for float32 products, with your "
+        "library's options."
     )
     assert fp32.evidence == {
         "sm_activity": 94.3,
@@ -230,8 +232,8 @@ def test_a_leak_from_run_to_run(player: Player, monkeypatch: pytest.MonkeyPatch)
         found.append(player.report(run).advice)
     assert [rules(advice) for advice in found] == [[], [], [], [("growing-memory", False)]]
     assert found[-1][0].text == (
-        "Each run of this code left 20.0 GiB more on GPU 0: 10.6 GiB → 30.6 GiB → 50.6 GiB → 70.6 GiB; whose "
-        "memory it is can't be told here; 3 more such runs fill it."
+        "Each run of this code left 20.0 GiB more on GPU 0: 10.6 GiB → 30.6 GiB → 50.6 GiB → 70.6 "
+        "GiB; it is unknown which process holds it; after 3 more such runs it is full."
     )
 
 

@@ -197,8 +197,8 @@ def test_unattributed_work_that_may_be_the_runs() -> None:
     said = only(evidence(hungry, attributed=False, context=RunContext(other_gpu_work=True)))
     assert (said.rule, said.sure) == ("tensor-cores-idle", False)
     assert said.text == (
-        "GPU 0 computed in float32 (66 % of those pipes) with the tensor cores at 2 %. Whose work that is "
-        "can't be told here."
+        "GPU 0 computed in float32 (66 % of the float32 pipes), and used 2 % of the tensor cores. "
+        "It is unknown which process did that work."
     )
 
 
@@ -315,7 +315,7 @@ def test_advice_from_getitem_alone_is_uncertain() -> None:
     said = only(evidence(half_idle(), time=time_of(seen)))
     assert (said.rule, said.sure) == ("input-pipeline", False)
     assert said.text == (
-        "It looks as if the GPU waited for its data: 61 % of the time went to line 7 `train()` at In[2]:9 "
+        "The GPU probably waits for its data: 61 % of the time went to line 7 `train()` at In[2]:9 "
         "Images.__getitem__ in sleep; the GPU was 4 % busy."
     )
 
@@ -348,18 +348,16 @@ def test_bursts_count_only_without_a_line_profile() -> None:
         (
             replace(LOADER, num_workers=7, pin_memory=True),
             RunContext(cores=8.0),
-            "loader has num_workers=7, pin_memory=True, as many workers as this process has cores for "
-            "(7): more "
-            "don't help. Make an item cheaper: decode less, keep it decoded, do the rest on the GPU in "
-            "batches.",
+            "loader has num_workers=7, pin_memory=True: this process may use 7 cores, so more "
+            "workers don't help. Make each item cheaper: decode less, store it decoded, do the "
+            "rest on the GPU in batches.",
         ),
         (
             replace(LOADER, num_workers=2, prefetch_factor=2, persistent_workers=True),
             RunContext(cores=16.0, shared_memory=SharedMemory(64 * 1024**2, 60 * 1024**2)),
             "loader has num_workers=2, pin_memory=False now. Try num_workers=8, pin_memory=True, "
-            "prefetch_factor=4. Workers hand batches over in /dev/shm, where 60 MiB are free: give the "
-            "container "
-            "more first (--shm-size).",
+            "prefetch_factor=4. Workers pass batches through /dev/shm, which has 60 MiB free: give "
+            "the container more first (--shm-size).",
         ),
         (
             replace(LOADER, pin_memory=True),
@@ -411,10 +409,10 @@ def test_a_model_left_on_the_cpu() -> None:
     said = only(evidence(gpu_count=1, context=context))
     assert said.rule == "model-on-cpu"
     assert said.text == (
-        "model (Net, 512 MiB of parameters and buffers) is on the CPU, which was 350 % of a core busy, and "
-        "no GPU did anything."
+        "model (Net, 512 MiB of parameters and buffers) is on the CPU. This process used 350 % of "
+        "a core, and no GPU did any work."
     )
-    assert said.fix == "model.to('cuda'), and each batch too."
+    assert said.fix == "model.to('cuda'), and the same for each batch."
     assert rules(evidence(unused(), context=context)) == ["model-on-cpu"]
 
 
@@ -429,8 +427,8 @@ def test_a_model_on_the_cpu_without_attribution() -> None:
     )
     said = only(evidence(busy(), context=context, attributed=False))
     assert said.text == (
-        "model (Net, 512 MiB of parameters and buffers) is on the CPU, which was 350 % of a core busy, and "
-        "CUDA was not even started."
+        "model (Net, 512 MiB of parameters and buffers) is on the CPU. This process used 350 % of "
+        "a core, and CUDA was not started."
     )
     assert rules(evidence(busy(), context=context)) == []  # the GPU's work may be a child process's
 
@@ -466,13 +464,13 @@ def test_a_model_on_the_cpu_without_advice(changes: dict[str, Any]) -> None:
     [
         (line("total += loss.item()", 34.0, 90.0), "item", "Keep the value on the GPU"),
         (line("train()", 34.0, 90.0, "Tensor.item"), "item", "Keep the value on the GPU"),
-        (line("x = x[mask.nonzero()]", 34.0, 90.0), "nonzero", "Masks that choose by value"),
+        (line("x = x[mask.nonzero()]", 34.0, 90.0), "nonzero", "Indexing with a boolean mask"),
         (
             line("torch.cuda.synchronize()", 34.0, 90.0, "torch.cuda.synchronize"),
             "synchronize",
-            "Leave it out",
+            "Remove it from the loop",
         ),
-        (line("print(loss)", 34.0, 90.0, "Tensor.__repr__"), "print", "Print it every so many steps"),
+        (line("print(loss)", 34.0, 90.0, "Tensor.__repr__"), "print", "Print it only every N steps"),
         (line("train()", 34.0, 90.0, None, "In[2]:4 step"), "item", "Keep the value on the GPU"),
     ],
 )
@@ -529,8 +527,9 @@ def test_a_call_has_only_its_share_of_its_line() -> None:
         call_share=60.0,
     )
     assert only(evidence(half_idle(), time=time_of(seen))).text == (
-        "Line 7 `for x in xs: a(x); b(x); torch.cuda.synchronize()` waits for the GPU (synchronize, 60 % of "
-        "the time), so that no work is queued for it: 40 % busy over the run."
+        "Line 7 `for x in xs: a(x); b(x); torch.cuda.synchronize()` waits for the GPU "
+        "(synchronize, 60 % of the time), and no work is queued meanwhile: the GPU was 40 % busy "
+        "over the run."
     )
 
 
@@ -552,8 +551,9 @@ def test_a_long_line_is_shortened() -> None:
     """The text shows at most sixty characters of a source line, as the rest of the card does."""
     seen = line(f"total += ({'x + ' * 100}loss).item()", 34.0, 90.0)
     assert only(evidence(half_idle(), time=time_of(seen))).text == (
-        "Line 7 `total += (x + x + x + x + x + x + x + x + x + x + x + x + x…` waits for the GPU (item, 34 % "
-        "of the time), so that no work is queued for it: 40 % busy over the run."
+        "Line 7 `total += (x + x + x + x + x + x + x + x + x + x + x + x + x…` waits for the GPU "
+        "(item, 34 % of the time), and no work is queued meanwhile: the GPU was 40 % busy over the "
+        "run."
     )
 
 
@@ -568,15 +568,15 @@ def test_tf32_that_is_off_is_named() -> None:
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
     off = only(evidence(hungry, context=RunContext(switches=ComputeSwitches(False, True, True))))
     assert off.text == (
-        "GPU 0 computed in float32 (66 % of those pipes) with the tensor cores at 2 %. TF32 is off for "
-        "matrix "
-        "products."
+        "GPU 0 computed in float32 (66 % of the float32 pipes), and used 2 % of the tensor cores. "
+        "TF32 is off for matrix products."
     )
     assert off.fix.endswith("or torch.set_float32_matmul_precision('high') for TF32.")
     on = only(evidence(hungry, context=RunContext(switches=ComputeSwitches(True, True, True))))
     assert "TF32" not in on.text + on.fix
     assert only(evidence(hungry)).fix == (
-        "If this is matrix work: bfloat16, or TF32 for float32 products, as your library has it."
+        "If most of the work is matrix products: bfloat16, or TF32 for float32 products, with your "
+        "library's options."
     )
     assert off.evidence["tf32_matmul"] is False
 
@@ -594,9 +594,8 @@ def test_copies_name_their_line() -> None:
     said = only(evidence(copying, time=time_of(line("y = x.cpu()", 71.0, 99.0, number=3))))
     assert said.rule == "copies"
     assert said.text == (
-        "GPU 0 moved 5.0 GiB/s and computed with 1 % of the multiprocessors, at a utilization of 95 %: "
-        "the time "
-        "goes to copies (line 3 `y = x.cpu()`: 71 % of the time)."
+        "GPU 0 transferred 5.0 GiB/s and kept 1 % of the multiprocessors busy, at a utilization of "
+        "95 %: the time goes to copies (line 3 `y = x.cpu()`: 71 % of the time)."
     )
     aside = time_of(line("train()", 90.0, 99.0), line("model.to('cuda')", 1.0, 0.0, number=3))
     assert only(evidence(copying, time=aside)).text.endswith("the time goes to copies.")
@@ -610,7 +609,7 @@ def test_gpus_that_hold_memory_but_do_nothing() -> None:
     said = only(evidence(busy(0), unused(1), unused(2)))
     assert said.rule == "idle-gpus"
     assert said.text == (
-        "This process holds 24.0 GiB on GPUs 1 and 2, which did nothing, while GPU 0 was 99 % busy."
+        "This process holds 24.0 GiB on GPUs 1 and 2, which did no work, while GPU 0 was 99 % busy."
     )
     nothing_held = TorchMemory(Span(0, 0, 0), Span(0, 0, 0), 0, 0, 0)
     assert rules(evidence(busy(0), unused(1, torch=nothing_held))) == []
@@ -723,7 +722,9 @@ def test_the_steady_part_of_a_run_with_workers() -> None:
     workers = (rank(0, idle),)
     said = only(evidence(idle, workers=workers, steady=steady))
     assert said.rule == "tensor-cores-idle"
-    assert said.text.endswith("at 2 %. (Figures of the 7 of 20 s without start-up and shutdown.)")
+    assert said.text.endswith(
+        "of the tensor cores. (Measured over 7 of 20 s, without start-up and shutdown.)"
+    )
     assert (said.evidence["steady_from_s"], said.evidence["steady_until_s"]) == (12.0, 19.0)
     starving = half_idle(torch=None, bursts=30)
     steady = SteadyPart(SteadyWindow(6.0, 20.0), (starving,))
@@ -822,8 +823,8 @@ def test_cudnn_that_searches_for_each_new_shape() -> None:
     assert (said.rule, said.sure) == ("cudnn-benchmark", False)
     assert said.text == (
         "30 % of the time went to convolutions (line 7 `y = net(x)` at In[2]:5 Net.forward in "
-        "Conv2d.forward), and memory of GPU 0 was given back 8 times in the second half of the run: that "
-        "looks as if cuDNN, whose benchmark mode is on, searched again for each new shape."
+        "Conv2d.forward), and memory of GPU 0 was freed 8 times in the second half of the run: "
+        "cuDNN's benchmark mode is on, and it probably searched again for each new input shape."
     )
     assert said.fix == ("torch.backends.cudnn.benchmark = False, or inputs of few sizes (pad or crop them).")
 
@@ -856,8 +857,9 @@ def test_fragmentation_in_runs_of_any_length() -> None:
     pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, gib(12))
     said = only(evidence(busy(torch=pieces), duration_s=0.5))
     assert said.text == (
-        "torch held at least 12.0 GiB of GPU 0 that no tensor used and that it could not give back (30.0 GiB "
-        "reserved, 18.0 GiB allocated at most), although it flushed its cache 3 times to find room."
+        "torch held at least 12.0 GiB on GPU 0 that no tensor used and that it could not free "
+        "(30.0 GiB reserved, 18.0 GiB allocated at most), although it flushed its cache 3 times to "
+        "find memory."
     )
     assert rules(evidence(busy(torch=replace(pieces, alloc_retries=0)))) == []
     assert rules(evidence(busy(torch=replace(pieces, alloc_retries=None)))) == []
@@ -912,13 +914,12 @@ def test_growing_memory_has_the_number_of_runs_left() -> None:
     past = RunContext(earlier_runs={one.uuid: ends(1.0, 6.0, 11.0, 16.0)})
     said = only(evidence(one, context=past))
     assert said.text == (
-        "Each run of this code left 5.0 GiB more on GPU 0: 1.0 GiB → 6.0 GiB → 11.0 GiB → 16.0 GiB; 4 "
-        "more such "
-        "runs fill it."
+        "Each run of this code left 5.0 GiB more on GPU 0: 1.0 GiB → 6.0 GiB → 11.0 GiB → 16.0 "
+        "GiB; after 4 more such runs it is full."
     )
     # With 5.6 GiB reserved by the driver, only three more runs fit.
     assert (
-        "; 3 more such runs fill it."
+        "; after 3 more such runs it is full."
         in only(evidence(replace(one, memory_reserved=gib(5.6)), context=past)).text
     )
     assert "more such" not in only(evidence(replace(one, memory_reserved=None), context=past)).text

@@ -248,9 +248,9 @@ def test_a_batch_that_fits() -> None:
     """
     fix = only("batch")
     assert fix.text == (
-        "Make the batch 2 times smaller, or go through it in 2 parts (gradient accumulation): the cell had "
-        "10.0 GiB above its start and asked for 8.0 GiB more, where 12.0 GiB were to be had. That is "
-        "enough as far as the cell came, if what it needs grows with the batch."
+        "Make the batch 2 times smaller, or process it in 2 parts (gradient accumulation): the "
+        "cell had allocated 10.0 GiB and requested 8.0 GiB more, but only 12.0 GiB was available "
+        "to it. This is enough up to the point of the error, if memory grows with the batch."
     )
     assert "4 parts" in only("batch", at_start=56 * GIB, older_now=56 * GIB, free=0).text
 
@@ -276,8 +276,8 @@ def test_variables_to_delete() -> None:
     )
     assert only("delete", held=(model, cache, old, small)) == OomFix(
         "delete",
-        "Let go of cache (6.0 GiB) and old (5.0 GiB), if you need no more of them: the code that failed "
-        "was not seen to read them.",
+        "Free cache (6.0 GiB) and old (5.0 GiB) if you no longer need them. No use of them was "
+        "found in the code that failed.",
         "%gpu free cache old --yes",
         11 * GIB,
     )
@@ -294,7 +294,7 @@ def test_notebook_references() -> None:
     error = oom_holder("notebook", "the last error", (500,), 9 * GIB, before=False, is_error=True)
     assert only("free", held=(error, out)) == OomFix(
         "free",
-        "Let go of what the notebook itself keeps, Out[3]: 10.0 GiB from before this cell.",
+        "Free what the notebook itself keeps (Out[3]): 10.0 GiB from before this cell.",
         "%gpu free --yes",
         10 * GIB,
     )
@@ -302,8 +302,8 @@ def test_notebook_references() -> None:
     assert first_step(facts(held=(out,))) is None
     assert first_step(facts(held=(error,))) == OomFix(
         "free",
-        "Before the next try let go of this error: its frames keep 9.0 GiB alive, which that try would lack "
-        "(%debug is then gone).",
+        "Free this error's frames before you try again: they keep 9.0 GiB allocated. (%debug is "
+        "not possible after that.)",
         "%gpu free --yes",
         9 * GIB,
     )
@@ -315,8 +315,8 @@ def test_notebook_references_and_a_variable() -> None:
     cache = oom_holder("variable", "cache", (300,), 6 * GIB)
     assert kinds(held=(out, cache), free=0) == ["batch", "delete"]
     assert only("delete", held=(out, cache), free=0).text == (
-        "Let go of cache (6.0 GiB), and of what the notebook itself keeps, if you need no more of it: the "
-        "code that failed was not seen to read it."
+        "Free cache (6.0 GiB) and what the notebook itself keeps if you no longer need it. No use "
+        "of it was found in the code that failed."
     )
 
 
@@ -365,8 +365,8 @@ def test_memory_freed_since_the_error() -> None:
     For example, the frames of an older error may have been freed.
     """
     assert only("again", older_now=40 * GIB).text == (
-        "Run it again: 10.0 GiB from before this cell, such as an earlier error's frames, were let go of "
-        "since, which is enough."
+        "Run the cell again: 10.0 GiB from before this cell, such as an earlier error's frames, "
+        "has been freed since, which is enough."
     )
     assert "again" not in kinds(older_now=48 * GIB)
     free_again = (segment((100, 30 * GIB, False)),)

@@ -187,7 +187,7 @@ def test_energy_while_idle(bench: Bench) -> None:
     short = bench.report(run)
     assert short.energy_idle_j is None
     assert short.gpus[0].missing["energy_idle_j"] == (
-        "less than nine tenths of the run lay in windows of the driver's that are known"
+        "the driver's known measuring windows cover less than 90 % of the run"
     )
 
 
@@ -239,7 +239,7 @@ def test_a_run_shorter_than_the_drivers_window_has_no_utilization(bench: Bench) 
     assert (gpu.utilization, gpu.power_w, gpu.energy_j, gpu.sm_activity) == (None, None, None, None)
     assert gpu.missing["utilization"] == "the run was shorter than two of the driver's windows of 0.2 s"
     assert gpu.missing["energy_j"] == gpu.missing["power_w"] == "the run was shorter than 0.1 s"
-    assert gpu.missing["sm_activity"] == "no window of the hardware counters lay inside the run"
+    assert gpu.missing["sm_activity"] == "no measuring window of the hardware counters was inside the run"
     assert gpu.missing["torch"] == "torch is not loaded"
     assert gpu.missing_ids.keys() == gpu.missing.keys()
     assert gpu.missing_ids["utilization"] == MessageId("too-short-for-windows", {"window_s": 0.2})
@@ -255,7 +255,10 @@ def test_a_run_shorter_than_the_drivers_window_has_no_utilization(bench: Bench) 
         (
             0.8,
             None,
-            "the windows of the hardware counters (up to 0.5 s) inside the run leave out too much of it",
+            (
+                "the measuring windows of the hardware counters (up to 0.5 s) inside the run cover too "
+                "little of it"
+            ),
         ),
     ],
 )
@@ -275,7 +278,7 @@ def test_counters_count_only_inside_the_run(
     assert gpu.sm_activity == level
     assert gpu.missing.get("sm_activity") == reason
     assert gpu.tensor_activity is None
-    assert gpu.missing["tensor_activity"] == "this counter gave no value"
+    assert gpu.missing["tensor_activity"] == "this counter returned no value"
 
 
 @pytest.mark.parametrize(("window_s", "length"), [(0.5, "0.5 s"), (1.0, "1.0 s")])
@@ -288,7 +291,7 @@ def test_a_reason_has_the_length_of_the_counters_windows(bench: Bench, window_s:
     bench.pass_time(0.8)
     gpu = bench.report(run).gpus[0]
     assert gpu.missing["sm_activity"] == (
-        f"no window of the hardware counters (up to {length}) lay inside the run"
+        f"no measuring window of the hardware counters (up to {length}) was inside the run"
     )
     (found,) = {one.params["window_s"] for name, one in gpu.missing_ids.items() if name == "sm_activity"}
     assert found == pytest.approx(window_s)
@@ -314,9 +317,9 @@ def test_all_gpus_are_shown_if_process_ids_do_not_match(
     assert [gpu.shown for gpu in report.gpus] == [True, True]
     assert report.gpus[0].process_memory is None
     assert report.gpus[0].missing["process_memory"] == (
-        "the driver names the host's process ids and this container has its own"
+        "the driver lists process ids of the host, and this container has different ones"
     )
-    assert report.notes[0].startswith("Which GPUs this process uses can't be told here")
+    assert report.notes[0].startswith("It is unknown which GPUs this process uses")
 
 
 def test_a_recording_is_labelled_and_attributed_to_nobody(host: None) -> None:
@@ -449,7 +452,7 @@ def test_a_gap_in_sampling_is_not_filled_in(bench: Bench) -> None:
     bench.pass_time(1.0)
     report = bench.report(run)
     assert report.gpus[0].energy_j is None
-    assert report.gpus[0].missing["energy_j"] == "the driver did not say it throughout the run"
+    assert report.gpus[0].missing["energy_j"] == "the driver did not report it for the whole run"
     assert report.timeline is not None
     assert None in report.timeline.gpus[0].power_w
 
@@ -614,8 +617,8 @@ def test_the_first_context_is_no_leak(bench: Bench, monkeypatch: pytest.MonkeyPa
     assert report.gpus[0].torch is not None
     assert report.gpus[0].torch.allocated == Span(0, 1 * GIB, 1 * GIB)
     assert report.notes == (
-        "CUDA started on GPU 0 in this run: its context and libraries hold 618 MiB, which stays until the "
-        "process ends and is no leak.",
+        "CUDA started on GPU 0 in this run: its context and libraries hold 618 MiB, which stays "
+        "until the process ends and is not a leak.",
     )
 
 
@@ -634,8 +637,9 @@ def test_resets_of_the_peak_are_in_the_notes(bench: Bench, monkeypatch: pytest.M
     fake._C._cuda_resetPeakMemoryStats(0)
     report = bench.report(run)
     assert report.notes[0] == (
-        "torch's peak counter of GPU 0 was reset at the start, because an older peak of 9.0 GiB would have "
-        "hidden this run's: torch.cuda.max_memory_allocated() counts from here."
+        "torch's peak counter of GPU 0 was reset at the start of the run, because an older peak of "
+        "9.0 GiB would have hidden this run's. torch.cuda.max_memory_allocated() counts from then "
+        "on."
     )
     assert "so it is at least that much" in report.notes[1]
 

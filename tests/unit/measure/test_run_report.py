@@ -66,9 +66,9 @@ def test_unknown_counters_have_a_reason() -> None:
     assert report.torch is not None
     assert (report.torch.ooms, report.torch.returnable) == (None, None)
     assert report.missing["ooms"] == "code in this run reset torch's counters"
-    assert report.missing["returnable"] == "torch gave no list of its segments that agrees with its counters"
+    assert report.missing["returnable"] == "torch's list of segments does not agree with its counters"
     unchanged = GpuReportBuilder([DEVICE], {1: ACCOUNT}, {}, recorded=False).build(totals(), 1.0, shown=True)
-    assert unchanged.missing["returnable"] == "not looked for, as the run changed nothing of torch's memory"
+    assert unchanged.missing["returnable"] == "not searched, because the run did not change torch's memory"
 
 
 def test_why_torchs_memory_is_missing() -> None:
@@ -80,7 +80,7 @@ def test_why_torchs_memory_is_missing() -> None:
         GpuReportBuilder([], {}, {}, recorded=recorded).build(totals(), 1.0, shown=False).missing["torch"]
         for recorded in (False, True)
     ]
-    assert reasons == ["torch is not loaded", "what torch holds here is no part of a recording"]
+    assert reasons == ["torch is not loaded", "a recording does not contain torch's memory"]
 
 
 def test_reserved_memory_may_be_unknown() -> None:

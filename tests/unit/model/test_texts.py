@@ -43,14 +43,14 @@ SUMMARY = translatable(
     "Incomplete: {title}. {reason}",
     title=translatable("Shared memory"),
     reason=translatable(
-        "{variable} is set: NCCL does without {feature}, and is slower.", variable="A", feature="B"
+        "{variable} is set: NCCL does not use {feature} and is slower.", variable="A", feature="B"
     ),
 )
 
 
 def test_a_text_is_english_until_a_view_translates_it() -> None:
     """A text is an English string everywhere. A view translates it, including the texts in its parameters."""
-    english = "Incomplete: Shared memory. A is set: NCCL does without B, and is slower."
+    english = "Incomplete: Shared memory. A is set: NCCL does not use B and is slower."
     assert (SUMMARY, json.dumps(SUMMARY)) == (english, f'"{english}"')
     assert _(SUMMARY) == english
     with use_language("zh_CN"):
@@ -141,7 +141,7 @@ def test_texts_in_json() -> None:
     assert translations(finding, ENGLISH) == {}
     assert isinstance(restored["reason"], Text)
     source = translatable(
-        "{variable} is set: NCCL does without {feature}, and is slower.", variable="none", feature="B"
+        "{variable} is set: NCCL does not use {feature} and is slower.", variable="none", feature="B"
     )
     with use_language("zh_CN"):
         assert (

@@ -58,8 +58,8 @@ def test_gil_blocked_lines_are_merged() -> None:
     time = time_of(run)
     assert line_ranges(time) == [(2, 4, 100.0)]
     assert time.reason == (
-        "93 % of the time samples were delayed by an operation that kept Python's interpreter or for "
-        "this machine: it may be that of what ran just before."
+        "For 93 % of the time, samples were delayed by an operation that held Python's interpreter "
+        "(GIL) or by this machine; that time may belong to the code that ran just before."
     )
 
 
@@ -174,7 +174,7 @@ def test_lines_that_alternate_too_fast_are_merged() -> None:
     time = time_of(run)
     assert [(one.line, one.until, one.share, one.gpu_busy) for one in time.lines] == [(1, 2, 100.0, 0.0)]
     assert time.reason is not None
-    assert time.reason.startswith("Some lines take turns faster than can be told")
+    assert time.reason.startswith("Some lines alternate too fast to be told apart")
     assert time.resolution_s == 0.07
 
 
@@ -257,7 +257,7 @@ def test_a_gpu_that_alternates_quickly_has_no_activity() -> None:
     time = time_of(run)
     assert lines(time) == [(2, 100.0, None)]
     assert time.reason is not None
-    assert time.reason.startswith("The GPU's state changes faster")
+    assert time.reason.startswith("The GPU's state changes too fast")
 
 
 def test_a_busy_machine_makes_nothing_ambiguous() -> None:

@@ -129,7 +129,7 @@ def test_a_cell_that_was_never_sampled() -> None:
         run.sample(stack(KERNEL))
     time = time_of(run)
     assert (time.lines, time.samples) == ((), 0)
-    assert time.reason == "The cell's own code was not seen at work."
+    assert time.reason == "No sample found the cell's own code running."
 
 
 def test_the_call_outside_the_cell() -> None:
@@ -158,7 +158,7 @@ def test_failed_samples_count_for_no_line() -> None:
             run.sample(WAITING)
         time = time_of(run, duration=duration, utilization=0.0)
         assert lines(time) == told
-        assert time.reason == f"For {percent} of the run its code could not be looked at."
+        assert time.reason == f"For {percent} of the run, the running code could not be sampled."
 
 
 def test_a_failed_sample_does_not_end_the_profiler() -> None:
@@ -247,7 +247,10 @@ def test_without_streams_the_regression_gives_activities() -> None:
     run.profiler.open()
     time = time_of(run)
     assert lines(time) == [(2, 50.0, 100.0), (1, 50.0, 0.0)]
-    assert time.reason == "Torch is not loaded. The GPU's activity is told from the driver's windows instead."
+    assert (
+        time.reason
+        == "Torch is not loaded. The GPU's activity comes from the driver's measuring windows instead."
+    )
 
 
 def test_windows_that_are_all_alike_give_no_activity() -> None:
@@ -272,7 +275,7 @@ def test_too_few_samples_give_no_lines() -> None:
         run.sample(STEPPING)
     time = time_of(run)
     assert (time.lines, time.samples) == ((), 19)
-    assert time.reason == "The run was too short to tell where its time went."
+    assert time.reason == "The run was too short to measure where its time went."
 
 
 def test_a_run_without_samples_has_no_time() -> None:

@@ -108,9 +108,11 @@ def test_placeholders_are_in_every_language(path: Path) -> None:
             if Counter(PLACEHOLDER.findall(form)) != Counter(PLACEHOLDER.findall(english)):
                 wrong.append(form)
             commands = re.findall(
-                r"%(?:gpu|load_ext|pip)[a-z ]*|torch\.[\w.]+\(\)|--\w+|\b(?:MiB|GiB|µs|Hz)\b", english
+                r"%gpu(?:watch| (?:watch|device|memory|free|compare|switches|doctor))?|%load_ext [a-z]+|%pip"
+                r"|torch\.[\w.]+\(\)|--\w+|\b(?:MiB|GiB|µs|Hz)\b",
+                english,
             )
-            wrong += [form for command in commands if command.strip() not in form]
+            wrong += [form for command in commands if command not in form]
     assert wrong == []
 
 

@@ -177,7 +177,7 @@ def test_the_users_recording_is_kept(torch: Any) -> None:
     assert isinstance(recorded, RecordedHistory)
     assert recorded.recorded_before is None
     assert recorded.note is not None
-    assert "was on already" in recorded.note
+    assert "was already on" in recorded.note
     assert [call[0] for call in torch.allocator.calls] == ["all"]
     assert torch.allocator.enabled
     assert (early, late) is not None
@@ -230,7 +230,10 @@ def test_a_torch_that_does_not_report_recordings(torch: Any) -> None:
     del torch._C._cuda_isHistoryEnabled
     history = AllocationHistory()
     said = end(history, history.open())
-    assert said == "this version of torch does not say whether an allocation history is on: none was begun"
+    assert (
+        said
+        == "this version of torch does not report whether an allocation history is on, so none was started"
+    )
     assert torch.allocator.calls == []
 
 
@@ -245,7 +248,9 @@ def test_a_recording_that_fails(torch: Any) -> None:
     torch.cuda.init()
     torch.cuda.memory._record_memory_history = refuse
     history = AllocationHistory()
-    assert end(history, history.open()) == "CUDA came up without a word to gpuwidget, so nothing was recorded"
+    assert (
+        end(history, history.open()) == "gpuwidget did not notice the start of CUDA, so nothing was recorded"
+    )
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -134,16 +134,17 @@ def test_description_of_the_cache() -> None:
     holders.devices = (device,)
     (section,) = holders_view.of(holders).sections
     assert section.remarks == (
-        "Cache: 47 MiB reserved beside the tensors, of which 20 MiB can be given back (%gpu free), 20 MiB "
-        "can be too, once another stream is done with it, 6.0 MiB lies in private pools, which CUDA graphs "
-        "keep for themselves, 1.0 MiB can't: it lies beside tensors (fragmentation).",
+        "Cache: 47 MiB reserved but not in tensors, of which 20 MiB can be freed (%gpu free), 20 "
+        "MiB can be freed once another stream no longer uses it, 6.0 MiB is in private pools of "
+        "CUDA graphs, 1.0 MiB can't be freed, because it shares segments with tensors "
+        "(fragmentation).",
     )
     holders.devices = (
         replace(device, reserved=device.allocated + 20 * MIB, private_pools=0, pending_free=0),
     )
     (section,) = holders_view.of(holders).sections
     assert section.remarks == (
-        "Cache: 20 MiB reserved beside the tensors, of which 20 MiB can be given back (%gpu free).",
+        "Cache: 20 MiB reserved but not in tensors, of which 20 MiB can be freed (%gpu free).",
     )
 
 

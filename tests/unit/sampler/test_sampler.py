@@ -401,7 +401,7 @@ def test_an_unexpected_error_of_a_source(sampler: Sampler, source: FakeSource, c
         source.failing[0] = ZeroDivisionError("oops")
         clock.until(lambda: taken[-1].readings[0].memory_used is None, step=0.2)
         assert taken[-1].readings[0].missing["memory_used"] == (
-            "gpuwidget met an error it did not foresee (ZeroDivisionError: oops); please report it."
+            "gpuwidget failed with an unexpected error (ZeroDivisionError: oops); please report it."
         )
         assert taken[-1].readings[1].memory_used == 1_000_000
         source.failing.clear()

@@ -12,7 +12,7 @@ from gpuwidget.model.messages import Message
 from gpuwidget.sources import nvml_diagnostics
 
 _NOT_SUPPORTED = "not supported by this GPU"
-_NO_GPM = "this GPU has no performance counters that the driver gives out (Hopper and later have)"
+_NO_GPM = "the driver provides no performance counters for this GPU (only for Hopper and later)"
 
 
 class Model(NamedTuple):

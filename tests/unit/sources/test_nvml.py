@@ -73,10 +73,10 @@ def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(machine: Machine
     [
         (4, "Ask for read and write access to /dev/nvidia*"),
         (9, "Load it with 'sudo modprobe nvidia' or reboot"),
-        (17, "See whether /dev/nvidiactl and /dev/nvidia0 are there"),
-        (18, "Reboot or reload the driver modules"),
-        (20, "(NVML error 20: Insufficient Memory). See what nvidia-smi says."),
-        (999, "Containers that lost cgroup access"),
+        (17, "Check that /dev/nvidiactl and /dev/nvidia0 exist"),
+        (18, "Reboot, or reload the driver's modules"),
+        (20, "(NVML error 20: Insufficient Memory). See the output of nvidia-smi."),
+        (999, "A container that has lost cgroup access"),
     ],
 )
 def test_an_absent_driver_is_explained(machine: Machine, code: int, sentence: str) -> None:

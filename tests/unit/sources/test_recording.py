@@ -186,7 +186,7 @@ def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     path.write_text("precious")
     one = h200(0)
     with pytest.raises(
-        RecordingError, match=r"run\.jsonl' exists already and was not overwritten: give another"
+        RecordingError, match=r"run\.jsonl' already exists and was not overwritten: choose another"
     ):
         recorded(path, sample((one, reading(one))))
     assert path.read_text() == "precious"

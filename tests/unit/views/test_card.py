@@ -214,7 +214,7 @@ def test_the_card_in_a_terminal() -> None:
         ),
         (
             reports.little_known,
-            "Which GPUs this notebook uses can't be told: all that were watched are shown.",
+            "It is unknown which GPUs this notebook uses: all watched GPUs are shown.",
         ),
         (reports.lost, "GPU 1 lost since "),
     ],
@@ -421,8 +421,8 @@ def test_memory_left_behind_is_listed_by_holder() -> None:
         "Left behind: model (Net), also optimizer, trainer.model: 3.0 GiB",
         "Left behind: Out[3], also _, _3: 512 MiB",
         "Left behind: autograd or unknown: 512 MiB",
-        "Fragmentation: 3.0 GiB of the 13.0 GiB that torch has reserved are in no tensor; 2.0 GiB of it "
-        "lie beside tensors; the cache was not flushed",
+        "Fragmentation: 3.0 GiB of the 13.0 GiB reserved by torch is not in tensors; 2.0 GiB of it "
+        "shares segments with tensors (fragmentation); the cache was not flushed",
     ]
     in_a_terminal = text(reports.left_behind()).splitlines()
     assert [line.strip().lower() for line in in_a_terminal if "behind" in line or "frag" in line] == [
@@ -448,15 +448,15 @@ def test_returnable_cache() -> None:
         return [line.removeprefix("Fragmentation: ") for line in lines if "Frag" in line]
 
     assert lines_of(cached(0, 3)) == [
-        "3.0 GiB of the 13.0 GiB that torch has reserved are in no tensor; up to 3.0 GiB of it can be "
-        "given back (%gpu free); the cache was not flushed"
+        "3.0 GiB of the 13.0 GiB reserved by torch is not in tensors; up to 3.0 GiB of it can be "
+        "freed (%gpu free); the cache was not flushed"
     ]
     assert lines_of(cached(0, 1, 2), cached(1, 1, 2), cached(2, 0, None)) == [
-        "3.0 GiB of the 13.0 GiB that torch has reserved are in no tensor on each of GPUs 0, 1; up to "
-        "1.0 GiB of it can be given back (%gpu free), the rest lies between tensors; the cache was flushed 2 "
-        "times",
-        "3.0 GiB of the 13.0 GiB that torch has reserved are in no tensor on GPU 2; none of it can be "
-        "given back: it lies between tensors; how often the cache was flushed is not known",
+        "3.0 GiB of the 13.0 GiB reserved by torch is not in tensors on each of GPUs 0, 1; up to "
+        "1.0 GiB of it can be freed (%gpu free), the rest shares segments with tensors; the cache "
+        "was flushed 2 times",
+        "3.0 GiB of the 13.0 GiB reserved by torch is not in tensors on GPU 2; none of it can be "
+        "freed, because it shares segments with tensors; the number of cache flushes is unknown",
     ]
     # In a terminal, fragmentation is shown only if there is much of it.
     assert "fragmentation" not in text(reports.report(cached(0, 3)))
@@ -821,11 +821,11 @@ def test_advice_is_below_the_headline() -> None:
     )
     assert lines[first + 1] == (
         "Advice: GPU 1 ran at a lower clock for 12 of 14 s: too hot. "
-        "Let the administrator see to its cooling."
+        "Ask the administrator to check its cooling."
     )
     assert lines[first + 2] == f"Advice (unsure): {HOSTILE} moved 5.0 GiB/s {HOSTILE}"
     assert "A fourth" not in page.text
-    assert "  advice: GPU 1 ran at a lower clock for 12 of 14 s: too hot. Let the" in text(reports.advised())
+    assert "  advice: GPU 1 ran at a lower clock for 12 of 14 s: too hot. Ask the" in text(reports.advised())
 
 
 def test_evidence_of_advice_is_in_the_details() -> None:

@@ -85,7 +85,7 @@ def test_differences_in_the_run_context() -> None:
         "GPU model": ("H200", "A100-SXM4-80GB"),
         "GPUs": ("0 (GPU-00000000)", "1 (GPU-00000001)"),
     }
-    assert "The GPUs are of different models: the ratios compare them as much as the code." in made.notes
+    assert "The GPUs are different models, so the ratios compare the GPUs as well as the code." in made.notes
 
 
 def test_unknown_values_have_a_reason() -> None:
@@ -107,7 +107,7 @@ def test_a_sum_with_an_unknown_part_is_unknown() -> None:
     half = gpu(1, energy_j=None, missing={"energy_j": "the GPU is lost"})
     made = compare(BEFORE, report(gpu(0), half, cell=cell(7.0, execution_count=6)))
     assert rows(made)["energy"] == ("2.3 kJ", "n/a", "")
-    assert "The numbers of GPUs differ: energy and power are sums over them, activity is their mean." in (
+    assert "The numbers of GPUs differ: energy and power are sums over all GPUs, activity is their mean." in (
         made.notes
     )
 
@@ -152,14 +152,14 @@ def test_rates_of_the_steady_part() -> None:
     made = compare(slow_start, replace(AFTER, time=timed(None)))
     found = rows(made)
     assert found["utilization, steady part"][0] == "80 %"
-    assert found["of it warm-up"] == ("7.0 s", "n/a", "")
-    assert found["of it the steady part"] == ("7.0 s", "3.5 s", "0.50x")
+    assert found["of which warm-up"] == ("7.0 s", "n/a", "")
+    assert found["of which steady part"] == ("7.0 s", "3.5 s", "0.50x")
     assert found["energy, whole run"] == ("2.3 kJ", "926 J", "0.40x")
     assert "utilization" not in found
-    assert (
-        "Rates cover the steady part, after the warm-up; those of In [9] repaired, which has no visible "
-        "warm-up, cover the whole run."
-    ) in made.notes
+    assert made.notes[:2] == (
+        "Rates cover the steady part, after the warm-up.",
+        "In [9] repaired has no visible warm-up, so its rates cover the whole run.",
+    )
 
 
 def test_a_steady_part_that_ends_before_the_run() -> None:
@@ -175,12 +175,12 @@ def test_a_steady_part_that_ends_before_the_run() -> None:
     made = compare(workers, replace(AFTER, time=timed(None)))
     found = rows(made)
     assert found["utilization, steady part"][0] == "80 %"
-    assert found["of it warm-up"] == ("4.0 s", "n/a", "")
-    assert found["of it the steady part"] == ("6.0 s", "3.5 s", "0.58x")
-    assert (
-        "Rates cover the steady part, after the warm-up and, where workers did the work, before their "
-        "shutdown; those of In [9] repaired, which has no visible warm-up, cover the whole run."
-    ) in made.notes
+    assert found["of which warm-up"] == ("4.0 s", "n/a", "")
+    assert found["of which steady part"] == ("6.0 s", "3.5 s", "0.58x")
+    assert made.notes[:2] == (
+        "Rates cover the steady part: after the warm-up, and before the workers' shutdown.",
+        "In [9] repaired has no visible warm-up, so its rates cover the whole run.",
+    )
 
 
 def test_a_warm_up_of_only_one_run() -> None:
@@ -190,7 +190,7 @@ def test_a_warm_up_of_only_one_run() -> None:
     made = compare(replace(BEFORE, time=timed(2.5)), AFTER)
     assert rows(made)["utilization"][0] == "11 %"
     assert made.notes == (
-        "In [5] began with 2.5 s of warm-up; the warm-up of In [9] repaired is unknown, so all figures cover "
+        "In [5] began with 2.5 s of warm-up; the warm-up of In [9] repaired is unknown, so all values cover "
         "the whole runs.",
     )
 
@@ -202,7 +202,7 @@ def test_a_steady_part_too_short_has_no_rate() -> None:
     made = compare(replace(BEFORE, time=timed(13.5)), replace(AFTER, time=timed(None)))
     assert rows(made)["utilization, steady part"][0] == "n/a"
     assert (
-        "In [5], utilization, SM activity, power: its course tells too little of the steady part"
+        "In [5], utilization, SM activity, power: the time series has too few values in the steady part"
         in made.notes
     )
 
@@ -236,7 +236,7 @@ def test_parts_of_the_time_are_listed_below_it() -> None:
     tail = cell(14.0, execution_count=5, gpu_tail_s=2.0)
     made = compare(replace(BEFORE, cell=tail, time=timed(7.0)), replace(AFTER, time=timed(None)))
     assert [row.name for row in made.rows][:4] == [
-        *("time", "of it warm-up", "of it the steady part", "time until the GPU was done"),
+        *("time", "of which warm-up", "of which steady part", "time until the GPU finished"),
     ]
 
 

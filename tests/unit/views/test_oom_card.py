@@ -86,36 +86,36 @@ def test_the_text() -> None:
     the last minute, what would have been enough, and what to do before the next try."""
     text = bundle(busy_server())["text/plain"]
     assert [" ".join(line.split()) for line in text.splitlines()] == [
-        "Out of memory on cuda:0 (GPU 0 H200): 6.0 GiB asked for, 2.1 of 139.8 GiB free",
+        "Out of memory on cuda:0 (GPU 0 H200): 6.0 GiB requested, 2.1 of 139.8 GiB free",
         "model In [4] 41.5 GiB",
         "optimizer In [5] 16.0 GiB",
         "this error's frames (kept by the notebook itself) In [12] 21.9 GiB",
         "embeddings In [7] 9.2 GiB",
         "Out[9] (kept by the notebook itself) In [9] 3.3 GiB",
         "autograd or unknown 102 MiB",
-        "let go of since the error 300 MiB",
-        "torch: reserved, in no tensor 2.0 GiB",
+        "freed since the error 300 MiB",
+        "torch: reserved but not in tensors 2.0 GiB",
         "bob: python train.py --config large.yaml 38.0 GiB",
         "CUDA context and other libraries 612 MiB",
         "free 2.1 GiB",
-        "not known who holds it 4.8 GiB",
+        "holder unknown 4.8 GiB",
         "in all 139.8 GiB",
-        "By cell: In [4] 41.5 GiB (model = Transformer(config).cuda()), In [12] 21.9 GiB (train(model, "
-        "loader)), others or not known 102 MiB.",
+        "By cell: In [4] 41.5 GiB (model = Transformer(config).cuda()), In [12] 21.9 GiB "
+        "(train(model, loader)), other or unknown cells 102 MiB.",
         "The GPU's memory over the last 59.5 s, sampled: 98.0 → 137.0 GiB.",
-        "What would have been enough:",
-        "- Make the batch 2 times smaller, or go through it in 2 parts (gradient accumulation): the cell "
-        "had 22.0 GiB above its start and asked for 6.0 GiB more, where 24.1 GiB were to be had. That is "
-        "enough as far as the cell came, if what it needs grows with the batch.",
-        "- Let go of embeddings (9.2 GiB), if you need no more of it: the code that failed was not "
-        "seen to read it.",
+        "Each of these would have been enough:",
+        "- Make the batch 2 times smaller, or process it in 2 parts (gradient accumulation): the "
+        "cell had allocated 22.0 GiB and requested 6.0 GiB more, but only 24.1 GiB was available "
+        "to it. This is enough up to the point of the error, if memory grows with the batch.",
+        "- Free embeddings (9.2 GiB) if you no longer need it. No use of it was found in the code "
+        "that failed.",
         "%gpu free embeddings --yes",
         "- Shut down bob: python train.py --config large.yaml if no longer needed: this frees 38.0 GiB.",
-        "Before the next try let go of this error: its frames keep 21.9 GiB alive, which that try would lack "
-        "(%debug is then gone).",
+        "Free this error's frames before you try again: they keep 21.9 GiB allocated. (%debug is "
+        "not possible after that.)",
         "%gpu free --yes",
-        "Mixed precision and activation checkpointing make a training step need less; by how much is not "
-        "known before it is tried.",
+        "Mixed precision and activation checkpointing reduce the memory of a training step. Only a "
+        "try shows by how much.",
     ]
 
 
@@ -139,7 +139,7 @@ def test_the_table_adds_up() -> None:
     rows = bundle(full)["text/plain"].splitlines()[1:6]
     assert [" ".join(row.split()) for row in rows] == [
         "model In [4] 92.0 GiB",
-        "torch: reserved, in no tensor 2.0 GiB",
+        "torch: reserved but not in tensors 2.0 GiB",
         "bob: train.py 43.0 GiB",
         "free 2.1 GiB",
         "in all 139.1 of 139.8 GiB",
@@ -178,10 +178,10 @@ def test_unknown_values() -> None:
         unknown=("who holds torch's memory: torch runs on cudaMallocAsync, whose counters are partial",),
     )
     assert bundle(bare)["text/plain"].splitlines() == [
-        "Out of memory on cuda:0: 6.0 GiB asked for",
-        "  Nothing that is known here would have been enough by itself.",
-        "  Mixed precision and activation checkpointing make a training step need less; by how much is not "
-        "known before it is tried.",
+        "Out of memory on cuda:0: 6.0 GiB requested",
+        "  No single known fix would have been enough.",
+        "  Mixed precision and activation checkpointing reduce the memory of a training step. Only "
+        "a try shows by how much.",
         "  Not known: who holds torch's memory: torch runs on cudaMallocAsync, whose counters are partial.",
     ]
 
@@ -191,8 +191,8 @@ def test_contradictory_values() -> None:
     suggests no fix.
     """
     text = bundle(oom_context(facts={"free": 90 * GIB}))["text/plain"]
-    assert "By these figures there was room for it" in text
-    assert "What would have been enough" not in text
+    assert "By these values there was enough free memory" in text
+    assert "Each of these would have been enough" not in text
 
 
 def largest() -> OomContext:
