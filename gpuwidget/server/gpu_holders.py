@@ -18,7 +18,7 @@ from gpuwidget.server.kernel_reports import KernelUsage
 from gpuwidget.server.wire import GpuMemoryOwnership, MeanUtilization, MemoryHolder
 from gpuwidget.system.processes import UNKNOWN, Identity
 
-RECORDED = "The processes of a recording are not this machine's."
+RECORDED = "The recorded processes are not this machine's."
 _FOREIGN_PIDS = (
     "The driver's process ids can't be matched with this server's, for example because this "
     "container has its own ids."

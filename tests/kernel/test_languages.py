@@ -124,8 +124,8 @@ def test_commands_in_chinese(chinese_kernel: Kernel) -> None:
     assert shown(kernel, "%gpu device none").startswith("使用 PyTorch 默认设备")
     assert shown(kernel, "%gpu switches").splitlines()[0].split() == ["开关", "当前值", "默认值", "可选值"]
     assert "on：cuDNN 对" in shown(kernel, "%gpu switches cudnn.benchmark")
-    assert shown(kernel, "%gpu memory") == "torch 没有占用 GPU 显存。"
-    assert shown(kernel, "%gpu free") == "没有可释放的显存。"
+    assert shown(kernel, "%gpu memory") == "没有可显示的 PyTorch 显存：此进程未初始化 CUDA。"
+    assert shown(kernel, "%gpu free") == "没有可释放的显存：此进程未初始化 CUDA。"
     raised = kernel.run("gpuwidget.set_device('gpu0')").reply
     assert raised["evalue"].startswith("'gpu0': no such device.")
 

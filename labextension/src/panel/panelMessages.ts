@@ -45,7 +45,7 @@ export function serverNotice(
       text:
         link === 'open' && !sampled
           ? trans.__(
-              'The driver has not answered for %1. Where nothing keeps it initialised it takes longer to come up; if nvidia-smi hangs too, the driver or a GPU is stuck: look into the kernel log (dmesg).',
+              'The driver has not answered for %1. Without persistence mode, it takes longer to start. If nvidia-smi hangs too, the driver or a GPU is stuck: see the kernel log (dmesg).',
               duration(quiet)
             )
           : trans.__('No data from the server for %1.', duration(quiet))
