@@ -136,7 +136,7 @@ METRICS: tuple[Metric, ...] = (
         nvidia_smi="utilization.gpu",
         note="It does not measure how much of the GPU worked: see ``activity``.",
         label="GPU utilization",
-        description="Time in which any kernel ran, as the driver reports it",
+        description="Time in which kernels ran, as the driver reports it",
         table_title="Util %",
         recorded=Recorded(key="util"),
         exported=Exported(

@@ -46,7 +46,7 @@ export type MetricKind = (typeof METRIC_TABLE)[number]['kind'];
 export function metricTexts(trans: TranslationBundle, name: MetricName): readonly [string, string] {
   switch (name) {
     case 'utilization':
-      return [trans.__('GPU utilization'), trans.__('Time in which any kernel ran, as the driver reports it')];
+      return [trans.__('GPU utilization'), trans.__('Time in which kernels ran, as the driver reports it')];
     case 'memory_utilization':
       return [trans.__('Memory utilization'), trans.__('Time in which device memory was read or written')];
     case 'memory_used':
