@@ -21,7 +21,7 @@ from gpuwidget.diagnostics.target import PROBE_TIMEOUT_S, RUN_TIMEOUT_S, Noteboo
 from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis, EnvironmentKind, Fix, Issue
 from gpuwidget.model.errors import DoctorError
 from gpuwidget.model.to_json import to_json
-from gpuwidget.model.translation import restore_texts, text_sources
+from gpuwidget.model.translation import restore_texts, text_sources, translatable
 
 _MIN_TIMEOUT_S = 1.0
 _NO_NOTEBOOK = NotebookState()
@@ -83,12 +83,15 @@ def run_in_subprocess(
     if "doctor" in result.values:
         return parse_diagnosis(restore_texts(result.values["doctor"], result.values["texts"]))
     if result.ending == "hung":
-        why = f"it did not finish within {RUN_TIMEOUT_S:.0f} s"
+        why: str = translatable("it did not finish within {seconds:.0f} s", seconds=RUN_TIMEOUT_S)
     else:
-        why = result.detail or "it printed nothing"
+        why = result.detail or translatable("it printed nothing")
     raise DoctorError(
-        f"The doctor could not check this environment ({why}). "
-        "In a terminal, 'gpuwidget doctor' may show more."
+        translatable(
+            "The doctor could not check this environment ({why}). In a terminal, 'gpuwidget doctor' may show "
+            "more.",
+            why=why,
+        )
     )
 
 

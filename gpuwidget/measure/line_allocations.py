@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from gpuwidget.model.report import LineMemory
+from gpuwidget.model.translation import translatable
 from gpuwidget.model.user_files import TIMED_FILES
 from gpuwidget.pytorch.allocation_history import blocks_in_use
 
-BACKWARD = "allocated on torch's own threads, as in backward()"
+BACKWARD = translatable("allocated on torch's own threads, as in backward()")
 """Shown instead of the source line if the allocation has no Python frames and can't be assigned to a line
 that called ``backward()``."""
-LIBRARY = "allocated by libraries, on threads without a line of yours"
+LIBRARY = translatable("allocated by libraries, on threads that run no line of your code")
 """Shown instead of the source line if no frame of the allocation is in the user's code."""
 _AUTOGRAD = "/torch/autograd/__init__.py"
 _NO_FUNCTION = ("<module>", "<cell line")

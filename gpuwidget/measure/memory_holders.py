@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from gpuwidget.heap.find_holders import FoundHolders
 from gpuwidget.heap.heap_walk import Root
 from gpuwidget.model.report import Holder
+from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch.allocator import DeviceBlocks
 
 CellOf = Callable[[int, int], int | None]
 """Given a device index and a block's address, returns the cell that allocated the block, or None if
 unknown."""
 
-LAST_ERROR = "the last error's traceback"
+LAST_ERROR = translatable("the last error's traceback")
 """Name of the holder that keeps the last failed cell's frames, and the memory they refer to, alive."""
 DEBUGGER = "%debug"
 """Name of the holder for everything that the last post-mortem debugger refers to."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget.model.fork import reset_after_fork
+from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.hooks import OnCudaInit, PatchedFunctions
 
@@ -39,14 +40,14 @@ _SKIPPED_EVENTS = [
 ]
 """Kinds of events that torch need not record, because gpuwidget does not use them."""
 
-_UNKNOWN_STATE = (
+_UNKNOWN_STATE = translatable(
     "this version of torch does not report whether an allocation history is on, so none was started"
 )
-_TAKEN_OVER = (
+_TAKEN_OVER = translatable(
     "Code in this run switched torch's allocation history itself "
     "(torch.cuda.memory._record_memory_history): the lines cover only what is left in it."
 )
-_USERS_RECORDING = (
+_USERS_RECORDING = translatable(
     "torch's allocation history was already on and was left unchanged: the lines cover only what it contains."
 )
 
@@ -151,12 +152,14 @@ class AllocationHistory:
             torch: Any = cuda_state.loaded_torch()
             reason = cuda_state.no_counters_reason()
             if reason is not None:
-                return f"{reason.text}: no line allocated anything there"
+                return translatable("{reason}: no line allocated anything there", reason=reason.text)
             if not scope.recording:
                 unsupported = _unsupported_reason(torch)
-                return unsupported or "gpuwidget did not notice the start of CUDA, so nothing was recorded"
+                return unsupported or translatable(
+                    "gpuwidget did not notice the start of CUDA, so nothing was recorded"
+                )
             if not torch._C._cuda_isHistoryEnabled():
-                return "code in this run ended torch's allocation history"
+                return translatable("code in this run ended torch's allocation history")
             note = _TAKEN_OVER if self._taken_over else None if self._ours else _USERS_RECORDING
             return RecordedHistory(
                 snapshot=torch.cuda.memory._snapshot(),

@@ -189,7 +189,7 @@ def memory_rows(report: Report) -> list[list[str]]:
         return []
     rows = [
         [
-            f"{_memory_line_name(line, report)}: {line.source}"[:90],
+            f"{_memory_line_name(line, report)}: {_(line.source)}"[:90],
             units.memory(line.at_peak),
             units.memory(line.held),
             units.memory(line.allocated),
@@ -207,7 +207,7 @@ def _memory_lines(report: Report) -> list[tuple[str, str]]:
 
 
 def _memory_line(line: LineMemory, report: Report) -> str:
-    source = f", {line.source}" if line.file is None else f" `{line.source}`"
+    source = f", {_(line.source)}" if line.file is None else f" `{line.source}`"
     caller = (
         "" if line.called_from is None else _(", called from {file}", file=_displayed_file(line.called_from))
     )

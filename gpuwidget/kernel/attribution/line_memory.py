@@ -9,6 +9,7 @@ from gpuwidget.measure.line_allocations import Code, LineAllocations, RunRequest
 from gpuwidget.model import units
 from gpuwidget.model.messages import Message, message
 from gpuwidget.model.report import Report
+from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch.allocation_history import (
     ALLOCATION_HISTORY,
     MAX_EVENTS,
@@ -47,7 +48,7 @@ class LineCollector:
         recorded = ALLOCATION_HISTORY.read(self._scope)
         self.abandon()
         if isinstance(recorded, str):
-            return report.with_notes(_note(f"Memory by line: {recorded}."))
+            return report.with_notes(_note(translatable("Memory by line: {reason}.", reason=recorded)))
         requests = _run_requests(recorded)
         found = allocations_by_line(
             recorded.snapshot,
@@ -91,18 +92,30 @@ def _missing_notes(
     found: LineAllocations, requests: dict[int, RunRequests], recorded: RecordedHistory
 ) -> list[str]:
     """Return notes that state how much memory the history attributes to no line, and why."""
-    notes = []
+    notes: list[str] = []
     for index, missing in sorted(found.missing.items()):
         traces = recorded.snapshot.get("device_traces") or ()
         full = index < len(traces) and len(traces[index]) >= MAX_EVENTS
         why = (
-            f"torch's history holds the last {MAX_EVENTS:,} events, so older allocations have no line"
+            translatable(
+                "torch's history holds the last {number:,} events, so older allocations have no line",
+                number=MAX_EVENTS,
+            )
             if full
-            else "it was allocated before the history began or is not in it"
+            else translatable("it was allocated before the history began or is not in it")
         )
-        peak = ", and so are the lines that held the peak" if index in found.peak_unknown else ""
+        peak = (
+            translatable(", and so are the lines that held the peak") if index in found.peak_unknown else ""
+        )
         notes.append(
-            f"Memory by line: of {units.memory(requests[index].during)} allocated on cuda:{index} in total, "
-            f"the lines of {units.memory(missing)} are unknown{peak}: {why}."
+            translatable(
+                "Memory by line: of {allocated} allocated on cuda:{index} in total, the lines of "
+                "{missing} are unknown{peak}: {why}.",
+                allocated=units.memory(requests[index].during),
+                index=index,
+                missing=units.memory(missing),
+                peak=peak,
+                why=why,
+            )
         )
     return notes

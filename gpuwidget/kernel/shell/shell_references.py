@@ -18,6 +18,7 @@ from gpuwidget.heap.heap_walk import Root
 from gpuwidget.heap.object_references import instance_dict
 from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR
 from gpuwidget.model.raw_attributes import module_dict
+from gpuwidget.model.translation import translatable
 from gpuwidget.model.user_files import is_user_module
 
 _LAST_ERROR_NAMES = ("last_exc", "last_value", "last_traceback", "last_type")
@@ -125,7 +126,7 @@ def _results(shell: Any) -> Iterator[tuple[str, object]]:
             yield name, value
     last = getattr(shell, "last_execution_result", None)
     if last is not None:
-        yield "the last result", getattr(last, "result", None)
+        yield translatable("the last result"), getattr(last, "result", None)
 
 
 def _errors(shell: Any) -> Iterator[object]:
