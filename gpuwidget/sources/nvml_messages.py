@@ -46,7 +46,7 @@ TRANSIENT = {
 
 def other_error(code: int, nvml_text: str) -> Message:
     """Return the reason for an error that is neither permanent nor transient, with NVML's text."""
-    return message("driver-error", "the driver says: {error}", code=code, error=nvml_text)
+    return message("driver-error", "the driver reports: {error}", code=code, error=nvml_text)
 
 
 GPU_LOST = {
@@ -174,7 +174,7 @@ def scrambles_process_lists(driver: str | None) -> bool:
 SCRAMBLED_PROCESS_LISTS = message(
     "scrambled-process-lists", "drivers 535.43 to 535.85 list processes wrongly; update the driver"
 )
-NOT_PER_MIG_SLICE = message("not-per-mig-slice", "a MIG slice has none of its own; see the whole GPU")
+NOT_PER_MIG_SLICE = message("not-per-mig-slice", "not available for a MIG slice; see the whole GPU")
 REOPENING = message("driver-reopening", "the driver is being opened again")
 NO_GPM = message(
     "no-gpm", "the driver provides no performance counters for this GPU (only for Hopper and later)"

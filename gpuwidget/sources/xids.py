@@ -26,8 +26,8 @@ _GPU_XIDS = {
     74: translatable("an NVLink error"),
     79: translatable("the GPU fell off the bus"),
     92: translatable("many corrected memory errors"),
-    94: translatable("a memory error that stayed within one program"),
-    95: translatable("a memory error that reached all programs"),
+    94: translatable("a memory error that affected one program"),
+    95: translatable("a memory error that affected all programs"),
     119: translatable("the GPU's own processor does not answer"),
     120: translatable("the GPU's own processor failed"),
 }

@@ -197,7 +197,7 @@ def memory_rows(report: Report) -> list[list[str]]:
         for line in report.lines[:_MAX_MEMORY_ROWS]
     ]
     rows += [[text, "", "", ""] for text in _further_lines(report, _MAX_MEMORY_ROWS)]
-    return [["", _("at the peak"), _("at the end"), _("in all")], *rows]
+    return [["", _("at the peak"), _("at the end"), _("total")], *rows]
 
 
 def _memory_lines(report: Report) -> list[tuple[str, str]]:
@@ -212,7 +212,7 @@ def _memory_line(line: LineMemory, report: Report) -> str:
         "" if line.called_from is None else _(", called from {file}", file=_displayed_file(line.called_from))
     )
     return _(
-        "{line}{source}: {at_peak} at the peak, {held} at the end, {allocated} in all{caller}",
+        "{line}{source}: {at_peak} at the peak, {held} at the end, {allocated} in total{caller}",
         line=_memory_line_name(line, report),
         source=source,
         at_peak=units.memory(line.at_peak),

@@ -198,7 +198,7 @@ def _sum(facts: OomFacts, rows: Sequence[_Row]) -> list[_Row]:
     if unknown >= _UNKNOWN_SHOWN_FROM * facts.total:
         found.append(_Row(_("holder unknown"), "", unknown, aside=True))
         known = facts.total
-    return [*found, _Row(_("in all"), "", known, total=facts.total)]
+    return [*found, _Row(_("total"), "", known, total=facts.total)]
 
 
 def _by_cell(context: OomContext) -> str:

@@ -79,7 +79,7 @@ def test_the_card(kernel: Kernel) -> None:
         "  Out[5] = _ = _5 (kept by the notebook itself)  In [5]  10 MiB",
         "  this error's frames (kept by the notebook itself)  In [6]  8.0 MiB",
         "  free  14 MiB",
-        "  in all  64 MiB",
+        "  total  64 MiB",
         "  By cell: In [3] 20 MiB (model = mib(20)), In [4] 12 MiB (cache = [mib(6), mib(6)]), In [5] 10 MiB "
         "(mib(10)), In [6] 8.0 MiB (def step(n):).",
         "  Each of these would have been enough:",

@@ -101,7 +101,7 @@ def test_an_error_without_a_message_quotes_the_driver(machine: Machine) -> None:
     assert source.read_fast(gpu).missing["utilization"] == Message(
         "driver-error",
         {"code": 20, "error": "Insufficient Memory"},
-        "the driver says: Insufficient Memory",
+        "the driver reports: Insufficient Memory",
     )
 
 

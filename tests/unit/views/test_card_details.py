@@ -34,14 +34,14 @@ def test_memory_lines_in_the_details() -> None:
     """
     html = card.bundle(replace(reports.starved(), lines=(STEP, OWN, OTHERS)))["text/html"]
     assert (
-        "<b>Where the memory went:</b> src/model.py line 41 in forward `hidden = self.attention(x)`: "
-        "9.4 GiB at the peak, 0 MiB at the end, 96.2 GiB in all, called from In [5] line 7<"
+        "<b>Where the memory went:</b> src/model.py line 41 in forward `hidden = "
+        "self.attention(x)`: 9.4 GiB at the peak, 0 MiB at the end, 96.2 GiB in total, called from "
+        "In [5] line 7<"
     ) in html
     assert (
-        "&emsp;In [5] line 3 `x = torch.empty(n)`: n/a at the peak, 2.0 GiB at the end, 2.0 GiB in all<"
-        in html
-    )
-    assert "&emsp;torch, allocated by libraries: 512 B at the peak, 512 B at the end, 512 B in all<" in html
+        "&emsp;In [5] line 3 `x = torch.empty(n)`: n/a at the peak, 2.0 GiB at the end, 2.0 GiB in total<"
+    ) in html
+    assert "&emsp;torch, allocated by libraries: 512 B at the peak, 512 B at the end, 512 B in total<" in html
 
 
 def test_memory_lines_in_the_text() -> None:
@@ -51,7 +51,7 @@ def test_memory_lines_in_the_text() -> None:
     text = card.bundle(replace(reports.starved(), lines=(STEP, OWN)))["text/plain"]
     rows = [" ".join(line.split()) for line in text.splitlines()]
     assert rows[rows.index("torch's memory by line:") + 1 :][:3] == [
-        "at the peak at the end in all",
+        "at the peak at the end total",
         "src/model.py line 41 in forward: hidden = self.attention(x) 9.4 GiB 0 MiB 96.2 GiB",
         "In [5] line 3: x = torch.empty(n) n/a 2.0 GiB 2.0 GiB",
     ]

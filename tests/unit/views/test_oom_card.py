@@ -99,7 +99,7 @@ def test_the_text() -> None:
         "CUDA context and other libraries 612 MiB",
         "free 2.1 GiB",
         "holder unknown 4.8 GiB",
-        "in all 139.8 GiB",
+        "total 139.8 GiB",
         "By cell: In [4] 41.5 GiB (model = Transformer(config).cuda()), In [12] 21.9 GiB "
         "(train(model, loader)), other or unknown cells 102 MiB.",
         "The GPU's memory over the last 59.5 s, sampled: 98.0 → 137.0 GiB.",
@@ -142,7 +142,7 @@ def test_the_table_adds_up() -> None:
         "torch: reserved but not in tensors 2.0 GiB",
         "bob: train.py 43.0 GiB",
         "free 2.1 GiB",
-        "in all 139.1 of 139.8 GiB",
+        "total 139.1 of 139.8 GiB",
     ]
 
 
