@@ -99,7 +99,7 @@ def _html_row(check: Check) -> str:
             result += f"<div><b>{escape(_('Fix:'))}</b> {_fix_html(worst.fix)}</div>"
     quiet = f";{styles.QUIET}" if check.status == "skipped" else ""
     return (
-        f"<tr style='background:none{quiet}'><td style='{_CELL}'>{status}</td>"
+        f"<tr style='background:none{quiet}'><td style='{_CELL};white-space:nowrap'>{status}</td>"
         f"<th scope='row' style='{_CELL};font-weight:600'>{escape(_(check.title))}</th>"
         f"<td style='{_CELL};overflow-wrap:anywhere'>{result}</td></tr>"
     )

@@ -115,8 +115,10 @@ class Tags(HTMLParser):
 
 def test_as_html() -> None:
     """A diagnosis as HTML contains only elements and attributes that a front end keeps in an untrusted
-    notebook."""
-    tags = Tags(diagnosis_view.html(ILL))
+    notebook. No status is broken into two lines, also in Chinese."""
+    html = diagnosis_view.html(ILL)
+    assert html.count(";white-space:nowrap'>") == len(ILL.links)
+    tags = Tags(html)
     assert tags.open == []
     assert tags.seen <= {
         *("div", "table", "tbody", "tr", "td", "th", "b", "code", "details", "summary"),
