@@ -154,7 +154,9 @@ test('the summary is about the worst status', () => {
   assert.deepEqual(summary(done(check('cuda', 'broken')), broken), ['broken', '2 problems: cuda, driver']);
   assert.deepEqual(summary(broken, failed), ['broken', '1 problem: driver']);
   const doubtful = done(check('shm', 'warning'), check('gpu', 'unknown'));
-  assert.deepEqual(summary(doubtful), ['warning', '2 warnings: shm, gpu']);
+  assert.deepEqual(summary(doubtful), ['warning', '1 warning: shm']);
+  const unknown = done(check('gpu', 'unknown'), check('nccl', 'unknown'));
+  assert.deepEqual(summary(unknown, unknown), ['unknown', 'no result: gpu, nccl']);
 });
 
 test("the text after a fix's command begins without the punctuation that joins it", () => {

@@ -2,7 +2,7 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { ActiveKernel, type KernelView } from '../src/kernel/activeKernel';
-import { settingsLog, settingsReason, settingsSummary } from '../src/panel/settingsSection';
+import { disabledReason, settingsLog, settingsSummary } from '../src/panel/settingsSection';
 import { FakeKernel, FakeClock, ok, settled, torchSwitch, trans } from './fakes';
 import type { KernelState } from '../src/wire';
 
@@ -22,7 +22,7 @@ async function view(state: Partial<KernelState>): Promise<KernelView> {
 test('with all settings at their defaults nothing was run', async () => {
   const known = await view({ switches: [torchSwitch()] });
   assert.equal(settingsSummary(trans, known), 'all default');
-  assert.equal(settingsReason(trans, known), '');
+  assert.equal(disabledReason(trans, known), '');
   assert.equal(settingsLog(trans, known, null), 'Changes appear here as the Python code that was run.');
 });
 
@@ -51,22 +51,31 @@ test('the reason of an unknown or rejected value is listed', async () => {
   assert.equal(settingsLog(trans, failed, 'cudnn.benchmark'), 'cuDNN benchmark: torch refused it.');
 });
 
-test('without torch or a reply only the reason is shown', async () => {
+test('without torch the log explains what to do', async () => {
   const without = await view({
     torch: null,
     switches: [torchSwitch({ value: null, note: 'torch is not imported yet.' })]
   });
   assert.equal(settingsSummary(trans, without), 'torch is not imported');
   assert.equal(
-    settingsReason(trans, without),
+    disabledReason(trans, without),
     'torch is not imported in this kernel: import it in a cell first.'
   );
-  assert.equal(settingsLog(trans, without, null), '');
-  const silent = { ...(await view({ switches: [torchSwitch()] })), silentFor: 12 };
-  assert.equal(settingsReason(trans, silent), 'The kernel does not answer: a long call blocks it.');
+  assert.equal(settingsLog(trans, without, null), 'Import torch in a cell to use the switches.');
+});
+
+test('the log does not repeat why the kernel does not answer or is not ready', async () => {
+  const known = await view({ switches: [torchSwitch({ value: 'on', statement: ON })] });
+  const silent = { ...known, silentFor: 12 };
+  assert.equal(disabledReason(trans, silent), 'The kernel does not answer: a long call blocks it.');
+  assert.equal(settingsLog(trans, silent, null), `Ran: ${ON}`);
   const none = new ActiveKernel(new FakeClock()).view;
   assert.equal(settingsSummary(trans, none), '');
-  assert.equal(settingsReason(trans, none), 'Open a notebook to see the switches of its kernel.');
+  assert.equal(disabledReason(trans, none), 'Open a notebook to choose its default device.');
+  assert.equal(
+    settingsLog(trans, none, null),
+    'The switches are available once gpuwidget is loaded in the kernel.'
+  );
 });
 
 test('a rejection comes first', async () => {

@@ -39,17 +39,11 @@ export function diagnosticsSummary(
     return [null, trans.__('running…')];
   }
   const doctors = known.flatMap(state => (state.kind === 'done' ? [state.doctor] : []));
-  const broken = titles(doctors, ['broken']);
+  const [broken, warnings, unknown] = (['broken', 'warning', 'unknown'] as const).map(status =>
+    titles(doctors, status).map(title => trans.__(title))
+  ) as [string[], string[], string[]];
   if (broken.length > 0) {
-    return [
-      'broken',
-      trans._n(
-        '%1 problem: %2',
-        '%1 problems: %2',
-        broken.length,
-        broken.map(title => trans.__(title)).join(', ')
-      )
-    ];
+    return ['broken', trans._n('%1 problem: %2', '%1 problems: %2', broken.length, broken.join(', '))];
   }
   if (known.some(({ kind }) => kind === 'failed')) {
     return ['unknown', trans.__('could not run')];
@@ -57,23 +51,17 @@ export function diagnosticsSummary(
   if (doctors.length === 0) {
     return [null, trans.__('not run')];
   }
-  const warnings = titles(doctors, ['warning', 'unknown']);
-  return warnings.length === 0
+  if (warnings.length > 0) {
+    return ['warning', trans._n('%1 warning: %2', '%1 warnings: %2', warnings.length, warnings.join(', '))];
+  }
+  return unknown.length === 0
     ? ['ok', trans.__('no problems')]
-    : [
-        'warning',
-        trans._n(
-          '%1 warning: %2',
-          '%1 warnings: %2',
-          warnings.length,
-          warnings.map(title => trans.__(title)).join(', ')
-        )
-      ];
+    : ['unknown', trans.__('no result: %1', unknown.join(', '))];
 }
 
-/** Return the titles of the checks that have one of these statuses, without duplicates. */
-function titles(doctors: readonly Diagnosis[], statuses: readonly Check['status'][]): string[] {
-  const checks = doctors.flatMap(({ links }) => links).filter(({ status }) => statuses.includes(status));
+/** Return the titles of the checks that have this status, without duplicates. */
+function titles(doctors: readonly Diagnosis[], wanted: Check['status']): string[] {
+  const checks = doctors.flatMap(({ links }) => links).filter(({ status }) => status === wanted);
   return [...new Map(checks.map(({ id, title }) => [id, title])).values()];
 }
 

@@ -23,12 +23,13 @@ import { gpuIcon } from '../ui/icon';
 
 /**
  * The layouts, each with the largest width of the panel that it is for. Widths are in multiples of the font
- * size, so that a large font has the layout of a narrow panel. A tiny panel has all rules of a narrow one.
+ * size, so that a large font has the layout of a narrow panel. A tiny panel has all rules of a narrow one. In
+ * a stacked layout, names and dropdowns are above the controls and figures that belong to them.
  */
 const LAYOUTS: readonly (readonly [width: number, name: string])[] = [
-  [17, 'narrow tiny'],
-  [21.5, 'narrow'],
-  [30, 'normal'],
+  [17, 'stacked narrow tiny'],
+  [21.5, 'stacked narrow'],
+  [30, 'stacked'],
   [36, 'wide'],
   [Infinity, 'wide large']
 ];
@@ -76,6 +77,9 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private readonly hintFinder = new HintFinder();
   private readonly sizes = new ResizeObserver(() => {
     this.updateLayout();
+  });
+  private readonly docked = new ResizeObserver(() => {
+    this.dock();
   });
   private thresholds: Thresholds;
   private shown: ShownSections;
@@ -139,15 +143,19 @@ export class GpuPanel extends Widget implements IGpuPanel {
       this.reason.node,
       this.job.node,
       this.notice.node,
-      this.hintList.node,
       this.legend,
       this.list.node,
       this.use.node,
+      // This takes the free space. The parts below it are at the bottom, and the GPUs stay when a hint appears.
+      element('div', 'panel-space'),
+      this.hintList.node,
       this.cellsSection.node
     );
     this.node.append(this.scroll, this.message.node);
     this.sizes.observe(this.node);
     this.sizes.observe(heading); // Its size changes with the font.
+    this.docked.observe(this.hintList.node);
+    this.docked.observe(this.cellsSection.node);
     monitor.changed.connect(this.update, this);
     cells.changed.connect(this.update, this);
     panelState.changed.connect(this.update, this);
@@ -163,6 +171,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   addSection(section: PanelSection): void {
     this.sections.push(section);
     this.scroll.append(section.node);
+    this.docked.observe(section.node);
   }
 
   /** Apply new settings. */
@@ -186,6 +195,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     }
     document.removeEventListener('visibilitychange', this.updateVisibility);
     this.sizes.disconnect();
+    this.docked.disconnect();
     this.list.dispose();
     this.settings.dispose();
     this.message.dispose();
@@ -282,7 +292,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private placeNotice(below: boolean): void {
     const { node } = this.notice;
     if (below !== (node.parentElement === this.node)) {
-      (below ? this.message.node : this.hintList.node).before(node);
+      (below ? this.message.node : this.legend).before(node);
     }
   }
 
@@ -295,6 +305,26 @@ export class GpuPanel extends Widget implements IGpuPanel {
       // layout.
       setAttribute(this.node, 'data-size', LAYOUTS.find(([limit]) => size < limit)?.[1] ?? '');
     }
+  }
+
+  /**
+   * Keep the hints and the heads of collapsed sections visible at the bottom, one above the other, while the
+   * rest is scrolled.
+   */
+  private dock(): void {
+    const parts = [
+      ...this.sections.map(({ node }) => node).reverse(),
+      this.cellsSection.node,
+      this.hintList.node
+    ];
+    let bottom = 0;
+    for (const node of parts) {
+      const expanded = node.hasAttribute('open') || node.dataset.open === 'true';
+      node.classList.toggle('jp-gpuwidget-docked', !expanded);
+      node.style.bottom = `${String(bottom)}px`;
+      bottom += expanded ? 0 : node.offsetHeight;
+    }
+    this.scroll.style.scrollPaddingBottom = `${String(bottom)}px`;
   }
 
   private readonly updateVisibility = (): void => {

@@ -63,6 +63,7 @@ export class HintList {
     });
     this.button.hidden = !collapsible;
     setAttribute(this.button, 'aria-expanded', String(expanded));
+    setAttribute(this.node, 'data-open', String(collapsible && expanded));
     const left = hints.length - MAX_COLLAPSED;
     this.more.set(
       expanded ? this.trans.__('Show the first only') : this.trans._n('and %1 more', 'and %1 more', left)

@@ -59,7 +59,7 @@ export class SettingsSection {
     if (!this.node.open) {
       return;
     }
-    const reason = settingsReason(this.trans, view);
+    const reason = disabledReason(this.trans, view);
     if (state === null) {
       for (const row of this.rows.values()) {
         row.clear(reason);
@@ -71,8 +71,7 @@ export class SettingsSection {
         this.rows.get(keyOf(setting))?.update(setting, requested, reason);
       }
     }
-    const log = settingsLog(this.trans, view, this.latest);
-    this.log.set(reason === '' ? log : [reason, log].filter(text => text !== '').join('\n'));
+    this.log.set(settingsLog(this.trans, view, this.latest));
   }
 
   dispose(): void {
@@ -219,10 +218,7 @@ export function settingsSummary(trans: TranslationBundle, view: KernelView): str
 }
 
 /** Return a sentence about why no setting can be changed; an empty text if the settings can be changed. */
-export function settingsReason(trans: TranslationBundle, view: KernelView): string {
-  if (view.condition.kind === 'no-notebook') {
-    return trans.__('Open a notebook to see the switches of its kernel.');
-  }
+export function disabledReason(trans: TranslationBundle, view: KernelView): string {
   if (view.condition.kind !== 'ready') {
     return kernelNotice(trans, view)?.text ?? '';
   }
@@ -237,15 +233,20 @@ export function settingsReason(trans: TranslationBundle, view: KernelView): stri
 /**
  * Return the log of the settings, one entry per line: the reason of a rejected change, then the Python
  * statements that this kernel has run or will run, with the statement of the `latest` setting before the
- * others.
+ * others. Why the kernel is not ready or does not answer is not repeated: the section above shows it.
  */
 export function settingsLog(trans: TranslationBundle, view: KernelView, latest: string | null): string {
-  const state = view.condition.kind === 'ready' ? view.condition.state : null;
   const rejected = view.rejection?.ask === 'set_switch' ? [view.rejection.reason] : [];
+  if (view.condition.kind !== 'ready') {
+    return [...rejected, trans.__('The switches are available once gpuwidget is loaded in the kernel.')].join(
+      '\n'
+    );
+  }
+  const { state } = view.condition;
   const rank = ({ name, pending }: Switch): number => (name === latest ? 0 : pending === null ? 2 : 1);
-  const settings = [...(state?.switches ?? [])].sort((one, other) => rank(one) - rank(other));
+  const settings = [...state.switches].sort((one, other) => rank(one) - rank(other));
   const lines = settings.flatMap(({ name, title, statement, pending, note, value }) => {
-    const hasNote = state?.torch !== null && note !== null && (value === null || name === latest);
+    const hasNote = state.torch !== null && note !== null && (value === null || name === latest);
     const notes = hasNote ? [`${trans.__(title)}: ${note}`] : [];
     if (statement === null) {
       return notes;
@@ -255,13 +256,12 @@ export function settingsLog(trans: TranslationBundle, view: KernelView, latest: 
       ? [trans.__('Ran: %1', code), ...notes]
       : [trans.__('Takes effect in the next cell: %1', code)];
   });
-  const all = [...rejected, ...lines];
-  if (all.length > 0) {
-    return all.join('\n');
-  }
-  return settingsReason(trans, view) === ''
-    ? trans.__('Changes appear here as the Python code that was run.')
-    : '';
+  const all = [
+    ...(state.torch === null ? [trans.__('Import torch in a cell to use the switches.')] : []),
+    ...rejected,
+    ...lines
+  ];
+  return all.length > 0 ? all.join('\n') : trans.__('Changes appear here as the Python code that was run.');
 }
 
 /**
