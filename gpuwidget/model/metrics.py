@@ -180,7 +180,7 @@ METRICS: tuple[Metric, ...] = (
         nvidia_smi="memory.used",
         limit="memory_total",
         label="Memory",
-        description="Memory in use, without what the driver keeps for itself",
+        description="Memory in use, without the part that the driver reserves",
         table_title="Memory GiB",
         recorded=Recorded(key="mem_used"),
         exported=Exported(
@@ -202,7 +202,7 @@ METRICS: tuple[Metric, ...] = (
         nvidia_smi="power.draw.instant",
         limit="power_limit_w",
         label="Power",
-        description="Power drawn at the moment",
+        description="Current power draw",
         panel=True,
         table_title="Power W",
         recorded=Recorded(key="power_mw", scale=1000),
@@ -277,7 +277,7 @@ METRICS: tuple[Metric, ...] = (
         nvml="nvmlDeviceGetClockInfo SM",
         nvidia_smi="clocks.sm",
         label="SM clock",
-        description="Clock of the multiprocessors",
+        description="Clock of the streaming multiprocessors (SMs)",
         panel=True,
         table_title="MHz",
         recorded=Recorded(key="sm_mhz"),
@@ -333,7 +333,7 @@ METRICS: tuple[Metric, ...] = (
         nvml="nvmlDeviceGetFanSpeed",
         nvidia_smi="fan.speed",
         label="Fan speed",
-        description="Fan speed that the driver intends",
+        description="Fan speed that the driver requests, not measured",
         recorded=Recorded(key="fan"),
         exported=Exported(
             name="gpuwidget_gpu_fan_speed_ratio",
@@ -352,7 +352,7 @@ METRICS: tuple[Metric, ...] = (
         nvml="nvmlDeviceGetEncoderUtilization",
         nvidia_smi="utilization.encoder",
         label="Video encoder",
-        description="Time in which the video encoder worked",
+        description="Time in which the video encoder was working",
         recorded=Recorded(key="enc_util"),
         exported=Exported(
             name="gpuwidget_gpu_encoder_utilization_ratio",
@@ -372,7 +372,7 @@ METRICS: tuple[Metric, ...] = (
         nvml="nvmlDeviceGetDecoderUtilization",
         nvidia_smi="utilization.decoder",
         label="Video decoder",
-        description="Time in which the video decoder worked",
+        description="Time in which the video decoder was working",
         recorded=Recorded(key="dec_util"),
         exported=Exported(
             name="gpuwidget_gpu_decoder_utilization_ratio",
@@ -451,7 +451,7 @@ METRICS: tuple[Metric, ...] = (
         doc="Multiprocessors with work, percent",
         nvml="NVML_GPM_METRIC_SM_UTIL",
         label="SM active",
-        description="Share of the multiprocessors with work in them",
+        description="Share of the multiprocessors (SMs) that had work",
         report="sm_activity",
         recorded=Recorded(key="sm"),
         exported=Exported(
@@ -470,7 +470,7 @@ METRICS: tuple[Metric, ...] = (
         doc="Resident warps, percent of the maximum",
         nvml="NVML_GPM_METRIC_SM_OCCUPANCY",
         label="SM occupancy",
-        description="Warps resident over warps possible",
+        description="Resident warps, as a share of the maximum",
         report="sm_occupancy",
         recorded=Recorded(key="sm_occupancy"),
         exported=Exported(

@@ -50,29 +50,29 @@ export function metricTexts(trans: TranslationBundle, name: MetricName): readonl
     case 'memory_utilization':
       return [trans.__('Memory utilization'), trans.__('Time in which device memory was read or written')];
     case 'memory_used':
-      return [trans.__('Memory'), trans.__('Memory in use, without what the driver keeps for itself')];
+      return [trans.__('Memory'), trans.__('Memory in use, without the part that the driver reserves')];
     case 'power_w':
-      return [trans.__('Power'), trans.__('Power drawn at the moment')];
+      return [trans.__('Power'), trans.__('Current power draw')];
     case 'temperature_c':
       return [trans.__('Temperature'), trans.__('Temperature of the core')];
     case 'memory_temperature_c':
       return [trans.__('Memory temperature'), trans.__('Temperature of the memory')];
     case 'sm_clock_mhz':
-      return [trans.__('SM clock'), trans.__('Clock of the multiprocessors')];
+      return [trans.__('SM clock'), trans.__('Clock of the streaming multiprocessors (SMs)')];
     case 'memory_clock_mhz':
       return [trans.__('Memory clock'), trans.__('Clock of the memory')];
     case 'fan_speed':
-      return [trans.__('Fan speed'), trans.__('Fan speed that the driver intends')];
+      return [trans.__('Fan speed'), trans.__('Fan speed that the driver requests, not measured')];
     case 'encoder_utilization':
-      return [trans.__('Video encoder'), trans.__('Time in which the video encoder worked')];
+      return [trans.__('Video encoder'), trans.__('Time in which the video encoder was working')];
     case 'decoder_utilization':
-      return [trans.__('Video decoder'), trans.__('Time in which the video decoder worked')];
+      return [trans.__('Video decoder'), trans.__('Time in which the video decoder was working')];
     case 'graphics':
       return [trans.__('Graphics/compute engine active'), trans.__('Time in which any engine was active')];
     case 'sm':
-      return [trans.__('SM active'), trans.__('Share of the multiprocessors with work in them')];
+      return [trans.__('SM active'), trans.__('Share of the multiprocessors (SMs) that had work')];
     case 'sm_occupancy':
-      return [trans.__('SM occupancy'), trans.__('Warps resident over warps possible')];
+      return [trans.__('SM occupancy'), trans.__('Resident warps, as a share of the maximum')];
     case 'tensor':
       return [trans.__('Tensor cores'), trans.__('Use of the tensor-core pipes')];
     case 'dram':

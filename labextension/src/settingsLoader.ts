@@ -8,6 +8,7 @@ import { Signal } from '@lumino/signaling';
 import { readSettings, SETTINGS_ID, type Settings } from './settings';
 import { translatedSchema, withValidDefaults } from './settingsSchema';
 import type { IGpuSettings } from './tokens';
+import { sentence } from './ui/format';
 
 /** The beginning of the Jupyter server's error message if a settings file has a syntax error. */
 const UNREADABLE_FILE = 'Failed loading settings';
@@ -74,7 +75,7 @@ export async function loadSettings(options: SettingsLoaderOptions): Promise<IGpu
     if (replaced.length > 0) {
       warn(
         trans.__(
-          'The GPU settings on the server are of another version than this page, so these have their defaults: %1. Reload this page; if this message appears again, update gpuwidget on the server.',
+          'The GPU settings on the server are from another version than this page, so these have their defaults: %1. Reload this page; if this message appears again, update gpuwidget on the server.',
           replaced.join(', ')
         )
       );
@@ -121,8 +122,8 @@ function loadFailure(trans: TranslationBundle, error: unknown): string {
         reason
       )
     : trans.__(
-        'JupyterLab could not load the GPU settings, so the defaults are used: %1. Reload this page; if this message appears again, look into the log of the Jupyter server.',
-        reason
+        'JupyterLab could not load the GPU settings, so the defaults are used: %1 Reload this page; if this message appears again, see the log of the Jupyter server.',
+        sentence(reason)
       );
 }
 
@@ -144,7 +145,7 @@ function transformSettings(
       for (const { name, value } of invalid) {
         warn(
           trans.__(
-            'overrides.json on the server sets %1 to %2, which cannot be. Another value is used; the settings of the GPUs say which.',
+            'overrides.json on the server sets %1 to %2, which is not valid. The GPU settings show the value that is used instead.',
             name,
             JSON.stringify(value)
           )

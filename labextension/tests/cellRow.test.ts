@@ -20,10 +20,10 @@ function read(changes: Record<string, unknown> = {}, cell: Record<string, unknow
 }
 
 test('the tooltip of the memory contains what it measures and each GPU’s part', () => {
-  assert.equal(memoryTitle(trans, read()), 'Allocated by torch: +2.0 GiB, peak 5.0 GiB\nGPU 0 (cuda:0)');
+  assert.equal(memoryTitle(trans, read()), 'Allocated by PyTorch: +2.0 GiB, peak 5.0 GiB\nGPU 0 (cuda:0)');
   assert.equal(
     memoryTitle(trans, read({ gpus: [reportedGpu(0), reportedGpu(1, { torch_device: null })] })),
-    'Allocated by torch: +4.0 GiB, peak 5.0 GiB\nGPU 0 (cuda:0): +2.0 GiB, peak 5.0 GiB\nGPU 1: +2.0 GiB, peak 5.0 GiB'
+    'Allocated by PyTorch: +4.0 GiB, peak 5.0 GiB\nGPU 0 (cuda:0): +2.0 GiB, peak 5.0 GiB\nGPU 1: +2.0 GiB, peak 5.0 GiB'
   );
 });
 
@@ -45,8 +45,11 @@ test('an unknown figure has its reason, and an unused GPU says so', () => {
   });
   assert.match(memoryTitle(trans, read({ gpus: [gpu] })), /n\/a, peak 5 B\n.*\nthe driver did not answer$/s);
   assert.equal(energyTitle(trans, read({ gpus: [gpu] })), 'GPU 0 (cuda:0): n/a\nbelow 0.1 s');
-  assert.equal(memoryTitle(trans, read({ gpus: [] })), 'There was no GPU');
-  assert.equal(energyTitle(trans, read({ gpus: [reportedGpu(0, { shown: false })] })), 'It used no GPU');
+  assert.equal(memoryTitle(trans, read({ gpus: [] })), 'The machine had no GPU');
+  assert.equal(
+    energyTitle(trans, read({ gpus: [reportedGpu(0, { shown: false })] })),
+    'The cell used no GPU'
+  );
 });
 
 test('a figure of the whole GPU is labelled as one', () => {

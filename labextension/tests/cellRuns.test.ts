@@ -183,7 +183,7 @@ test('without the driver’s figures, the growth is what torch has reserved', ()
   all.kernels.say(reserving(5, 1, null));
   assert.equal(all.cells.running?.delta, 2 * GIB);
   const [title] = runningTitle(trans, all.cells.running).split('\n');
-  assert.equal(title, 'Reserved by torch since the cell began: +2.0 GiB');
+  assert.equal(title, 'Change of the memory reserved by PyTorch since the cell began: +2.0 GiB');
 });
 
 test('without a state before the cell the growth is unknown', () => {

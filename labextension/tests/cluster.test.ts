@@ -95,7 +95,7 @@ test('the reason for old values is a sentence, and has their time', () => {
   assert.equal(notice('Away.'), 'The cluster could not be read: Away.');
   assert.match(
     notice('Failed to fetch', SNAPSHOT),
-    /^The cluster could not be read: Failed to fetch\. The values are of 2023-11-1\d \d\d:\d\d:20\.$/
+    /^The cluster could not be read: Failed to fetch\. Showing the values from 2023-11-1\d \d\d:\d\d:20\.$/
   );
 });
 

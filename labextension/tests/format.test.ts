@@ -15,6 +15,7 @@ import {
   moment,
   padded,
   powerOf,
+  sentence,
   elapsedTime,
   shortElapsedTime,
   whole,
@@ -134,4 +135,12 @@ test('memory in use is written with the total, in one unit and as wide as the to
   ]);
   assert.equal(memoryOf(trans, 512 * MIB, 8 * GIB), '0.5 of 8.0 GiB');
   assert.deepEqual([memoryOf(trans, null, total), memoryOf(trans, GIB, null)], ['n/a', '1.0 GiB']);
+});
+
+test('an error becomes a sentence with one period', () => {
+  assert.deepEqual(['Failed to fetch', 'The server does not answer.', '服务器没有响应。'].map(sentence), [
+    'Failed to fetch.',
+    'The server does not answer.',
+    '服务器没有响应。'
+  ]);
 });

@@ -279,7 +279,7 @@ test('the losses of a restart or shutdown are listed with the memory on each GPU
     gpuUsage(2, [holding(3.1, { kernel: 'train', source: 'torch' })])
   );
   const words = holdingsText(trans, holdingsOf(model, 'train'));
-  assert.equal(words, '18.0 GiB on GPU 0, 3.1 GiB on GPU 2 (torch’s own number)');
+  assert.equal(words, '18.0 GiB on GPU 0, 3.1 GiB on GPU 2 (reported by PyTorch)');
   assert.deepEqual(losses(trans, TRAIN, true, words, ['Console 1']), [
     'all variables',
     'the running cell and the cells in the queue',

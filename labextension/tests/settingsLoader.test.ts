@@ -127,7 +127,7 @@ test('a settings file with a syntax error leaves the defaults and one warning th
 
 test('settings that cannot be loaded for another reason leave the defaults and one warning', async () => {
   const sentence = (reason: string): string =>
-    `JupyterLab could not load the GPU settings, so the defaults are used: ${reason}. Reload this page; if this message appears again, look into the log of the Jupyter server.`;
+    `JupyterLab could not load the GPU settings, so the defaults are used: ${reason}. Reload this page; if this message appears again, see the log of the Jupyter server.`;
   const errors = [
     { instancePath: '/units', message: 'must be object' },
     { instancePath: '', message: 'no' }
@@ -154,7 +154,7 @@ test('an older schema on the server leaves the settings that it has, and one war
   assert.deepEqual(settings.current, { ...DEFAULTS, chartSeconds: 60 });
   registered.change(registered.composite);
   assert.deepEqual(warnings, [
-    'The GPU settings on the server are of another version than this page, so these have their defaults: hints.idleHours. Reload this page; if this message appears again, update gpuwidget on the server.'
+    'The GPU settings on the server are from another version than this page, so these have their defaults: hints.idleHours. Reload this page; if this message appears again, update gpuwidget on the server.'
   ]);
 });
 

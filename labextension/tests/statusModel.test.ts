@@ -129,7 +129,7 @@ test('unknown memory is n/a with its reason', () => {
   assert.match(status.title, /does not report how much of the memory this notebook holds$/);
 });
 
-test('torch’s own number is used and labelled if the driver has none, as in a container', () => {
+test('the memory that PyTorch reports is used and labelled if the driver has none, as in a container', () => {
   const gpus = [0, 1].map(index => kernelGpu(index, { process_memory: null }));
   const status = statusText(trans, view({ gpus, device: device('cuda:1') }), null, false);
   assert.equal(status?.text, 'Default: cuda:1 · 13.0 GiB (torch) GPU memory');

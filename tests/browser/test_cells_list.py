@@ -223,7 +223,7 @@ def test_another_versions_reports_are_left_out(open_notebook: Open, lab: Lab) ->
     show(notebook)
     assert names(notebook) == ["[1] 1"]
     note = f"{CELLS} .jp-gpuwidget-cells-notes"
-    assert notebook.page.inner_text(note) == "1 report of another version is left out."
+    assert notebook.page.inner_text(note) == "1 report from another version of gpuwidget is not shown."
     notebook.page.click(f"{CELLS} .jp-gpuwidget-cells-toggle")
     notebook.page.wait_for_selector(ROW, state="hidden")
     assert notebook.page.get_attribute(f"{CELLS} .jp-gpuwidget-cells-toggle", "aria-expanded") == "false"

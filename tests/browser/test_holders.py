@@ -163,7 +163,7 @@ def test_the_holders_of_each_gpu(open_panel: Callable[..., OpenPanel]) -> None:
     )
     wait_for_text(view.notebook, f"{CARD} .jp-gpuwidget-gpu-share", "14.0")
     title = page.get_attribute(f"{ROW} .jp-gpuwidget-holder-torch:not(:empty)", "title") or ""
-    assert "own number: what it has reserved, without the CUDA context" in title
+    assert "Reserved memory as PyTorch reports it, without the CUDA context" in title
     for width in (240, 300, 480):
         show(view.notebook, width)
         assert view.notebook.script(OVERFLOWING_NUMBERS) == []
@@ -406,7 +406,7 @@ def test_hints(open_panel: Callable[..., OpenPanel]) -> None:
     hints = [" ".join(text.split()) for text in view.notebook.page.locator(HINT).all_inner_texts()]
     assert hints == [
         "eval.ipynb idle 4 h, holds 18.0 GiB Free…",
-        "job.ipynb GPU 1 at 12 % over 1 h See…",
+        "job.ipynb GPU 1 at 12 % over 1 h Actions…",
     ]
     for width in (240, 300, 480):
         show(view.notebook, width)

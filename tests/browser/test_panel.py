@@ -239,7 +239,7 @@ def test_the_keyboard(open_notebook: Open) -> None:
     notebook.page.wait_for_selector(f"{DEVICE}:enabled")
     notebook.script("await app.commands.execute('gpuwidget:choose-device');")
     focused = "() => document.activeElement.getAttribute('aria-label')"
-    assert notebook.page.evaluate(focused) == "Default torch device"
+    assert notebook.page.evaluate(focused) == "Default PyTorch device"
     row = notebook.page.locator(f"{CARD} .jp-gpuwidget-gpu-row").first
     before = row.get_attribute("aria-expanded")
     row.focus()

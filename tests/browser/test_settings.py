@@ -215,8 +215,8 @@ def test_invalid_settings_are_replaced(lab_with_invalid_settings: tuple[Lab, Pat
     notebook.script("await app.commands.execute('apputils:display-notifications');")
     center = ".jp-Notification-List"
     for sentence in (
-        'sets chartSeconds to "long", which cannot be',
-        'sets units.memory to "bits", which cannot be',
+        'sets chartSeconds to "long", which is not valid',
+        'sets units.memory to "bits", which is not valid',
         "so these have their defaults: hints.idleHours, alerts.when",
         "Your GPU settings are not valid in this version, so the defaults are used.",
     ):

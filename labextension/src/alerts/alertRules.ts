@@ -128,19 +128,19 @@ export function alertText(trans: TranslationBundle, { kind, findings }: Alert, n
   switch (kind) {
     case 'lost':
       return trans.__(
-        '%1 lost since %2. A reset or a restart of the machine is needed.',
+        '%1 lost since %2. A GPU reset or a restart of the machine is needed.',
         gpus,
         moment(Number(first.value), now)
       );
     case 'errors':
       return trans.__(
-        '%1: new uncorrected memory errors (ECC): %2. What ran there may have failed or be wrong.',
+        '%1: new uncorrected memory errors (ECC): %2. Work done there may have failed, or its results may be wrong.',
         gpus,
         listed(findings, String)
       );
     case 'xid':
       return trans.__(
-        '%1: the driver reported an error, XID %2. The kernel log (dmesg) has the rest of it.',
+        '%1: the driver reported an error, XID %2. See the kernel log (dmesg) for details.',
         gpus,
         listed(findings, String)
       );

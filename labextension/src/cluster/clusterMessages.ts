@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { moment } from '../ui/format';
+import { moment, sentence } from '../ui/format';
 import type { ClusterSnapshot } from '../wire';
 import type { ClusterModel } from './clusterModel';
 import { hasErrors } from './quantities';
@@ -14,11 +14,10 @@ export function clusterNotice(trans: TranslationBundle, { snapshot, failure }: C
     return snapshot?.problem ?? null;
   }
   const time = snapshot?.time ?? null;
-  // The browser's own errors, such as `Failed to fetch`, do not end with a period.
-  const reason = trans.__('The cluster could not be read: %1', failure.replace(/[^.!?]$/, '$&.'));
+  const reason = trans.__('The cluster could not be read: %1', sentence(failure));
   return time === null
     ? reason
-    : trans.__('%1 The values are of %2.', reason, moment(time, Date.now() / 1000));
+    : trans.__('%1 Showing the values from %2.', reason, moment(time, Date.now() / 1000));
 }
 
 /** Return what is shown in place of the GPUs if there are none; null if there are some. */

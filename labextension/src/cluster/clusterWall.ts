@@ -196,17 +196,17 @@ export class ClusterWall extends Widget {
       nodes.length > 0
         ? trans._n('%2: %1 node, %3', '%2: %1 nodes, %3 first', nodes.length, what, nodes[0])
         : total === 0
-          ? trans.__('%1: none, on no node', what)
+          ? trans.__('%1: none', what)
           : trans._n(
-              '%2: on no single node; %3 on %1 node',
-              '%2: on no single node; %3 on %1 nodes',
+              '%2: not on a single node; %3 in total, on %1 node',
+              '%2: not on a single node; %3 in total, on %1 nodes',
               spread,
               what,
               total
             );
     return clusterNotice(trans, this.model) === null || snapshot.time === null
       ? sentence
-      : trans.__('%1 (values of %2)', sentence, moment(snapshot.time, Date.now() / 1000));
+      : trans.__('%1 (values from %2)', sentence, moment(snapshot.time, Date.now() / 1000));
   }
 
   private exportCsv(): void {

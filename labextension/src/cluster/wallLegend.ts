@@ -15,7 +15,7 @@ export class WallLegend {
       entry({ level: 'unknown' }, UNKNOWN),
       entry({ level: 'unknown', mark: 'lost' }, trans.__('lost')),
       entry({ mark: 'error' }, trans.__('errors in the last hour')),
-      entry({ mark: 'found' }, trans.__('free, as searched for'))
+      entry({ mark: 'found' }, trans.__('free, matches the search'))
     ];
     this.node = element('div', 'cluster-legend', this.title.node, this.scale, ...symbols);
   }

@@ -70,9 +70,9 @@ export class WallToolbar {
     setAttribute(this.model, 'aria-label', trans.__('Model of the free GPUs'));
     this.find.type = 'submit';
     this.find.textContent = trans.__('Find free');
-    this.find.title = trans.__('List the nodes with that many free GPUs first');
+    this.find.title = trans.__('List the nodes with this many free GPUs first');
     this.end.type = 'button';
-    this.end.textContent = trans.__('End search');
+    this.end.textContent = trans.__('Clear search');
     this.end.onclick = () => {
       change({ search: null });
       this.count.focus();

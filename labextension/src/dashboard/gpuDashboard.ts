@@ -12,7 +12,7 @@ import type { ICellRuns, IClusterModel, IGpuSettings, IMonitor } from '../tokens
 import { metricTexts, type MetricName } from '../metricTable';
 import type { Band } from '../ui/chartBands';
 import { setAttribute, Text } from '../ui/dom';
-import { errorText, unitsChanged } from '../ui/format';
+import { errorText, sentence, unitsChanged } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
 import type { ReceivedMessage } from '../wire';
 import { ChartGrid } from './chartGrid';
@@ -573,7 +573,10 @@ export class GpuDashboard extends Widget {
   private dataNotice(): Notice | null {
     if (this.loader.failure !== null) {
       return {
-        text: this.trans.__('The history could not be loaded: %1. Trying again.', this.loader.failure)
+        text: this.trans.__(
+          'The history could not be loaded: %1 Trying again.',
+          sentence(this.loader.failure)
+        )
       };
     }
     if (this.current.node !== null) {

@@ -94,11 +94,11 @@ export class Toolbar {
     );
     this.all = button(trans.__('All charts'), trans.__('Show all charts again (Escape)'), showAll);
     this.smoothing.title = trans.__(
-      'A smoothed line is the mean of the last points; the area behind it is from their lowest to their highest value'
+      'Each point of a smoothed line is the mean of the last points. The area behind the line spans their minimum and maximum'
     );
     setAttribute(this.smoothing, 'aria-label', trans.__('Smoothing'));
     const smoothings = SMOOTHINGS.map(points => {
-      const label = points === 1 ? trans.__('No smoothing') : trans.__('Smooth %1 points', points);
+      const label = points === 1 ? trans.__('No smoothing') : trans.__('Smooth over %1 points', points);
       return new Option(label, String(points));
     });
     this.smoothing.append(...smoothings);

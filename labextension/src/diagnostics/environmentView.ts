@@ -35,7 +35,7 @@ export class EnvironmentView {
   ) {
     this.copyJson = copyButton(
       trans.__('Copy as JSON'),
-      trans.__('As `gpuwidget doctor --json` writes it, for --diff or a bug report'),
+      trans.__('Copy in the format of `gpuwidget doctor --json`, for --diff or a bug report'),
       button => {
         this.copyFrom(button, this.shown === null ? '' : toJson(this.shown));
       }

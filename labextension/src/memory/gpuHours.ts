@@ -33,10 +33,16 @@ export function gpuHoursText(trans: TranslationBundle, hours: GpuHours): string 
 /** Return the sentences that explain how GPU-hours are counted, for a tooltip. */
 export function gpuHoursTitle(trans: TranslationBundle, { shared, price }: GpuHours): string {
   return [
-    trans.__('Since the server’s start, earlier kernels of this notebook included.'),
+    trans.__('Since the server’s start, including earlier kernels of this notebook.'),
     trans.__('Busy time and energy count only while the notebook has the GPU for itself.'),
-    ...(shared ? [trans.__('It has shared its GPUs, so these are only a part (≥) or unknown.')] : []),
-    ...(price === null ? [] : [trans.__('The price is that of the hours held.')])
+    ...(shared
+      ? [
+          trans.__(
+            'This notebook has shared its GPUs, so busy time and energy are lower bounds (≥) or unknown.'
+          )
+        ]
+      : []),
+    ...(price === null ? [] : [trans.__('The price is for the hours held.')])
   ].join(' ');
 }
 

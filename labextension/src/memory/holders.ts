@@ -295,7 +295,7 @@ export function holdingsText(trans: TranslationBundle, holdings: readonly Holdin
     .filter(({ holding }) => holding.memory !== 0)
     .map(({ gpu, holding }) => {
       const text = trans.__('%1 on GPU %2', memory(holding.memory), gpuNumber(gpu));
-      return holding.source === 'torch' ? trans.__('%1 (torch’s own number)', text) : text;
+      return holding.source === 'torch' ? trans.__('%1 (reported by PyTorch)', text) : text;
     })
     .join(', ');
 }

@@ -140,7 +140,7 @@ export class RunningRow extends Row {
     });
     this.node.classList.add('jp-gpuwidget-cells-running');
     this.button.tabIndex = 0;
-    this.button.title = trans.__('It runs now. Go to the cell');
+    this.button.title = trans.__('Running. Go to the cell');
     this.mark.set('▸');
     setAttribute(this.mark.node, 'role', 'img');
     setAttribute(this.mark.node, 'aria-label', trans.__('running'));
@@ -194,10 +194,10 @@ export function outcomeMark(trans: TranslationBundle, report: CellReport): [stri
 export function memoryTitle(trans: TranslationBundle, report: CellReport): string {
   const { gpus, kind, delta, peak, missing } = report;
   if (gpus.length === 0) {
-    return report.hasGpus ? trans.__('It used no GPU') : trans.__('There was no GPU');
+    return report.hasGpus ? trans.__('The cell used no GPU') : trans.__('The machine had no GPU');
   }
   const what = {
-    torch: trans.__('Allocated by torch'),
+    torch: trans.__('Allocated by PyTorch'),
     process: report.children
       ? trans.__('Held by this notebook and its child processes')
       : trans.__('Held by this notebook'),
@@ -254,14 +254,20 @@ export function totalsText(trans: TranslationBundle, count: number, totals: Tota
  */
 export function runningTitle(trans: TranslationBundle, running: RunningCell): string {
   if (running.delta === null) {
-    return trans.__('Not known: the kernel did not say what it held before this cell, or does not answer');
+    return trans.__('Unknown: the kernel did not report its memory before this cell, or does not answer');
   }
   const parts = running.gpus.filter(({ bytes }) => bytes !== 0);
   const torch = running.gpus.some(gpu => gpu.torch);
   return [
     torch
-      ? trans.__('Reserved by torch since the cell began: %1', memoryChange(running.delta))
-      : trans.__('Held by this notebook since the cell began: %1', memoryChange(running.delta)),
+      ? trans.__(
+          'Change of the memory reserved by PyTorch since the cell began: %1',
+          memoryChange(running.delta)
+        )
+      : trans.__(
+          'Change of this notebook’s GPU memory since the cell began: %1',
+          memoryChange(running.delta)
+        ),
     ...parts.map(({ uuid, torchDevice, bytes }) => `${torchDevice ?? uuid}: ${memoryChange(bytes)}`)
   ].join('\n');
 }

@@ -91,7 +91,7 @@ export class CellsSection {
     if (runs !== this.shownRuns) {
       this.totals.set(
         this.isEmpty ? this.trans.__('none watched yet') : totalsText(this.trans, runs.length, totals(runs)),
-        this.trans.__('Time and energy of all runs that left a report; runs within runs count once')
+        this.trans.__('Time and energy of all runs with a report; a run inside another run counts once')
       );
     }
     if (!expanded) {
@@ -190,11 +190,11 @@ export class CellsSection {
     const row = element('div', 'cells-row jp-gpuwidget-cells-header-row');
     row.setAttribute('role', 'row');
     const columns: readonly [Column, string, string][] = [
-      ['cell', this.trans.__('cell'), this.trans.__('In the order of the notebook')],
-      ['delta', '', this.trans.__('Memory at the end less memory at the start')],
-      ['peak', this.trans.__('peak'), this.trans.__('The most memory on any one GPU')],
+      ['cell', this.trans.__('cell'), this.trans.__('Order in the notebook')],
+      ['delta', '', this.trans.__('Memory at the end minus memory at the start')],
+      ['peak', this.trans.__('peak'), this.trans.__('Highest memory on any one GPU')],
       ['time', this.trans.__('time'), this.trans.__('How long the code ran')],
-      ['energy', this.trans.__('energy'), this.trans.__('Drawn by the GPUs that the cell used')]
+      ['energy', this.trans.__('energy'), this.trans.__('Energy of the GPUs that the cell used')]
     ];
     for (const [column, label, title] of columns) {
       const text = new Text('');
@@ -202,7 +202,7 @@ export class CellsSection {
       const arrow = new Text('cells-arrow');
       const button = element('button', 'cells-sort', text.node, arrow.node);
       button.type = 'button';
-      button.title = this.trans.__('%1. Sort by it', title);
+      button.title = this.trans.__('%1. Click to sort', title);
       button.onclick = () => {
         this.panelState.sort = toggledSort(this.panelState.sort, column);
       };
@@ -229,16 +229,16 @@ export class CellsSection {
     const { incompatible } = this.cells;
     const notes = [
       runs.some(({ report }) => report.kind === 'device' && report.gpus.length > 0)
-        ? this.trans.__('* the whole GPU’s, whoever used it.')
+        ? this.trans.__('* Memory of the whole GPU, including other processes.')
         : '',
       runs.some(({ report }) => report.recording !== null)
-        ? this.trans.__('Figures of a recording are not the notebook’s.')
+        ? this.trans.__('The figures are from a recording, not from this notebook.')
         : '',
       incompatible === 0
         ? ''
         : this.trans._n(
-            '%1 report of another version is left out.',
-            '%1 reports of another version are left out.',
+            '%1 report from another version of gpuwidget is not shown.',
+            '%1 reports from another version of gpuwidget are not shown.',
             incompatible
           )
     ];
@@ -256,14 +256,14 @@ export class CellsSection {
 
   private timeProblem({ report: { started, duration } }: CellRun): string | null {
     if (started === null) {
-      return this.trans.__('The report does not contain when the cell ran.');
+      return this.trans.__('The report has no start time of the cell.');
     }
     const { historySeconds } = this.dashboard;
     if (started + (duration ?? 0) >= Date.now() / 1000 - historySeconds) {
       return null;
     }
     return historySeconds <= SERVER_HISTORY_S
-      ? this.trans.__('The server stores the last hour. A Prometheus would store more.')
+      ? this.trans.__('The server stores only the last hour. A Prometheus server can store more.')
       : this.trans.__('The dashboard shows the last 30 days.');
   }
 

@@ -171,7 +171,7 @@ class DeviceDropdown {
     private readonly trans: TranslationBundle,
     onChosen: (device: string | null, mostFree: DeviceChoice | null) => void
   ) {
-    this.node.setAttribute('aria-label', trans.__('Default torch device'));
+    this.node.setAttribute('aria-label', trans.__('Default PyTorch device'));
     this.node.onchange = () => {
       const { value } = this.node;
       if (value !== MOST_FREE) {

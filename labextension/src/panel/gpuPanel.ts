@@ -375,7 +375,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     return seconds === null
       ? ''
       : this.trans.__(
-          'Which cell ran when is not shown: the clocks of the kernel and of the server differ by %1.',
+          'Cell runs are not shown: the clocks of the kernel and of the server differ by %1.',
           duration(Math.abs(seconds))
         );
   }
@@ -409,11 +409,14 @@ export class GpuPanel extends Widget implements IGpuPanel {
     const { server, ownInterval, minInterval } = this.monitor.model;
     const seconds = (interval: number): number => Math.round(100 * interval) / 100;
     if (server !== null && server.interval > ownInterval) {
-      return this.trans.__('As the settings have it; the server reads every %1 s', seconds(ownInterval));
+      return this.trans.__(
+        'Set by the minimum sampling interval in the settings; the server samples every %1 s',
+        seconds(ownInterval)
+      );
     }
     return minInterval > 0 && minInterval < ownInterval
       ? this.trans.__(
-          'The settings ask for a sample every %1 s; the server reads no more often',
+          'The settings allow a sample every %1 s, but the server samples less often',
           seconds(minInterval)
         )
       : '';

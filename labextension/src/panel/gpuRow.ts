@@ -64,7 +64,7 @@ export class GpuRow {
     const context = kernel?.context === true;
     const title = context
       ? trans.__('This notebook has a CUDA context on this GPU')
-      : trans.__('The name of this GPU in this notebook');
+      : trans.__('PyTorch’s name for this GPU in this notebook');
     this.badge.set(device, device === '' ? '' : title);
     setAttribute(this.badge.node, 'data-context', context ? 'true' : '');
     const [short, long] = unavailable ?? ['', ''];

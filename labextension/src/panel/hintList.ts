@@ -36,7 +36,7 @@ export class HintList {
     private readonly panelState: PanelState
   ) {
     this.list = new KeyedList('hint-lines', () => new HintLine(trans, actions));
-    this.list.node.setAttribute('aria-label', trans.__('Worth a look'));
+    this.list.node.setAttribute('aria-label', trans.__('Hints'));
     this.button = element('button', 'panel-more', this.more.node);
     this.button.type = 'button';
     this.button.onclick = () => {
@@ -65,9 +65,7 @@ export class HintList {
     setAttribute(this.button, 'aria-expanded', String(expanded));
     setAttribute(this.node, 'data-open', String(collapsible && expanded));
     const left = hints.length - MAX_COLLAPSED;
-    this.more.set(
-      expanded ? this.trans.__('Show the first only') : this.trans._n('and %1 more', 'and %1 more', left)
-    );
+    this.more.set(expanded ? this.trans.__('Show fewer') : this.trans._n('and %1 more', 'and %1 more', left));
   }
 }
 
@@ -104,7 +102,7 @@ class HintLine {
       const where = trans.__('on %1', gpuNumbers(trans, gpus.map(gpuNumber)));
       this.chip.set(
         trans.__('idle %1, holds %2', approximateDuration(idle), memory(hint.memory)),
-        torch ? trans.__('%1, torch’s own number', where) : where
+        torch ? trans.__('%1, reported by PyTorch', where) : where
       );
       this.target = { kernel: kernel.id, terminal: null };
       this.button.textContent = trans.__('Free…');
@@ -116,11 +114,13 @@ class HintLine {
       title = names.map(([short, long]) => (long === '' ? short : long)).join('\n');
       this.chip.set(
         trans.__('GPU %1 at %2 % over %3', gpuNumber(gpu), whole(utilization), approximateDuration(seconds)),
-        trans.__('On average; they were on it all that time, as far as was seen')
+        trans.__(
+          'Average utilization. As far as the panel has seen, these holders used the GPU the whole time'
+        )
       );
       const [only] = holders;
       this.target = holders.length === 1 && only !== undefined ? targetOf(only) : null;
-      this.button.textContent = trans.__('See…');
+      this.button.textContent = trans.__('Actions…');
     }
     this.name.set(name, title);
     this.button.hidden = this.target === null;

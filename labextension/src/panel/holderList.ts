@@ -100,7 +100,7 @@ export class HolderList {
   update({ gpu, usage }: GpuNow, context: HolderContext): void {
     const { trans, expanded } = this;
     const number = gpuNumber(gpu);
-    setAttribute(this.list.node, 'aria-label', trans.__('Who holds the memory of GPU %1', number));
+    setAttribute(this.list.node, 'aria-label', trans.__('Holders of the memory of GPU %1', number));
     setAttribute(
       this.unattributed.node,
       'aria-label',
@@ -120,7 +120,7 @@ export class HolderList {
     setAttribute(this.more, 'aria-expanded', String(expanded));
     const hidden = known.slice(shown.length);
     this.count.set(
-      expanded ? trans.__('Show the largest only') : trans._n('and %1 more', 'and %1 more', hidden.length)
+      expanded ? trans.__('Show only the largest') : trans._n('and %1 more', 'and %1 more', hidden.length)
     );
     this.sum.set(hidden.length === 0 ? '' : sumText(hidden));
     this.reason.set(context.sharedReason === '' ? (usage?.reason ?? '') : '');
@@ -203,7 +203,7 @@ class HolderLine {
     this.name.set(
       name,
       [
-        active ? trans.__('%1 · the notebook in front', fullName) : fullName,
+        active ? trans.__('%1 · active notebook', fullName) : fullName,
         ...(hours === null ? [] : [trans.__('Since the server’s start: %1', gpuHoursText(trans, hours))])
       ].join('\n')
     );
@@ -214,7 +214,7 @@ class HolderLine {
     const torch = holding?.source === 'torch';
     this.torch.set(
       torch ? trans.__('torch') : '',
-      torch ? trans.__('torch’s own number: what it has reserved, without the CUDA context') : ''
+      torch ? trans.__('Reserved memory as PyTorch reports it, without the CUDA context') : ''
     );
     this.memory.set(memory(holder.memory));
     this.target = targetOf(holder);

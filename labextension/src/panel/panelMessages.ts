@@ -76,7 +76,7 @@ export function serverNotice(
     case 'blocked':
       return {
         text: trans.__(
-          'The server answers, but its stream does not come through: a proxy on the way does not pass websockets on. Still trying.'
+          'The server answers, but its stream does not arrive: a proxy in between does not pass WebSockets on. Still trying.'
         )
       };
     case 'foreign':
@@ -256,7 +256,7 @@ export function unavailability(
     return [
       trans.__('lost'),
       trans.__(
-        'Lost since %1: the driver no longer reaches it. It needs a reset or a restart of the machine.',
+        'Lost since %1: the driver can no longer reach it. Reset the GPU or restart the machine.',
         since
       )
     ];

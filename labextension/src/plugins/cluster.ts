@@ -63,7 +63,7 @@ export const cluster: JupyterFrontEndPlugin<void> = {
       describedBy: {
         args: {
           type: 'object',
-          properties: { state: { type: 'object', description: trans.__('What it shows') } }
+          properties: { state: { type: 'object', description: trans.__('State of the view') } }
         }
       },
       execute: args => {

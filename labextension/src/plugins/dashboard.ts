@@ -79,7 +79,7 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
         args: {
           type: 'object',
           properties: {
-            state: { type: 'object', description: trans.__('What it shows') },
+            state: { type: 'object', description: trans.__('State of the view') },
             metric: { type: 'string', description: trans.__('The metric of a chart in its own tab') },
             toolbar: {
               type: 'boolean',

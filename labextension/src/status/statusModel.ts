@@ -280,7 +280,7 @@ function details(
   if (bytes === null) {
     return [...lines, trans.__('The driver does not report how much of the memory this notebook holds')];
   }
-  return lines.length > 0 ? lines : [trans.__('It holds no GPU memory')];
+  return lines.length > 0 ? lines : [trans.__('This notebook holds no GPU memory')];
 }
 
 function reasonUnknown(trans: TranslationBundle, view: KernelView): string {

@@ -312,3 +312,8 @@ export function throttleReasons(trans: TranslationBundle, reasons: readonly stri
 export function errorText(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
+
+/** Return an error as a sentence: with a period, which the browser's own errors, such as `Failed to fetch`, lack. */
+export function sentence(error: string): string {
+  return error.replace(/[^.!?。！？]$/, '$&.');
+}
