@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -239,10 +240,11 @@ def panel_without_cuda(stage: Stage) -> Iterator[Notebook]:
 
 
 def _with_holders(stage: Stage, lab: Lab) -> Notebook:
-    """Open the panel while notebooks, terminals and other users hold memory."""
+    """Open the panel while notebooks, one of them idle for hours, terminals and other users hold memory."""
     faked: list[FakeOwnershipStream] = []
     known = uuids(lab)
-    cell = helpers_kernel_state.cell(helpers_kernel_state.state(known))
+    device = {"chosen": "cuda:0", "new_tensors": True, "pending": False, "present": "cuda:0", "note": None}
+    cell = helpers_kernel_state.cell(helpers_kernel_state.state(known, device=device))
     notebook = lab.open(
         stage.browser,
         lab.write("train.ipynb", [cell]),
@@ -253,7 +255,8 @@ def _with_holders(stage: Stage, lab: Lab) -> Notebook:
     notebook.run(0)
     notebook.wait_until_done()
     own = notebook.script("return panel.sessionContext.session.kernel.id;")
-    kernels = [kernel(own, "train.ipynb"), kernel("k2", "a folder/a very long name of a notebook.ipynb")]
+    long_name = "a folder/a very long name of a notebook.ipynb"
+    kernels = [kernel(own, "train.ipynb"), kernel("k2", long_name, idle_since=time.time() - 3 * 3600)]
     holders = [
         allocation(14, kernel=own, pid=1),
         allocation(22, kernel="k2", pid=2),

@@ -533,3 +533,23 @@ def test_in_notebook_7(two_gpu_lab: Lab, browser: Browser) -> None:
         page.click("#jp-down-stack .lm-TabBar-tabCloseIcon")
         page.wait_for_selector(DASHBOARD, state="detached")
     page.close(run_before_unload=False)
+
+
+def test_the_tab_of_a_chart_in_notebook_7(two_gpu_lab: Lab, browser: Browser) -> None:
+    """In Notebook 7, the tab of a chart is selected when it is opened from the dashboard, also when it is
+    already open. The dashboard is selected when its command runs again, or after the tab was closed."""
+    path = two_gpu_lab.write("seven-chart.ipynb", ["1"])
+    page = browser.new_page(viewport={"width": 1200, "height": 700})
+    page.goto(f"{two_gpu_lab.url}/notebooks/{path.name}?token={two_gpu_lab.token}")
+    page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('gpuwidget:open-dashboard')")
+    page.wait_for_selector(".jp-Notebook .jp-Cell")
+    for _ in range(2):
+        page.evaluate("() => window.jupyterapp.commands.execute('gpuwidget:open-dashboard')")
+        page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas", state="visible")
+        page.click(f"{CHART}[data-metric=power_w] button[aria-label='Open Power in a new tab']")
+        page.wait_for_selector("#jp-down-stack .lm-mod-current:has-text('Power')")
+        page.wait_for_selector(f"{POWER_TAB} [data-metric=power_w] canvas", state="visible")
+        page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas", state="hidden")
+    page.click("#jp-down-stack .lm-mod-current .lm-TabBar-tabCloseIcon")
+    page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas", state="visible")
+    page.close(run_before_unload=False)

@@ -13,7 +13,7 @@ import { ClusterWall } from '../cluster/clusterWall';
 import { restoreWall, type WallState } from '../cluster/wallState';
 import { CommandIds, DOMAIN, IClusterModel, IGpuPanel } from '../tokens';
 import { gpuIcon } from '../ui/icon';
-import { openInMainArea } from '../ui/mainArea';
+import { activateInMainArea, openInMainArea } from '../ui/mainArea';
 
 const RANK = 10;
 const WIDGET_ID = 'gpuwidget-cluster';
@@ -70,7 +70,7 @@ export const cluster: JupyterFrontEndPlugin<void> = {
         if (tracker.currentWidget === null) {
           open(args.state ?? lastState);
         }
-        shell.activateById(WIDGET_ID);
+        activateInMainArea({ shell, labShell, tracker }, WIDGET_ID);
       }
     });
     palette?.addItem({ command: CommandIds.cluster, category: trans.__('GPU') });

@@ -16,7 +16,7 @@ import { isMetric } from '../dashboard/metrics';
 import type { MetricName } from '../metricTable';
 import { CommandIds, DOMAIN, ICellRuns, IClusterModel, IGpuSettings, IMonitor } from '../tokens';
 import { gpuIcon } from '../ui/icon';
-import { openInMainArea } from '../ui/mainArea';
+import { activateInMainArea, openInMainArea } from '../ui/mainArea';
 
 const RANK = 9;
 
@@ -97,7 +97,7 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
         } else if (args.state !== undefined) {
           content.showState(restoreState(withChoice(content.state, args.state), Date.now() / 1000));
         }
-        shell.activateById(widgetId(metric));
+        activateInMainArea({ shell, labShell, tracker }, widgetId(metric));
       }
     });
     themes?.themeChanged.connect(() => {

@@ -3,7 +3,7 @@ import { MainAreaWidget, type WidgetTracker } from '@jupyterlab/apputils';
 import type { ISignal } from '@lumino/signaling';
 import type { Widget } from '@lumino/widgets';
 
-import { addBelow } from './notebook7Layout';
+import { addBelow, selectTab } from './notebook7Layout';
 
 /** The contents of a widget in the main area, with a state that is saved with the workspace. */
 export interface MainAreaContent extends Widget {
@@ -37,4 +37,16 @@ export function openInMainArea<Content extends MainAreaContent>(
     shell.add(widget, 'main', { type: 'GPUs' });
   }
   void tracker.add(widget);
+}
+
+/** Show the widget with this id and focus it. */
+export function activateInMainArea<Content extends MainAreaContent>(
+  { shell, labShell, tracker }: MainAreaPlace<Content>,
+  id: string
+): void {
+  const widget = tracker.find(each => each.id === id);
+  if (labShell === null && widget !== undefined) {
+    selectTab(widget);
+  }
+  shell.activateById(id);
 }

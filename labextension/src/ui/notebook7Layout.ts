@@ -1,5 +1,5 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
-import { SplitPanel, type Widget } from '@lumino/widgets';
+import { SplitPanel, TabPanel, type Widget } from '@lumino/widgets';
 
 /**
  * If a widget below the notebook has less than this fraction of the height, it is enlarged to `DOWN_SHARE`.
@@ -23,6 +23,14 @@ export function showInSidebar(shell: JupyterFrontEnd.IShell, widget: Widget): vo
 export function addBelow(shell: JupyterFrontEnd.IShell, widget: Widget): void {
   shell.add(widget, 'down', { type: 'GPUs' });
   enlarge(widget);
+}
+
+/** Select the tab of a widget below the notebook, which `activateById` of Notebook 7 does not. */
+export function selectTab(widget: Widget): void {
+  const tabs = widget.parent?.parent;
+  if (tabs instanceof TabPanel) {
+    tabs.currentWidget = widget;
+  }
 }
 
 /**

@@ -141,7 +141,7 @@ def test_jupyterlab_loads_it() -> None:
         "plural_forms": "nplurals=1; plural=0;",
         "version": "",
     }
-    assert told["Who holds the memory of GPU %1"] == ["GPU %1 的显存由谁占用"]
+    assert told["Holders of the memory of GPU %1"] == ["GPU %1 显存的占用者"]
     assert told["%1 run"] == ["%1 次运行", ""]
     assert told["settings\x04Units"] == ["单位"]
     written = LOCALE / "zh_CN" / "LC_MESSAGES" / f"{LABEXTENSION}.json"
