@@ -32,8 +32,10 @@ return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
     .map(node => `${node.className}: ${node.textContent}`);
 """
 _UNREADABLE = """
-// Names that users chose may be long. They end with an ellipsis, and their tooltip has them in full.
-const names = '.jp-gpuwidget-device-label, .jp-gpuwidget-holder-name, .jp-gpuwidget-cells-label';
+// Names that users chose may be long. They end with an ellipsis, and their tooltip has them in full. Names of
+// up to 20 characters fit.
+const isLongName = node => node.textContent.length > 20 &&
+    node.matches('.jp-gpuwidget-holder-name, .jp-gpuwidget-cells-label');
 const root = document.querySelector('.jp-gpuwidget-panel');
 const texts = [];
 const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
@@ -51,6 +53,23 @@ while (walker.nextNode()) {
     }
 }
 const found = [];
+for (const select of root.querySelectorAll('select')) {
+    // The text of a dropdown is not in the document, so measure a copy that has its font and width.
+    const style = getComputedStyle(select);
+    const copy = document.createElement('div');
+    copy.textContent = select.selectedOptions[0]?.text ?? '';
+    for (const name of ['font', 'lineHeight', 'whiteSpace', 'paddingLeft', 'paddingRight']) {
+        copy.style[name] = style[name];
+    }
+    const width = `${select.clientWidth}px`;
+    Object.assign(copy.style, {position: 'absolute', boxSizing: 'border-box', width});
+    root.append(copy);
+    if (select.checkVisibility() &&
+        (copy.scrollWidth > copy.clientWidth || copy.clientHeight > select.clientHeight)) {
+        found.push(`cut: ${copy.textContent}`);
+    }
+    copy.remove();
+}
 for (const each of texts) {
     for (let node = each.parent; node !== root.parentElement; node = node.parentElement) {
         const style = getComputedStyle(node);
@@ -59,7 +78,7 @@ for (const each of texts) {
         }
         const box = node.getBoundingClientRect();
         const cut = each.right > box.right + 1 || each.left < box.left - 1 || each.bottom > box.bottom + 3;
-        if (cut && !node.matches(names)) { found.push(`cut: ${each.text}`); }
+        if (cut && !isLongName(node)) { found.push(`cut: ${each.text}`); }
         each.right = Math.min(each.right, box.right);
     }
 }

@@ -60,7 +60,7 @@ def test_no_check_runs_before_the_section_is_expanded(open_notebook: Open) -> No
     wait_for_text(notebook, SUMMARY, "no problems")
     assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-summary") == [
         "No problems: all checks passed, from PyTorch to the GPU.",
-        "gpuwidget is not loaded in this kernel.",
+        "Not checked: gpuwidget is not running in this kernel.",
     ]
     for _ in range(2):
         notebook.page.click(SUMMARY)
@@ -68,6 +68,23 @@ def test_no_check_runs_before_the_section_is_expanded(open_notebook: Open) -> No
     notebook.page.click(RUN_CHECKS)
     notebook.page.wait_for_selector(f"{RUN_CHECKS}:enabled")
     assert len(requested) == 2
+
+
+def test_checks_without_a_result(open_notebook: Open) -> None:
+    """The section's header counts warnings without the checks that have no result. If there are only such
+    checks, it names them."""
+    warned = unhealthy("server")
+    warned["links"] = [one for one in warned["links"] if one["status"] != "broken"]
+    unknown = {**warned, "links": [one for one in warned["links"] if one["status"] != "warning"]}
+    notebook = open_notebook(["1"])
+    fake_doctor_route(notebook, (200, warned), (200, unknown))
+    show(notebook, 300)
+    notebook.page.click(SUMMARY)
+    wait_for_text(notebook, SUMMARY, "1 warning: Shared memory")
+    notebook.page.wait_for_selector(f"{RUN_CHECKS}:enabled")
+    notebook.page.click(RUN_CHECKS)
+    wait_for_text(notebook, SUMMARY, "no result: GPU")
+    assert texts(notebook, SUMMARY) == ["Doctor ? no result: GPU"]
 
 
 def test_the_checks_of_kernel_and_server(open_notebook: Open) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
-from helpers_lab import Notebook
-from helpers_panel import CARD, PANEL, show
+import pytest
+from helpers_lab import Lab, Notebook
+from helpers_ownership import FakeOwnershipStream, allocation, gpu, kernel
+from helpers_panel import CARD, LOAD_BUTTON, PANEL, show, uuids, wait_for_text
+from playwright.sync_api import Browser
 from test_dashboard_view import CHART, DASHBOARD, open_dashboard
 
 Open = Callable[..., Notebook]
@@ -38,6 +42,48 @@ def test_the_panel(open_notebook: Open) -> None:
         "The recorded processes are not this machine's.",
     ):
         assert shown.count(sentence) == 1, sentence
+
+
+@pytest.mark.parametrize("height", [700, 1400])
+def test_a_new_hint(two_gpu_lab: Lab, browser: Browser, height: int) -> None:
+    """When a hint appears and when it disappears, nothing in the panel moves: neither the GPUs nor the heads
+    of the collapsed sections, whether or not the panel has free space. The hint is visible without scrolling.
+    """
+    faked: list[FakeOwnershipStream] = []
+    notebook = two_gpu_lab.open(
+        browser,
+        two_gpu_lab.write("hints.ipynb", ["1"]),
+        height=height,
+        prepare=lambda page: faked.append(FakeOwnershipStream(page)),
+    )
+    show(notebook, 300)
+    page = notebook.page
+    page.wait_for_selector(LOAD_BUTTON)
+    page.wait_for_selector(f"{CARD} canvas")
+    known = uuids(two_gpu_lab)
+
+    def send(idle_since: float) -> None:
+        idle = kernel("k2", "eval.ipynb", idle_since=idle_since)
+        faked[0].send([idle], [gpu(uuid, allocation(30, kernel="k2")) for uuid in known])
+
+    send(time.time() - 5)
+    wait_for_text(notebook, f"{CARD} .jp-gpuwidget-holder", "eval.ipynb")
+    notebook.wait_for_changes(f"{PANEL} .jp-gpuwidget-gpu-list", 2)
+    notebook.record_layout_shifts(PANEL)
+    send(time.time() - 3 * 3600)
+    page.wait_for_selector(f"{PANEL} .jp-gpuwidget-hint", state="visible")
+    notebook.wait_for_changes(f"{PANEL} .jp-gpuwidget-gpu-list", 2)
+    assert notebook.layout_shifts() == []
+    hint = page.locator(f"{PANEL} .jp-gpuwidget-hint").bounding_box()
+    cells = page.locator(f"{PANEL} .jp-gpuwidget-cells").bounding_box()
+    assert hint is not None
+    assert cells is not None
+    assert hint["y"] + hint["height"] <= cells["y"] < height
+    send(time.time() - 5)
+    page.wait_for_selector(f"{PANEL} .jp-gpuwidget-hint", state="hidden")
+    notebook.wait_for_changes(f"{PANEL} .jp-gpuwidget-gpu-list", 2)
+    assert notebook.layout_shifts() == []
+    notebook.close()
 
 
 def test_the_dashboard(open_notebook: Open) -> None:

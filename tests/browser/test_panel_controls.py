@@ -22,6 +22,24 @@ panel.sessionContext.session.kernel.anyMessage.connect((_, {msg, direction}) => 
         }
 });
 """
+_FOCUSED = """() => {
+    // Return the class of the focused control, the style and the width of its ring, and whether it is whole.
+    const node = document.activeElement;
+    const root = node.closest('.jp-gpuwidget-panel-scroll');
+    if (root === null) { return ['']; }
+    const { outlineStyle, outlineWidth, outlineColor, outlineOffset } = getComputedStyle(node);
+    const reach = Math.max(0, parseFloat(outlineWidth) + parseFloat(outlineOffset));
+    const { left, right } = node.getBoundingClientRect();
+    let whole = outlineColor !== getComputedStyle(root.parentElement).backgroundColor;
+    for (let part = node.parentElement; part !== root.parentElement; part = part.parentElement) {
+        const { overflowX, contain } = getComputedStyle(part);
+        if (overflowX !== 'visible' || contain !== 'none') {
+            const box = part.getBoundingClientRect();
+            whole &&= left - reach >= box.left && right + reach <= box.right;
+        }
+    }
+    return [node.className || node.tagName, outlineStyle, outlineWidth, whole];
+}"""
 _REPLY = """\
 import json as _json
 def _install():
@@ -51,6 +69,24 @@ def open_with_kernel(open_notebook: Open, lab: Lab) -> Notebook:
     notebook.page.wait_for_selector(f"{DEVICE}:enabled")
     notebook.script(_COUNT_REQUESTS)
     return notebook
+
+
+def test_the_focus_ring(open_notebook: Open, lab: Lab) -> None:
+    """Each control that the Tab key reaches in the panel, such as the dropdown, the buttons and the GPUs'
+    rows, has a ring of 2 px in the theme's color, which no other element clips."""
+    notebook = open_with_kernel(open_notebook, lab)
+    page = notebook.page
+    page.focus(DEVICE)
+    reached: list[str] = []
+    for _ in range(20):
+        name, *ring = page.evaluate(_FOCUSED)
+        if not name:
+            break
+        reached.append(name)
+        assert ring == ["solid", "2px", True], name
+        page.keyboard.press("Tab")
+    for part in ("device-dropdown", "device-watch", "section-head", "gpu-row", "cells-toggle"):
+        assert any(part in name for name in reached), (part, reached)
 
 
 def test_opening_the_panel_focuses_the_enabled_control(open_notebook: Open) -> None:

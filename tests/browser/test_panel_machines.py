@@ -116,6 +116,28 @@ def test_different_models(browser: Browser, tmp_path: Path) -> None:
         notebook.close()
 
 
+def test_a_torch_without_cuda(browser: Browser, tmp_path: Path) -> None:
+    """With a torch that was built without CUDA, no GPU is labelled cuda:N, the dropdown has no GPU, and the
+    panel shows the reason once."""
+    with lab_with(tmp_path, *machine(2)) as (lab, _):
+        load = (
+            "import os, sys\nos.environ['TORCH_STANDIN_GPUS'] = '0'\n"
+            f"sys.path.insert(0, {str(TORCH_STANDIN)!r})\nimport torch\n%load_ext gpuwidget"
+        )
+        notebook = lab.open(browser, lab.write("cpu.ipynb", [load]))
+        show(notebook, 300)
+        notebook.page.wait_for_selector(CARD)
+        notebook.run(0)
+        notebook.wait_until_done()
+        reason = "This torch (2.13.0+cpu) was built without CUDA: there is only the CPU."
+        wait_for_text(notebook, PANEL, reason)
+        assert notebook.page.inner_text(PANEL).count(reason) == 1
+        assert notebook.page.locator(f"{CARD} .jp-gpuwidget-gpu-badge").all_inner_texts() == ["", ""]
+        options = notebook.page.eval_on_selector_all(f"{DEVICE} option", "nodes => nodes.map(n => n.text)")
+        assert options == ["PyTorch default (cpu)", "cpu"]
+        notebook.close()
+
+
 def test_memory_of_this_notebook_and_of_others(browser: Browser, tmp_path: Path) -> None:
     """The panel shows how much of a GPU's memory this notebook holds, how much others hold and how much is
     free. It matches cuda:N to GPUs by their UUIDs."""
@@ -210,17 +232,28 @@ def test_no_driver(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
-    """If a GPU is lost, its card shows since when, once, and no values. The other GPU's card stays live."""
+    """If a GPU is lost, its card shows since when, once, and no values. The other GPU's card stays live. The
+    dropdown disables the lost GPU's device and shows the reason."""
     with lab_with(tmp_path, *machine(2)) as (lab, standin):
-        notebook = lab.open(browser, lab.write("lost.ipynb", ["1"]))
+        state = helpers_kernel_state.state(uuids(lab))
+        notebook = lab.open(browser, lab.write("lost.ipynb", [helpers_kernel_state.cell(state)]))
         show(notebook)
-        notebook.page.wait_for_selector(CARD)
+        wait_for_state(notebook, uuids(lab))
         standin.scenario(*machine(2), "gpu.1.*=error 15")
         wait_for_text(notebook, CARD, "Lost since")
         working, lost = cards(notebook)
         assert "97 %" in working["text"].replace("\u2007", "")
         assert "%" not in lost["text"]
         assert notebook.page.inner_text(PANEL).count("Lost since") == 1
+        # In this kernel, cuda:0 is the second GPU.
+        options = notebook.page.eval_on_selector_all(
+            f"{DEVICE} option[value^='cuda:']",
+            "nodes => nodes.map(node => [node.text.replace(/[0-9]+:[0-9:]+/, 'T'), node.disabled])",
+        )
+        assert options == [
+            ["cuda:0 — H200 · lost since T", True],
+            ["cuda:1 — H200 · 82 GiB free", False],
+        ]
         notebook.close()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from helpers_lab import Notebook
-from helpers_panel import PANEL, show, wait_for_text
+from helpers_panel import NOTICE, PANEL, show, wait_for_text
 
 Open = Callable[..., Notebook]
 SETTINGS = f"{PANEL} .jp-gpuwidget-settings"
@@ -14,6 +14,7 @@ SUMMARY = f"{SETTINGS} > summary"
 LOG = f"{SETTINGS} .jp-gpuwidget-settings-log"
 BENCHMARK = f"{SETTINGS} label:has-text('cuDNN benchmark') input"
 MATMUL = f"{SETTINGS} label:has-text('float32 matmul') select"
+UNAVAILABLE = "The switches are available once gpuwidget is loaded in the kernel."
 LOAD_BOTH = "%load_ext gpuwidget\nimport torch"
 NOW = "torch.backends.cudnn.benchmark, torch.get_float32_matmul_precision()"
 FEWER_SWITCHES = """import gpuwidget.kernel.devices.switch_requests as ours
@@ -88,12 +89,12 @@ def test_the_panel_shows_what_a_cell_sets(notebook: Notebook) -> None:
 
 
 def test_a_restarted_kernel(notebook: Notebook) -> None:
-    """After a restart of the kernel, the switches are disabled, the reason is shown, and the log of
-    statements is empty."""
+    """After a restart of the kernel, the switches are disabled, the panel shows when they are available, and
+    the log of statements is empty."""
     notebook.page.click(BENCHMARK)
     wait_for_text(notebook, LOG, "Ran: ")
     notebook.script("await panel.sessionContext.session.kernel.restart();")
-    wait_for_text(notebook, LOG, "The kernel was restarted")
+    wait_for_text(notebook, LOG, UNAVAILABLE)
     assert "Ran: " not in notebook.page.inner_text(LOG)
     assert notebook.page.is_disabled(BENCHMARK)
     run(notebook, 0)
@@ -102,14 +103,18 @@ def test_a_restarted_kernel(notebook: Notebook) -> None:
 
 
 def test_without_torch(open_notebook: Open) -> None:
-    """Until torch is imported, every switch is disabled without a value, and the panel shows the reason."""
+    """Until torch is imported, every switch is disabled without a value, and the section shows what to do.
+    That gpuwidget is not loaded is shown once in the panel."""
     notebook = open_notebook(["%load_ext gpuwidget", "import torch"])
     show(notebook, 300)
     wait_for_text(notebook, SUMMARY, "PyTorch switches")
     notebook.page.click(SUMMARY)
-    wait_for_text(notebook, LOG, "gpuwidget is not loaded in this kernel.")
+    wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")
+    assert notebook.page.inner_text(LOG) == UNAVAILABLE
+    notebook.page.click(f"{PANEL} .jp-gpuwidget-diagnostics > summary")
+    assert notebook.page.inner_text(PANEL).count("gpuwidget is not loaded in this kernel.") == 1
     run(notebook, 0)
-    wait_for_text(notebook, LOG, "torch is not imported in this kernel: import it in a cell first.")
+    wait_for_text(notebook, LOG, "Import torch in a cell to use the switches.")
     assert notebook.page.is_disabled(BENCHMARK)
     assert notebook.page.locator(f"{SETTINGS} label").count() == 6
     run(notebook, 1)

@@ -3,7 +3,6 @@ import type { IDisposable } from '@lumino/disposable';
 
 import type { ActiveKernel } from '../kernel/activeKernel';
 import type { PanelState } from '../panel/panelState';
-import { kernelNotice } from '../panel/panelMessages';
 import { element, setAttribute, Text } from '../ui/dom';
 import type { TranslatedDiagnosis } from '../kernel/kernelReply';
 import {
@@ -97,10 +96,13 @@ export class DiagnosticsSection {
     if (!this.node.open) {
       return;
     }
+    // The panel shows above why gpuwidget is not running.
     const reason =
       view.condition.kind === 'no-notebook'
         ? trans.__('Open a notebook to check its kernel.')
-        : (kernelNotice(trans, view)?.text ?? '');
+        : view.condition.kind === 'ready'
+          ? ''
+          : trans.__('Not checked: gpuwidget is not running in this kernel.');
     const [inKernel, inServer] = [newestDiagnosis(model.kernel), newestDiagnosis(model.server)];
     const checks = this.mergedChecks(inKernel, inServer);
     const [kernelTexts, serverTexts] = [inKernel?.texts ?? {}, inServer?.texts ?? {}];
