@@ -59,6 +59,7 @@ test('a common unit is that of the largest value, and small values are not 0', (
 
 test('numbers are padded to a fixed width', () => {
   assert.deepEqual([padded('7', 3), padded('97', 3), padded('100', 3)], ['\u2007\u20077', '\u200797', '100']);
+  assert.equal(padded('未知', 6), '\u2007\u2007未知');
 });
 
 test('power is written with its limit if that is known', () => {

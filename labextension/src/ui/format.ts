@@ -182,9 +182,13 @@ export function whole(value: Optional): string {
   return known(value) ? value.toFixed(0) : UNKNOWN;
 }
 
-/** Pad `text` on the left to the width of `digits` digits, so that right-aligned numbers do not move. */
+/**
+ * Pad `text` on the left to the width of `digits` digits, so that right-aligned numbers do not move. A Chinese
+ * character, such as in the translation of `n/a`, is about as wide as two digits.
+ */
 export function padded(text: string, digits: number): string {
-  return text.padStart(digits, FIGURE_SPACE);
+  const wide = text.replace(/[^\u2e80-\uffef]/g, '').length;
+  return text.padStart(digits - wide, FIGURE_SPACE);
 }
 
 /** Return a part of a time, such as its minutes, with at least two digits. */
