@@ -59,11 +59,18 @@ def wait_for_state(notebook: Notebook, gpus: list[str]) -> None:
 
 @pytest.mark.parametrize("gpus", [1, 8, 16])
 def test_many_gpus_at_any_width(browser: Browser, tmp_path: Path, gpus: int) -> None:
-    """In a panel that is at least 240 px wide, every model name is readable and nothing is clipped. The GPU
-    that the notebook uses is expanded."""
+    """In a panel that is at least 240 px wide, every model name and the chosen device with its facts are
+    readable, and nothing is clipped. The GPU that the notebook uses is expanded."""
     with lab_with(tmp_path, *machine(gpus)) as (lab, _):
         known = uuids(lab)
-        state = helpers_kernel_state.state(known)
+        device = {
+            "chosen": "cuda:0",
+            "new_tensors": True,
+            "pending": False,
+            "present": "cuda:0",
+            "note": None,
+        }
+        state = helpers_kernel_state.state(known, device=device)
         notebook = lab.open(browser, lab.write("many.ipynb", [helpers_kernel_state.cell(state)]), height=1600)
         show(notebook)
         wait_for_state(notebook, known)
