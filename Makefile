@@ -33,7 +33,7 @@ JLPM := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" jlpm
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-quick test-python test-typescript test-server test-kernel test-kernel-newest \
-	test-kernel-oldest test-browser test-browser-newest test-browser-oldest hardware pictures check format build lock bench clean compiler chromium \
+	test-kernel-oldest test-browser test-browser-newest test-browser-oldest hardware pictures animation check format build lock bench clean compiler chromium \
 	prometheus nginx
 
 help: ## list the targets
@@ -76,6 +76,9 @@ test-browser-oldest: $(INSTALLED) $(OLDEST_LAB_INSTALLED) $(LABEXTENSION) compil
 # STATES selects states of tests/browser/picture_manifest.py, as an expression of pytest's option -k.
 pictures: $(INSTALLED) $(LABEXTENSION) compiler chromium ## a picture of every state of every screen, in $(VENV)/pictures
 	$(RUN) pytest tests/browser/take_pictures.py $(if $(STATES),-k "$(STATES)")
+
+animation: $(INSTALLED) $(LABEXTENSION) compiler chromium ## the animated picture of the README, with ffmpeg
+	$(RUN) pytest --numprocesses=0 tests/browser/record_animation.py
 
 test-typescript: $(NODE_MODULES) ## the unit tests of the labextension
 	$(JLPM) test
