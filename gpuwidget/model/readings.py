@@ -56,10 +56,11 @@ class FastReadings:
     """Readings of one GPU from cheap calls, made several times per second."""
 
     utilization: float | None
-    """Percent of the driver's last window in which any kernel ran, nvmlDeviceGetUtilizationRates gpu
-    (nvidia-smi: utilization.gpu). It does not measure how much of the GPU worked: see ``activity``."""
+    """Percent of time during which any kernel ran, over the driver's last window,
+    nvmlDeviceGetUtilizationRates gpu (nvidia-smi: utilization.gpu). It does not measure how much of the GPU
+    worked: see ``activity``."""
     memory_utilization: float | None
-    """Percent of the driver's last window in which device memory was read or written,
+    """Percent of time during which device memory was read or written, over the driver's last window,
     nvmlDeviceGetUtilizationRates memory (nvidia-smi: utilization.memory)."""
     memory_used: int | None
     """Bytes in use, without those that the driver reserves, nvmlDeviceGetMemoryInfo_v2 used (nvidia-smi:
@@ -92,11 +93,11 @@ class StatusReadings:
     """Intended fan speed, percent of the fan's maximum; may exceed 100, nvmlDeviceGetFanSpeed (nvidia-smi:
     fan.speed)."""
     encoder_utilization: float | None
-    """Percent of the driver's last window in which the video encoder worked, nvmlDeviceGetEncoderUtilization
-    (nvidia-smi: utilization.encoder)."""
+    """Percent of time during which the video encoder worked, over the driver's last window,
+    nvmlDeviceGetEncoderUtilization (nvidia-smi: utilization.encoder)."""
     decoder_utilization: float | None
-    """Percent of the driver's last window in which the video decoder worked, nvmlDeviceGetDecoderUtilization
-    (nvidia-smi: utilization.decoder)."""
+    """Percent of time during which the video decoder worked, over the driver's last window,
+    nvmlDeviceGetDecoderUtilization (nvidia-smi: utilization.decoder)."""
     throttle: tuple[str, ...] | None
     """Reasons why the clock is throttled; empty if it is not (nvmlDeviceGetCurrentClocksEventReasons,
     nvidia-smi: clocks_event_reasons)."""
@@ -109,12 +110,13 @@ class SlowReadings:
     """Readings of one GPU from calls that take milliseconds, made once a minute on the slow thread."""
 
     energy_j: float | None
-    """Joules since the driver was loaded, read once a minute, nvmlDeviceGetTotalEnergyConsumption."""
+    """Energy used since the driver was loaded, in joules; read once a minute,
+    nvmlDeviceGetTotalEnergyConsumption."""
     utilization_window: float | None
     """Length of the window over which ``utilization`` is averaged, seconds (0.2 on H200),
     nvmlDeviceGetSamples NVML_GPU_UTILIZATION_SAMPLES."""
     ecc_uncorrected: int | None
-    """Uncorrected memory errors since the driver was loaded, read once a minute, nvmlDeviceGetTotalEccErrors
+    """Uncorrected memory errors since the driver was loaded; read once a minute, nvmlDeviceGetTotalEccErrors
     uncorrected volatile (nvidia-smi: ecc.errors.uncorrected.volatile.total)."""
     xid: int | None
     """Number of the newest error that the driver reported since this source was opened (XID,
@@ -143,10 +145,11 @@ class Reading:
     """When ``utilization``, ``memory_utilization`` and ``power_w`` were read, epoch seconds; between two such
     reads, a sample may have a new ``memory_used`` only. None before the first read."""
     utilization: float | None
-    """Percent of the driver's last window in which any kernel ran, nvmlDeviceGetUtilizationRates gpu
-    (nvidia-smi: utilization.gpu). It does not measure how much of the GPU worked: see ``activity``."""
+    """Percent of time during which any kernel ran, over the driver's last window,
+    nvmlDeviceGetUtilizationRates gpu (nvidia-smi: utilization.gpu). It does not measure how much of the GPU
+    worked: see ``activity``."""
     memory_utilization: float | None
-    """Percent of the driver's last window in which device memory was read or written,
+    """Percent of time during which device memory was read or written, over the driver's last window,
     nvmlDeviceGetUtilizationRates memory (nvidia-smi: utilization.memory)."""
     memory_used: int | None
     """Bytes in use, without those that the driver reserves, nvmlDeviceGetMemoryInfo_v2 used (nvidia-smi:
@@ -170,21 +173,22 @@ class Reading:
     """Intended fan speed, percent of the fan's maximum; may exceed 100, nvmlDeviceGetFanSpeed (nvidia-smi:
     fan.speed)."""
     encoder_utilization: float | None
-    """Percent of the driver's last window in which the video encoder worked, nvmlDeviceGetEncoderUtilization
-    (nvidia-smi: utilization.encoder)."""
+    """Percent of time during which the video encoder worked, over the driver's last window,
+    nvmlDeviceGetEncoderUtilization (nvidia-smi: utilization.encoder)."""
     decoder_utilization: float | None
-    """Percent of the driver's last window in which the video decoder worked, nvmlDeviceGetDecoderUtilization
-    (nvidia-smi: utilization.decoder)."""
+    """Percent of time during which the video decoder worked, over the driver's last window,
+    nvmlDeviceGetDecoderUtilization (nvidia-smi: utilization.decoder)."""
     throttle: tuple[str, ...] | None
     """Reasons why the clock is throttled; empty if it is not (nvmlDeviceGetCurrentClocksEventReasons,
     nvidia-smi: clocks_event_reasons)."""
     energy_j: float | None
-    """Joules since the driver was loaded, read once a minute, nvmlDeviceGetTotalEnergyConsumption."""
+    """Energy used since the driver was loaded, in joules; read once a minute,
+    nvmlDeviceGetTotalEnergyConsumption."""
     utilization_window: float | None
     """Length of the window over which ``utilization`` is averaged, seconds (0.2 on H200),
     nvmlDeviceGetSamples NVML_GPU_UTILIZATION_SAMPLES."""
     ecc_uncorrected: int | None
-    """Uncorrected memory errors since the driver was loaded, read once a minute, nvmlDeviceGetTotalEccErrors
+    """Uncorrected memory errors since the driver was loaded; read once a minute, nvmlDeviceGetTotalEccErrors
     uncorrected volatile (nvidia-smi: ecc.errors.uncorrected.volatile.total)."""
     xid: int | None
     """Number of the newest error that the driver reported since this source was opened (XID,

@@ -197,12 +197,12 @@ export interface Reading {
    */
   readonly measured: number | null;
   /**
-   * Percent of the driver's last window in which any kernel ran, nvmlDeviceGetUtilizationRates gpu
-   * (nvidia-smi: utilization.gpu). It does not measure how much of the GPU worked: see `activity`.
+   * Percent of time during which any kernel ran, over the driver's last window, nvmlDeviceGetUtilizationRates
+   * gpu (nvidia-smi: utilization.gpu). It does not measure how much of the GPU worked: see `activity`.
    */
   readonly utilization: number | null;
   /**
-   * Percent of the driver's last window in which device memory was read or written,
+   * Percent of time during which device memory was read or written, over the driver's last window,
    * nvmlDeviceGetUtilizationRates memory (nvidia-smi: utilization.memory).
    */
   readonly memory_utilization: number | null;
@@ -231,13 +231,13 @@ export interface Reading {
    */
   readonly fan_speed: number | null;
   /**
-   * Percent of the driver's last window in which the video encoder worked, nvmlDeviceGetEncoderUtilization
-   * (nvidia-smi: utilization.encoder).
+   * Percent of time during which the video encoder worked, over the driver's last window,
+   * nvmlDeviceGetEncoderUtilization (nvidia-smi: utilization.encoder).
    */
   readonly encoder_utilization: number | null;
   /**
-   * Percent of the driver's last window in which the video decoder worked, nvmlDeviceGetDecoderUtilization
-   * (nvidia-smi: utilization.decoder).
+   * Percent of time during which the video decoder worked, over the driver's last window,
+   * nvmlDeviceGetDecoderUtilization (nvidia-smi: utilization.decoder).
    */
   readonly decoder_utilization: number | null;
   /**
@@ -245,7 +245,10 @@ export interface Reading {
    * nvidia-smi: clocks_event_reasons).
    */
   readonly throttle: readonly string[] | null;
-  /** Joules since the driver was loaded, read once a minute, nvmlDeviceGetTotalEnergyConsumption. */
+  /**
+   * Energy used since the driver was loaded, in joules; read once a minute,
+   * nvmlDeviceGetTotalEnergyConsumption.
+   */
   readonly energy_j: number | null;
   /**
    * Length of the window over which `utilization` is averaged, seconds (0.2 on H200), nvmlDeviceGetSamples
@@ -253,7 +256,7 @@ export interface Reading {
    */
   readonly utilization_window: number | null;
   /**
-   * Uncorrected memory errors since the driver was loaded, read once a minute, nvmlDeviceGetTotalEccErrors
+   * Uncorrected memory errors since the driver was loaded; read once a minute, nvmlDeviceGetTotalEccErrors
    * uncorrected volatile (nvidia-smi: ecc.errors.uncorrected.volatile.total).
    */
   readonly ecc_uncorrected: number | null;
