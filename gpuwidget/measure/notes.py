@@ -64,17 +64,23 @@ def gpu_notes(found: Sequence[tuple[GpuReport, GpuTotals]], new_contexts: Collec
 
 def _context_opened(gpu: GpuReport) -> Message:
     """Return the note for a run that opened the process's first CUDA context on ``gpu``."""
-    opened = translatable("CUDA started on {gpu} in this run", gpu=gpu_name(gpu))
     # The driver's figure includes the children's memory and torch's figure does not, so the two can be
     # compared only if there are no children.
     held = gpu.process_memory.end if gpu.process_memory is not None and not gpu.children else None
     reserved = gpu.torch.reserved.end if gpu.torch is not None else None
     size = held - reserved if held is not None and reserved is not None and held > reserved else None
-    if size is not None:
-        opened = translatable(
-            "{opened}: its context and libraries hold {size}", opened=opened, size=units.memory(size)
+    if size is None:
+        text = translatable(
+            "CUDA started on {gpu} in this run. Its context stays until the process ends and is not a leak.",
+            gpu=gpu_name(gpu),
         )
-    text = translatable("{opened}, which stays until the process ends and is not a leak.", opened=opened)
+    else:
+        text = translatable(
+            "CUDA started on {gpu} in this run: its context and libraries hold {size}, which stays until the "
+            "process ends and is not a leak.",
+            gpu=gpu_name(gpu),
+            size=units.memory(size),
+        )
     return message("context-opened", text, gpu=gpu_name(gpu), bytes=size)
 
 
