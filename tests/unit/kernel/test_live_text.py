@@ -177,10 +177,10 @@ def test_the_chart_is_in_the_pages_language(monkeypatch: pytest.MonkeyPatch) -> 
     translation._languages.cache_clear()
     monkeypatch.setattr(translation._ViewLanguage, "name", "zh_CN")
     assert text(progress()) == (
-        "3.0 s GPU 利用率 显存，占 GPU 的 % 0 H200 cuda:0 97 % 56.0 / 140.0 GiB · 本笔记本 42.0 GiB "
+        "3.0 s GPU 利用率 显存，占 GPU 的 % 0 H200 cuda:0 97 % 56.0 / 140.0 GiB · 此笔记本 42.0 GiB "
         "612 / 700 W · 51 °C"
     )
     silent = with_reading(replace(reading(0), silent_since=NOW - 12, memory_used=None, missing={}))
     assert "12 s 没有响应" in text(silent)
-    assert "此笔记本尚未占用任何 GPU 的显存。" in run_header(replace(progress(), gpus=()))
+    assert "此笔记本尚未占用显存。" in run_header(replace(progress(), gpus=()))
     assert "现在" in axes(ChartLayout.for_gpus(1), TimeAxis.last(120.0))
