@@ -26,8 +26,8 @@ _MAX_CPU = 0.02
 """Maximum fraction of one CPU core that sampling may use. Most of the CPU time is spent on waking the
 sampling thread."""
 _ENOUGH_SAMPLES = 10_000
-"""Long runs are sampled less often, so that they have about this many samples. With this number, the error of
-a line's share of the time is at most one percentage point."""
+"""Once a run has about this many samples, it is sampled less often. With this number, the error of a line's
+share of the time is at most one percentage point."""
 
 
 def sampling_period(
