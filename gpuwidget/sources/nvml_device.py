@@ -29,6 +29,8 @@ _NO_FUNCTION = frozenset({nvml_messages.FUNCTION_NOT_FOUND})
 _NOT_SUPPORTED = nvml_messages.PERMANENT[nvml_messages.NOT_SUPPORTED]
 _STALE = frozenset({nvml_messages.NOT_FOUND, nvml_messages.INVALID_ARGUMENT})
 """Errors that the memory call returns for a MIG slice that no longer exists."""
+_FIRST_WITH_COUNTERS = (9, 0)
+"""Compute capability of Hopper, the first architecture with the hardware counters that NVML reads (GPM)."""
 STATUS_VALUES = (*keys("status"), "throttle")
 SLOW_VALUES = (*keys("slow"), "xid")
 """Keys of the slow readings that are either known or have a reason in ``missing``. ``xid_time`` is not
@@ -421,11 +423,23 @@ class NvmlDevice:
         nvml, whole, handle = self._nvml, self._slice_of, self.handle
         gpu_handle = handle if whole is None else whole.handle
         if not nvml.nvmlGpmQueryDeviceSupport(gpu_handle).isSupportedDevice:
-            self._unsupported["activity"] = nvml_messages.NO_GPM
+            self._unsupported["activity"] = self._why_no_counters(gpu_handle)
             raise nvml.NVMLError(nvml_messages.NOT_SUPPORTED)
         if whole is None:
             return partial(nvml.nvmlGpmSampleGet, gpu_handle)
         return partial(nvml.nvmlGpmMigSampleGet, gpu_handle, nvml.nvmlDeviceGetGpuInstanceId(handle))
+
+    def _why_no_counters(self, gpu_handle: Any) -> Message:
+        """Return the reason why the driver reports that a GPU has no hardware counters.
+
+        All GPUs since Hopper have them, but a driver need not provide them, for example in a virtual machine.
+        """
+        capability = self.query(
+            "compute_capability", (lambda _: self._nvml.nvmlDeviceGetCudaComputeCapability(gpu_handle),), {}
+        )
+        if capability is not None and tuple(capability) < _FIRST_WITH_COUNTERS:
+            return nvml_messages.NO_GPM
+        return nvml_messages.GPM_NOT_PROVIDED
 
     def stop_activity(self) -> None:
         """Free the samples of the hardware counters. If an NVML call is using the samples, they are freed

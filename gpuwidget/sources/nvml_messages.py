@@ -179,3 +179,7 @@ REOPENING = message("driver-reopening", "the driver is being opened again")
 NO_GPM = message(
     "no-gpm", "the driver provides no performance counters for this GPU (only for Hopper and later)"
 )
+GPM_NOT_PROVIDED = message(
+    "gpm-not-provided",
+    "the driver does not provide this GPU's performance counters (for example in some virtual machines)",
+)
