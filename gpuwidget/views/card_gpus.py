@@ -86,10 +86,10 @@ def table_columns(gpus: Sequence[GpuReport]) -> list[GpuColumn]:
     elif with_process and not with_torch:
         found += [
             _delta(_("this process"), process),
-            _sizes(_("process peak"), [_span_peak(span) for span in process]),
+            _sizes(_("process peak (sampled)"), [_span_peak(span) for span in process]),
         ]
     elif not with_torch:
-        found.append(_sizes(_("whole GPU peak"), [_span_peak(span) for span in device]))
+        found.append(_sizes(_("whole GPU peak (sampled)"), [_span_peak(span) for span in device]))
     found.append(_means(_("util"), "%", [gpu.utilization for gpu in gpus], units.percent_number))
     found.append(_optional("SM", [gpu.sm_activity for gpu in gpus]))
     if not compact:
@@ -241,25 +241,24 @@ def _memory_spans(report: Report, gpus: Sequence[GpuReport]) -> list[str]:
         _memory_span(_("whole GPU"), [gpu.device_memory for gpu in gpus]),
         _memory_span(process_label(report), [gpu.process_memory for gpu in gpus]),
         _memory_span(_("of which child processes"), [gpu.children_memory for gpu in gpus]),
-        _memory_span(_("torch allocated"), [memory.allocated for memory in torch]),
-        _memory_span(_("torch reserved"), [memory.reserved for memory in torch]),
+        _memory_span(_("torch allocated"), [memory.allocated for memory in torch], exact=True),
+        _memory_span(_("torch reserved"), [memory.reserved for memory in torch], exact=True),
     ]
     return [part for part in parts if part]
 
 
-def _memory_span(name: str, spans: Sequence[Span | None]) -> str:
+def _memory_span(name: str, spans: Sequence[Span | None], *, exact: bool = False) -> str:
+    """Return the change and the peak as text. ``exact`` is whether the peak is a count, not a sample."""
     known = [span for span in spans if span is not None]
     if not known:
         return ""
     changes = {units.memory_change(span.start, span.end) for span in known}
     if len(changes) > 1:
         changes = {_range([_change(span) for span in known], lambda change: units.memory_delta(0, change))}
-    return _(
-        "{name} {change}, peak {peak}",
-        name=name,
-        change=changes.pop(),
-        peak=_range([span.peak for span in known], units.memory),
-    )
+    peak = _range([span.peak for span in known], units.memory)
+    if exact:
+        return _("{name} {change}, peak {peak}", name=name, change=changes.pop(), peak=peak)
+    return _("{name} {change}, sampled peak {peak}", name=name, change=changes.pop(), peak=peak)
 
 
 def _maxima(gpus: Sequence[GpuReport]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -41,7 +42,8 @@ class MemorySummary:
     peak: int | None
     """The highest peak of any single GPU. Peaks are not added, because they may occur at different times."""
     peak_gpu: GpuReport | None
-    """The GPU that has the highest peak."""
+    """The GPU that has the highest peak. If several GPUs show the same figure, the one whose memory changed
+    most, because a GPU that only kept its memory had no part in the run."""
 
 
 def headline(report: Report) -> list[str]:
@@ -86,26 +88,12 @@ def short_line(report: Report) -> list[str]:
 
 
 def second_line(report: Report) -> list[str]:
-    """Return the segments of the card's second line: the GPUs shown, and whose memory the headline shows.
+    """Return the segments of the card's second line: the GPUs, whose memory the headline shows, the start.
 
-    The result is empty if no GPU is shown.
+    The start has its date, because a saved card can't know on which day it is read.
     """
-    gpus = report.shown
-    if not gpus:
-        return []
-    memory = headline_memory(report)
-    total = _sum(gpu.memory_total for gpu in gpus)
-    segments = [_gpus_and_devices(gpus)]
-    if memory.kind == "torch":
-        segments.append(f"torch {units.memory_change(memory.start, memory.end)}")
-    process = _process_spans(gpus)
-    if process is not None:
-        held = f"{process_label(report)} {_start_to_end(process, total)}{_first_use(process)}"
-        segments.append(", ".join(filter(None, (held, _in_children(gpus)))))
-    else:
-        whole = _("whole GPU") if len(gpus) == 1 else _("whole GPUs")
-        segments.append(f"{whole} {_start_to_end([gpu.device_memory for gpu in gpus], total)}")
-    return segments
+    started = _("started {at}", at=time.strftime("%Y-%m-%d %H:%M", time.localtime(report.cell.started)))
+    return [*_gpus_and_memory(report), started]
 
 
 def warnings(report: Report) -> list[str]:
@@ -212,6 +200,11 @@ def memory_kinds(report: Report) -> list[MemoryKind]:
     return [*found, "device"]
 
 
+def sampled(peak: str, kind: MemoryKind) -> str:
+    """Return ``peak`` as text, marked if it is the highest sample. Only torch counts its peak exactly."""
+    return peak if kind == "torch" else _("{peak} (sampled)", peak=peak)
+
+
 def summarize_memory(report: Report, kind: MemoryKind) -> MemorySummary:
     """Return the summary of one of the kinds that :func:`memory_kinds` returns."""
     gpus = report.shown
@@ -221,15 +214,14 @@ def summarize_memory(report: Report, kind: MemoryKind) -> MemorySummary:
         spans = _process_spans(gpus) or []
     else:
         spans = [gpu.device_memory for gpu in gpus]
-    peaks = [(span.peak, -place) for place, span in enumerate(spans) if span.peak is not None]
-    peak, place = max(peaks, default=(None, 0))
+    peak = max((span.peak for span in spans if span.peak is not None), default=None)
     return MemorySummary(
         kind=kind,
         spans=tuple(spans),
         start=_sum(span.start for span in spans),
         end=_sum(span.end for span in spans),
         peak=peak,
-        peak_gpu=gpus[-place] if peak is not None else None,
+        peak_gpu=None if peak is None else _highest_gpu(gpus, spans, units.memory(peak)),
     )
 
 
@@ -308,7 +300,8 @@ def _memory_segment(report: Report) -> str:
 def _peak(memory: MemorySummary, gpus: Sequence[GpuReport]) -> str:
     """Return the highest memory peak of any one GPU as text, and note if child processes held part of it."""
     gpu = memory.peak_gpu
-    peak = _("peak {peak}", peak=units.memory(memory.peak))
+    size = units.memory(memory.peak)
+    peak = _("peak {peak}", peak=size) if memory.kind == "torch" else _("sampled peak {peak}", peak=size)
     if gpu is None:
         return peak
     if len(gpus) > 1:
@@ -316,7 +309,7 @@ def _peak(memory: MemorySummary, gpus: Sequence[GpuReport]) -> str:
     children = gpu.children_memory
     if memory.kind != "process" or children is None:
         return peak
-    if children.peak == memory.peak:
+    if gpu.process_memory is not None and children.peak == gpu.process_memory.peak:
         return _("{peak} in child processes", peak=peak)
     return _("{peak} with child processes", peak=peak)
 
@@ -325,7 +318,10 @@ def _utilization(gpus: Sequence[GpuReport]) -> str | None:
     known = sum(gpu.utilization is not None for gpu in gpus)
     if not known:
         return None
-    text = _("GPU utilization {mean}", mean=mean_utilization(gpus))
+    mean = mean_utilization(gpus)
+    text = (
+        _("mean GPU utilization {mean}", mean=mean) if known > 1 else _("GPU utilization {mean}", mean=mean)
+    )
     if known < len(gpus):
         return _("{text} ({known} of {number} GPUs)", text=text, known=known, number=len(gpus))
     return text
@@ -336,6 +332,25 @@ def _energy(gpus: Sequence[GpuReport]) -> str | None:
 
 
 # -- the second line -------------------------------------------------------------------------------------
+
+
+def _gpus_and_memory(report: Report) -> list[str]:
+    gpus = report.shown
+    if not gpus:
+        return []
+    memory = headline_memory(report)
+    total = _sum(gpu.memory_total for gpu in gpus)
+    segments = [_gpus_and_devices(gpus)]
+    if memory.kind == "torch":
+        segments.append(f"torch {units.memory_change(memory.start, memory.end)}")
+    process = _process_spans(gpus)
+    if process is not None:
+        held = f"{process_label(report)} {_start_to_end(process, total)}{_first_use(process)}"
+        segments.append(", ".join(filter(None, (held, _in_children(gpus)))))
+    else:
+        whole = _("whole GPU") if len(gpus) == 1 else _("whole GPUs")
+        segments.append(f"{whole} {_start_to_end([gpu.device_memory for gpu in gpus], total)}")
+    return segments
 
 
 def _gpus_and_devices(gpus: Sequence[GpuReport]) -> str:
@@ -386,6 +401,17 @@ def _process_spans(gpus: Sequence[GpuReport]) -> list[Span] | None:
     """Return the process memory on each GPU, or None if it is unknown on any GPU."""
     spans = [gpu.process_memory for gpu in gpus if gpu.process_memory is not None]
     return spans if spans and len(spans) == len(gpus) else None
+
+
+def _highest_gpu(gpus: Sequence[GpuReport], spans: Sequence[Span], peak: str) -> GpuReport:
+    """Return the GPU whose peak is shown as ``peak``; of several, the one whose memory changed most."""
+    found = [place for place, span in enumerate(spans) if units.memory(span.peak) == peak]
+    return gpus[max(found, key=lambda place: (_largest_change(spans[place]), -place))]
+
+
+def _largest_change(span: Span) -> int:
+    known = [value for value in (span.peak, span.end) if value is not None]
+    return 0 if span.start is None else max((abs(value - span.start) for value in known), default=0)
 
 
 def _sum(values: Iterable[int | None]) -> int | None:

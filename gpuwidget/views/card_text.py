@@ -25,8 +25,7 @@ def card(report: Report, level: DetailLevel) -> str:
     name = report.cell.label
     lines = [f"{clean_line(name, 80)}:"] if name is not None else []
     lines.append(" · ".join(summary.headline(report)))
-    second = summary.second_line(report)
-    lines += [_INDENT + " · ".join(second)] if second else []
+    lines.append(_INDENT + " · ".join(summary.second_line(report)))
     lines += [_INDENT + text for text in summary.warnings(report)]
     lines += [f"{_INDENT}{_lower(label)}: {text} {fix}" for label, text, fix in summary.advice(report)]
     recording = summary.recording_label(report)
@@ -59,13 +58,15 @@ def table(reports: Iterable[Report]) -> str:
 
 def table_rows(reports: Iterable[Report]) -> list[list[str]]:
     """Return the headers and one row per report."""
+    reports = list(reports)
+    several = any(len(report.shown) > 1 for report in reports)
     header = [
         _("cell"),
         _("label"),
         _("time"),
         _("memory {delta}", delta=summary.DELTA),
         _("peak"),
-        _("util"),
+        _("mean util") if several else _("util"),
         _("energy"),
         _("status"),
     ]
@@ -119,4 +120,5 @@ def _row(report: Report) -> list[str]:
     memory = summary.headline_memory(report)
     change = units.memory_delta(memory.start, memory.end)
     busy, energy = summary.mean_utilization(gpus), summary.total_energy(gpus)
-    return [*start, change, units.memory(memory.peak), busy, energy, cell.status]
+    peak = summary.sampled(units.memory(memory.peak), memory.kind)
+    return [*start, change, peak, busy, energy, cell.status]

@@ -79,7 +79,7 @@ def table(report: Report, rows: int) -> list[list[str]]:
             (_("worker"), worker_name),
             ("GPU", lambda worker: _gpu(worker, gpus)),
             (_("memory"), _memory),
-            (_("peak"), _peak),
+            (_("peak (sampled)"), _peak),
             (_("torch peak"), _torch_peak),
             (_("util"), _utilization),
             (_("energy"), _energy),
@@ -104,7 +104,7 @@ def _summary(workers: Sequence[WorkerReport]) -> dict[str, str]:
         "GPU": _(counted(gpus, "{number} GPU", "{number} GPUs")),
     }
     for title, spans in (
-        (_("peak"), [worker.memory for worker in workers]),
+        (_("peak (sampled)"), [worker.memory for worker in workers]),
         (_("torch peak"), [worker.torch_allocated for worker in workers]),
     ):
         peaks = [span.peak for span in spans if span is not None and span.peak is not None]

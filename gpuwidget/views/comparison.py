@@ -214,7 +214,11 @@ def _memory_rows(a: _Run, b: _Run) -> list[ComparisonRow]:
     kind = _common_kind(a, b)
     first, other = summary.summarize_memory(a.report, kind), summary.summarize_memory(b.report, kind)
     rise = [_rise(memory.spans) for memory in (first, other)]
-    memory_peak = translatable("{memory}, peak", memory=_MEMORY_KINDS[kind])
+    memory_peak = (
+        translatable("{memory}, peak", memory=_MEMORY_KINDS[kind])
+        if kind == "torch"
+        else translatable("{memory}, sampled peak", memory=_MEMORY_KINDS[kind])
+    )
     memory_change = translatable("{memory}, change", memory=_MEMORY_KINDS[kind])
     rise_name = translatable("peak above the start")
     if max(len(a.gpus), len(b.gpus)) > 1:
@@ -293,12 +297,14 @@ def _metric_rows(a: _Run, b: _Run, reasons: _Reasons) -> list[ComparisonRow]:
         over = sum if metric == "power_w" else _mean
         values = [_over_gpus(run, metric, over) for run in (a, b)]
         title = translatable("{metric}, steady part", metric=name) if steady else name
+        title = _over_all(title, a, b, is_sum=metric == "power_w")
         row = _row(title, values[0], values[1], text)
         found += [row] if row is not None else []
         _explain(a, b, values, metric, name, reasons)
     for name, field in _OTHER_METRICS:
         values = [_mean_level([getattr(gpu, field) for gpu in run.gpus]) for run in (a, b)]
-        row = _row(_whole_run(name) if steady else name, values[0], values[1], units.percent)
+        title = _over_all(_whole_run(name) if steady else name, a, b)
+        row = _row(title, values[0], values[1], units.percent)
         found += [row] if row is not None else []
         _explain(a, b, values, field, name, reasons)
     return found
@@ -332,9 +338,19 @@ def _energy_rows(a: _Run, b: _Run, reasons: _Reasons) -> list[ComparisonRow]:
         known = [gpu.energy_j for gpu in run.gpus if gpu.energy_j is not None]
         sums.append(sum(known) if known and len(known) == len(run.gpus) else None)
     name = translatable("energy")
-    row = _row(_whole_run(name) if a.part is not None else name, sums[0], sums[1], units.energy)
+    title = _over_all(_whole_run(name) if a.part is not None else name, a, b, is_sum=True)
+    row = _row(title, sums[0], sums[1], units.energy)
     _explain(a, b, sums, "energy_j", name, reasons)
     return [] if row is None else [row]
+
+
+def _over_all(metric: str, a: _Run, b: _Run, *, is_sum: bool = False) -> str:
+    """Return the name of a row, with how its values are combined if a run has several GPUs."""
+    if max(len(a.gpus), len(b.gpus)) < 2:
+        return metric
+    if is_sum:
+        return translatable("{metric}, sum of all GPUs", metric=metric)
+    return translatable("{metric}, mean of all GPUs", metric=metric)
 
 
 def _whole_run(metric: str) -> str:
@@ -424,11 +440,7 @@ def _notes(a: _Run, b: _Run) -> list[str]:
             translatable("The GPUs are different models, so the ratios compare the GPUs as well as the code.")
         )
     if len(a.gpus) != len(b.gpus) and a.gpus and b.gpus:
-        found.append(
-            translatable(
-                "The numbers of GPUs differ: energy and power are sums over all GPUs, activity is their mean."
-            )
-        )
+        found.append(translatable("The numbers of GPUs differ."))
     return found + _warm_up_notes(a, b)
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from html.parser import HTMLParser
 from typing import Any
@@ -45,6 +46,16 @@ ATTRIBUTES = {
     *("preserveaspectratio", "d", "fill", "stroke", "stroke-width", "stroke-dasharray", "opacity"),
     "vector-effect",
 }
+
+
+@pytest.fixture(autouse=True)
+def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Set the time zone to UTC."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 class Page(HTMLParser):
@@ -118,20 +129,20 @@ def size(bundle: dict[str, Any]) -> int:
         (reports.starved, "14.0 s · +2.9 GiB, peak 14.6 GiB · GPU utilization 11 % · 2.3 kJ"),
         (
             reports.ddp,
-            "14.0 s · +11.6 GiB over 4 GPUs, peak 14.6 GiB on GPU 0 · GPU utilization 98 % · 34.8 kJ",
+            "14.0 s · +11.6 GiB over 4 GPUs, peak 14.6 GiB on GPU 0 · mean GPU utilization 98 % · 34.8 kJ",
         ),
         (
             reports.replay,
-            "14.0 s · +12.8 GiB over 4 whole GPUs, peak 16.1 GiB on GPU 0 · GPU utilization 11 % · 9.3 kJ",
+            "14.0 s · +12.8 GiB over 4 whole GPUs, sampled peak 16.1 GiB on GPU 0 · mean GPU utilization 11 % · 9.3 kJ",
         ),
-        (reports.no_torch, "14.0 s · +3.2 GiB, peak 15.6 GiB · GPU utilization 11 % · 2.3 kJ"),
+        (reports.no_torch, "14.0 s · +3.2 GiB, sampled peak 15.6 GiB · GPU utilization 11 % · 2.3 kJ"),
         (
             reports.little_known,
-            "14.0 s · +3.2 GiB on the whole GPU, peak 16.1 GiB · GPU utilization 11 % · energy n/a",
+            "14.0 s · +3.2 GiB on the whole GPU, sampled peak 16.1 GiB · GPU utilization 11 % · energy n/a",
         ),
         (
             reports.lost,
-            "14.0 s · +5.8 GiB over 2 GPUs, peak 14.6 GiB on GPU 0 · GPU utilization 11 % · at least 2.3 kJ",
+            "14.0 s · +5.8 GiB over 2 GPUs, peak 14.6 GiB on GPU 0 · mean GPU utilization 11 % · at least 2.3 kJ",
         ),
         (
             reports.failed,
@@ -183,14 +194,39 @@ def test_second_line_has_the_owner_of_the_memory(make: Callable[[], Report], lin
     """The second line shows the memory of torch and of this notebook. If they are unknown, it shows the
     memory of the whole GPU.
     """
-    assert text(make()).splitlines()[1].strip() == line
+    assert text(make()).splitlines()[1].strip() == f"{line} · started 2026-11-21 10:04"
+
+
+@EVERY
+def test_the_day_of_a_saved_card_is_visible_without_the_details(make: Callable[[], Report]) -> None:
+    """A card shows on which day and at what time its run started, because a saved notebook is read later."""
+    report = make()
+    started = time.strftime("started %Y-%m-%d %H:%M", time.localtime(report.cell.started))
+    assert any(line.endswith(started) for line in text(report).splitlines()[:3])
+    assert started in Page(html(report).partition("<details")[0]).text
+
+
+def test_the_peak_is_that_of_the_gpu_that_worked() -> None:
+    """If several GPUs have the same peak, the first line names the GPU whose memory changed most. A GPU with a
+    visibly higher peak is named even if its memory did not change."""
+
+    def holding(index: int, start: float, peak: float) -> GpuReport:
+        torch = gpu(index).torch
+        assert torch is not None
+        return gpu(index, torch=replace(torch, allocated=Span(gib(start), gib(start), gib(peak))))
+
+    tied = text(reports.report(holding(0, 11.5, 11.5), holding(1, 2.0, 11.49))).splitlines()[0]
+    assert ", peak 11.5 GiB on GPU 1 · " in tied
+    higher = text(reports.report(holding(0, 11.5, 11.5), holding(1, 2.0, 11.4))).splitlines()[0]
+    assert ", peak 11.5 GiB on GPU 0 · " in higher
 
 
 def test_the_card_in_a_terminal() -> None:
     """In a terminal, the card is a few lines of text and a table with aligned columns."""
     assert text(reports.starved()) == (
         "14.0 s · +2.9 GiB, peak 14.6 GiB · GPU utilization 11 % · 2.3 kJ\n"
-        "  GPU 1 H200 (cuda:1) · torch 11.4 → 14.3 GiB · this notebook 12.4 → 15.6 of 140.4 GiB\n"
+        "  GPU 1 H200 (cuda:1) · torch 11.4 → 14.3 GiB · this notebook 12.4 → 15.6 of 140.4 GiB"
+        " · started 2026-11-21 10:04\n"
         "  GPU              whole GPU Δ  torch Δ  torch peak  reserved  util  SM  tensor  DRAM  power  "
         "energy\n"
         "                           GiB      GiB         GiB       GiB     %   %       %     %      W      "
@@ -563,14 +599,14 @@ def test_gpus_that_differ_have_separate_lines() -> None:
     other = gpu(1, sm_occupancy=Level(23.0, 40.0), device_memory=Span(gib(1), gib(2), gib(2)))
     full = Page(html(reports.report(gpu(0), other, points=20))).text.splitlines()
     assert [line.partition(" ·")[0] for line in full if ", mean" in line or ", memory" in line] == [
-        "GPU 0, memory: whole GPU 12.9 → 16.1 GiB, peak 16.1 GiB",
-        "GPU 1, memory: whole GPU 1.0 → 2.0 GiB, peak 2.0 GiB",
+        "GPU 0, memory: whole GPU 12.9 → 16.1 GiB, sampled peak 16.1 GiB",
+        "GPU 1, memory: whole GPU 1.0 → 2.0 GiB, sampled peak 2.0 GiB",
         "GPU 0, mean: SM occupancy 4.4 %",
         "GPU 1, mean: SM occupancy 23 %",
     ]
     reduced = Page(html(fullest(gpu(0), other))).text.splitlines()
     assert [line.partition(" ·")[0] for line in reduced if ", mean" in line or ", memory" in line] == [
-        "GPUs 0, 1, memory: whole GPU +1.0 to +3.2 GiB, peak 2.0 to 16.1 GiB",
+        "GPUs 0, 1, memory: whole GPU +1.0 to +3.2 GiB, sampled peak 2.0 to 16.1 GiB",
         "GPUs 0, 1, mean: SM occupancy 4.4 to 23 %",
     ]
 
@@ -672,12 +708,15 @@ def test_a_small_report_is_stored_unchanged() -> None:
         (reports.short, "2.1 ms · +64 MiB on GPU 1 · peak 15.7 GiB"),
         (
             reports.ddp,
-            "14.0 s · +11.6 GiB over 4 GPUs · peak 14.6 GiB on GPU 0 · GPU utilization 98 % · 34.8 kJ",
+            "14.0 s · +11.6 GiB over 4 GPUs · peak 14.6 GiB on GPU 0 · mean GPU utilization 98 % · 34.8 kJ",
         ),
-        (reports.little_known, "14.0 s · +3.2 GiB on whole GPU 0 · peak 16.1 GiB · GPU utilization 11 %"),
+        (
+            reports.little_known,
+            "14.0 s · +3.2 GiB on whole GPU 0 · sampled peak 16.1 GiB · GPU utilization 11 %",
+        ),
         (
             reports.replay,
-            "14.0 s · +12.8 GiB over 4 whole GPUs · peak 16.1 GiB on GPU 0 · GPU utilization 11 % · 9.3 kJ"
+            "14.0 s · +12.8 GiB over 4 whole GPUs · sampled peak 16.1 GiB on GPU 0 · mean GPU utilization 11 % · 9.3 kJ"
             " · a recording",
         ),
         (reports.unused, "2.0 s · no GPU used"),
@@ -751,18 +790,28 @@ def test_many_reports_display_as_a_table() -> None:
     assert repr(Reports()) == "no reports yet"
 
 
+def test_the_table_of_reports_marks_means_and_samples() -> None:
+    """If a run used several GPUs, the table's utilization is called a mean. A peak that is not torch's exact
+    count is marked as sampled."""
+    assert repr(Reports([reports.ddp(), reports.no_torch()])) == (
+        "  cell    label    time   memory Δ                peak  mean util   energy  status\n"
+        "  In [3]         14.0 s  +11.6 GiB            14.6 GiB       98 %  34.8 kJ      ok\n"
+        "  In [3]         14.0 s   +3.2 GiB  15.6 GiB (sampled)       11 %   2.3 kJ      ok"
+    )
+
+
 def test_memory_of_child_processes() -> None:
     """If child processes held memory, the card shows the memory of this process and its children together
     instead of torch's memory."""
     made = reports.report(gpu(0, children=WORKERS))
     first, second, *_ = text(made).splitlines()
-    assert "+3.2 GiB, peak 15.6 GiB" in first
+    assert "+3.2 GiB, sampled peak 15.6 GiB" in first
     assert "this notebook 12.4" in second
     # The table shows the memory of the processes, and only the details show torch's.
     assert not re.search("process peak|torch peak|reserved", text(made))
     assert "torch allocated 11.4 → 14.3 GiB, peak 14.6 GiB" in Page(html(made)).text
     of_two = text(reports.report(gpu(0, children=WORKERS), gpu(1)))
-    assert "whole GPU Δ  this process Δ  process peak  util" in of_two
+    assert "whole GPU Δ  this process Δ  process peak (sampled)  util" in of_two
     assert "<img" not in html(made)
     crowd = tuple(gpu(index, children=(HOSTILE * 4,) * 4) for index in range(16))
     assert size(card.bundle(replace(reports.sixteen(), gpus=crowd))) <= LIMIT
@@ -780,13 +829,17 @@ def test_memory_that_only_children_held() -> None:
     their program."""
     made = reports.report(of_children())
     first, second, *_ = text(made).splitlines()
-    assert ", peak 3.7 GiB in child processes · " in first
+    assert ", sampled peak 3.7 GiB in child processes · " in first
     assert second == (
         "  GPU 0 H200 · this notebook 0 → 0 of 140.4 GiB, in child processes up to 3.7 GiB (python child.py)"
+        " · started 2026-11-21 10:04"
     )
-    assert "peak 3.7 GiB in child processes" in card.line_bundle(made)["text/plain"]
+    assert "sampled peak 3.7 GiB in child processes" in card.line_bundle(made)["text/plain"]
     page = Page(html(made)).text
-    assert "this notebook 0 → 0 MiB, peak 3.7 GiB · of which child processes 0 → 0 MiB, peak 3.7 GiB" in page
+    assert (
+        "this notebook 0 → 0 MiB, sampled peak 3.7 GiB · of which child processes 0 → 0 MiB, sampled peak 3.7 GiB"
+        in page
+    )
     assert "in child processes up to 3.7 GiB (python child.py)" in page.replace("\xa0", " ")
 
 
@@ -797,13 +850,15 @@ def test_memory_that_children_and_the_notebook_held() -> None:
     """
     whole = Span(reports.gib(1), reports.gib(1), reports.gib(5))
     first, second, *_ = text(reports.report(of_children(process_memory=whole))).splitlines()
-    assert ", peak 5.0 GiB with child processes · " in first
+    assert ", sampled peak 5.0 GiB with child processes · " in first
     assert (
         "this notebook 1.0 → 1.0 of 140.4 GiB, in child processes up to 3.7 GiB (python child.py)" in second
     )
     first, second, *_ = text(reports.report(of_children(), of_children(1, 2.0))).splitlines()
-    assert ", peak 3.7 GiB on GPU 0 in child processes · " in first
-    assert second.endswith(", in child processes up to 3.7 GiB on GPU 0 (python child.py)")
+    assert ", sampled peak 3.7 GiB on GPU 0 in child processes · " in first
+    assert second.endswith(
+        ", in child processes up to 3.7 GiB on GPU 0 (python child.py) · started 2026-11-21 10:04"
+    )
 
 
 def test_advice_is_below_the_headline() -> None:

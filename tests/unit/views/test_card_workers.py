@@ -25,7 +25,7 @@ def test_the_table_of_workers() -> None:
     known value are omitted."""
     shown = report(gpu(0), gpu(1), workers=(worker(0), worker(1, status="failed", exit_code=1)))
     assert card_workers.table(shown, 64) == [
-        ["worker", "GPU", "memory", "peak", "util", "energy", "CPU", "status"],
+        ["worker", "GPU", "memory", "peak (sampled)", "util", "energy", "CPU", "status"],
         ["rank 0", "GPU 0", "0 → 3.0 GiB", "4.0 GiB", "97 %", "5.3 kJ", "101 %", "running"],
         ["rank 1", "GPU 1", "0 → 3.0 GiB", "4.0 GiB", "97 %", "5.3 kJ", "101 %", "failed (exit code 1)"],
     ]
@@ -51,7 +51,7 @@ def test_the_summary_of_the_others() -> None:
         "worker": "3 more",
         "GPU": "3 GPUs",
         "memory": "",
-        "peak": "to 4.0 GiB",
+        "peak (sampled)": "to 4.0 GiB",
         "torch peak": "to 2.5 GiB (2 of 3 known)",
         "util": "97 %",
         "energy": "",
@@ -59,7 +59,7 @@ def test_the_summary_of_the_others() -> None:
         "status": "3 running",
     }
     with use_language("zh_CN"):
-        assert card_workers.table(shown, 1)[2][header.index("peak")] == "最高 4.0 GiB"
+        assert card_workers.table(shown, 1)[2][header.index("peak (sampled)")] == "最高 4.0 GiB"
 
 
 def test_names_of_workers() -> None:

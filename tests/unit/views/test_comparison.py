@@ -98,7 +98,7 @@ def test_unknown_values_have_a_reason() -> None:
     assert found["power"] == ("165 W", "n/a", "")
     assert "In [6], power, energy: not supported by this GPU" in made.notes
     # torch's memory is unknown for the second run, so the memory of the whole GPU is compared instead.
-    assert found["whole GPU memory, peak"] == ("16.1 GiB", "16.1 GiB", "1.00x")
+    assert found["whole GPU memory, sampled peak"] == ("16.1 GiB", "16.1 GiB", "1.00x")
     assert not [name for name in found if name.startswith("torch")]
 
 
@@ -106,10 +106,8 @@ def test_a_sum_with_an_unknown_part_is_unknown() -> None:
     """If the energy of one of two GPUs is unknown, their total energy is unknown."""
     half = gpu(1, energy_j=None, missing={"energy_j": "the GPU is lost"})
     made = compare(BEFORE, report(gpu(0), half, cell=cell(7.0, execution_count=6)))
-    assert rows(made)["energy"] == ("2.3 kJ", "n/a", "")
-    assert "The numbers of GPUs differ: energy and power are sums over all GPUs, activity is their mean." in (
-        made.notes
-    )
+    assert rows(made)["energy, sum of all GPUs"] == ("2.3 kJ", "n/a", "")
+    assert "The numbers of GPUs differ." in made.notes
 
 
 def test_without_a_gpu() -> None:
@@ -248,17 +246,19 @@ def test_memory_of_child_processes_counts_whichever_run_had_them(first: bool) ->
     """
     parent = replace(BEFORE, gpus=(gpu(0, children=("python worker.py",)),))
     pair = (parent, AFTER) if first else (AFTER, parent)
-    assert rows(compare(*pair))["process memory, peak"] == ("15.6 GiB", "15.6 GiB", "1.00x")
+    assert rows(compare(*pair))["process memory, sampled peak"] == ("15.6 GiB", "15.6 GiB", "1.00x")
     unknown = replace(AFTER, gpus=(gpu(0, process_memory=None),))
     pair = (parent, unknown) if first else (unknown, parent)
-    assert rows(compare(*pair))["whole GPU memory, peak"] == ("16.1 GiB", "16.1 GiB", "1.00x")
+    assert rows(compare(*pair))["whole GPU memory, sampled peak"] == ("16.1 GiB", "16.1 GiB", "1.00x")
 
 
 def test_a_change_over_several_gpus_is_their_sum() -> None:
-    """If a run used several GPUs, the name of a row shows whether its value is the sum over all GPUs or the
-    highest value of one GPU."""
+    """If a run used several GPUs, the name of a row shows whether its value is the sum over all GPUs, their
+    mean, or the highest value of one GPU."""
     found = rows(compare(BEFORE, report(gpu(0), gpu(1), cell=cell(7.0, execution_count=6))))
     assert found["torch memory, change, sum of all GPUs"] == ("+2.9 GiB", "+5.8 GiB", "")
+    assert found["power, sum of all GPUs"] == ("165 W", "331 W", "2.00x")
+    assert found["utilization, mean of all GPUs"] == ("11 %", "11 %", "1.00x")
     assert found["torch memory, peak, highest of one GPU"] == ("14.6 GiB", "14.6 GiB", "1.00x")
 
 
