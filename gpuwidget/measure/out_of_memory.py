@@ -335,9 +335,13 @@ def _limit(facts: OomFacts) -> OomFix | None:
         "limit",
         translatable(
             "Raise this process's own memory limit: it is {limit} "
-            "(set_per_process_memory_fraction), and the GPU had {free} free.",
+            "(set_per_process_memory_fraction), and the GPU had {free} free. A fraction of "
+            "{fraction:.2f} is {size}. If your code sets the limit, change the number there: "
+            "otherwise the next run sets the old limit again.",
             limit=units.memory(facts.limit),
             free=units.memory(facts.free),
+            fraction=fraction,
+            size=units.memory(fraction * facts.total),
         ),
         f"torch.cuda.set_per_process_memory_fraction({fraction:.2f}, {(facts.device or 'cuda:0')!r})",
         None,

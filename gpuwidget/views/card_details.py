@@ -141,14 +141,26 @@ def _environment(report: Report) -> str:
 
 
 def evidence(report: Report) -> list[tuple[str, str]]:
-    """Return a named line for each piece of advice, with the figures on which the advice is based."""
-    return [(_("Advice {rule}", rule=advice.rule), _evidence(advice)) for advice in report.advice]
+    """Return a named line for each piece of advice, with the figures on which the advice is based.
+
+    The last line names the page that explains the rules. A wheel contains this page beside ``gpuwidget``'s
+    ``__init__``; a clone has it in its root.
+    """
+    found = [(_("Advice {rule}", rule=advice.rule), _evidence(advice)) for advice in report.advice]
+    pages = dict.fromkeys(
+        advice.link.partition("#")[0] for advice in report.advice if advice.link is not None
+    )
+    if pages:
+        where = _(
+            "{pages} explains each rule; it is in the folder of gpuwidget.__file__ (in a clone: in its root)",
+            pages=", ".join(pages),
+        )
+        found.append((_("Rules"), where))
+    return found
 
 
 def _evidence(advice: Advice) -> str:
-    figures = [_figure(name, value) for name, value in advice.evidence.items()]
-    sections = [_("see {link} in gpuwidget's folder", link=advice.link)] if advice.link is not None else []
-    return " · ".join([*figures, *sections])
+    return " · ".join(_figure(name, value) for name, value in advice.evidence.items())
 
 
 _FORMATS: tuple[tuple[str, Callable[[float], str]], ...] = (

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from gpuwidget.measure.memory_holders import LAST_ERROR
 from gpuwidget.measure.out_of_memory import (
     OomContext,
     OomFacts,
@@ -36,6 +37,7 @@ _MIN_POINTS = 3
 _GAP_S = 2.0
 
 _FIXES_HEADING = translatable("Each of these would have been enough:")
+_FIXES_AFTER_FIRST_STEP = translatable("Then do one of these. Each would have been enough:")
 _NO_FIX = translatable("No single known fix would have been enough.")
 _CONTRADICTION = translatable(
     "By these values there was enough free memory, so something else probably used it for a "
@@ -175,9 +177,15 @@ def _rows(context: OomContext) -> list[_Row]:
 
 
 def _held(held: OomHolder) -> _Row:
-    names = [clean_line(_(name), _NAME) for name in held.holder.names]
+    # The error's traceback is no other name of the variable: it only refers to the same memory.
+    by_error = held.holder.kind == "variable" and LAST_ERROR in held.holder.names
+    names = [
+        clean_line(_(name), _NAME) for name in held.holder.names if not (by_error and name == LAST_ERROR)
+    ]
     more = _(" and {number} more names", number=len(names) - _MAX_NAMES) if len(names) > _MAX_NAMES else ""
     holder = " = ".join(names[:_MAX_NAMES]) + more
+    if by_error:
+        holder += _(" (also reachable from the last error's traceback)")
     if held.is_error:
         holder = _("this error's frames (kept by the notebook itself)")
     elif held.holder.kind == "notebook":
@@ -192,7 +200,14 @@ def _sum(facts: OomFacts, rows: Sequence[_Row]) -> list[_Row]:
     """Return the table's last rows: free memory, memory without a known holder, and the sum of all rows."""
     if not rows or facts.free is None or facts.total is None:
         return []
-    found = [_Row(_("free"), "", facts.free, aside=True)]
+    available = facts.available
+    if available is None or available == facts.free:
+        found = [_Row(_("free"), "", facts.free, aside=True)]
+    else:
+        found = [
+            _Row(_("free within this process's own limit"), "", available, aside=True),
+            _Row(_("free, but above this process's own limit"), "", facts.free - available, aside=True),
+        ]
     known = sum(row.bytes for row in rows) + facts.free
     unknown = facts.total - known
     if unknown >= _UNKNOWN_SHOWN_FROM * facts.total:
@@ -262,37 +277,70 @@ def _memory_chart(context: OomContext) -> str:
 # -- what to do ------------------------------------------------------------------------------------------
 
 
-def _advice(facts: OomFacts) -> tuple[str, Sequence[OomFix], OomFix | None]:
-    found = fixes(facts)
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """What the user can do, in the order in which to do it."""
+
+    first: OomFix | None
+    """What to do first, whatever else is done."""
+    heading: str
+    """The sentence above the fixes."""
+    fixes: Sequence[OomFix]
+
+    @property
+    def numbers(self) -> tuple[str, str]:
+        """The numbers of the first step and of the fixes; empty if there is only one step."""
+        return ("1. ", "2. ") if self.first is not None and self.fixes else ("", "")
+
+    @property
+    def choices(self) -> list[tuple[str, str | None]]:
+        """The text and the code of each fix. A fix that the first step already contains has no code."""
+        first = None if self.first is None else self.first.code
+        return [
+            (_("{fix} (The command of step 1 does this too.)", fix=_(fix.text)), None)
+            if first is not None and fix.code == first
+            else (_(fix.text), fix.code)
+            for fix in self.fixes
+        ]
+
+
+def _steps(facts: OomFacts) -> _Steps:
+    first, found = first_step(facts), fixes(facts)
     if contradicts_itself(facts):
-        return _(_CONTRADICTION), (), first_step(facts)
-    return _(_FIXES_HEADING if found else _NO_FIX), found, first_step(facts)
+        return _Steps(first, _(_CONTRADICTION), ())
+    if not found:
+        return _Steps(first, _(_NO_FIX), ())
+    return _Steps(first, _(_FIXES_HEADING if first is None else _FIXES_AFTER_FIRST_STEP), found)
 
 
 def _advice_lines(facts: OomFacts) -> list[str]:
-    opening, found, first = _advice(facts)
-    lines = [opening]
-    for fix in found:
-        lines.append(f"- {_(fix.text)}")
-        lines += [f"    {fix.code}"] if fix.code is not None else []
-    lines += [_(first.text), f"    {first.code}"] if first is not None else []
+    steps = _steps(facts)
+    one, two = steps.numbers
+    first = steps.first
+    lines = [] if first is None else [f"{one}{_(first.text)}", f"    {first.code}"]
+    lines.append(f"{two}{steps.heading}")
+    for text, code in steps.choices:
+        lines.append(f"- {text}")
+        lines += [f"    {code}"] if code is not None else []
     return [*lines, _(_GENERAL_ADVICE)]
 
 
 def _html_advice(facts: OomFacts) -> str:
-    opening, found, first = _advice(facts)
-    items = "".join(f"<li>{_html_fix(fix)}</li>" for fix in found)
+    steps = _steps(facts)
+    one, two = steps.numbers
+    first = steps.first
+    before = "" if first is None else f"<div>{one}{_html_fix(_(first.text), first.code)}</div>"
+    items = "".join(f"<li>{_html_fix(text, code)}</li>" for text, code in steps.choices)
     made = f"<ul style='margin:0;padding-left:20px'>{items}</ul>" if items else ""
-    before = f"<div>{_html_fix(first)}</div>" if first is not None else ""
     return (
-        f"<div style='margin-top:4px'><b>{escape(opening)}</b></div>{made}{before}"
+        f"<div style='margin-top:4px'>{before}<b>{two}{escape(steps.heading)}</b></div>{made}"
         f"<div style='{QUIET}'>{escape(_(_GENERAL_ADVICE))}</div>"
     )
 
 
-def _html_fix(fix: OomFix) -> str:
-    code = "" if fix.code is None else f" <code style='{_CODE}'>{escape(fix.code)}</code>"
-    return f"{escape(clean_line(_(fix.text), 600))}{code}"
+def _html_fix(text: str, code: str | None) -> str:
+    shown = "" if code is None else f" <code style='{_CODE}'>{escape(code)}</code>"
+    return f"{escape(clean_line(text, 600))}{shown}"
 
 
 def _html_row(row: _Row) -> str:

@@ -82,17 +82,17 @@ def test_the_card(kernel: Kernel) -> None:
         "  total  64 MiB",
         "  By cell: In [3] 20 MiB (model = mib(20)), In [4] 12 MiB (cache = [mib(6), mib(6)]), In [5] 10 MiB "
         "(mib(10)), In [6] 8.0 MiB (def step(n):).",
-        "  Each of these would have been enough:",
-        "  - Free what the notebook itself keeps (Out[5]): 10 MiB from before this cell.",
+        "  1. Free this error's frames before you try again: they keep 8.0 MiB allocated. (%debug is "
+        "not possible after that.)",
         "  %gpu free --yes",
+        "  2. Then do one of these. Each would have been enough:",
+        "  - Free what the notebook itself keeps (Out[5]): 10 MiB from before this cell. (The command of "
+        "step 1 does this too.)",
         "  - Make the batch 2 times smaller, or process it in 2 parts (gradient accumulation): the "
         "cell had allocated 8.0 MiB and requested 16 MiB more, but only 22 MiB was available to "
         "it. This is enough up to the point of the error, if memory grows with the batch.",
         "  - Free cache (12 MiB) if you no longer need it. No use of it was found in the code that failed.",
         "  %gpu free cache --yes",
-        "  Free this error's frames before you try again: they keep 8.0 MiB allocated. (%debug is "
-        "not possible after that.)",
-        "  %gpu free --yes",
         "  Mixed precision and activation checkpointing reduce the memory of a training step. Only "
         "a try shows by how much.",
     ]

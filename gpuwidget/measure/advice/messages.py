@@ -558,28 +558,40 @@ def device_switches(switches: int, rate: float, line: str | None) -> Text:
     )
 
 
-def input_pipeline(share: float, where: str, busy: float | None, utilization: float, *, sure: bool) -> str:
-    """Return the text for a run whose stack samples show that the code spent its time loading data."""
+def input_pipeline(loading: str, busy: float | None, utilization: float, *, sure: bool) -> str:
+    """Return the text for a run whose stack samples show that the code spent its time loading data.
+
+    ``loading`` is the result of :func:`loading_in` or :func:`loading_mostly_in`.
+    """
     meanwhile = (
         translatable("was {busy:.0f} % busy", busy=busy)
         if busy is not None
         else translatable("was {utilization:.0f} % busy on average", utilization=utilization)
     )
     return translatable(
-        "{waits} for its data: {share:.0f} % of the time went to {where}; the GPU {meanwhile}.",
+        "{waits} for its data: {loading}; the GPU {meanwhile}.",
         waits=translatable("The GPU waits") if sure else translatable("The GPU probably waits"),
-        share=share,
-        where=where,
+        loading=loading,
         meanwhile=meanwhile,
     )
 
 
-def loading(most: float, where: str) -> str:
-    """Describe several places that load data.
+def loading_in(share: float, where: str) -> str:
+    """Describe the only place that loads data, which took ``share`` percent of the run."""
+    return translatable("{share:.0f} % of the time went to {where}", share=share, where=where)
 
-    ``where`` is the place that takes the most time: ``most`` percent of the run.
+
+def loading_mostly_in(share: float, most: float, where: str) -> str:
+    """Describe several places that load data, which together took ``share`` percent of the run.
+
+    ``where`` is the place that took the most time: ``most`` percent of the run.
     """
-    return translatable("loading, {most:.0f} % of it in {where}", most=most, where=where)
+    return translatable(
+        "loading took {share:.0f} % of the time, and {where} alone took {most:.0f} %",
+        share=share,
+        where=where,
+        most=most,
+    )
 
 
 def input_pipeline_likely(gpus: Sequence[GpuReport], bursts: float, utilization: float | None) -> str:

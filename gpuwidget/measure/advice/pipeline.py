@@ -86,12 +86,15 @@ def _from_hotspots(evidence: RunEvidence, spots: Sequence[Hotspot]) -> Advice | 
     sure = bool(loaders) or any(_is_loader_call(spot.call) for spot, _ in loading)
     busy = _busy_while_loading(loading)
     loader = _loader([spot for spot, _ in loading], loaders)
-    where = first.name_with_call if len(loading) == 1 else messages.loading(most, first.name_with_call)
+    where = first.name_with_call
+    text = (
+        messages.loading_in(share, where)
+        if len(loading) == 1
+        else messages.loading_mostly_in(share, most, where)
+    )
     return make_advice(
         "input-pipeline",
-        Text(
-            messages.input_pipeline(share, where, busy, utilization, sure=sure), loader_fix(loader, evidence)
-        ),
+        Text(messages.input_pipeline(text, busy, utilization, sure=sure), loader_fix(loader, evidence)),
         {
             "share": share,
             "gpu_busy": busy,

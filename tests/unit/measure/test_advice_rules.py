@@ -330,8 +330,8 @@ def test_loading_in_several_places_names_the_largest() -> None:
     epoch = LineTime(7, "for x in loader:", 60.0, 4.0, None, None, None, within)
     given = evidence(half_idle(), time=time_of(epoch), context=RunContext(loaders=(LOADER,)))
     assert only(given).text == (
-        "The GPU waits for its data: 60 % of the time went to loading, 40 % of it in line 7 `for x in "
-        "loader:` at data.py:9 Images.__getitem__ in sleep; the GPU was 4 % busy."
+        "The GPU waits for its data: loading took 60 % of the time, and line 7 `for x in loader:` at "
+        "data.py:9 Images.__getitem__ in sleep alone took 40 %; the GPU was 4 % busy."
     )
 
 

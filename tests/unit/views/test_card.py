@@ -133,7 +133,8 @@ def size(bundle: dict[str, Any]) -> int:
         ),
         (
             reports.replay,
-            "14.0 s · +12.8 GiB over 4 whole GPUs, sampled peak 16.1 GiB on GPU 0 · mean GPU utilization 11 % · 9.3 kJ",
+            "14.0 s · +12.8 GiB over 4 whole GPUs, sampled peak 16.1 GiB on GPU 0 · "
+            "mean GPU utilization 11 % · 9.3 kJ",
         ),
         (reports.no_torch, "14.0 s · +3.2 GiB, sampled peak 15.6 GiB · GPU utilization 11 % · 2.3 kJ"),
         (
@@ -142,7 +143,8 @@ def size(bundle: dict[str, Any]) -> int:
         ),
         (
             reports.lost,
-            "14.0 s · +5.8 GiB over 2 GPUs, peak 14.6 GiB on GPU 0 · mean GPU utilization 11 % · at least 2.3 kJ",
+            "14.0 s · +5.8 GiB over 2 GPUs, peak 14.6 GiB on GPU 0 · mean GPU utilization "
+            "11 % · at least 2.3 kJ",
         ),
         (
             reports.failed,
@@ -207,8 +209,8 @@ def test_the_day_of_a_saved_card_is_visible_without_the_details(make: Callable[[
 
 
 def test_the_peak_is_that_of_the_gpu_that_worked() -> None:
-    """If several GPUs have the same peak, the first line names the GPU whose memory changed most. A GPU with a
-    visibly higher peak is named even if its memory did not change."""
+    """If several GPUs have the same peak, the first line names the GPU whose memory changed most. A GPU with
+    a visibly higher peak is named even if its memory did not change."""
 
     def holding(index: int, start: float, peak: float) -> GpuReport:
         torch = gpu(index).torch
@@ -716,7 +718,8 @@ def test_a_small_report_is_stored_unchanged() -> None:
         ),
         (
             reports.replay,
-            "14.0 s · +12.8 GiB over 4 whole GPUs · sampled peak 16.1 GiB on GPU 0 · mean GPU utilization 11 % · 9.3 kJ"
+            "14.0 s · +12.8 GiB over 4 whole GPUs · sampled peak 16.1 GiB on GPU 0 · "
+            "mean GPU utilization 11 % · 9.3 kJ"
             " · a recording",
         ),
         (reports.unused, "2.0 s · no GPU used"),
@@ -837,8 +840,8 @@ def test_memory_that_only_children_held() -> None:
     assert "sampled peak 3.7 GiB in child processes" in card.line_bundle(made)["text/plain"]
     page = Page(html(made)).text
     assert (
-        "this notebook 0 → 0 MiB, sampled peak 3.7 GiB · of which child processes 0 → 0 MiB, sampled peak 3.7 GiB"
-        in page
+        "this notebook 0 → 0 MiB, sampled peak 3.7 GiB · of which "
+        "child processes 0 → 0 MiB, sampled peak 3.7 GiB" in page
     )
     assert "in child processes up to 3.7 GiB (python child.py)" in page.replace("\xa0", " ")
 
@@ -884,20 +887,18 @@ def test_advice_is_below_the_headline() -> None:
 
 
 def test_evidence_of_advice_is_in_the_details() -> None:
-    """For each piece of advice, the details contain its evidence with units, and a reference to its
-    documentation.
+    """For each piece of advice, the details contain its evidence with units. One line shows where the
+    documentation of the rules is.
     """
     lines = Page(html(reports.advised())).text.splitlines()
     assert (
         "Advice input-pipeline: share 61.2 · gpu busy 4.0 · utilization 11.0 · call "
         "DataLoader._next_data · cores "
-        "15.5 · shared memory free 60.0 GiB · num workers 0 · pin memory False · see "
-        "docs/advice.md#input-pipeline in gpuwidget's folder"
+        "15.5 · shared memory free 60.0 GiB · num workers 0 · pin memory False"
     ) in lines
-    assert (
-        "Advice throttled: too hot 12.0 s · run 14.0 s · gpus 1 · see docs/advice.md#throttled in "
-        "gpuwidget's folder"
-    ) in lines
+    assert "Advice throttled: too hot 12.0 s · run 14.0 s · gpus 1" in lines
+    rules = "docs/advice.md explains each rule; it is in the folder of gpuwidget.__file__"
+    assert f"Rules: {rules} (in a clone: in its root)" in lines
 
 
 def test_means_beside_utilization_are_in_the_details() -> None:

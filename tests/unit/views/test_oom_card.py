@@ -103,7 +103,10 @@ def test_the_text() -> None:
         "By cell: In [4] 41.5 GiB (model = Transformer(config).cuda()), In [12] 21.9 GiB "
         "(train(model, loader)), other or unknown cells 102 MiB.",
         "The GPU's memory over the last 59.5 s, sampled: 98.0 → 137.0 GiB.",
-        "Each of these would have been enough:",
+        "1. Free this error's frames before you try again: they keep 21.9 GiB allocated. (%debug is "
+        "not possible after that.)",
+        "%gpu free --yes",
+        "2. Then do one of these. Each would have been enough:",
         "- Make the batch 2 times smaller, or process it in 2 parts (gradient accumulation): the "
         "cell had allocated 22.0 GiB and requested 6.0 GiB more, but only 24.1 GiB was available "
         "to it. This is enough up to the point of the error, if memory grows with the batch.",
@@ -111,9 +114,6 @@ def test_the_text() -> None:
         "that failed.",
         "%gpu free embeddings --yes",
         "- Shut down bob: python train.py --config large.yaml if no longer needed: this frees 38.0 GiB.",
-        "Free this error's frames before you try again: they keep 21.9 GiB allocated. (%debug is "
-        "not possible after that.)",
-        "%gpu free --yes",
         "Mixed precision and activation checkpointing reduce the memory of a training step. Only a "
         "try shows by how much.",
     ]
@@ -144,6 +144,65 @@ def test_the_table_adds_up() -> None:
         "free 2.1 GiB",
         "total 139.1 of 139.8 GiB",
     ]
+
+
+def test_the_free_memory_within_a_limit() -> None:
+    """If the process has a memory limit, the table shows how much of the GPU's free memory the limit allows.
+    The rows still add up. The fix that raises the limit has the new limit's size."""
+    limited = oom_context(
+        oom_holder("variable", "model", 2.0, 4, variables=None),
+        facts={"free": 137 * GIB, "limit": 3 * GIB, "reserved": 2 * GIB, "fragmented": 0},
+    )
+    text = bundle(limited)["text/plain"]
+    assert [" ".join(row.split()) for row in text.splitlines()[1:5]] == [
+        "model In [4] 2.0 GiB",
+        "free within this process's own limit 1.0 GiB",
+        "free, but above this process's own limit 136.0 GiB",
+        "total 139.0 of 139.8 GiB",
+    ]
+    assert (
+        "  - Raise this process's own memory limit: it is 3.0 GiB (set_per_process_memory_fraction), and the "
+        "GPU had 137.0 GiB free. A fraction of 0.06 is 8.4 GiB. If your code sets the limit, change the "
+        "number there: otherwise the next run sets the old limit again."
+    ) in text
+
+
+def test_the_first_step_does_more_than_free_the_frames() -> None:
+    """The card says so if the command of the first step is also one of the fixes, and shows it only once."""
+    kept = oom_context(
+        oom_holder("notebook", "this error", 21.9, 12, is_error=True, before=frozenset()),
+        oom_holder("notebook", "Out[9]", 9.2, 9),
+        facts={"at_start": None},
+    )
+    text, html = bundle(kept)["text/plain"], bundle(kept)["text/html"]
+    assert (
+        "- Free what the notebook itself keeps (Out[9]): 9.2 GiB from before this cell. (The command of step "
+        "1 does this too.)"
+    ) in text
+    assert text.count("%gpu free --yes") == html.count("%gpu free --yes") == 1
+
+
+def test_the_first_step_is_first_if_nothing_else_helps() -> None:
+    """If no fix would have been enough, the error's frames are still to be freed first. A single step has no
+    number."""
+    frames = oom_holder("notebook", "this error", 21.9, 12, is_error=True, before=frozenset())
+    lines = bundle(oom_context(frames, facts={"at_start": None}))["text/plain"].splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("  Free this error's frames"))
+    assert lines[first + 1 : first + 3] == [
+        "      %gpu free --yes",
+        "  No single known fix would have been enough.",
+    ]
+
+
+def test_a_variable_that_the_traceback_also_reaches() -> None:
+    """The traceback of the last error is not shown as another name of a variable."""
+    model = oom_holder("variable", "model", 41.5, 4)
+    names = ("model", "net", "the last error's traceback")
+    held = replace(model, holder=replace(model.holder, names=names))
+    assert (
+        "model = net (also reachable from the last error's traceback)  In [4]"
+        in (bundle(oom_context(held))["text/plain"])
+    )
 
 
 def test_the_chart_has_a_caption() -> None:
