@@ -73,8 +73,8 @@ def test_the_beginning_is_sampled_at_the_full_rate() -> None:
 
 
 def test_other_budgets() -> None:
-    """Sampling uses at most 2 % of a CPU core, and becomes less frequent after about 10,000 samples. But the mean
-    time between samples is never set to more than 50 ms."""
+    """Sampling uses at most 2 % of a CPU core, and becomes less frequent after about 10,000 samples. But the
+    mean time between samples is never set to more than 50 ms."""
     busy = counts_of(ran=0.01, bits=1)
     assert period(busy, cpu=2e-4) == pytest.approx(0.01)
     assert period(busy, elapsed=200.0) == pytest.approx(0.02)
