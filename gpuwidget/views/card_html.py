@@ -70,7 +70,9 @@ def _lead(report: Report) -> str:
     if report.cell.status != "ok":
         opening = f"<span style='color:{_STATUS_COLORS[report.cell.status]}'>{opening}</span>"
     parts.append(f"<div><b style='font-size:15px'>{opening}{styles.segments(['', *rest])}</b></div>")
-    parts.append(styles.quiet(styles.segments(summary.second_line(report))))
+    *second, started = summary.second_line(report)
+    started = started.replace(" ", "\N{NO-BREAK SPACE}")
+    parts.append(styles.quiet(styles.segments([*second, started])))
     for text in summary.warnings(report):
         parts.append(f"<div style='color:{styles.WARNING}'>{escape(text)}</div>")
     recording = summary.recording_label(report)

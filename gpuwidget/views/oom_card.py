@@ -329,7 +329,7 @@ def _html_advice(facts: OomFacts) -> str:
     steps = _steps(facts)
     one, two = steps.numbers
     first = steps.first
-    before = "" if first is None else f"<div>{one}{_html_fix(_(first.text), first.code)}</div>"
+    before = "" if first is None else f"<div><b>{one}</b>{_html_fix(_(first.text), first.code)}</div>"
     items = "".join(f"<li>{_html_fix(text, code)}</li>" for text, code in steps.choices)
     made = f"<ul style='margin:0;padding-left:20px'>{items}</ul>" if items else ""
     return (
