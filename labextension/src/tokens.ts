@@ -7,7 +7,7 @@ import type { ClusterModel } from './cluster/clusterModel';
 import type { CellRun } from './cells/runTable';
 import type { ActiveKernel } from './kernel/activeKernel';
 import type { ActionTarget } from './memory/holders';
-import type { StatusMessage } from './memory/holderActions';
+import type { StatusMessage } from './memory/statusMessage';
 import type { PanelState } from './panel/panelState';
 import type { Settings } from './settings';
 import type { ConnectionState } from './stream/connection';

@@ -12,7 +12,7 @@ from typing import Any
 import helpers_kernel_state
 import nbformat
 from helpers_lab import Lab, Notebook
-from helpers_panel import DEVICE, GIB, PANEL, show, uuids, wait_for_text
+from helpers_panel import DEVICE, GIB, PANEL, show, unreadable, use_font, uuids, wait_for_text
 from playwright.sync_api import Browser
 
 Open = Callable[..., Notebook]
@@ -74,9 +74,11 @@ def write_reports(
 
 
 def rows(notebook: Notebook) -> list[list[str]]:
-    """Return each row of the list as texts: the cell's name and its figures."""
+    """Return each row of the list as texts: the cell's name without its day, and its figures."""
     shown: list[list[str]] = notebook.page.eval_on_selector_all(
-        ROW, "rows => rows.map(row => [...row.children].map(cell => cell.textContent))"
+        ROW,
+        "rows => rows.map(row => [row.querySelector('.jp-gpuwidget-cells-name')"
+        ", ...[...row.children].slice(1)].map(cell => cell.textContent))",
     )
     return shown
 
@@ -90,7 +92,7 @@ def wait_for_names(notebook: Notebook, *wanted: str) -> None:
     """Wait until the rows of the list have these names."""
     notebook.page.wait_for_function(
         "([row, wanted]) => JSON.stringify([...document.querySelectorAll(row)]"
-        ".map(node => node.firstChild.textContent)) === wanted",
+        ".map(node => node.querySelector('.jp-gpuwidget-cells-name').textContent)) === wanted",
         arg=[ROW, json.dumps(list(wanted), separators=(",", ":"), ensure_ascii=False)],
     )
 
@@ -149,7 +151,7 @@ def test_without_a_kernel_and_after_a_reload(open_notebook: Open, lab: Lab) -> N
     show(notebook)
     assert rows(notebook) == [
         ["[3] 1", "+4.0", "5.0", "500 ms", "4.0 kJ"],
-        ["[1] 1", "+9.0", "10.0", "1:10 min", "9.0 kJ"],
+        ["[1] 1", "+9.0", "10.0", "1 min 10 s", "9.0 kJ"],
         ["[2] 1", "+1.0", "2.0", "8.0 s", "1.0 kJ"],
     ]
     assert notebook.page.inner_text(f"{CELLS} .jp-gpuwidget-cells-totals") == "3 runs · 1 min 19 s · 14.0 kJ"
@@ -190,6 +192,31 @@ def test_a_click_goes_to_the_cell(open_notebook: Open, lab: Lab) -> None:
     notebook.page.keyboard.press("Enter")
     notebook.page.wait_for_function("() => document.activeElement?.closest('.jp-Notebook')")
     assert notebook.script(ACTIVE) == 300
+
+
+def test_the_day_of_a_run(open_notebook: Open, lab: Lab) -> None:
+    """A cell that did not start today shows the day and time of its start without hovering; a cell of today
+    does not. The longest times and sizes have room in their columns at each width."""
+    now = time.time()
+    yesterday = time.localtime(now - 86400)
+    reports = [
+        report(1, 128, 3599.0, started=now - 1000 - 86400),
+        report(2, 128, 359_940.0, started=now - 2000),
+        report(3, 128, 707.0, started=now - 3000),
+    ]
+    reports[2]["cell"]["started"] = None
+    path = write_reports(lab, "days.ipynb", reports, source="model.fit(train_set)")
+    notebook = open_notebook(path, kernel=False, height=3200)
+    show(notebook)
+    days = notebook.page.locator(f"{ROW} .jp-gpuwidget-cells-day").all_inner_texts()
+    month = time.strftime("%b", yesterday)
+    assert days == [f"{month} {yesterday.tm_mday}, {yesterday.tm_hour:02}:{yesterday.tm_min:02}", "", ""]
+    assert [row[3] for row in rows(notebook)] == ["59 min 59 s", "99 h 59 min", "11 min 47 s"]
+    for pixels in (13, 18):
+        use_font(notebook, pixels)
+        for width in (240, 300, 330, 360, 420):
+            show(notebook, width)
+            assert unreadable(notebook) == [], (pixels, width)
 
 
 def test_many_reports(open_notebook: Open, lab: Lab) -> None:

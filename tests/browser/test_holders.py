@@ -373,6 +373,24 @@ def test_free_the_cache_without_gpuwidget(open_panel: Callable[..., OpenPanel]) 
     wait_for_text(
         view.notebook, MESSAGE, "did not reply: gpuwidget is not loaded in it (%load_ext gpuwidget)"
     )
+    assert view.notebook.page.inner_text(MESSAGE).endswith("Shut Down Kernel… frees all of its memory.")
+
+
+def test_a_message_belongs_to_the_active_notebook(open_panel: Callable[..., OpenPanel]) -> None:
+    """The result of an action disappears when another notebook becomes active."""
+    view = open_panel()
+    view.ownership.send(
+        [kernel(view.active_kernel, "train.ipynb")],
+        [gpu(view.gpus[0], allocation(18, kernel=view.active_kernel)), gpu(view.gpus[1])],
+    )
+    wait_for_text(view.notebook, ROW, "train.ipynb")
+    view.press_in_menu("train.ipynb", "ArrowDown", "ArrowDown", "Enter")
+    wait_for_text(view.notebook, MESSAGE, "The kernel of train.ipynb was interrupted.")
+    view.lab.write("eval.ipynb", ["1"])
+    view.notebook.script("await app.commands.execute('docmanager:open', {path: 'eval.ipynb'});")
+    view.notebook.page.wait_for_function(
+        "selector => document.querySelector(selector).innerText === ''", arg=MESSAGE
+    )
 
 
 def test_free_the_cache_with_the_panel_closed(open_panel: Callable[..., OpenPanel]) -> None:

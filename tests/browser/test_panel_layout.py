@@ -48,6 +48,33 @@ SCROLLED = """
 nodes => nodes.filter(node => node.checkVisibility() && node.scrollHeight > node.clientHeight + 1)
     .filter(node => ['auto', 'scroll'].includes(getComputedStyle(node).overflowY)).map(node => node.className)
 """
+# Show a text in a dropdown, and return the places of its lines and of the caret. The text of a dropdown is
+# not in the document, so a copy with the same font and width is measured.
+_SHOW_IN_DROPDOWN = """
+([selector, text]) => {
+    const select = document.querySelector(selector);
+    select.selectedOptions[0].text = text;
+    const style = getComputedStyle(select);
+    const copy = document.createElement('div');
+    copy.textContent = text;
+    for (const name of ['font', 'lineHeight', 'whiteSpace', 'paddingLeft', 'paddingRight']) {
+        copy.style[name] = style[name];
+    }
+    const width = `${select.clientWidth}px`;
+    Object.assign(copy.style, {position: 'absolute', boxSizing: 'border-box', width});
+    select.parentElement.append(copy);
+    const lineHeight = parseFloat(style.lineHeight);
+    const {right, height} = select.getBoundingClientRect();
+    const caret = select.parentElement.querySelector('svg').getBoundingClientRect().toJSON();
+    const lines = Math.round(copy.clientHeight / lineHeight);
+    copy.remove();
+    return {
+        lines, lineHeight, height, right, caret,
+        textRight: right - parseFloat(style.paddingRight) - parseFloat(style.borderRightWidth),
+        ellipsis: style.whiteSpace === 'nowrap' && style.textOverflow === 'ellipsis',
+    };
+}
+"""
 FOLD = f"{CARD} .jp-gpuwidget-gpu-row"
 BAR = f"{CARD} .jp-gpuwidget-gpu-bar"
 HEIGHTS = "panel => [...panel.children].map(node => node.getBoundingClientRect().height)"
@@ -166,6 +193,41 @@ def test_large_fonts_and_zoom(two_gpu_lab: Lab, browser: Browser) -> None:
     for part in (DEVICE, FOLD, f"{BAR}:visible", ROW, f"{DIAGNOSTICS} > summary"):
         assert scroll_to(page, part), part
     notebook.close()
+
+
+def test_the_chosen_device_at_every_width(open_notebook: Open, lab: Lab) -> None:
+    """The longest text of the device dropdown is not cut off where names are above their controls. Otherwise,
+    it is one line that ends with an ellipsis, and the tooltip has all of it. The dropdown has a caret, which
+    no text covers."""
+    notebook = open_notebook([helpers_kernel_state.cell(helpers_kernel_state.state(uuids(lab)))])
+    page = notebook.page
+    show(notebook, 300)
+    notebook.run(0)
+    notebook.wait_until_done()
+    page.wait_for_selector(f"{DEVICE}:enabled")
+    assert page.get_attribute(DEVICE, "title") == page.locator(f"{DEVICE} option:checked").inner_text()
+    text = "cuda:1 — H200 · 128 GiB free · you + 7 others"
+    for width in (240, 300, 330, 360, 420):
+        show(notebook, width)
+        box = page.evaluate(_SHOW_IN_DROPDOWN, [DEVICE, text])
+        stacked = width < 390
+        assert stacked or box["lines"] == 1, (width, box)
+        assert box["ellipsis"] is not stacked, (width, box)
+        assert box["height"] >= box["lines"] * box["lineHeight"], (width, box)
+        assert 0 <= box["right"] - box["caret"]["right"] <= 8, (width, box)
+        assert box["caret"]["left"] >= box["textRight"], (width, box)
+        assert box["caret"]["width"] == 16, (width, box)
+    caret = f"{PANEL} .jp-gpuwidget-device-caret path"
+    fill = "node => getComputedStyle(node).fill"
+    colors = {}
+    for theme in ("light", "dark"):
+        notebook.use_theme(theme)
+        colors[theme] = page.eval_on_selector(caret, fill)
+    page.emulate_media(forced_colors="active")
+    assert page.eval_on_selector(caret, fill) == page.eval_on_selector(
+        PANEL, "node => { node.style.color = 'FieldText'; return getComputedStyle(node).color; }"
+    )
+    assert colors["light"] != colors["dark"]
 
 
 def test_two_gpus_in_a_window_of_768_px(two_gpu_lab: Lab, browser: Browser) -> None:

@@ -3,7 +3,6 @@ import { Dialog, showDialog, type ISessionContext } from '@jupyterlab/apputils';
 import { KernelAPI, type Kernel, type ServiceManager } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
-import { Signal, type ISignal } from '@lumino/signaling';
 
 import {
   kernelKind,
@@ -14,36 +13,12 @@ import {
   kernelNameById,
   losses
 } from './holders';
+import type { MessageKind, StatusMessage } from './statusMessage';
 import { ConnectedKernel } from '../kernel/kernel';
 import type { StreamModel } from '../stream/streamModel';
 import { element } from '../ui/dom';
 import { errorText } from '../ui/format';
 import { KERNEL_SCHEMA, type ServerKernel } from '../wire';
-
-/**
- * A sentence about the result of the user's last action. It stays until the next action or until it is
- * dismissed.
- */
-export class StatusMessage {
-  private sentence = '';
-  private readonly changes = new Signal<this, void>(this);
-
-  /** Emitted after the text has been set. */
-  get changed(): ISignal<this, void> {
-    return this.changes;
-  }
-
-  /** The text of the message; empty without a message. */
-  get text(): string {
-    return this.sentence;
-  }
-
-  /** Set the text; an empty text dismisses the message. */
-  set(sentence: string): void {
-    this.sentence = sentence;
-    this.changes.emit();
-  }
-}
 
 const CONNECT_TIMEOUT_MS = 5000;
 /** Timeout for freeing torch's cache: torch first waits for the GPU's pending work. */
@@ -68,7 +43,7 @@ export class HolderActions {
 
   /** Activate the tab of a kernel or terminal; open it if it is closed. */
   async goTo({ kernel, terminal }: ActionTarget): Promise<void> {
-    this.message.set('');
+    this.message.clear();
     const name = kernel === null ? this.trans.__('terminal %1', terminal ?? '') : this.nameOf(kernel);
     try {
       if (kernel !== null) {
@@ -77,15 +52,16 @@ export class HolderActions {
         await this.execute('terminal:open', { name: terminal }, name);
       }
     } catch (error) {
-      this.message.set(this.trans.__('%1 could not be opened: %2', name, errorText(error)));
+      this.message.set(this.trans.__('%1 could not be opened: %2', name, errorText(error)), 'error');
     }
   }
 
   /** Free torch's cache in a kernel. */
   async freeCache(kernel: string): Promise<void> {
     const name = this.nameOf(kernel);
-    this.message.set(this.trans.__('%1: freeing PyTorch’s cache…', name));
-    this.message.set(`${name}: ${await this.freeCacheIn(kernel)}`);
+    this.message.set(this.trans.__('%1: freeing PyTorch’s cache…', name), 'progress');
+    const [result, kind] = await this.freeCacheIn(kernel);
+    this.message.set(`${name}: ${result}`, kind);
   }
 
   /** Return whether a kernel belongs to a notebook, a console or neither. */
@@ -102,7 +78,8 @@ export class HolderActions {
       this.message.set(this.trans.__('The kernel of %1 was interrupted.', name));
     } catch (error) {
       this.message.set(
-        this.trans.__('The kernel of %1 could not be interrupted: %2', name, errorText(error))
+        this.trans.__('The kernel of %1 could not be interrupted: %2', name, errorText(error)),
+        'error'
       );
     }
   }
@@ -126,7 +103,10 @@ export class HolderActions {
           : this.trans.__('The kernel of %1 was restarted. It held %2.', name, held)
       );
     } catch (error) {
-      this.message.set(this.trans.__('The kernel of %1 could not be restarted: %2', name, errorText(error)));
+      this.message.set(
+        this.trans.__('The kernel of %1 could not be restarted: %2', name, errorText(error)),
+        'error'
+      );
     }
   }
 
@@ -153,13 +133,16 @@ export class HolderActions {
           : this.trans.__('The kernel of %1 was shut down. It held %2.', name, held)
       );
     } catch (error) {
-      this.message.set(this.trans.__('The kernel of %1 could not be shut down: %2', name, errorText(error)));
+      this.message.set(
+        this.trans.__('The kernel of %1 could not be shut down: %2', name, errorText(error)),
+        'error'
+      );
     }
   }
 
   /** Ask the user to confirm the end of a kernel's process. The dialog lists what is lost. */
   private async confirm(id: string, title: string, label: string): Promise<boolean> {
-    this.message.set('');
+    this.message.clear();
     const { trans } = this;
     const held = holdingsText(trans, holdingsOf(this.model, id));
     const kernel = this.serverKernel(id);
@@ -189,7 +172,7 @@ export class HolderActions {
     const kernel = this.serverKernel(id);
     const path = kernel?.path ?? this.sessionsOf(id)[0]?.path;
     if (path === undefined || path === '') {
-      this.message.set(this.trans.__('%1 has no notebook and no console.', name));
+      this.message.set(this.trans.__('%1 has no notebook and no console.', name), 'error');
     } else if (kernel?.kind === 'console') {
       await this.execute('console:open', { path, activate: true }, name);
     } else {
@@ -208,12 +191,12 @@ export class HolderActions {
     if (this.app.commands.hasCommand(command)) {
       await this.app.commands.execute(command, options);
     } else {
-      this.message.set(this.trans.__('%1 can be opened only in JupyterLab.', name));
+      this.message.set(this.trans.__('%1 can be opened only in JupyterLab.', name), 'error');
     }
   }
 
-  /** Free torch's cache in a kernel and return the result as a sentence. */
-  private async freeCacheIn(id: string): Promise<string> {
+  /** Free torch's cache in a kernel and return the result, or why it failed, as a sentence. */
+  private async freeCacheIn(id: string): Promise<readonly [string, MessageKind]> {
     const open = this.contextOf(this.widgetOf(id))?.session?.kernel ?? null;
     const spec = this.serverKernel(id)?.spec ?? '';
     const connection =
@@ -224,14 +207,14 @@ export class HolderActions {
       // running cell has ended. Therefore, the wait is limited.
       const language = await withTimeout(CONNECT_TIMEOUT_MS, kernel.language());
       if (language === null || !(await isConnected(connection))) {
-        return this.trans.__('the kernel cannot be reached.');
+        return [this.trans.__('the kernel cannot be reached.'), 'error'];
       }
       if (language.toLowerCase() !== 'python') {
-        return this.trans.__('the kernel’s language is %1, not Python.', language);
+        return [this.trans.__('the kernel’s language is %1, not Python.', language), 'error'];
       }
       return await this.requestFreeCache(kernel);
     } catch (error) {
-      return errorText(error);
+      return [errorText(error), 'error'];
     } finally {
       if (connection !== open) {
         connection.dispose();
@@ -239,22 +222,29 @@ export class HolderActions {
     }
   }
 
-  private async requestFreeCache(kernel: ConnectedKernel): Promise<string> {
+  private async requestFreeCache(kernel: ConnectedKernel): Promise<readonly [string, MessageKind]> {
     // A kernel that has loaded gpuwidget replies to a state request at once. If there is no reply, do not
     // send the request to free the cache, which has a long timeout.
     if ((await kernel.request({ schema: KERNEL_SCHEMA, ask: 'state' })) === null) {
-      return this.trans.__(
-        'the kernel did not reply: gpuwidget is not loaded in it (%load_ext gpuwidget), or a long call blocks it.'
-      );
+      return [
+        this.trans.__(
+          'the kernel did not reply: gpuwidget is not loaded in it (%load_ext gpuwidget), or a long call blocks it. %1 frees all of its memory.',
+          shutDownLabel(this.trans)
+        ),
+        'error'
+      ];
     }
     const reply = await kernel.request({ schema: KERNEL_SCHEMA, ask: 'free_cache' }, FREE_CACHE_TIMEOUT_MS);
     if (reply === null) {
-      return this.trans.__('the cache is not free yet: PyTorch waits for the GPU’s pending work.');
+      return [this.trans.__('the cache is not free yet: PyTorch waits for the GPU’s pending work.'), 'error'];
     }
-    return reply.status === 'error'
-      ? reply.reason
-      : ((reply.status === 'ok' ? reply.done : null) ??
-          this.trans.__('the kernel did not report what it freed.'));
+    if (reply.status === 'error') {
+      return [reply.reason, 'error'];
+    }
+    const done = reply.status === 'ok' ? reply.done : null;
+    return done === null
+      ? [this.trans.__('the kernel did not report what it freed.'), 'error']
+      : [done, 'result'];
   }
 
   private widgetOf(kernel: string): Widget | null {
@@ -293,6 +283,11 @@ export class HolderActions {
   private nameOf(kernel: string): string {
     return kernelNameById(this.trans, this.model, kernel, this.sessionsOf(kernel)[0]?.name ?? null);
   }
+}
+
+/** Return the label of the command that shuts down a kernel. */
+export function shutDownLabel(trans: TranslationBundle): string {
+  return trans.__('Shut Down Kernel…');
 }
 
 /** The content of a confirmation: a list of what is lost, between two sentences. */

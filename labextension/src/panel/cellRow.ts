@@ -12,9 +12,9 @@ import {
   memory,
   memoryChange,
   moment,
+  otherDay,
   padded,
   elapsedTime,
-  shortElapsedTime,
   UNKNOWN,
   type MemoryUnit
 } from '../ui/format';
@@ -30,6 +30,7 @@ class Row {
   protected readonly button = element('button', 'cells-name');
   protected readonly name = new Text('cells-label');
   protected readonly mark = new Text('cells-mark');
+  protected readonly day = new Text('cells-day');
   protected readonly delta = new Text('');
   protected readonly peak = new Text('');
   protected readonly time = new Text('');
@@ -39,7 +40,7 @@ class Row {
     this.button.type = 'button';
     this.button.tabIndex = -1;
     this.button.append(this.name.node, this.mark.node);
-    const header = element('div', 'cells-row-header', this.button);
+    const header = element('div', 'cells-row-header', this.button, this.day.node);
     header.setAttribute('role', 'rowheader');
     const figures = [this.delta, this.peak, this.time, this.energy].map(({ node }) => node);
     for (const node of figures) {
@@ -70,7 +71,7 @@ export class RunRow extends Row {
   constructor(
     trans: TranslationBundle,
     run: CellRun,
-    now: number,
+    { now, locale }: { now: number; locale: string },
     { reveal, showTime, timeProblem }: RunActions
   ) {
     super(reveal);
@@ -81,6 +82,7 @@ export class RunRow extends Row {
     const name = cellName(trans, run);
     this.name.set(name);
     this.mark.set(mark);
+    this.day.set(report.started === null ? '' : otherDay(report.started, now, locale));
     setAttribute(
       this.mark.node,
       'data-warm',
@@ -94,7 +96,7 @@ export class RunRow extends Row {
     const memory = memoryTitle(trans, report);
     this.delta.set('', memory);
     this.peak.set('', memory);
-    const time = element('button', 'cells-time', shortElapsedTime(report.duration));
+    const time = element('button', 'cells-time', elapsedTime(report.duration));
     time.type = 'button';
     time.tabIndex = -1;
     time.onmouseenter = time.onfocus = () => {
@@ -160,9 +162,7 @@ export class RunningRow extends Row {
     // A right-aligned text moves when it gets longer, so the texts are padded to the widths of `±999.9` and,
     // in the first minute, `59 s`.
     this.delta.set(padded(change(running.delta, unit), 6), runningTitle(this.trans, running));
-    this.time.set(
-      padded(running.seconds < 60 ? duration(running.seconds) : shortElapsedTime(running.seconds), 4)
-    );
+    this.time.set(padded(duration(running.seconds), 4));
   }
 }
 

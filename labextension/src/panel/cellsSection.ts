@@ -45,12 +45,15 @@ export class CellsSection {
   private shownSort: Sort | null = null;
   private unit: MemoryUnit | null = null;
   private scale = memoryScale();
+  /** The day for which the rows were created: they show the day of each run that started on another one. */
+  private today = '';
 
   constructor(
     private readonly trans: TranslationBundle,
     private readonly cells: ICellRuns,
     private readonly panelState: PanelState,
-    private readonly dashboard: DashboardLink
+    private readonly dashboard: DashboardLink,
+    private readonly locale: string
   ) {
     this.toggle.type = 'button';
     this.toggle.append(element('span', 'section-title', trans.__('Cells')), this.totals.node);
@@ -118,9 +121,11 @@ export class CellsSection {
 
   private updateRows(runs: readonly CellRun[]): void {
     const { sort } = this.panelState;
-    if (this.scale !== memoryScale()) {
-      // If the units have changed, recreate all rows, since their tooltips contain memory sizes too.
+    const today = new Date().toDateString();
+    if (this.scale !== memoryScale() || this.today !== today) {
+      // Recreate all rows: their tooltips contain memory sizes, and their texts days.
       this.scale = memoryScale();
+      this.today = today;
       this.reconcile([], memoryUnit([]));
       this.shownRuns = null;
     }
@@ -149,15 +154,20 @@ export class CellsSection {
       let row = this.rows.get(run.key);
       if (row?.node.dataset.cellId !== run.cellId) {
         row?.node.remove();
-        row = new RunRow(this.trans, run, now, {
-          reveal: () => {
-            this.cells.reveal(run.cellId);
-          },
-          showTime: () => {
-            this.showTime(run);
-          },
-          timeProblem: () => this.timeProblem(run)
-        });
+        row = new RunRow(
+          this.trans,
+          run,
+          { now, locale: this.locale },
+          {
+            reveal: () => {
+              this.cells.reveal(run.cellId);
+            },
+            showTime: () => {
+              this.showTime(run);
+            },
+            timeProblem: () => this.timeProblem(run)
+          }
+        );
         this.rows.set(run.key, row);
         row.setUnit(unit);
       } else if (unit !== this.unit) {

@@ -1,4 +1,5 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
+import { caretDownEmptyIcon } from '@jupyterlab/ui-components';
 
 import {
   defaultText,
@@ -93,7 +94,7 @@ export class DeviceSection {
         element('span', 'device-label', before, this.notebook.node, after),
         this.busy.node
       ),
-      element('div', 'device-controls', this.dropdown.node, this.watch),
+      element('div', 'device-controls', this.dropdown.box, this.watch),
       element(
         'div',
         'device-state',
@@ -160,6 +161,13 @@ const NO_DATA: ServerData = { gpus: [], kernels: new Map(), time: NaN };
  */
 class DeviceDropdown {
   readonly node = element('select', 'device-dropdown jp-mod-styled');
+  /** The dropdown with JupyterLab's caret, as JupyterLab's class removes the browser's arrow. */
+  readonly box = element(
+    'div',
+    'device-box',
+    this.node,
+    caretDownEmptyIcon.element({ tag: 'span', className: 'jp-gpuwidget-device-caret' })
+  );
   private mostFree: DeviceChoice | null = null;
   private device: string | null = null;
 

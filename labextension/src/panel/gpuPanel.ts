@@ -45,6 +45,8 @@ export interface PanelOptions {
   readonly thresholds: Thresholds;
   /** Which parts of the panel are shown. */
   readonly shown: ShownSections;
+  /** The language tag of the page, such as `zh-CN`. */
+  readonly locale: string;
 }
 
 /** The panel in the sidebar. It opens the stream and queries the kernel only while it is visible. */
@@ -91,7 +93,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   constructor(
     private readonly trans: TranslationBundle,
     private readonly monitor: IMonitor,
-    { cells, panelState, holders, dashboard, thresholds, shown }: PanelOptions
+    { cells, panelState, holders, dashboard, thresholds, shown, locale }: PanelOptions
   ) {
     super();
     this.id = 'jp-gpuwidget-panel';
@@ -107,7 +109,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     this.shown = shown;
     this.notice = new NoticeView(trans, () => undefined);
     this.notice.node.classList.add('jp-gpuwidget-server-notice');
-    this.cellsSection = new CellsSection(trans, cells, panelState, dashboard);
+    this.cellsSection = new CellsSection(trans, cells, panelState, dashboard, locale);
     this.device = new DeviceSection(trans, monitor.kernels, panelState, sentence => {
       holders.message.set(sentence);
     });

@@ -62,10 +62,7 @@ export class GpuRow {
     this.name.set(gpuName(trans, gpu), gpu.name);
     const device = kernel?.torch_device ?? '';
     const context = kernel?.context === true;
-    const title = context
-      ? trans.__('This notebook has a CUDA context on this GPU')
-      : trans.__('PyTorch’s name for this GPU in this notebook');
-    this.badge.set(device, device === '' ? '' : title);
+    this.badge.set(device, device === '' ? '' : badgeTitle(trans, context));
     setAttribute(this.badge.node, 'data-context', context ? 'true' : '');
     const [short, long] = unavailable ?? ['', ''];
     this.unavailable.set(short, long);
@@ -88,4 +85,16 @@ export class GpuRow {
     setAttribute(this.warning.node, 'role', warned ? 'img' : '');
     setAttribute(this.warning.node, 'aria-label', warnings.join(', '));
   }
+}
+
+/** Return the tooltip of the badge with torch's name of the GPU. `context` is whether the frame is solid. */
+export function badgeTitle(trans: TranslationBundle, context: boolean): string {
+  return [
+    trans.__('PyTorch’s name for this GPU in this notebook'),
+    context
+      ? trans.__('Solid frame: this notebook has a CUDA context on this GPU')
+      : trans.__(
+          'Dashed frame: no CUDA context of this notebook on this GPU is known yet. The first operation on the GPU creates it'
+        )
+  ].join('\n');
 }

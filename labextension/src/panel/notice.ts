@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { closeIcon } from '@jupyterlab/ui-components';
 
 import type { Notice } from './panelMessages';
-import type { StatusMessage } from '../memory/holderActions';
+import type { StatusMessage } from '../memory/statusMessage';
 import { element, setAttribute, Text } from '../ui/dom';
 
 /** A sentence, optionally with a command, a link or a button. The view is hidden if there is no notice. */
@@ -53,7 +53,7 @@ export class NoticeView {
   }
 }
 
-/** Shows the result of the last action at the bottom of the panel. Screen readers announce it. */
+/** Shows the message about the last action at the bottom of the panel. Screen readers announce it. */
 export class StatusMessageView {
   readonly node: HTMLElement;
   private readonly close = element(
@@ -71,7 +71,7 @@ export class StatusMessageView {
     this.close.title = trans.__('Dismiss');
     this.close.setAttribute('aria-label', this.close.title);
     this.close.onclick = () => {
-      message.set('');
+      message.clear();
     };
     // The text is never hidden: a live region is announced only if it existed before its text changed.
     this.text.node.setAttribute('role', 'status');

@@ -1,10 +1,13 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
+import { INotebookTracker } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
 import { MenuSvg } from '@jupyterlab/ui-components';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
-import { HolderActions, StatusMessage } from '../memory/holderActions';
+import { BROWSER_CLOCK } from '../clock';
+import { HolderActions, shutDownLabel } from '../memory/holderActions';
+import { StatusMessage } from '../memory/statusMessage';
 import { DOMAIN, IHolderActions, IMonitor, HolderCommandIds } from '../tokens';
 import { holderOf, holderSelector } from '../memory/runningHolders';
 import type { ActionTarget, HolderKind } from '../memory/holders';
@@ -26,15 +29,19 @@ export const memory: JupyterFrontEndPlugin<IHolderActions> = {
   autoStart: true,
   provides: IHolderActions,
   requires: [IMonitor],
-  optional: [ICommandPalette, ITranslator],
+  optional: [ICommandPalette, INotebookTracker, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     monitor: IMonitor,
     palette: ICommandPalette | null,
+    notebooks: INotebookTracker | null,
     translator: ITranslator | null
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    const message = new StatusMessage();
+    const message = new StatusMessage(BROWSER_CLOCK);
+    notebooks?.currentChanged.connect(() => {
+      message.clear();
+    });
     const { languageCode } = translator ?? nullTranslator;
     const actions = new HolderActions(app, monitor.model, message, trans, languageCode);
     addHolderCommands(app, actions, monitor.kernels, trans, palette);
@@ -136,7 +143,7 @@ function addHolderCommands(
   });
   addKernelCommand(
     HolderCommandIds.shutDown,
-    trans.__('Shut Down Kernel…'),
+    shutDownLabel(trans),
     trans.__('Shut down the kernel, after a confirmation that lists what you will lose'),
     kernel => actions.shutDown(kernel)
   );

@@ -71,7 +71,8 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
         }
       },
       thresholds: settings.current.hints,
-      shown: settings.current.show
+      shown: settings.current.show,
+      locale: (translator ?? nullTranslator).languageCode
     });
     settings.changed.connect(() => {
       apply();

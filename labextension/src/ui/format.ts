@@ -252,22 +252,6 @@ export function elapsedTime(seconds: Optional): string {
   return seconds < 59.95 ? `${seconds.toFixed(1)} s` : duration(seconds);
 }
 
-/**
- * Return a duration in seconds like `elapsedTime`, but shorter, for a narrow column: `3:05 min` from one minute
- * on, and `2:04 h` from one hour on.
- */
-export function shortElapsedTime(seconds: Optional): string {
-  const whole = known(seconds) ? Math.round(seconds) : 0;
-  if (!known(seconds) || seconds < 59.95) {
-    return elapsedTime(seconds);
-  }
-  const [large, small, unit] =
-    whole < 3600
-      ? [Math.floor(whole / 60), whole % 60, 'min']
-      : [Math.floor(Math.round(seconds / 60) / 60), Math.round(seconds / 60) % 60, 'h'];
-  return `${String(large)}:${twoDigits(small)} ${unit}`;
-}
-
 /** Return a duration, rounded to seconds, as `12 s`, `3 min 05 s` or `2 h 04 min`. */
 export function duration(seconds: number): string {
   const all = Math.max(0, Math.round(seconds));
@@ -292,6 +276,28 @@ export function moment(epoch: number, now: number): string {
     return time;
   }
   return `${String(then.getFullYear())}-${twoDigits(then.getMonth() + 1)}-${twoDigits(then.getDate())} ${time}`;
+}
+
+/**
+ * Return the day and the time of day in the language of the page, such as `Nov 25, 16:05`; for another year, the day and
+ * the year. Return an empty text if `now` is on the same day. Times are in epoch seconds.
+ */
+export function otherDay(epoch: number, now: number, locale: string): string {
+  const [then, today] = [new Date(epoch * 1000), new Date(now * 1000)];
+  if (then.toDateString() === today.toDateString()) {
+    return '';
+  }
+  const rest: Intl.DateTimeFormatOptions =
+    then.getFullYear() === today.getFullYear()
+      ? { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' }
+      : { year: 'numeric' };
+  const options = { day: 'numeric', month: 'short', ...rest } as const;
+  try {
+    return then.toLocaleString(locale, options);
+  } catch {
+    // JupyterLab accepts any text as the language in its settings.
+    return then.toLocaleString(undefined, options);
+  }
 }
 
 /** Return the name of a GPU model without its vendor, such as `H200` or `GeForce RTX 4090 Laptop GPU`. */

@@ -1,0 +1,56 @@
+import { Signal, type ISignal } from '@lumino/signaling';
+
+import type { Clock } from '../clock';
+
+/** What a message is about: an action that is still running, or its result, or why it failed. */
+export type MessageKind = 'progress' | 'result' | 'error';
+
+/** How long a message is shown, in milliseconds. The result of the action replaces the message about its progress. */
+const SHOWN_MS: Readonly<Record<MessageKind, number | null>> = {
+  progress: null,
+  result: 20_000,
+  error: 60_000
+};
+
+/**
+ * A sentence about the user's last action. It disappears after a while, with the next action, or when it is
+ * dismissed.
+ */
+export class StatusMessage {
+  private sentence = '';
+  private timer: number | null = null;
+  private readonly changes = new Signal<this, void>(this);
+
+  constructor(private readonly clock: Clock) {}
+
+  /** Emitted after the text has been set. */
+  get changed(): ISignal<this, void> {
+    return this.changes;
+  }
+
+  /** The text of the message; empty without a message. */
+  get text(): string {
+    return this.sentence;
+  }
+
+  /** Show a sentence. */
+  set(sentence: string, kind: MessageKind = 'result'): void {
+    if (this.timer !== null) {
+      this.clock.cancel(this.timer);
+      this.timer = null;
+    }
+    const milliseconds = sentence === '' ? null : SHOWN_MS[kind];
+    if (milliseconds !== null) {
+      this.timer = this.clock.after(milliseconds, () => {
+        this.clear();
+      });
+    }
+    this.sentence = sentence;
+    this.changes.emit();
+  }
+
+  /** Dismiss the message. */
+  clear(): void {
+    this.set('');
+  }
+}
