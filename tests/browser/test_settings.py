@@ -146,13 +146,13 @@ def test_sample_interval(lab: Lab, browser: Browser) -> None:
     wait_for_text(notebook, RATE, "Updates 5\u00d7/s")
     set_settings(notebook, sampleSeconds=2)
     wait_for_text(notebook, RATE, "Updates every 2 s")
-    assert "the server reads every 0.2 s" in (page.get_attribute(RATE, "title") or "")
+    assert "the server samples every 0.2 s" in (page.get_attribute(RATE, "title") or "")
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
     wait_for_text(notebook, RATE, "Updates 5\u00d7/s")
     set_settings(notebook, sampleSeconds=0.1)
     notebook.script("[...app.shell.widgets('main')].find(w => w.id.includes('dashboard')).close();")
     page.wait_for_function(
-        "selector => document.querySelector(selector).title.includes('no more often')", arg=RATE
+        "selector => document.querySelector(selector).title.includes('the server samples less often')", arg=RATE
     )
     wait_for_text(notebook, RATE, "Updates 5\u00d7/s")
     notebook.close()
