@@ -276,7 +276,7 @@ def lost() -> Report:
         lost_since=1_795_255_452.0,
         missing={"device_memory": "the GPU is lost", "energy_j": "the GPU is lost"},
     )
-    note = "GPU 1 was lost at 10:04:12: the driver no longer reaches it, it may need a reset."
+    note = "GPU 1 was lost at 10:04:12: the driver can no longer reach it. The GPU may need a reset."
     return report(gpu(0), gone, notes=(note,))
 
 
@@ -412,7 +412,7 @@ def advised() -> Report:
                 "throttled",
                 True,
                 "GPU 1 ran at a lower clock for 12 of 14 s: too hot.",
-                "Ask the administrator to check its cooling.",
+                "Ask the administrator to check the cooling.",
                 {"held_down_s": {"too hot": 12.0}, "run_s": 14.0, "gpus": [1]},
                 "docs/advice.md#throttled",
             ),

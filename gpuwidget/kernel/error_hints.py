@@ -227,8 +227,8 @@ def _forked() -> Hint:
         )
     return Hint(
         _(
-            "A forked child process, such as a DataLoader worker, used CUDA after its parent "
-            "had started it: CUDA does not work after a fork.{inherited}",
+            "A forked child process, such as a DataLoader worker, used CUDA. This fails if its parent "
+            "started CUDA before the fork.{inherited}",
             inherited=inherited,
         ),
         _('DataLoader(..., multiprocessing_context="spawn"), or create only CPU tensors in the worker'),

@@ -24,18 +24,18 @@ _MAX_VALUE = 80
 
 ORDER_UNKNOWN = message(
     "device-order-unknown",
-    "The GPUs differ, so which one is cuda:0 will be known once CUDA has started: CUDA puts the fastest "
-    "first, by a measure that NVIDIA does not document. CUDA_DEVICE_ORDER=PCI_BUS_ID, set before CUDA "
-    "starts, makes the order that of nvidia-smi.",
+    "The GPUs differ, so it is unknown which one is cuda:0 until CUDA starts: CUDA puts the fastest GPU "
+    "first, by a measure that NVIDIA does not document. To get nvidia-smi's order, set "
+    "CUDA_DEVICE_ORDER=PCI_BUS_ID before CUDA starts.",
 )
 SLICE_UNKNOWN = message(
     "device-slice-unknown",
-    "Which devices there are will be known once CUDA has started: a GPU is in MIG mode, and CUDA uses only "
-    "one of its slices, unless CUDA_VISIBLE_DEVICES lists the slices' UUIDs.",
+    "The devices are unknown until CUDA starts: a GPU is in MIG mode, and CUDA uses only one slice, unless "
+    "CUDA_VISIBLE_DEVICES lists the UUIDs of several.",
 )
 UUIDS_UNKNOWN = message(
     "device-uuids-unknown",
-    "Which GPU each cuda:N is can't be determined: neither this PyTorch nor the CUDA driver reports UUIDs.",
+    "It is unknown which GPU each cuda:N is: neither this PyTorch nor the CUDA driver reports UUIDs.",
 )
 
 

@@ -87,7 +87,7 @@ def _context_opened(gpu: GpuReport) -> Message:
 def _lost(gpu: GpuReport, since: float) -> Message:
     at = datetime.fromtimestamp(since).strftime("%H:%M:%S")
     text = translatable(
-        "{gpu} was lost at {at}: the driver no longer reaches it, it may need a reset.",
+        "{gpu} was lost at {at}: the driver can no longer reach it. The GPU may need a reset.",
         gpu=gpu_name(gpu),
         at=at,
     )
@@ -97,7 +97,7 @@ def _lost(gpu: GpuReport, since: float) -> Message:
 def _came_back(gpu: GpuReport) -> Message:
     """Return the note for a GPU that was lost during the run and is available again."""
     text = translatable(
-        "{gpu} was lost for a part of the run, and came back: what it did meanwhile is unknown.",
+        "{gpu} was lost for a part of the run and came back. What it did meanwhile is unknown.",
         gpu=gpu_name(gpu),
     )
     return message("gpu-came-back", text, gpu=gpu_name(gpu))
@@ -125,7 +125,7 @@ def _children(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Message]:
             )
         else:
             text = translatable(
-                "{names}: the memory of this process is that of {described} alone.",
+                "{names}: all memory shown for this process is held by {described}.",
                 names=names,
                 described=described,
             )
@@ -156,8 +156,8 @@ def peak_resets(scope: PeakScope, names: Mapping[int, str]) -> list[Message]:
         notes.append(message("peak-reset", text, gpu=device, bytes=peak))
     if scope.user_resets:
         text = translatable(
-            "Code in this run reset torch's peak counter: the peak shown is the highest seen "
-            "before each reset and at the end, so it is at least that much."
+            "Code in this run reset torch's peak counter. The peak shown is the highest value read before a "
+            "reset or at the end, so the real peak may be higher."
         )
         notes.append(message("peak-reset-by-code", text))
     return notes

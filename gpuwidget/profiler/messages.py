@@ -32,7 +32,7 @@ GIL_BLOCKED_THROUGHOUT = message(
 UNCHECKED = message(
     "activity-unchecked",
     "GPU activity per line is not shown: the run was too short to check it against the GPU's counters, or "
-    "they returned no value.",
+    "the counters returned no value.",
 )
 BY_WINDOWS = message(
     "activity-by-windows", "The GPU's activity comes from the driver's measuring windows instead."
@@ -85,8 +85,8 @@ def hidden_work(percent: float) -> Message:
     The stream queries missed work in up to ``percent`` of the run.
     """
     text = translatable(
-        "In up to {percent} of the run, the GPU's counters show work that queries of its "
-        "stream missed. Lines that this may affect have no activity.",
+        "In up to {percent} of the run, the GPU's counters show work that queries of its stream missed. No "
+        "GPU activity is shown for lines that this may affect.",
         percent=units.percent(percent),
     )
     return message("hidden-work", text, percent=round(percent, 2))
@@ -103,8 +103,8 @@ def contradiction(gpu: GpuReport, means: MatchedMeans, cpu: float | None) -> Mes
         launching = cpu is None or cpu >= means.counters - means.stream
         cause = "short-kernels" if launching else "other-streams"
     text = translatable(
-        "{gpu}: its default stream had work in {queried} of the queries, but the GPU's "
-        "counters show that it was busy for {counters} of the time: {cause}.",
+        "{gpu}: its default stream had work in {queried} of the queries, but its counters show that the GPU "
+        "was busy for {counters} of the time: {cause}.",
         gpu=gpu_name(gpu),
         queried=units.percent(means.queried),
         counters=units.percent(means.counters),

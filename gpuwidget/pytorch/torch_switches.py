@@ -129,6 +129,7 @@ def set_switch(switch: TorchSwitch, value: str) -> str:
     """Set a switch, and return the statement that was run. Raises OptionError if torch raises an error."""
     torch = _require_torch()
     text = statement(switch, value)
+    first_line = text.partition("\n")[0]
     try:
         # torch 2.9 warns once about the older API. The warning is of no use to the user, because it is
         # gpuwidget that calls the API.
@@ -138,12 +139,14 @@ def set_switch(switch: TorchSwitch, value: str) -> str:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise OptionError(
-            translatable("{statement!r} failed: {reason}", statement=text, reason=reason)
+            translatable("{statement} failed: {reason}", statement=first_line, reason=reason)
         ) from None
     now = switch.current_value()
     if now not in (value, None):
         raise OptionError(
-            translatable("{statement!r} had no effect: torch still reports {now}.", statement=text, now=now)
+            translatable(
+                "{statement} had no effect: torch still reports {now}.", statement=first_line, now=now
+            )
         )
     return text
 
@@ -268,7 +271,7 @@ TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
         ON,
         translatable(
             "On: convolutions and recurrent layers run in NVIDIA's cuDNN. Off: they run in torch's native "
-            "kernels, which are mostly slower; use this to find out whether cuDNN causes an error."
+            "kernels, which are usually slower; turn it off to find out whether cuDNN causes an error."
         ),
         *_flag("enabled", "_get_cudnn_enabled"),
     ),
@@ -289,8 +292,8 @@ TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
         (ON, OFF),
         OFF,
         translatable(
-            "On: cuDNN uses only algorithms that give the same result each time, which may be slower. "
-            "Has no effect on operations outside cuDNN."
+            "On: cuDNN uses only deterministic algorithms, which may be slower. Has no effect on operations "
+            "outside cuDNN."
         ),
         *_flag("deterministic", "_get_cudnn_deterministic"),
     ),
@@ -325,9 +328,9 @@ TORCH_SWITCHES: tuple[TorchSwitch, ...] = (
         ("default", "warn", "error"),
         "default",
         translatable(
-            "warn, error: torch uses repeatable algorithms, which are often slower. Where there is none, it "
-            "shows a warning or raises an error. cuBLAS needs CUBLAS_WORKSPACE_CONFIG=:4096:8 before "
-            "CUDA starts."
+            "warn, error: torch uses deterministic algorithms, which are often slower. If an operation has "
+            "none, torch warns (warn) or raises an error (error). cuBLAS needs "
+            "CUBLAS_WORKSPACE_CONFIG=:4096:8 before CUDA starts."
         ),
         _read_deterministic,
         _set_deterministic,

@@ -15,7 +15,7 @@ from typing import Any
 from gpuwidget.model import units
 from gpuwidget.model.report import Advice, CodeTime, GpuReport, LineMemory, LineTime, Report, Span, in_call
 from gpuwidget.model.terminal_text import clean_line
-from gpuwidget.model.translation import _, translatable
+from gpuwidget.model.translation import _, counted, translatable
 from gpuwidget.views import card_gpus, card_workers
 from gpuwidget.views.card_summary import NEGLIGIBLE_WAIT_S, gpu_names
 from gpuwidget.views.holders_view import names as holder_names
@@ -254,7 +254,17 @@ def _displayed_file(file: str) -> str:
 
 def _further_lines(report: Report, shown: int) -> list[str]:
     left = len(report.lines) - shown
-    return [_("{left} further lines that held less at the peak", left=left)] if left > 0 else []
+    if left <= 0:
+        return []
+    return [
+        _(
+            counted(
+                left,
+                "{number} more line, which held less at the peak",
+                "{number} more lines, which held less at the peak",
+            )
+        )
+    ]
 
 
 # -- where the time went ---------------------------------------------------------------------------------
@@ -286,7 +296,7 @@ def time_details(report: Report) -> list[tuple[str, str]]:
 def time_line(line: LineTime) -> str:
     """Return a code line's time: ``line 7 `for x in loader:`: 61 % of the time, GPU 4 % busy``."""
     if line.line is None:
-        where = _("none of the cell's lines")
+        where = _("outside the cell's lines")
     elif line.until is not None:
         where = _("lines {line} to {until}", line=line.line, until=line.until)
     else:

@@ -202,7 +202,7 @@ def _details(report: Report, level: DetailLevel, charted: bool) -> str:
     if charted:
         legend = _("filled: utilization, dashed: memory, 0 to 100 %")
         short = _("printed lines and steps of ranks") if _has_steps(marks) else _("printed lines")
-        ticks = _("; long ticks: marks, short ones: {short}", short=short) if marks else ""
+        ticks = _("; long ticks: marks, short ticks: {short}", short=short) if marks else ""
         lines.append((_("Chart"), legend + ticks))
     items = "".join(
         f"<div>{_name(name)}{escape(clean_line(text, summary.NOTE_LENGTH))}</div>" for name, text in lines

@@ -140,7 +140,7 @@ def recording_label(report: Report) -> str | None:
     if label is None:
         return None
     return _(
-        "{recording}: the figures are the recording's, not {process}'s",
+        "{recording}: the values come from the recording, not from {process}",
         recording=clean_line(label, 120),
         process=process_label(report),
     )
@@ -323,7 +323,7 @@ def _utilization(gpus: Sequence[GpuReport]) -> str | None:
         _("mean GPU utilization {mean}", mean=mean) if known > 1 else _("GPU utilization {mean}", mean=mean)
     )
     if known < len(gpus):
-        return _("{text} ({known} of {number} GPUs)", text=text, known=known, number=len(gpus))
+        return _("{text} (known for {known} of {number} GPUs)", text=text, known=known, number=len(gpus))
     return text
 
 

@@ -135,7 +135,7 @@ def _partial(figures: str, known: int, number: int) -> str:
     """Return figures with a note if they cover only ``known`` of ``number`` workers."""
     if known == number:
         return figures
-    return _("{figures} ({known} of {number} known)", figures=figures, known=known, number=number)
+    return _("{figures} (known for {known} of {number} workers)", figures=figures, known=known, number=number)
 
 
 def unknown_values(report: Report) -> list[str]:
@@ -216,5 +216,5 @@ def _steps_title(workers: Sequence[WorkerReport]) -> str:
 def _steps(worker: WorkerReport) -> str | None:
     if worker.steps is None:
         return None
-    per_step = "" if worker.step_s is None else _(" of {step_s}", step_s=units.duration(worker.step_s))
+    per_step = "" if worker.step_s is None else _(" \u00d7 {step_s}", step_s=units.duration(worker.step_s))
     return f"{worker.steps}{per_step}"

@@ -194,7 +194,7 @@ def _graphs(holders: Any, device: str) -> Iterator[str]:
     for name, _device, size in saved[:_MAX_NAMES]:
         yield (
             _(
-                "{name}: {size} of it is saved in an autograd graph, for backward().",
+                "{name}: {size} of its memory is saved in an autograd graph for backward().",
                 name=clean_line(name, _MAX_NAME),
                 size=units.memory(size),
             )
@@ -202,7 +202,9 @@ def _graphs(holders: Any, device: str) -> Iterator[str]:
     if holders.graphs and any(holder.kind == "unknown" for holder in holders.on(device)):
         some = ", ".join(clean_line(graph, _MAX_NAME) for graph in holders.graphs[:_MAX_NAMES])
         yield _(
-            "{unknown}: the autograd graph behind {some} may hold some of it.", unknown=_UNKNOWN, some=some
+            "{unknown}: the autograd graph of {some} may hold a part of this memory.",
+            unknown=_UNKNOWN,
+            some=some,
         )
 
 

@@ -56,7 +56,7 @@ test('a figure of the whole GPU is labelled as one', () => {
   const gpu = reportedGpu(0, { torch: null, process_memory: null });
   assert.match(
     memoryTitle(trans, read({ gpus: [gpu] })),
-    /^Whole GPU \(the part of this notebook is unknown\): \+2.0 GiB/
+    /^Whole GPU \(this notebook’s share is unknown\): \+2.0 GiB/
   );
 });
 

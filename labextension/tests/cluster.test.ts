@@ -82,7 +82,7 @@ test('after a failure the last values stay, with the reason', async () => {
   assert.deepEqual([model.failure, model.snapshot], ['Away.', SNAPSHOT]);
   reply = { gpus: 'none' };
   await clock.pass(5000);
-  assert.match(model.failure ?? '', /another version/);
+  assert.match(model.failure ?? '', /different versions/);
   reply = SNAPSHOT;
   await clock.pass(5000);
   assert.equal(model.failure, null);

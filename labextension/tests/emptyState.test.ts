@@ -25,7 +25,7 @@ test('there is no empty state if there is something to draw, even with a problem
 
 test('without a GPU the server’s reason is shown', () => {
   assert.equal(text({ gpus: 0, shownGpus: 0, reason: 'No driver.', notice: LOST, metrics: 0 }), 'No driver.');
-  assert.equal(text({ gpus: 0, shownGpus: 0 }), 'The server sees no GPU.');
+  assert.equal(text({ gpus: 0, shownGpus: 0 }), 'The server found no GPU.');
 });
 
 test('a button restores hidden metrics and GPUs', () => {

@@ -100,7 +100,7 @@ test('an idle holder and the end of a job are notified once each, also after a r
   const job = { ...usage([], []), job: JOB };
   assert.deepEqual(texts(first, job, 20_000 - 901), []);
   assert.deepEqual(texts(first, job, 20_000 - 899), [
-    'Slurm ends job 1234, and with it this server and its kernels, in 14 min. Save what you need.'
+    'Slurm ends job 1234 in 14 min, and with it this server and its kernels. Save what you need.'
   ]);
   assert.deepEqual(texts(first, { ...job, job: { ...JOB, end: 21_000 } }, 20_000), []);
   assert.deepEqual(texts(first, job, 20_000), []);

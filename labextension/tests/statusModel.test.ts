@@ -126,7 +126,7 @@ test('unknown memory is n/a with its reason', () => {
   const unknown = { gpus: [gpu], device: device(null) };
   const status = statusText(trans, view(unknown), null, false);
   assert.equal(status?.text, 'Default: cpu · n/a GPU memory');
-  assert.match(status.title, /does not report how much of the memory this notebook holds$/);
+  assert.match(status.title, /does not report this notebook’s share of the memory$/);
 });
 
 test('the memory that PyTorch reports is used and labelled if the driver has none, as in a container', () => {

@@ -284,8 +284,8 @@ def test_error_frames_and_results_are_freed(kernel: Kernel) -> None:
     # In a container, the driver's process ids don't match the container's, so the driver's figure for this
     # process is unknown. The driver's figure for the whole GPU is shown instead.
     own, whole = (
-        "Freed, by the driver's count: 5.0 GiB on GPU 0.",
-        "5.0 GiB by torch's count; by the driver's",
+        "Freed according to the driver: 5.0 GiB on GPU 0.",
+        "according to torch: 5.0 GiB. According to the driver, which",
     )
     assert own in done or whole in done
     assert kernel.value("torch.cuda.memory_allocated() == kept.nbytes") == "True"

@@ -111,7 +111,7 @@ def test_a_cell_waits_for_free_memory(kernel: Kernel) -> None:
         need = free_now() // GIB + 2
         refused = kernel.run(f"%%gpuwatch --need {need}GiB --gpu 0\nran = True")
         assert refused.reply["ename"] == "UsageError"
-        assert "free, held by" in refused.text or "GiB free." in refused.text
+        assert "free (holders: " in refused.text or "GiB free." in refused.text
         request = kernel.send(f"%%gpuwatch --need {need}GiB --gpu 0 --wait 2m\n6 * 7")
         message_found = kernel.wait_for_message(
             request, lambda message: message.is_live and "Waiting for" in str(message.content)

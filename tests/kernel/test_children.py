@@ -110,7 +110,7 @@ for worker in workers:
     assert [gpu["process_memory"]["peak"] for gpu in report["gpus"]] == [0, 3 * GIB, 3 * GIB]
     (note,) = [note for note in report["notes"] if "child" in note]
     assert note == (
-        "GPU 1, GPU 2: the memory of this process is that of 2 child processes (2 x sleep) alone."
+        "GPU 1, GPU 2: all memory shown for this process is held by 2 child processes (2 x sleep)."
     )
     assert not [note for note in report["notes"] if "CUDA started" in note]
     assert "GPUs 1, 2" in text

@@ -71,7 +71,7 @@ def test_light_mode(with_torch: Kernel) -> None:
         ("%gpu device cuda:5", "'cuda:5': no such device. The devices:\n  cpu\n  cuda:0\n  cuda:1"),
         (
             "%gpu device cuda",
-            "'cuda' is not the name of one device. The devices:\n  cpu\n  cuda:0\n  cuda:1",
+            "'cuda' does not name a single device. The devices:\n  cpu\n  cuda:0\n  cuda:1",
         ),
         ("%gpu device cpu --light", "cpu: the light mode changes only the current CUDA device."),
         ("%gpu device cuda:1 twice", "'%gpu device cuda:1 twice' is not a command."),

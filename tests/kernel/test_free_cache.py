@@ -28,7 +28,7 @@ runtime = Runtime()
 s.cuda_runtime = lambda: runtime
 """
 """Code that replaces CUDA's runtime library with a fake."""
-FREED = "Freed on the GPU: 20 MiB by torch's count; the driver's value is unknown."
+FREED = "Freed on the GPU according to torch: 20 MiB; the driver's value is unknown."
 
 
 @pytest.fixture
@@ -88,8 +88,8 @@ def test_nothing_to_free(kernel: Kernel) -> None:
     assert done(free(kernel)) == "Nothing was done: torch's cache is empty."
     kernel.ok("kept = gpu.empty(1000)")
     assert done(free(kernel)) == (
-        "Nothing was done: the 2.0 MiB of torch's cache can't be freed, because they are in the same "
-        "segments as tensors or belong to CUDA graphs."
+        "Nothing was done: torch's cache (2.0 MiB) can't be freed, because it shares segments with tensors "
+        "or belongs to CUDA graphs."
     )
     assert kernel.value("calls") == "[]"
 

@@ -14,7 +14,7 @@ from nvml_standin import Standin, build, profiles
 
 CUDA_0, CUDA_1 = (f"GPU-{number:08d}-aaaa-bbbb-cccc-dddddddddddd" for number in range(2))
 """The UUIDs of the torch stand-in's devices."""
-WHY = "CUDA puts the fastest first, by a measure that NVIDIA does not document"
+WHY = "CUDA puts the fastest GPU first, by a measure that NVIDIA does not document"
 
 StartKernel = Callable[..., Kernel]
 
@@ -54,7 +54,7 @@ def test_different_gpus_before_and_after_cuda_starts(start_kernel: StartKernel, 
         "  cpu",
         "  cuda:0 · GeForce RTX 3090 or GeForce RTX 4090: known once your code has started CUDA",
         "  cuda:1 · GeForce RTX 3090 or GeForce RTX 4090: known once your code has started CUDA",
-        "GPUs of this machine, by nvidia-smi's numbers:",
+        "GPUs of this machine, with nvidia-smi's numbers:",
         "  GPU 0 GeForce RTX 3090 · 8.6 · 23.4 of 24.0 GiB free",
         "  GPU 1 GeForce RTX 4090 · 8.9 · 23.4 of 24.0 GiB free",
     ]
@@ -112,7 +112,7 @@ def test_advice_about_the_device(start_kernel: StartKernel, driver: Standin, tmp
         "    for i in range(2):\n        torch.cuda.set_device(i)\n    time.sleep(0.002)"
     )
     advice = {one["rule"]: one for one in ran.report["advice"]}
-    assert advice["slower-gpu"]["fix"] == "If you meant the faster one: %gpu device cuda:0, or .to('cuda:0')."
+    assert advice["slower-gpu"]["fix"] == "If you meant the faster GPU: %gpu device cuda:0, or .to('cuda:0')."
     assert advice["device-switches"]["evidence"]["line"] == "In[2]:6 `torch.cuda.set_device(i)`"
     assert kernel.ok("torch._C._cuda_setDevice.__name__").result == "'_set_device'"
 

@@ -61,7 +61,8 @@ def test_a_result_that_is_also_a_variable(kernel: Kernel) -> None:
     kernel.ok("x = gpu.empty(1000)\nx")
     assert holders(kernel) == [("variable", ("x", "Out[1]", "_", "_1"), 4096, 1)]
     assert kernel.ok("%gpu free").displayed == (
-        "There is nothing to free.\nNot freed, because a variable holds it too: Out[1] (x)."
+        "There is nothing to free.\nNot freed, because the variable in parentheses holds the same memory: "
+        "Out[1] (x)."
     )
 
 
@@ -83,7 +84,7 @@ def test_free_lists_and_frees(kernel: Kernel) -> None:
     freed = kernel.ok("%gpu free --yes").displayed
     assert freed == (
         "Released 11 MiB of tensors.\n"
-        "Freed on the GPU: 12 MiB by torch's count; the driver's value is unknown.\n"
+        "Freed on the GPU according to torch: 12 MiB; the driver's value is unknown.\n"
         "Also deleted: %debug and %tb of the last error, Out[2]."
     )
     assert kernel.value("gpu.allocated") == "512"
@@ -100,7 +101,9 @@ def test_free_by_name(kernel: Kernel) -> None:
     """%gpu free deletes only the named variables. If one of the names is unknown, it deletes nothing."""
     kernel.ok("x = gpu.empty(1000); y = gpu.empty(1000); z = x[1:]")
     ran = kernel.run("%gpu free y nonsense")
-    assert ran.reply["evalue"].startswith("nonsense: not one of your variables, so nothing was deleted.")
+    assert ran.reply["evalue"].startswith(
+        "Nothing was deleted, because you have no variable with this name: nonsense."
+    )
     assert kernel.value("gpu.allocated") == "8192"
     assert kernel.ok("%gpu free y").displayed == (
         "Deleted y. 4 KiB went back to torch's cache, which %gpu free --yes frees."
@@ -188,7 +191,7 @@ def test_losses_collected_across_cells(kernel: Kernel) -> None:
     ]
     assert ("variable", ("losses",), 4096 + 8192, 3) in holders(kernel)
     text = kernel.ok("%gpu memory").displayed
-    assert "losses: 12 KiB of it is saved in an autograd graph, for backward()." in text
+    assert "losses: 12 KiB of its memory is saved in an autograd graph for backward()." in text
 
 
 def test_memory_allocated_before_loading(start_kernel: Callable[..., Kernel]) -> None:

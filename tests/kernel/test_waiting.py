@@ -100,7 +100,8 @@ def test_an_interrupt_while_it_waits(busy: Kernel, body: str) -> None:
     shown = busy.wait_for_message(request, is_status_line)
     assert shown is not None
     assert shown.content["data"]["text/plain"].startswith(
-        "Waiting for 20.0 GiB free on GPU 0 H200 (the only GPU, a recording): it has 12.0 of 140.4 GiB free. "
+        "Waiting for 20.0 GiB free on GPU 0 H200 (the only GPU; values are from a recording): the GPU has "
+        "12.0 of 140.4 GiB free. "
     )
     busy.interrupt()
     assert_skipped(busy.wait(request), "Interrupted after ")

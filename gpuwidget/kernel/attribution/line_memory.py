@@ -102,15 +102,17 @@ def _missing_notes(
                 number=MAX_EVENTS,
             )
             if full
-            else translatable("it was allocated before the history began or is not in it")
+            else translatable(
+                "these allocations are missing from torch's history or were made before it began"
+            )
         )
         peak = (
             translatable(", and so are the lines that held the peak") if index in found.peak_unknown else ""
         )
         notes.append(
             translatable(
-                "Memory by line: of {allocated} allocated on cuda:{index} in total, the lines of "
-                "{missing} are unknown{peak}: {why}.",
+                "Memory by line: this run allocated {allocated} on cuda:{index} in total. The lines that "
+                "allocated {missing} of it are unknown{peak}: {why}.",
                 allocated=units.memory(requests[index].during),
                 index=index,
                 missing=units.memory(missing),

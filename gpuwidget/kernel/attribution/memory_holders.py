@@ -240,15 +240,17 @@ def _source(origin: int) -> str:
         return CELL_MEMORY.first_line(origin) or ""
     descriptions = {
         BEFORE_LOAD: translatable("from before gpuwidget was loaded"),
-        OUTSIDE_CELLS: translatable("between cells, or in one without a number"),
+        OUTSIDE_CELLS: translatable(
+            "allocated while no cell ran (a thread or callback), or by code without an In [N]"
+        ),
     }
-    return descriptions.get(origin, translatable("unknown: its address may have been reused"))
+    return descriptions.get(origin, translatable("unknown: the memory's address may have been reused"))
 
 
 def _too_many_objects() -> str:
     return translatable(
-        "The search stopped after {number:,} objects: memory that only the other objects hold counts as "
-        "unknown.",
+        "The search for holders stopped after {number:,} objects. Memory that only the remaining objects "
+        "hold counts as unknown.",
         number=MAX_OBJECTS,
     )
 

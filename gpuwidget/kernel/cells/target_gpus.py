@@ -36,7 +36,7 @@ def find_target_gpus(options: WatchOptions, sample: Sample | None) -> tuple[list
     if sample is None:
         raise OptionError(translatable("The NVIDIA driver has not answered, so the GPUs are unknown."))
     if not sample.gpus:
-        reason = sample.origin.reason or translatable("None is visible here.")
+        reason = sample.origin.reason or translatable("No GPU is visible here.")
         raise OptionError(translatable("The cell needs a GPU. {reason}", reason=reason))
     order = _order(sample)
     if options.device is not None:
@@ -67,12 +67,7 @@ def find_target_gpus(options: WatchOptions, sample: Sample | None) -> tuple[list
         return [_target(order[0], order, sample.gpus)], selected_by
     if order is not None and not order:
         raise OptionError(translatable("CUDA_VISIBLE_DEVICES hides every GPU: name one with --gpu."))
-    raise OptionError(
-        translatable(
-            "This machine's GPUs differ, so it is unknown which one is cuda:0 before CUDA starts: "
-            "name one with --gpu."
-        )
-    )
+    raise OptionError(translatable("It is unknown which GPU cuda:0 is: name the GPU with --gpu."))
 
 
 def _order(sample: Sample) -> Sequence[str | None] | None:
@@ -93,7 +88,12 @@ def _of_device(device: str, order: Sequence[str | None] | None, gpus: Sequence[G
         )
     uuid = order[index] if order is not None and index < len(order) else None
     if uuid is None:
-        raise OptionError(translatable("The GPU of {device} is unknown: name it with --gpu.", device=device))
+        raise OptionError(
+            translatable(
+                "It is unknown which GPU {device} is: start CUDA in an earlier cell, or omit --need.",
+                device=device,
+            )
+        )
     return _target(uuid, order, gpus)
 
 

@@ -62,8 +62,8 @@ def check_failed(error: Exception) -> OptionError:
     _LOG.debug("--need could not be checked", exc_info=error)
     return OptionError(
         translatable(
-            "The cell was not run: gpuwidget could not check whether the GPU has the memory in --need "
-            "({error}).",
+            "The cell was not run: gpuwidget could not check whether the GPU has the memory that --need "
+            "asks for ({error}).",
             error=clean_line(f"{type(error).__name__}: {error}", 200),
         )
     )
@@ -102,7 +102,7 @@ class MemoryWait:
         sample = self._read()
         found, selected_by = find_target_gpus(self._options, sample)
         if sample is not None and sample.origin.recorded:
-            selected_by = translatable("{selected_by}, a recording", selected_by=selected_by)
+            selected_by = translatable("{selected_by}; values are from a recording", selected_by=selected_by)
         gpus = [target.gpu for target in found]
         wanted = translatable(
             "{size} free on {gpus} ({selected_by})",
@@ -135,8 +135,8 @@ class MemoryWait:
         if limit is None:
             raise OptionError(
                 translatable(
-                    "--need: the cell was not run. It needs {wanted}; {why}. With --wait 10m, it waits for "
-                    "the memory.",
+                    "--need: the cell was not run. It needs {wanted}; {why}. With --wait 10m, it waits up "
+                    "to 10 minutes for the memory.",
                     wanted=wanted,
                     why=why,
                 )
@@ -198,9 +198,9 @@ class _GpuMemory:
         return self.free is not None and self.free + self.cached >= need
 
     def describe(self, named: bool) -> Text:
-        gpu = f"GPU {_number(self.gpu)}" if named else translatable("it")
+        gpu = f"GPU {_number(self.gpu)}" if named else translatable("the GPU")
         if self.free is None:
-            return translatable("{gpu} has n/a ({reason})", gpu=gpu, reason=self.reason)
+            return translatable("the free memory of {gpu} is unknown ({reason})", gpu=gpu, reason=self.reason)
         free = units.memory_of(self.free, self.gpu.memory_total)
         text = translatable("{gpu} has {size} free", gpu=gpu, size=free)
         if self.cached >= units.MIB:
@@ -210,13 +210,13 @@ class _GpuMemory:
             )
         if not self.holders:
             return text
-        return translatable("{text}, held by {holders}", text=text, holders=joined(self.holders))
+        return translatable("{text} (holders: {holders})", text=text, holders=joined(self.holders))
 
     def cache_note(self) -> Text:
         return translatable(
-            "{free} of GPU {gpu} were free. --need also counted {cached} of this notebook's torch "
-            "cache that no tensor uses: torch can reuse it, but other libraries and processes "
-            "can't before torch.cuda.empty_cache().",
+            "GPU {gpu} had {free} free. --need also counted {cached} in this notebook's torch cache, which "
+            "no tensor uses: torch can reuse this memory, but other libraries and processes can't before "
+            "torch.cuda.empty_cache().",
             free=units.memory(self.free),
             gpu=_number(self.gpu),
             cached=units.memory(self.cached),
@@ -232,7 +232,7 @@ def _check_possible(need: int, wanted: str, gpus: Sequence[Gpu]) -> None:
             missing = (
                 translatable("the GPU's total memory")
                 if total is None
-                else translatable("how much memory it reserves")
+                else translatable("how much memory is reserved")
             )
             raise OptionError(
                 translatable(

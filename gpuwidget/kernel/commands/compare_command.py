@@ -64,7 +64,7 @@ def _find(what: object, variables: Mapping[str, object]) -> Report:
 
     ``what`` is a report, a watch or a watched function, or a report's cell number, label or variable name.
     """
-    report = _report_of(what, translatable("This"))
+    report = _report_of(what, translatable("This object"))
     if report is not None:
         return report
     reports = list(reversed(watch_api.reports()))
@@ -110,11 +110,11 @@ def _report_of(value: object, name: str) -> Report | None:
         return value.report
     if isinstance(value, watch_api.Watch):
         raise OptionError(
-            translatable("{name} is a watch without a report: it gets one when its body ends.", name=name)
+            translatable("{name} has no report yet: a watch gets its report when its block ends.", name=name)
         )
     raise OptionError(
         translatable(
-            "{name} is a watched function without a report: it gets one when a call ends.", name=name
+            "{name} has no report yet: a watched function gets its report when a call ends.", name=name
         )
     )
 

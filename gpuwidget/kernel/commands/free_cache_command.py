@@ -39,8 +39,8 @@ def _free(cell_runs: bool) -> str:
         if kept <= 0:
             return translatable("Nothing was done: torch's cache is empty.")
         return translatable(
-            "Nothing was done: the {size} of torch's cache can't be freed, because they are in the same "
-            "segments as tensors or belong to CUDA graphs.",
+            "Nothing was done: torch's cache ({size}) can't be freed, because it shares segments with "
+            "tensors or belongs to CUDA graphs.",
             size=units.memory(kept),
         )
     freed = FreedMemory()
@@ -65,6 +65,6 @@ def _free(cell_runs: bool) -> str:
     if not cell_runs:
         return text
     return translatable(
-        "{text} A cell was running: its allocations waited meanwhile, and its next ones take longer.",
+        "{text} A cell was running: its allocations had to wait, and its next allocations take longer.",
         text=text,
     )

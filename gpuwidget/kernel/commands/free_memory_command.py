@@ -73,7 +73,12 @@ def _list_freeable(shell: Any) -> list[str]:
         lines.append(_("This also deletes: {names}.", names=joined(lost)))
     kept = _kept_by_variables(search, freeable)
     if kept:
-        lines.append(_("Not freed, because a variable holds it too: {names}.", names=joined(kept)))
+        lines.append(
+            _(
+                "Not freed, because the variable in parentheses holds the same memory: {names}.",
+                names=joined(kept),
+            )
+        )
     return lines
 
 
@@ -101,8 +106,8 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
     if unknown:
         raise OptionError(
             translatable(
-                "{names}: not one of your variables, so nothing was deleted. %gpu free --yes frees what "
-                "the notebook itself keeps.",
+                "Nothing was deleted, because you have no variable with this name: {names}. %gpu free --yes "
+                "frees what the notebook itself keeps.",
                 names=", ".join(unknown),
             )
         )
@@ -124,8 +129,7 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
     if released <= 0:
         return [
             _(
-                "Deleted {names}. This released no GPU memory of torch. %gpu memory shows what "
-                "else holds it.",
+                "Deleted {names}. This released none of torch's GPU memory. %gpu memory shows what holds it.",
                 names=deleted,
             )
         ]

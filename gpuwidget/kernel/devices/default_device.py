@@ -127,7 +127,7 @@ def describe_devices() -> str:
     candidates = next((choice.candidates for choice in choices.devices if choice.candidates), ())
     if candidates:
         lines += [
-            _("GPUs of this machine, by nvidia-smi's numbers:"),
+            _("GPUs of this machine, with nvidia-smi's numbers:"),
             *(f"  {_gpu(gpu)}" for gpu in candidates),
         ]
     return printable_lines("\n".join([*lines, *map(_, choices.order.notes)]))

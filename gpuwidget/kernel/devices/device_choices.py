@@ -305,7 +305,7 @@ def check_device(device: str, choices: DeviceChoices) -> None:
     if device == "cuda" or device.isdigit():
         raise OptionError(
             translatable(
-                "{device!r} is not the name of one device. The devices:\n{devices}",
+                "{device!r} does not name a single device. The devices:\n{devices}",
                 device=device,
                 devices=_list(choices),
             )
@@ -323,7 +323,7 @@ def _list(choices: DeviceChoices) -> Text:
         gpu = "" if choice.index is None else f" (GPU {choice.index}, {choice.name})"
         names.append(f"  {choice.device}{gpu}")
     if not choices.complete:
-        names.append(translatable("  cuda:N (their number is unknown until your code starts CUDA)"))
+        names.append(translatable("  cuda:N (how many there are is unknown until your code starts CUDA)"))
     return joined(names, "\n")
 
 

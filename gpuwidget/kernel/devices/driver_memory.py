@@ -78,7 +78,7 @@ def describe_freed(
     before: Mapping[str, UsedMemory] | None, after: Mapping[str, UsedMemory] | None, freed_by_torch: int
 ) -> Text:
     """Return a sentence that states the freed memory according to the driver, or else according to torch."""
-    by_torch = translatable("Freed on the GPU: {size} by torch's count", size=units.memory(freed_by_torch))
+    by_torch = translatable("Freed on the GPU according to torch: {size}", size=units.memory(freed_by_torch))
     if before is None or after is None or before.keys() != after.keys():
         return translatable("{by_torch}; the driver's value is unknown.", by_torch=by_torch)
     if all(used.own for used in (*before.values(), *after.values())):
@@ -89,12 +89,12 @@ def describe_freed(
             if size > 0
         ]
         return translatable(
-            "Freed, by the driver's count: {changes}.",
+            "Freed according to the driver: {changes}.",
             changes=joined(changes) if changes else translatable("nothing"),
         )
     used = [
         translatable(
-            "{gpu} went from {before} to {after}",
+            "the memory in use on {gpu} went from {before} to {after}",
             gpu=used.gpu,
             before=units.memory(used.bytes),
             after=units.memory(after[uuid].bytes),
@@ -105,7 +105,7 @@ def describe_freed(
     if not used:
         return translatable("{by_torch}; the driver's value is unknown.", by_torch=by_torch)
     return translatable(
-        "{by_torch}; by the driver's count of all processes, {changes}.",
+        "{by_torch}. According to the driver, which counts all processes together, {changes}.",
         by_torch=by_torch,
         changes=joined(used),
     )

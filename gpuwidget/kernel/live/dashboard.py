@@ -44,9 +44,7 @@ ACTIVE_S = 600.0
 _DEVICES_EVERY_S = 10.0
 _PAUSED_CHECK_S = 30.0
 _STOP_TIMEOUT_S = 0.5
-_PAUSED = translatable(
-    "Paused: no cell has run for ten minutes. The next cell or a click on Resume resumes it."
-)
+_PAUSED = translatable("Paused: no cell has run for ten minutes. Run a cell or click Resume to continue.")
 _FAILED = translatable("This dashboard has failed and shows the last known values. Run %gpu for a new one.")
 
 

@@ -49,8 +49,8 @@ def import_libraries() -> None:
         except Exception as error:  # a broken package raises more than ImportError
             raise LiveUnavailable(
                 translatable(
-                    "No live chart: {error}. It needs ipywidgets and bqplot in the kernel's environment (pip "
-                    "install ipywidgets bqplot).",
+                    "No live chart: {error}. The chart needs ipywidgets and bqplot in the kernel's "
+                    "environment (pip install ipywidgets bqplot).",
                     error=f"{type(error).__name__}: {error}",
                 )
             ) from error

@@ -12,7 +12,7 @@ from gpuwidget.model import units
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.translation import _, counted, in_view_language, translatable
 
-NO_GPU_IN_USE = translatable("This notebook holds no memory on a GPU yet.")
+NO_GPU_IN_USE = translatable("This notebook holds no GPU memory yet.")
 NOT_ATTRIBUTED = translatable("All GPUs are shown, because it is unknown which of them this notebook uses.")
 
 _EMPTY_HEADER = '<div class="gpuwidget-header"></div>'

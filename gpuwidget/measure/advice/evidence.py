@@ -239,7 +239,7 @@ class Hotspot:
     def _line(self) -> str:
         line = self.line
         if line.line is None:
-            return translatable("code of no line of the cell")
+            return translatable("code outside the cell's lines")
         if line.until is not None:
             return translatable("lines {line} to {until}", line=line.line, until=line.until)
         source = shortened(line.source)

@@ -103,11 +103,11 @@ def throttled(gpus: Sequence[GpuReport], seconds: float, run_s: float, reasons: 
             reasons=joined(reasons),
         ),
         translatable(
-            "Ask the administrator to check its cooling (air flow, fans, neighbours at full "
-            "load). Until then, the driver lowers its clock."
+            "Ask the administrator to check the cooling (air flow, fans, neighbours at full load). Until "
+            "then, the driver lowers the clock."
         )
         if hot
-        else translatable("Ask the administrator to check its power supply, which made the GPU slow down."),
+        else translatable("Ask the administrator to check the power supply, which requested the slowdown."),
     )
 
 
@@ -131,9 +131,9 @@ def model_on_cpu(model: Model, cpu: float, *, cuda_initialized: bool) -> Text:
 
 _SYNC_FIXES = {
     "print": translatable(
-        "Print it only every N steps: to show a tensor, Python waits for the GPU and copies it."
+        "Print the tensor only every N steps: to print it, Python waits for the GPU and copies the values."
     ),
-    "synchronize": translatable("Remove it from the loop: the GPU does its work in order without it."),
+    "synchronize": translatable("Remove this call from the loop: the GPU does its work in order without it."),
     "nonzero": translatable(
         "Indexing with a boolean mask makes Python wait for the size of the result. "
         "torch.where stays on the GPU."
@@ -306,11 +306,11 @@ def copies_likely(gpus: Sequence[GpuReport], utilization: float | None) -> Text:
     """Return the text for GPUs whose utilization and power suggest that they copy or wait."""
     return Text(
         translatable(
-            "{gpus} {en_verb} {utilization:.0f} % busy but drew {power}, hardly more than when "
-            "idle: probably copies or waiting rather than computing (there are no hardware "
-            "counters to confirm it).",
+            "{gpus} {en_verb} {utilization:.0f} % busy but drew {power}, hardly more than when idle: the "
+            "time probably goes to copies or waiting, not to computing (there are no hardware counters to "
+            "confirm it).",
             gpus=gpu_names(gpus),
-            en_verb=_verb(gpus, "reads", "read"),
+            en_verb=_verb(gpus, "was", "were"),
             utilization=utilization,
             power=_power(gpus),
         ),
@@ -357,9 +357,9 @@ def fragmentation(
     times = counted(retries, "once", "{number} times")
     return Text(
         translatable(
-            "torch held at least {unused} on {gpu} that no tensor used and that it could not "
-            "free ({reserved} reserved, {allocated} allocated at most), although it flushed "
-            "its cache {times} to find memory.",
+            "torch held at least {unused} on {gpu} that no tensor used ({reserved} reserved, at most "
+            "{allocated} allocated). It could not free this memory, although it flushed its cache {times} "
+            "to find memory.",
             unused=units.memory(unused),
             gpu=gpu_name(gpu),
             reserved=units.memory(reserved),
@@ -381,7 +381,7 @@ def growing_memory(
     series = f" {units.ARROW} ".join(units.memory(end) for end in ends)
     whose = "" if attributed else translatable("; it is unknown which process holds it")
     full = (
-        translatable("; after {runs_left} more such runs it is full", runs_left=runs_left)
+        translatable("; the GPU is full after {runs_left} more such runs", runs_left=runs_left)
         if runs_left is not None
         else ""
     )
@@ -395,8 +395,8 @@ def growing_memory(
             full=full,
         ),
         translatable(
-            "Find out what holds it: a list that collects losses or outputs with their graphs "
-            "(use .item() or .detach()), results in Out, tensors under new names."
+            "Find out what holds this memory: a list that collects losses or outputs with their graphs (use "
+            ".item() or .detach()), results in Out, tensors under new names."
         ),
     )
 
@@ -427,23 +427,18 @@ def straggler(
         wait = _verb(waiting, translatable("probably waits"), translatable("probably wait"))
     part = translatable(" for about {share:.0f} % of the time", share=share) if share > 0 else ""
     at = "" if sm is None else translatable("{sm:.0f} % of the multiprocessors and ", sm=sm)
-    it, reads = ("it", "reads") if len(waiting) == 1 else ("they", "read")
     return Text(
         translatable(
-            "{gpus} {wait} for {where}{late_utilization:.0f} % busy){part}: {en_it} {en_reads} "
-            "{utilization:.0f} % busy at {at}{power}, because a collective operation keeps "
-            "{en_them} busy meanwhile.",
+            "{gpus} {wait} for {where}{late_utilization:.0f} % busy){part}. The utilization of {gpus} is "
+            "{utilization:.0f} %, at {at}{power}, because waiting in a collective operation counts as busy.",
             gpus=gpu_names(waiting),
             wait=wait,
             where=where,
             late_utilization=late_utilization,
             part=part,
-            en_it=it,
-            en_reads=reads,
             utilization=utilization,
             at=at,
             power=_power(waiting),
-            en_them="it" if len(waiting) == 1 else "them",
         ),
         translatable(
             "Find out what {who} {en_do} longer than the others: data loading, a larger "
@@ -484,8 +479,8 @@ def slower_gpu(
     ``visible`` is whether torch can use ``idle``.
     """
     text = translatable(
-        "{working} was {utilization:.0f} % busy, while the faster {idle} did no work: it has "
-        "{compute:.1f} times the peak float32 rate and {memory:.1f} times the memory bandwidth.",
+        "{working} was {utilization:.0f} % busy, while {idle} did no work, although it has {compute:.1f} "
+        "times the peak float32 rate and {memory:.1f} times the memory bandwidth.",
         working=_gpu_with_device(working),
         utilization=working.utilization.mean if working.utilization is not None else 0.0,
         idle=_gpu_with_device(idle),
@@ -494,12 +489,12 @@ def slower_gpu(
     )
     if visible:
         fix = translatable(
-            "If you meant the faster one: %gpu device {device}, or .to('{device}').", device=idle.torch_device
+            "If you meant the faster GPU: %gpu device {device}, or .to('{device}').", device=idle.torch_device
         )
     else:
         fix = translatable(
-            "CUDA_VISIBLE_DEVICES hides it. Its numbers are in CUDA's order, which may differ "
-            "from nvidia-smi's. List the GPU's UUID (CUDA_VISIBLE_DEVICES={uuid}) or set "
+            "CUDA_VISIBLE_DEVICES hides the faster GPU. The numbers in this variable are CUDA's, which may "
+            "differ from nvidia-smi's. Use the GPU's UUID (CUDA_VISIBLE_DEVICES={uuid}), or set "
             "CUDA_DEVICE_ORDER=PCI_BUS_ID too, and restart the kernel.",
             uuid=idle.uuid,
         )
@@ -535,8 +530,8 @@ def unused_contexts(gpus: Sequence[GpuReport], held: int | None, lines: Sequence
             size=size,
         ),
         translatable(
-            "Read the memory of GPUs with gpuwidget.sample(), which opens no context, and hide GPUs that "
-            "the notebook does not need with CUDA_VISIBLE_DEVICES."
+            "To read GPU memory, use gpuwidget.sample(), which creates no CUDA context. Use "
+            "CUDA_VISIBLE_DEVICES to hide GPUs that the notebook does not need."
         ),
     )
 
@@ -656,8 +651,8 @@ def loader_settings(loader: Loader, workers: int | None, shared_memory_free: int
     )
     if shared_memory_free is not None:
         more = translatable(
-            "Workers pass batches through /dev/shm, which has {free} free: give the container "
-            "more first (--shm-size).",
+            "Workers pass batches through /dev/shm, which has only {free} free: free or enlarge it first "
+            "(in a container: --shm-size).",
             free=units.memory(shared_memory_free),
         )
         return joined([text, more], " ")

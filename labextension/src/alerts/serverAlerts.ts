@@ -40,7 +40,7 @@ export function serverAlerts(
   const end = job?.end ?? null;
   if (job !== null && end !== null && end > now && end - now <= job.warning_s) {
     const text = trans.__(
-      'Slurm ends job %1, and with it this server and its kernels, in %2. Save what you need.',
+      'Slurm ends job %1 in %2, and with it this server and its kernels. Save what you need.',
       job.id,
       timeLeft(end - now)
     );

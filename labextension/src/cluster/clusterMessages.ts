@@ -36,7 +36,7 @@ export function clusterEmptyText(
       notice ??
       (snapshot === null
         ? trans.__('Reading the cluster…')
-        : trans.__('Prometheus has no GPU: none of the known exporters is scraped.'))
+        : trans.__('Prometheus reports no GPUs: it does not scrape any exporter that gpuwidget supports.'))
     );
   }
   return trans.__('No GPU matches the filter.');

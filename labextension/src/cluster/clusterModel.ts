@@ -61,7 +61,7 @@ export class ClusterModel {
       const snapshot = parseSnapshot(await this.server.cluster(request.signal));
       if (snapshot === null) {
         throw new Error(
-          this.trans.__("The server's gpuwidget has another version than this page: restart the server.")
+          this.trans.__('The server and this page have different versions of gpuwidget: restart the server.')
         );
       }
       this.snapshot = snapshot;

@@ -198,8 +198,8 @@ export class ClusterWall extends Widget {
         : total === 0
           ? trans.__('%1: none', what)
           : trans._n(
-              '%2: not on a single node; %3 in total, on %1 node',
-              '%2: not on a single node; %3 in total, on %1 nodes',
+              '%2: no single node has them; %3 in total, on %1 node',
+              '%2: no single node has them; %3 in total, on %1 nodes',
               spread,
               what,
               total

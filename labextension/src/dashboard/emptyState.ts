@@ -40,7 +40,7 @@ export function emptyState(
     return fromNotice(notice) ?? { text: trans.__('Waiting for the first sample…'), transient: true };
   }
   if (gpus === 0) {
-    return { text: reason ?? trans.__('The server sees no GPU.') };
+    return { text: reason ?? trans.__('The server found no GPU.') };
   }
   if (metrics === 0) {
     return { text: trans.__('No metric is selected.'), action: 'metrics' };

@@ -359,7 +359,7 @@ export class GpuDashboard extends Widget {
       reason:
         node === null
           ? (sample?.origin.reason ?? null)
-          : this.trans.__('Prometheus has no GPUs of %1 now. Choose another machine.', node),
+          : this.trans.__('Prometheus currently reports no GPUs for %1. Choose another machine.', node),
       shownGpus: this.shownGpus().length,
       metrics: this.current.metrics.length,
       loaded: this.loader.series !== null,

@@ -54,7 +54,7 @@ export class DiagnosticsSection {
     this.serverView = new EnvironmentView(trans, copy);
     this.runButton.type = 'button';
     this.runButton.title = trans.__(
-      'Check the active notebook’s kernel and the server, which takes some seconds'
+      'Check the active notebook’s kernel and the server (takes a few seconds)'
     );
     this.runButton.onclick = () => {
       void model.run();

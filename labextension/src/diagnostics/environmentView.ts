@@ -120,7 +120,7 @@ export class EnvironmentView {
       case 'none':
         return this.trans.__('Not run');
       case 'running':
-        return this.trans.__('Running, which takes some seconds…');
+        return this.trans.__('Running (takes a few seconds)…');
       case 'failed':
         return state.reason;
       case 'done':

@@ -34,7 +34,7 @@ export function gpuHoursText(trans: TranslationBundle, hours: GpuHours): string 
 export function gpuHoursTitle(trans: TranslationBundle, { shared, price }: GpuHours): string {
   return [
     trans.__('Since the server’s start, including earlier kernels of this notebook.'),
-    trans.__('Busy time and energy count only while the notebook has the GPU for itself.'),
+    trans.__('Busy time and energy are counted only while no one else uses the notebook’s GPU.'),
     ...(shared
       ? [
           trans.__(

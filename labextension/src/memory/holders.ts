@@ -314,7 +314,7 @@ export function losses(
   const running =
     kernelKind(kernel) === 'notebook'
       ? trans.__('the running cell and the cells in the queue')
-      : trans.__('the running code');
+      : trans.__('the code that is running now');
   return [
     trans.__('all variables'),
     ...(busy ? [running] : []),

@@ -201,7 +201,7 @@ export function memoryTitle(trans: TranslationBundle, report: CellReport): strin
     process: report.children
       ? trans.__('Held by this notebook and its child processes')
       : trans.__('Held by this notebook'),
-    device: trans.__('Whole GPU (the part of this notebook is unknown)')
+    device: trans.__('Whole GPU (this notebook’s share is unknown)')
   }[kind];
   const field = { torch: 'torch', process: 'process_memory', device: 'device_memory' }[kind];
   const lines = [

@@ -266,7 +266,7 @@ export class CellsSection {
 
   private timeProblem({ report: { started, duration } }: CellRun): string | null {
     if (started === null) {
-      return this.trans.__('The report has no start time of the cell.');
+      return this.trans.__('The report does not contain the cell’s start time.');
     }
     const { historySeconds } = this.dashboard;
     if (started + (duration ?? 0) >= Date.now() / 1000 - historySeconds) {

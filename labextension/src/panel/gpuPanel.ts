@@ -412,7 +412,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     const seconds = (interval: number): number => Math.round(100 * interval) / 100;
     if (server !== null && server.interval > ownInterval) {
       return this.trans.__(
-        'Set by the minimum sampling interval in the settings; the server samples every %1 s',
+        'Set by the minimum sampling interval in the settings. Without it, updates arrive every %1 s',
         seconds(ownInterval)
       );
     }

@@ -110,12 +110,13 @@ class HintLine {
       const { gpu, utilization, seconds, holders } = hint;
       const names = holders.map(holder => holderName(trans, holder, kernels.values()));
       const [first = ['', '']] = names;
-      name = names.length > 1 ? trans.__('%1 and others', first[0]) : first[0];
+      const others = names.length - 1;
+      name = others > 0 ? trans._n('%2 and %1 other', '%2 and %1 others', others, first[0]) : first[0];
       title = names.map(([short, long]) => (long === '' ? short : long)).join('\n');
       this.chip.set(
         trans.__('GPU %1 at %2 % over %3', gpuNumber(gpu), whole(utilization), approximateDuration(seconds)),
         trans.__(
-          'Average utilization. As far as the panel has seen, these holders used the GPU the whole time'
+          'Average utilization. All this time, these holders held memory and, as far as the panel knows, were not idle'
         )
       );
       const [only] = holders;

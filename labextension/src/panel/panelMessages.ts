@@ -76,12 +76,12 @@ export function serverNotice(
     case 'blocked':
       return {
         text: trans.__(
-          'The server answers, but its stream does not arrive: a proxy in between does not pass WebSockets on. Still trying.'
+          'The server answers, but its WebSocket can’t be opened: a proxy probably blocks WebSockets. Still trying.'
         )
       };
     case 'foreign':
       return {
-        text: trans.__('The server has another version of gpuwidget than this page. Reload the page.')
+        text: trans.__('The server and this page have different versions of gpuwidget. Reload the page.')
       };
   }
 }

@@ -28,7 +28,9 @@ export const diagnostics: JupyterFrontEndPlugin<void> = {
   ) => {
     const { languageCode } = translator ?? nullTranslator;
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    const noReply = trans.__('The kernel did not answer: a long call blocks it, or its gpuwidget is older.');
+    const noReply = trans.__(
+      'The kernel did not answer: a long call blocks it, or its version of gpuwidget is too old.'
+    );
     const doctor = new JupyterServerDoctor(serviceManager.serverSettings, trans, languageCode);
     const section = new DiagnosticsSection({
       trans,

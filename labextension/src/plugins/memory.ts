@@ -69,7 +69,7 @@ function addHolderCommands(
     args: {
       type: 'object',
       properties: {
-        kernel: { type: 'string', description: trans.__('Jupyter’s id of the kernel') },
+        kernel: { type: 'string', description: trans.__('Jupyter’s kernel ID') },
         terminal: { type: 'string', description: trans.__('Name of the server’s terminal') },
         clicked: {
           type: 'boolean',
@@ -111,7 +111,7 @@ function addHolderCommands(
       const kind = terminal !== null ? 'terminal' : kernel === null ? 'kernel' : actions.kindOf(kernel);
       return openLabel(trans, kind);
     },
-    caption: trans.__('Show its tab, or open it if it is closed'),
+    caption: trans.__('Show the tab, or open it if it is closed'),
     describedBy,
     execute: args => actions.goTo(targetOf(args))
   });

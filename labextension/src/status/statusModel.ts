@@ -278,7 +278,7 @@ function details(
     lines.push(trans.__('Reserved by PyTorch, without the CUDA context'));
   }
   if (bytes === null) {
-    return [...lines, trans.__('The driver does not report how much of the memory this notebook holds')];
+    return [...lines, trans.__('The driver does not report this notebook’s share of the memory')];
   }
   return lines.length > 0 ? lines : [trans.__('This notebook holds no GPU memory')];
 }

@@ -155,7 +155,7 @@ def test_listing_different_gpus(torch: Any, monitor: GpuMonitor, monkeypatch: py
         "  cpu",
         "  cuda:0 · H200 or T4: known once your code has started CUDA",
         "  cuda:1 · H200 or T4: known once your code has started CUDA",
-        "GPUs of this machine, by nvidia-smi's numbers:",
+        "GPUs of this machine, with nvidia-smi's numbers:",
         "  GPU 0 H200 · 9.0 · 80.0 of 140.0 GiB free",
         "  GPU 1 T4 · 7.5 · 15.0 of 16.0 GiB free",
     ]

@@ -76,14 +76,14 @@ def of_all(size: int) -> dict[str, UsedMemory]:
 def test_the_text_for_freed_memory() -> None:
     """The text contains the freed memory: the driver's value for this process, or else torch's count."""
     assert (
-        describe_freed(own(5 * GIB), own(2 * GIB), GIB) == "Freed, by the driver's count: 3.0 GiB on GPU 0."
+        describe_freed(own(5 * GIB), own(2 * GIB), GIB) == "Freed according to the driver: 3.0 GiB on GPU 0."
     )
-    assert describe_freed(own(2 * GIB), own(2 * GIB), 0) == "Freed, by the driver's count: nothing."
-    unknown = "Freed on the GPU: 1.0 GiB by torch's count; the driver's value is unknown."
+    assert describe_freed(own(2 * GIB), own(2 * GIB), 0) == "Freed according to the driver: nothing."
+    unknown = "Freed on the GPU according to torch: 1.0 GiB; the driver's value is unknown."
     assert describe_freed(own(2 * GIB), None, GIB) == unknown
     assert describe_freed(None, own(2 * GIB), GIB) == unknown
     assert describe_freed(of_all(5 * GIB), own(2 * GIB), GIB) == unknown
     assert describe_freed(of_all(60 * GIB), of_all(61 * GIB), GIB) == (
-        "Freed on the GPU: 1.0 GiB by torch's count; by the driver's count of all processes, GPU 0 "
-        "went from 60.0 GiB to 61.0 GiB."
+        "Freed on the GPU according to torch: 1.0 GiB. According to the driver, which counts all processes "
+        "together, the memory in use on GPU 0 went from 60.0 GiB to 61.0 GiB."
     )

@@ -157,7 +157,7 @@ def test_a_pending_request_that_fails_has_a_note(cudnn: Any, switches: SwitchReq
     switches.apply_pending()
     found = benchmark(switches)
     assert (found.value, found.pending, found.statement) == ("off", None, None)
-    assert found.note == ("'torch.backends.cudnn.benchmark = True' failed: RuntimeError: flags are frozen")
+    assert found.note == ("torch.backends.cudnn.benchmark = True failed: RuntimeError: flags are frozen")
     cudnn.frozen = cells.running = False
     switches.request("cudnn.benchmark", "on")
     assert benchmark(switches).note is None

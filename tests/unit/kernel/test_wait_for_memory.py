@@ -142,9 +142,9 @@ def test_need_without_wait(bench: Bench) -> None:
     text = bench.error_of("--need 20GiB")
     assert text == (
         "--need: the cell was not run. It needs 20.0 GiB free on GPU 0 H200 (the first that CUDA sees); "
-        "it has 12.0 of 139.7 GiB free, held by another process: python train.py 50.0 GiB, "
-        "3 processes of other users 30.0 GiB, another process (1) 4.0 GiB, another process of another user. "
-        "With --wait 10m, it waits for the memory."
+        "the GPU has 12.0 of 139.7 GiB free (holders: another process: python train.py 50.0 GiB, 3 "
+        "processes of other users 30.0 GiB, another process (1) 4.0 GiB, another process of another user). "
+        "With --wait 10m, it waits up to 10 minutes for the memory."
     )
     assert bench.line.shown == []
     assert bench.line.closed > 0
@@ -164,7 +164,7 @@ def test_waiting_until_memory_is_free(bench: Bench) -> None:
     bench.line.on_show = free_memory
     note = bench.wait("--need 20GiB --wait 10m --gpu 1")
     assert bench.line.shown[0] == (
-        "Waiting for 20.0 GiB free on GPU 1 H200 (--gpu): it has 12.0 of 139.7 GiB free. "
+        "Waiting for 20.0 GiB free on GPU 1 H200 (--gpu): the GPU has 12.0 of 139.7 GiB free. "
         "0 s of at most 10 min 00 s"
     )
     assert note is not None
@@ -181,7 +181,7 @@ def test_memory_that_is_not_free_in_time(bench: Bench) -> None:
     bench.source.memory[0] = TOTAL - 12 * GIB
     assert bench.error_of("--need 20GiB --wait 90s") == (
         "--need: the cell was not run. It waited 1 min 30 s for 20.0 GiB free on GPU 0 H200 "
-        "(the first that CUDA sees); it has 12.0 of 139.7 GiB free."
+        "(the first that CUDA sees); the GPU has 12.0 of 139.7 GiB free."
     )
 
 
@@ -199,7 +199,7 @@ def test_memory_that_the_driver_reserves(bench: Bench) -> None:
     keeps = Bench(reserved=GIB)
     keeps.source.memory[0] = TOTAL - 21 * GIB
     assert keeps.wait("--need 20GiB") is None
-    assert "; it has 20.0 of 139.7 GiB free." in keeps.error_of("--need 20.5GiB")
+    assert "; the GPU has 20.0 of 139.7 GiB free." in keeps.error_of("--need 20.5GiB")
     assert keeps.error_of("--need 139GiB --wait 10m") == (
         "--need: the cell was not run. It needs 139.0 GiB free on GPU 0 H200 (the first that CUDA sees); "
         "GPU 0 has a total of 139.7 GiB, of which the driver reserves 1.0 GiB."
@@ -216,8 +216,7 @@ def test_unknown_reserved_memory(bench: Bench) -> None:
     unknown = Bench(reserved=None)
     assert unknown.error_of("--need 1GiB --wait 10m") == (
         "--need: the cell was not run. It needs 1.0 GiB free on GPU 0 H200 (the first that CUDA sees); "
-        "the free memory of GPU 0 is unknown, because the driver does not report how much memory it "
-        "reserves."
+        "the free memory of GPU 0 is unknown, because the driver does not report how much memory is reserved."
     )
     assert unknown.line.shown == []
     unknown.sampler.stop()
@@ -226,7 +225,9 @@ def test_unknown_reserved_memory(bench: Bench) -> None:
 def test_a_gpu_that_is_lost(bench: Bench) -> None:
     """The free memory of a lost GPU is unknown, even if it was read before the loss."""
     bench.source.failing[0] = GpuLostError("GPU 0 fell off the bus.")
-    assert bench.error_of("--need 1GiB --wait 2s").endswith("; it has n/a (the GPU is lost).")
+    assert bench.error_of("--need 1GiB --wait 2s").endswith(
+        "; the free memory of the GPU is unknown (the GPU is lost)."
+    )
 
 
 def test_the_torch_cache_of_this_process_counts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,17 +240,17 @@ def test_the_torch_cache_of_this_process_counts(bench: Bench, monkeypatch: pytes
     bench.source.memory[0] = TOTAL - 12 * GIB
     bench.source.processes[0] = (other_process(30 * GIB),)
     assert (
-        "; it has 12.0 of 139.7 GiB free (and 30.0 GiB in this notebook's torch cache, not in "
-        "tensors), held by"
+        "; the GPU has 12.0 of 139.7 GiB free (and 30.0 GiB in this notebook's torch cache, not in tensors) "
+        "(holders: "
     ) in (bench.error_of("--need 43GiB"))
     assert bench.wait("--need 42GiB") == (
-        "12.0 GiB of GPU 0 were free. --need also counted 30.0 GiB of this notebook's torch cache that no "
-        "tensor uses: torch can reuse it, but other libraries and processes can't before "
+        "GPU 0 had 12.0 GiB free. --need also counted 30.0 GiB in this notebook's torch cache, which no "
+        "tensor uses: torch can reuse this memory, but other libraries and processes can't before "
         "torch.cuda.empty_cache()."
     )
     assert bench.wait("--need 12GiB") is None
     monkeypatch.setattr(allocator, "snapshot", lambda: 1 / 0)
-    assert "; it has 12.0 of 139.7 GiB free, held by" in bench.error_of("--need 20GiB")
+    assert "; the GPU has 12.0 of 139.7 GiB free (holders: " in bench.error_of("--need 20GiB")
 
 
 def test_a_failing_check_skips_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,8 +259,8 @@ def test_a_failing_check_skips_the_cell(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(OptionError) as raised:
         wait_for_memory.wait_for_memory(parse("--need 1GiB"), None)
     assert str(raised.value) == (
-        "The cell was not run: gpuwidget could not check whether the GPU has the memory in --need "
-        "(ZeroDivisionError: division by zero)."
+        "The cell was not run: gpuwidget could not check whether the GPU has the memory that --need asks "
+        "for (ZeroDivisionError: division by zero)."
     )
 
 
@@ -275,7 +276,7 @@ def test_unknown_free_memory(bench: Bench) -> None:
     bench.source.memory[0] = None
     bench.source.missing = {"memory_used": "not supported by this GPU"}
     text = bench.error_of("--need 1GiB --wait 2s")
-    assert text.endswith("; it has n/a (not supported by this GPU).")
+    assert text.endswith("; the free memory of the GPU is unknown (not supported by this GPU).")
 
 
 def test_an_interrupt_ends_the_wait(bench: Bench) -> None:
@@ -361,7 +362,7 @@ def test_a_device_choice_before_cuda_is_initialized(bench: Bench, monkeypatch: p
     ("options", "visible", "message"),
     [
         ("--device cpu", None, "--device cpu is not a GPU"),
-        ("--device cuda:7", None, "The GPU of cuda:7 is unknown"),
+        ("--device cuda:7", None, "It is unknown which GPU cuda:7 is: start CUDA in an earlier cell"),
         ("", "", "CUDA_VISIBLE_DEVICES hides every GPU"),
     ],
 )

@@ -75,11 +75,11 @@ def test_the_faster_gpu_is_idle() -> None:
     (found,) = advice(working(torch_device="cuda:1"), idle(torch_device="cuda:0"))
     assert (found.rule, found.sure) == ("slower-gpu", True)
     assert found.text == (
-        "GPU 0 (GeForce RTX 3090, cuda:1) was 87 % busy, while the faster GPU 1 (GeForce RTX 4090, "
-        "cuda:0) did no work: it has 2.3 times the peak float32 rate and 1.1 times the memory "
+        "GPU 0 (GeForce RTX 3090, cuda:1) was 87 % busy, while GPU 1 (GeForce RTX 4090, cuda:0) did no "
+        "work, although it has 2.3 times the peak float32 rate and 1.1 times the memory "
         "bandwidth."
     )
-    assert found.fix == "If you meant the faster one: %gpu device cuda:0, or .to('cuda:0')."
+    assert found.fix == "If you meant the faster GPU: %gpu device cuda:0, or .to('cuda:0')."
     assert found.evidence == {
         "working": 0,
         "working_model": SLOW,
@@ -125,8 +125,8 @@ def test_a_faster_gpu_that_a_number_hides() -> None:
     (found,) = advice(working(torch_device="cuda:0"), hidden, context=by_number)
     assert (found.rule, found.sure) == ("slower-gpu", False)
     assert found.fix == (
-        "CUDA_VISIBLE_DEVICES hides it. Its numbers are in CUDA's order, which may differ "
-        f"from nvidia-smi's. List the GPU's UUID (CUDA_VISIBLE_DEVICES={hidden.uuid}) or set "
+        "CUDA_VISIBLE_DEVICES hides the faster GPU. The numbers in this variable are CUDA's, which may "
+        f"differ from nvidia-smi's. Use the GPU's UUID (CUDA_VISIBLE_DEVICES={hidden.uuid}), or set "
         "CUDA_DEVICE_ORDER=PCI_BUS_ID too, and restart the kernel."
     )
     for variables in (

@@ -356,8 +356,8 @@ def test_bursts_count_only_without_a_line_profile() -> None:
             replace(LOADER, num_workers=2, prefetch_factor=2, persistent_workers=True),
             RunContext(cores=16.0, shared_memory=SharedMemory(64 * 1024**2, 60 * 1024**2)),
             "loader has num_workers=2, pin_memory=False now. Try num_workers=8, pin_memory=True, "
-            "prefetch_factor=4. Workers pass batches through /dev/shm, which has 60 MiB free: give "
-            "the container more first (--shm-size).",
+            "prefetch_factor=4. Workers pass batches through /dev/shm, which has only 60 MiB free: free or "
+            "enlarge it first (in a container: --shm-size).",
         ),
         (
             replace(LOADER, pin_memory=True),
@@ -468,9 +468,9 @@ def test_a_model_on_the_cpu_without_advice(changes: dict[str, Any]) -> None:
         (
             line("torch.cuda.synchronize()", 34.0, 90.0, "torch.cuda.synchronize"),
             "synchronize",
-            "Remove it from the loop",
+            "Remove this call from the loop",
         ),
-        (line("print(loss)", 34.0, 90.0, "Tensor.__repr__"), "print", "Print it only every N steps"),
+        (line("print(loss)", 34.0, 90.0, "Tensor.__repr__"), "print", "Print the tensor only every N steps"),
         (line("train()", 34.0, 90.0, None, "In[2]:4 step"), "item", "Keep the value on the GPU"),
     ],
 )
@@ -637,8 +637,9 @@ def test_two_gpus_one_of_which_waits() -> None:
     said = only(evidence(waits, late))
     assert (said.rule, said.sure) == ("straggler", True)
     assert said.text == (
-        "GPU 0 waits for GPU 1 (11 % busy) for about 88 % of the time: it reads 100 % busy at 25 % of the "
-        "multiprocessors and 190 of 700 W, because a collective operation keeps it busy meanwhile."
+        "GPU 0 waits for GPU 1 (11 % busy) for about 88 % of the time. The utilization of GPU 0 is 100 %, "
+        "at 25 % of the multiprocessors and 190 of 700 W, because waiting in a collective operation counts "
+        "as busy."
     )
     assert rules(evidence(waits, late, unused(2), unused(3))) == ["straggler", "idle-gpus"]
     assert "straggler" not in rules(evidence(replace(waits, nvlink=NOTHING), late))
@@ -857,8 +858,8 @@ def test_fragmentation_in_runs_of_any_length() -> None:
     pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, gib(12))
     said = only(evidence(busy(torch=pieces), duration_s=0.5))
     assert said.text == (
-        "torch held at least 12.0 GiB on GPU 0 that no tensor used and that it could not free "
-        "(30.0 GiB reserved, 18.0 GiB allocated at most), although it flushed its cache 3 times to "
+        "torch held at least 12.0 GiB on GPU 0 that no tensor used (30.0 GiB reserved, at most 18.0 GiB "
+        "allocated). It could not free this memory, although it flushed its cache 3 times to "
         "find memory."
     )
     assert rules(evidence(busy(torch=replace(pieces, alloc_retries=0)))) == []
@@ -915,11 +916,11 @@ def test_growing_memory_has_the_number_of_runs_left() -> None:
     said = only(evidence(one, context=past))
     assert said.text == (
         "Each run of this code left 5.0 GiB more on GPU 0: 1.0 GiB → 6.0 GiB → 11.0 GiB → 16.0 "
-        "GiB; after 4 more such runs it is full."
+        "GiB; the GPU is full after 4 more such runs."
     )
     # With 5.6 GiB reserved by the driver, only three more runs fit.
     assert (
-        "; after 3 more such runs it is full."
+        "; the GPU is full after 3 more such runs."
         in only(evidence(replace(one, memory_reserved=gib(5.6)), context=past)).text
     )
     assert "more such" not in only(evidence(replace(one, memory_reserved=None), context=past)).text

@@ -83,8 +83,8 @@ def test_the_order_of_different_gpus_is_not_guessed() -> None:
     assert environment_order(MIXED, {"CUDA_VISIBLE_DEVICES": "1"}) == (None,)
     assert environment_order((GPUS[0], replace(GPUS[1], memory_total=1)), {}) == (None, None)
     (text,) = notes(MIXED, {})
-    assert "CUDA puts the fastest first, by a measure that NVIDIA does not document" in text
-    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID, set before CUDA starts, makes the order that of nvidia-smi" in text
+    assert "CUDA puts the fastest GPU first, by a measure that NVIDIA does not document" in text
+    assert "To get nvidia-smi's order, set CUDA_DEVICE_ORDER=PCI_BUS_ID before CUDA starts" in text
 
 
 def test_what_makes_the_order_of_different_gpus_certain() -> None:

@@ -87,7 +87,7 @@ def test_a_device_whose_gpu_is_unknown() -> None:
     The message contains the reason, what makes the order certain, and the alternative.
     """
     mixed = (GPUS[0], replace(GPUS[1], name="NVIDIA A2"))
-    with pytest.raises(OptionError, match="will be known once CUDA has started") as raised:
+    with pytest.raises(OptionError, match="it is unknown which one is cuda:0") as raised:
         select_gpus(["cuda:0"], mixed, {})
     assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in str(raised.value)
     assert str(raised.value).endswith("Or give the GPU's index or UUID.")

@@ -106,9 +106,10 @@ def test_the_text(play: Play) -> None:
     _, report = play(path, duration_of(path))
     (advice,) = report.advice
     assert re.fullmatch(
-        r"GPU 0 waits for GPU 1 \((29|30|31) % busy\) for about (69|70|71) % of the time: it reads 100 % "
-        r"busy at (40|41) % of the multiprocessors and 36\d of 700 W, because a collective operation keeps "
-        r"it busy meanwhile. \(Measured over 15 of 32 s, without start-up and shutdown.\)",
+        r"GPU 0 waits for GPU 1 \((29|30|31) % busy\) for about (69|70|71) % of the time\. The utilization "
+        r"of GPU 0 is 100 %, at (40|41) % of the multiprocessors and 36\d of 700 W, because waiting in a "
+        r"collective operation counts as busy\. "
+        r"\(Measured over 15 of 32 s, without start-up and shutdown\.\)",
         advice.text,
     )
     # The ranks trained from 15.8 to 30.7 s.

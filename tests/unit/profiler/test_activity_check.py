@@ -62,8 +62,8 @@ def test_kernels_too_short_for_queries() -> None:
     time = time_of(run, utilization=17.0)
     assert lines(time) == [(2, 100.0, 17.0)]
     assert time.reason == (
-        "GPU 0: its default stream had work in 0 % of the queries, but the GPU's counters "
-        f"show that it was busy for 17 % of the time: {SHORT_KERNELS} The GPU's activity comes from the "
+        "GPU 0: its default stream had work in 0 % of the queries, but its counters show that the GPU was "
+        f"busy for 17 % of the time: {SHORT_KERNELS} The GPU's activity comes from the "
         "driver's measuring windows instead."
     )
     assert time.reason_ids == (
@@ -87,8 +87,8 @@ def test_the_hardware_counters_come_before_the_drivers_utilization() -> None:
     time = time_of(run, utilization=3.0)
     assert lines(time) == [(2, 100.0, None)]
     assert time.reason == (
-        "GPU 0: its default stream had work in 0 % of the queries, but the GPU's counters show that "
-        "it was busy for 16 % of the time: " + SHORT_KERNELS
+        "GPU 0: its default stream had work in 0 % of the queries, but its counters show that the GPU was "
+        "busy for 16 % of the time: " + SHORT_KERNELS
     )
 
 
@@ -136,7 +136,7 @@ def test_a_line_that_hidden_work_could_change_has_no_activity() -> None:
     assert lines(time) == [(1, 74.0, 100.0), (2, 26.0, None)]
     assert time.reason == (
         "In up to 2.0 % of the run, the GPU's counters show work that queries of its stream "
-        "missed. Lines that this may affect have no activity."
+        "missed. No GPU activity is shown for lines that this may affect."
     )
 
 
@@ -167,8 +167,8 @@ def test_work_on_other_streams() -> None:
     time = time_of(run)
     assert lines(time) == [(2, 100.0, None)]
     assert time.reason == (
-        "GPU 0: its default stream had work in 0 % of the queries, but the GPU's counters show "
-        "that it was busy for 48 % of the time: other streams, libraries or processes used the GPU."
+        "GPU 0: its default stream had work in 0 % of the queries, but its counters show that the GPU was "
+        "busy for 48 % of the time: other streams, libraries or processes used the GPU."
     )
 
 
@@ -181,8 +181,8 @@ def test_copies_are_not_gpu_activity() -> None:
     time = time_of(run)
     assert lines(time) == [(2, 100.0, None)]
     assert time.reason == (
-        "GPU 0: its default stream had work in 100 % of the queries, but the GPU's counters show "
-        "that it was busy for 0 % of the time: copies and waits for other streams count as work of "
+        "GPU 0: its default stream had work in 100 % of the queries, but its counters show that the GPU was "
+        "busy for 0 % of the time: copies and waits for other streams count as work of "
         "a stream, but not of the GPU's compute engines."
     )
 
@@ -254,8 +254,8 @@ def test_streams_that_failed_near_the_end_are_compared() -> None:
     time = time_of(run, utilization=100.0)
     assert lines(time) == [(2, 100.0, None)]
     assert time.reason == (
-        "CUDA reported an error. GPU 0: its default stream had work in 0 % of the queries, but the "
-        f"GPU's counters show that it was busy for 100 % of the time: {SHORT_KERNELS}"
+        "CUDA reported an error. GPU 0: its default stream had work in 0 % of the queries, but its counters "
+        f"show that the GPU was busy for 100 % of the time: {SHORT_KERNELS}"
     )
 
 

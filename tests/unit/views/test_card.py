@@ -247,8 +247,8 @@ def test_the_card_in_a_terminal() -> None:
         (reports.unused, "This notebook holds no memory on any of the 2 GPUs here."),
         (
             reports.replay,
-            "Recording of 4 NVIDIA H200, made 2026-11-21: the figures are the recording's, "
-            "not this notebook's",
+            "Recording of 4 NVIDIA H200, made 2026-11-21: the values come from the recording, not from this "
+            "notebook",
         ),
         (
             reports.little_known,
@@ -879,7 +879,7 @@ def test_advice_is_below_the_headline() -> None:
     )
     assert lines[first + 1] == (
         "Advice: GPU 1 ran at a lower clock for 12 of 14 s: too hot. "
-        "Ask the administrator to check its cooling."
+        "Ask the administrator to check the cooling."
     )
     assert lines[first + 2] == f"Advice (unsure): {HOSTILE} moved 5.0 GiB/s {HOSTILE}"
     assert "A fourth" not in page.text

@@ -136,11 +136,11 @@ def test_a_call_with_a_part_of_its_lines_time() -> None:
 def test_lines_that_can_not_be_separated() -> None:
     """If the profiler could not separate some lines, the text contains their range.
 
-    Time outside the lines of the cell is shown as 'none of the cell's lines'.
+    Time outside the lines of the cell is shown as 'outside the cell's lines'.
     """
     assert time_line(replace(LOADER, until=9, call=None)) == "lines 7 to 9: 61 % of the time, GPU 4.1 % busy"
     assert (
-        time_line(LineTime(None, "", 3.0, None, None, None)) == "none of the cell's lines: 3.0 % of the time"
+        time_line(LineTime(None, "", 3.0, None, None, None)) == "outside the cell's lines: 3.0 % of the time"
     )
 
 

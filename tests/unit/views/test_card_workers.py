@@ -37,7 +37,7 @@ def test_reported_values() -> None:
     reported = worker(0, torch_allocated=peak, torch_reserved=peak, steps=20, step_s=0.21)
     header, first, second = card_workers.table(report(gpu(0), workers=(reported, worker(1))), 64)
     assert [row[header.index("torch peak")] for row in (first, second)] == ["2.5 GiB", "n/a"]
-    assert [row[header.index("steps")] for row in (first, second)] == ["20 of 210 ms", "n/a"]
+    assert [row[header.index("steps")] for row in (first, second)] == ["20 \u00d7 210 ms", "n/a"]
 
 
 def test_the_summary_of_the_others() -> None:
@@ -52,10 +52,10 @@ def test_the_summary_of_the_others() -> None:
         "GPU": "3 GPUs",
         "memory": "",
         "peak (sampled)": "to 4.0 GiB",
-        "torch peak": "to 2.5 GiB (2 of 3 known)",
+        "torch peak": "to 2.5 GiB (known for 2 of 3 workers)",
         "util": "97 %",
         "energy": "",
-        "CPU": "101 % (2 of 3 known)",
+        "CPU": "101 % (known for 2 of 3 workers)",
         "status": "3 running",
     }
     with use_language("zh_CN"):
@@ -148,7 +148,7 @@ def test_steps_on_the_timeline() -> None:
     kept = Counter(mark["label"].split()[0:2][-1] for mark in made[MIME_TYPE]["timeline"]["marks"])
     assert (kept["0:"], kept["1:"], sum(kept.values())) == (5, 5, 20)
     assert "Marks, printed lines and steps of ranks:" in made["text/html"]
-    assert "short ones: printed lines and steps of ranks" in made["text/html"]
+    assert "short ticks: printed lines and steps of ranks" in made["text/html"]
 
 
 def test_metrics_of_ranks() -> None:

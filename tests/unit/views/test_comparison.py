@@ -306,11 +306,9 @@ def test_selecting_a_run_without_a_report() -> None:
     explains that it has no report yet.
     """
     watch, function = watch_api.Watch(), watch_api.WatchedFunction(len, None)
-    with pytest.raises(OptionError, match=r"^This is a watch without a report: .* its body ends\.$"):
+    with pytest.raises(OptionError, match=r"^This object has no report yet: .* its block ends\.$"):
         compare(watch, 9)
-    with pytest.raises(
-        OptionError, match=r"^'step' is a watched function without a report: .* a call ends\.$"
-    ):
+    with pytest.raises(OptionError, match=r"^'step' has no report yet: a watched function .* a call ends\.$"):
         compare_command._find("step", {"step": function})
 
 
