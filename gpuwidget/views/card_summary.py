@@ -79,7 +79,9 @@ def short_line(report: Report) -> list[str]:
         place = (
             _("on {whole}{gpu}", whole=whole, gpu=gpu_name(gpus[0]))
             if len(gpus) == 1
-            else _("over {number} {whole}GPUs", number=len(gpus), whole=whole)
+            else _("summed over {number} GPUs, all processes", number=len(gpus))
+            if whole
+            else _("summed over {number} GPUs", number=len(gpus))
         )
         segments.append(f"{units.memory_delta(memory.start, memory.end)} {place}")
         segments.append(_peak(memory, gpus))
@@ -288,7 +290,9 @@ def _memory_segment(report: Report) -> str:
     if memory.start is None or memory.end is None:
         change = _("memory {change}", change=change)
     over = (
-        _(" over {number} {whole}GPUs", number=len(gpus), whole=whole)
+        _(" summed over {number} GPUs, all processes", number=len(gpus))
+        if len(gpus) > 1 and whole
+        else _(" summed over {number} GPUs", number=len(gpus))
         if len(gpus) > 1
         else _(" on the whole GPU")
         if whole

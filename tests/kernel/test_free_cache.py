@@ -73,7 +73,7 @@ def test_the_cache_is_freed_while_a_cell_runs(kernel: Kernel) -> None:
     kernel.wait_for_file("on")
     assert done(free(kernel)) == (
         f"Ran torch.cuda.empty_cache(), which took T. {FREED} A cell was running: its "
-        "allocations waited meanwhile, and its next ones take longer."
+        "allocations had to wait, and its next allocations take longer."
     )
     assert not kernel.has_ended(request, 0)
     (kernel.folder / "stop").touch()

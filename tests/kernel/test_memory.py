@@ -109,7 +109,7 @@ def test_free_by_name(kernel: Kernel) -> None:
         "Deleted y. 4 KiB went back to torch's cache, which %gpu free --yes frees."
     )
     assert kernel.ok("%gpu free x").displayed == (
-        "Deleted x. This released no GPU memory of torch. %gpu memory shows what else holds it."
+        "Deleted x. This released none of torch's GPU memory. %gpu memory shows what holds it."
     )
     assert kernel.value("'x' in globals(), 'y' in globals(), gpu.allocated") == "(False, False, 4096)"
     assert kernel.run("%gpu free _").reply["ename"] == "UsageError"

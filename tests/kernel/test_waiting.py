@@ -54,7 +54,7 @@ def test_not_enough_memory(busy: Kernel) -> None:
     """If not enough memory is free, the cell does not run, one line explains why, and Run All stops."""
     busy.setup("ran = False")
     refused, next_one = busy.run_all("%%gpuwatch --need 20GiB\nran = True", "ran = True")
-    assert_skipped(refused, "it has 12.0 of 140.4 GiB free")
+    assert_skipped(refused, "the GPU has 12.0 of 140.4 GiB free")
     assert next_one.reply["status"] == "aborted"
     assert busy.value("ran") == "False"
     assert check_card(busy.run("%%gpuwatch --need 10GiB\n6 * 7"))["cell"]["status"] == "ok"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -209,6 +210,15 @@ def test_a_value_that_torch_ignores_is_reported(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda precision: None)
     with pytest.raises(OptionError, match="had no effect: torch still reports highest"):
         torch_switches.set_switch(find_switch("matmul.precision"), "high")
+
+
+def test_an_error_shows_the_first_line_of_a_longer_statement() -> None:
+    """If a switch is set by two lines of Python and the code fails, the error shows the first line."""
+    switch = replace(
+        find_switch("cudnn.benchmark"), statements=lambda native, value: ("raise OSError", "pass")
+    )
+    with pytest.raises(OptionError, match=r"^raise OSError failed: OSError"):
+        torch_switches.set_switch(switch, "on")
 
 
 def test_torchs_warnings_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:

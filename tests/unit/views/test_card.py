@@ -129,11 +129,12 @@ def size(bundle: dict[str, Any]) -> int:
         (reports.starved, "14.0 s · +2.9 GiB, peak 14.6 GiB · GPU utilization 11 % · 2.3 kJ"),
         (
             reports.ddp,
-            "14.0 s · +11.6 GiB over 4 GPUs, peak 14.6 GiB on GPU 0 · mean GPU utilization 98 % · 34.8 kJ",
+            "14.0 s · +11.6 GiB summed over 4 GPUs, peak 14.6 GiB on GPU 0 · mean GPU utilization 98 % · "
+            "34.8 kJ",
         ),
         (
             reports.replay,
-            "14.0 s · +12.8 GiB over 4 whole GPUs, sampled peak 16.1 GiB on GPU 0 · "
+            "14.0 s · +12.8 GiB summed over 4 GPUs, all processes, sampled peak 16.1 GiB on GPU 0 · "
             "mean GPU utilization 11 % · 9.3 kJ",
         ),
         (reports.no_torch, "14.0 s · +3.2 GiB, sampled peak 15.6 GiB · GPU utilization 11 % · 2.3 kJ"),
@@ -143,7 +144,7 @@ def size(bundle: dict[str, Any]) -> int:
         ),
         (
             reports.lost,
-            "14.0 s · +5.8 GiB over 2 GPUs, peak 14.6 GiB on GPU 0 · mean GPU utilization "
+            "14.0 s · +5.8 GiB summed over 2 GPUs, peak 14.6 GiB on GPU 0 · mean GPU utilization "
             "11 % · at least 2.3 kJ",
         ),
         (
@@ -157,7 +158,8 @@ def size(bundle: dict[str, Any]) -> int:
         (reports.short, "2.1 ms · +64 MiB, peak 15.7 GiB · GPU utilization and energy n/a"),
         (
             reports.mig,
-            "14.0 s · +5.8 GiB over 2 GPUs, peak 14.6 GiB on GPU 0 MIG 0 · GPU utilization n/a · 4.6 kJ",
+            "14.0 s · +5.8 GiB summed over 2 GPUs, peak 14.6 GiB on GPU 0 MIG 0 · GPU utilization n/a · 4.6 "
+            "kJ",
         ),
         (reports.unused, "2.0 s · no GPU used · host memory +205 MiB, peak 2.4 GiB"),
         (reports.no_gpu, "1.2 s · no GPU · host memory +205 MiB, peak 2.4 GiB"),
@@ -663,7 +665,7 @@ def test_more_gpus_than_a_card_can_hold(shown: bool) -> None:
     stored = bundle[MIME_TYPE]["gpus"]
     assert "MIG-50" in [one["uuid"] for one in stored] or shown
     assert f"{56 - len(stored)} of 56 GPUs" in bundle[MIME_TYPE]["notes"][-1]
-    change = "+162.4 GiB over 56 GPUs" if shown else "+2.9 GiB"
+    change = "+162.4 GiB summed over 56 GPUs" if shown else "+2.9 GiB"
     assert text(report).startswith(f"14.0 s · {change}, peak 14.6 GiB")
 
 
@@ -710,7 +712,8 @@ def test_a_small_report_is_stored_unchanged() -> None:
         (reports.short, "2.1 ms · +64 MiB on GPU 1 · peak 15.7 GiB"),
         (
             reports.ddp,
-            "14.0 s · +11.6 GiB over 4 GPUs · peak 14.6 GiB on GPU 0 · mean GPU utilization 98 % · 34.8 kJ",
+            "14.0 s · +11.6 GiB summed over 4 GPUs · peak 14.6 GiB on GPU 0 · mean GPU utilization 98 % · "
+            "34.8 kJ",
         ),
         (
             reports.little_known,
@@ -718,7 +721,7 @@ def test_a_small_report_is_stored_unchanged() -> None:
         ),
         (
             reports.replay,
-            "14.0 s · +12.8 GiB over 4 whole GPUs · sampled peak 16.1 GiB on GPU 0 · "
+            "14.0 s · +12.8 GiB summed over 4 GPUs, all processes · sampled peak 16.1 GiB on GPU 0 · "
             "mean GPU utilization 11 % · 9.3 kJ"
             " · a recording",
         ),
