@@ -152,7 +152,8 @@ def test_sample_interval(lab: Lab, browser: Browser) -> None:
     set_settings(notebook, sampleSeconds=0.1)
     notebook.script("[...app.shell.widgets('main')].find(w => w.id.includes('dashboard')).close();")
     page.wait_for_function(
-        "selector => document.querySelector(selector).title.includes('the server samples less often')", arg=RATE
+        "selector => document.querySelector(selector).title.includes('the server samples less often')",
+        arg=RATE,
     )
     wait_for_text(notebook, RATE, "Updates 5\u00d7/s")
     notebook.close()

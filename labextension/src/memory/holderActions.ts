@@ -236,7 +236,10 @@ export class HolderActions {
     }
     const reply = await kernel.request({ schema: KERNEL_SCHEMA, ask: 'free_cache' }, FREE_CACHE_TIMEOUT_MS);
     if (reply === null) {
-      return [this.trans.__('the cache has not been freed yet: PyTorch waits for the GPU’s pending work.'), 'error'];
+      return [
+        this.trans.__('the cache has not been freed yet: PyTorch waits for the GPU’s pending work.'),
+        'error'
+      ];
     }
     if (reply.status === 'error') {
       return [reply.reason, 'error'];
