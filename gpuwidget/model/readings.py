@@ -26,21 +26,22 @@ class Activity:
     until: float
     """End of the window, epoch seconds."""
     graphics: float | None
-    """Time in which any graphics or compute engine was active, percent, NVML_GPM_METRIC_GRAPHICS_UTIL."""
+    """Percent of time during which any graphics or compute engine was active,
+    NVML_GPM_METRIC_GRAPHICS_UTIL."""
     sm: float | None
-    """Multiprocessors with work, percent, NVML_GPM_METRIC_SM_UTIL."""
+    """Multiprocessors that had work, in percent, NVML_GPM_METRIC_SM_UTIL."""
     sm_occupancy: float | None
-    """Resident warps, percent of the maximum, NVML_GPM_METRIC_SM_OCCUPANCY."""
+    """Resident warps, in percent of the maximum, NVML_GPM_METRIC_SM_OCCUPANCY."""
     tensor: float | None
-    """Tensor-core pipes in use, percent, NVML_GPM_METRIC_ANY_TENSOR_UTIL."""
+    """Tensor-core pipes in use, in percent, NVML_GPM_METRIC_ANY_TENSOR_UTIL."""
     dram: float | None
-    """Memory bandwidth in use, percent, NVML_GPM_METRIC_DRAM_BW_UTIL."""
+    """Memory bandwidth in use, in percent, NVML_GPM_METRIC_DRAM_BW_UTIL."""
     fp64: float | None
-    """Double-precision pipes in use, percent, NVML_GPM_METRIC_FP64_UTIL."""
+    """Double-precision pipes in use, in percent, NVML_GPM_METRIC_FP64_UTIL."""
     fp32: float | None
-    """Single-precision pipes in use, percent, NVML_GPM_METRIC_FP32_UTIL."""
+    """Single-precision pipes in use, in percent, NVML_GPM_METRIC_FP32_UTIL."""
     fp16: float | None
-    """Half-precision pipes in use, percent, NVML_GPM_METRIC_FP16_UTIL."""
+    """Half-precision pipes in use, in percent, NVML_GPM_METRIC_FP16_UTIL."""
     pcie_tx: float | None
     """Bytes per second sent by the GPU over PCIe, NVML_GPM_METRIC_PCIE_TX_PER_SEC."""
     pcie_rx: float | None
@@ -66,7 +67,7 @@ class FastReadings:
     """Bytes in use, without those that the driver reserves, nvmlDeviceGetMemoryInfo_v2 used (nvidia-smi:
     memory.used)."""
     power_w: float | None
-    """Power draw, watts, NVML_FI_DEV_POWER_INSTANT (nvidia-smi: power.draw.instant)."""
+    """Power draw in watts, NVML_FI_DEV_POWER_INSTANT (nvidia-smi: power.draw.instant)."""
     missing: Mapping[str, Message]
     """The reason for each field that is None, by field name."""
 
@@ -77,20 +78,20 @@ class StatusReadings:
     seconds."""
 
     power_limit_w: float | None
-    """Power limit, watts, nvmlDeviceGetEnforcedPowerLimit (nvidia-smi: enforced.power.limit)."""
+    """Power limit in watts, nvmlDeviceGetEnforcedPowerLimit (nvidia-smi: enforced.power.limit)."""
     temperature_c: float | None
-    """Temperature of the core, degrees Celsius, nvmlDeviceGetTemperature (nvidia-smi: temperature.gpu)."""
+    """Temperature of the core in degrees Celsius, nvmlDeviceGetTemperature (nvidia-smi: temperature.gpu)."""
     memory_temperature_c: float | None
-    """Temperature of the memory, degrees Celsius, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi:
+    """Temperature of the memory in degrees Celsius, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi:
     temperature.memory)."""
     sm_clock_mhz: float | None
-    """Clock of the multiprocessors, MHz, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm)."""
+    """Clock of the multiprocessors in MHz, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm)."""
     memory_clock_mhz: float | None
-    """Clock of the memory, MHz, nvmlDeviceGetClockInfo MEM (nvidia-smi: clocks.mem)."""
+    """Clock of the memory in MHz, nvmlDeviceGetClockInfo MEM (nvidia-smi: clocks.mem)."""
     pstate: int | None
     """Performance state, from 0 (fastest) to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate)."""
     fan_speed: float | None
-    """Intended fan speed, percent of the fan's maximum; may exceed 100, nvmlDeviceGetFanSpeed (nvidia-smi:
+    """Intended fan speed in percent of the fan's maximum; may exceed 100, nvmlDeviceGetFanSpeed (nvidia-smi:
     fan.speed)."""
     encoder_utilization: float | None
     """Percent of time during which the video encoder worked, over the driver's last window,
@@ -110,13 +111,13 @@ class SlowReadings:
     """Readings of one GPU from calls that take milliseconds, made once a minute on the slow thread."""
 
     energy_j: float | None
-    """Energy used since the driver was loaded, in joules; read once a minute,
+    """Energy in joules that the GPU has used since the driver was loaded,
     nvmlDeviceGetTotalEnergyConsumption."""
     utilization_window: float | None
-    """Length of the window over which ``utilization`` is averaged, seconds (0.2 on H200),
-    nvmlDeviceGetSamples NVML_GPU_UTILIZATION_SAMPLES."""
+    """Seconds over which the driver averages ``utilization`` (0.2 on an H200), nvmlDeviceGetSamples
+    NVML_GPU_UTILIZATION_SAMPLES."""
     ecc_uncorrected: int | None
-    """Uncorrected memory errors since the driver was loaded; read once a minute, nvmlDeviceGetTotalEccErrors
+    """Number of uncorrected memory errors since the driver was loaded, nvmlDeviceGetTotalEccErrors
     uncorrected volatile (nvidia-smi: ecc.errors.uncorrected.volatile.total)."""
     xid: int | None
     """Number of the newest error that the driver reported since this source was opened (XID,
@@ -155,22 +156,22 @@ class Reading:
     """Bytes in use, without those that the driver reserves, nvmlDeviceGetMemoryInfo_v2 used (nvidia-smi:
     memory.used)."""
     power_w: float | None
-    """Power draw, watts, NVML_FI_DEV_POWER_INSTANT (nvidia-smi: power.draw.instant)."""
+    """Power draw in watts, NVML_FI_DEV_POWER_INSTANT (nvidia-smi: power.draw.instant)."""
     power_limit_w: float | None
-    """Power limit, watts, nvmlDeviceGetEnforcedPowerLimit (nvidia-smi: enforced.power.limit)."""
+    """Power limit in watts, nvmlDeviceGetEnforcedPowerLimit (nvidia-smi: enforced.power.limit)."""
     temperature_c: float | None
-    """Temperature of the core, degrees Celsius, nvmlDeviceGetTemperature (nvidia-smi: temperature.gpu)."""
+    """Temperature of the core in degrees Celsius, nvmlDeviceGetTemperature (nvidia-smi: temperature.gpu)."""
     memory_temperature_c: float | None
-    """Temperature of the memory, degrees Celsius, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi:
+    """Temperature of the memory in degrees Celsius, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi:
     temperature.memory)."""
     sm_clock_mhz: float | None
-    """Clock of the multiprocessors, MHz, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm)."""
+    """Clock of the multiprocessors in MHz, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm)."""
     memory_clock_mhz: float | None
-    """Clock of the memory, MHz, nvmlDeviceGetClockInfo MEM (nvidia-smi: clocks.mem)."""
+    """Clock of the memory in MHz, nvmlDeviceGetClockInfo MEM (nvidia-smi: clocks.mem)."""
     pstate: int | None
     """Performance state, from 0 (fastest) to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate)."""
     fan_speed: float | None
-    """Intended fan speed, percent of the fan's maximum; may exceed 100, nvmlDeviceGetFanSpeed (nvidia-smi:
+    """Intended fan speed in percent of the fan's maximum; may exceed 100, nvmlDeviceGetFanSpeed (nvidia-smi:
     fan.speed)."""
     encoder_utilization: float | None
     """Percent of time during which the video encoder worked, over the driver's last window,
@@ -182,13 +183,13 @@ class Reading:
     """Reasons why the clock is throttled; empty if it is not (nvmlDeviceGetCurrentClocksEventReasons,
     nvidia-smi: clocks_event_reasons)."""
     energy_j: float | None
-    """Energy used since the driver was loaded, in joules; read once a minute,
+    """Energy in joules that the GPU has used since the driver was loaded,
     nvmlDeviceGetTotalEnergyConsumption."""
     utilization_window: float | None
-    """Length of the window over which ``utilization`` is averaged, seconds (0.2 on H200),
-    nvmlDeviceGetSamples NVML_GPU_UTILIZATION_SAMPLES."""
+    """Seconds over which the driver averages ``utilization`` (0.2 on an H200), nvmlDeviceGetSamples
+    NVML_GPU_UTILIZATION_SAMPLES."""
     ecc_uncorrected: int | None
-    """Uncorrected memory errors since the driver was loaded; read once a minute, nvmlDeviceGetTotalEccErrors
+    """Number of uncorrected memory errors since the driver was loaded, nvmlDeviceGetTotalEccErrors
     uncorrected volatile (nvidia-smi: ecc.errors.uncorrected.volatile.total)."""
     xid: int | None
     """Number of the newest error that the driver reported since this source was opened (XID,

@@ -119,21 +119,23 @@ export interface Activity {
   readonly since: number;
   /** End of the window, epoch seconds. */
   readonly until: number;
-  /** Time in which any graphics or compute engine was active, percent, NVML_GPM_METRIC_GRAPHICS_UTIL. */
+  /**
+   * Percent of time during which any graphics or compute engine was active, NVML_GPM_METRIC_GRAPHICS_UTIL.
+   */
   readonly graphics: number | null;
-  /** Multiprocessors with work, percent, NVML_GPM_METRIC_SM_UTIL. */
+  /** Multiprocessors that had work, in percent, NVML_GPM_METRIC_SM_UTIL. */
   readonly sm: number | null;
-  /** Resident warps, percent of the maximum, NVML_GPM_METRIC_SM_OCCUPANCY. */
+  /** Resident warps, in percent of the maximum, NVML_GPM_METRIC_SM_OCCUPANCY. */
   readonly sm_occupancy: number | null;
-  /** Tensor-core pipes in use, percent, NVML_GPM_METRIC_ANY_TENSOR_UTIL. */
+  /** Tensor-core pipes in use, in percent, NVML_GPM_METRIC_ANY_TENSOR_UTIL. */
   readonly tensor: number | null;
-  /** Memory bandwidth in use, percent, NVML_GPM_METRIC_DRAM_BW_UTIL. */
+  /** Memory bandwidth in use, in percent, NVML_GPM_METRIC_DRAM_BW_UTIL. */
   readonly dram: number | null;
-  /** Double-precision pipes in use, percent, NVML_GPM_METRIC_FP64_UTIL. */
+  /** Double-precision pipes in use, in percent, NVML_GPM_METRIC_FP64_UTIL. */
   readonly fp64: number | null;
-  /** Single-precision pipes in use, percent, NVML_GPM_METRIC_FP32_UTIL. */
+  /** Single-precision pipes in use, in percent, NVML_GPM_METRIC_FP32_UTIL. */
   readonly fp32: number | null;
-  /** Half-precision pipes in use, percent, NVML_GPM_METRIC_FP16_UTIL. */
+  /** Half-precision pipes in use, in percent, NVML_GPM_METRIC_FP16_UTIL. */
   readonly fp16: number | null;
   /** Bytes per second sent by the GPU over PCIe, NVML_GPM_METRIC_PCIE_TX_PER_SEC. */
   readonly pcie_tx: number | null;
@@ -211,22 +213,24 @@ export interface Reading {
    * memory.used).
    */
   readonly memory_used: number | null;
-  /** Power draw, watts, NVML_FI_DEV_POWER_INSTANT (nvidia-smi: power.draw.instant). */
+  /** Power draw in watts, NVML_FI_DEV_POWER_INSTANT (nvidia-smi: power.draw.instant). */
   readonly power_w: number | null;
-  /** Power limit, watts, nvmlDeviceGetEnforcedPowerLimit (nvidia-smi: enforced.power.limit). */
+  /** Power limit in watts, nvmlDeviceGetEnforcedPowerLimit (nvidia-smi: enforced.power.limit). */
   readonly power_limit_w: number | null;
-  /** Temperature of the core, degrees Celsius, nvmlDeviceGetTemperature (nvidia-smi: temperature.gpu). */
+  /** Temperature of the core in degrees Celsius, nvmlDeviceGetTemperature (nvidia-smi: temperature.gpu). */
   readonly temperature_c: number | null;
-  /** Temperature of the memory, degrees Celsius, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi: temperature.memory). */
+  /**
+   * Temperature of the memory in degrees Celsius, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi: temperature.memory).
+   */
   readonly memory_temperature_c: number | null;
-  /** Clock of the multiprocessors, MHz, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm). */
+  /** Clock of the multiprocessors in MHz, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm). */
   readonly sm_clock_mhz: number | null;
-  /** Clock of the memory, MHz, nvmlDeviceGetClockInfo MEM (nvidia-smi: clocks.mem). */
+  /** Clock of the memory in MHz, nvmlDeviceGetClockInfo MEM (nvidia-smi: clocks.mem). */
   readonly memory_clock_mhz: number | null;
   /** Performance state, from 0 (fastest) to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate). */
   readonly pstate: number | null;
   /**
-   * Intended fan speed, percent of the fan's maximum; may exceed 100, nvmlDeviceGetFanSpeed (nvidia-smi:
+   * Intended fan speed in percent of the fan's maximum; may exceed 100, nvmlDeviceGetFanSpeed (nvidia-smi:
    * fan.speed).
    */
   readonly fan_speed: number | null;
@@ -246,18 +250,17 @@ export interface Reading {
    */
   readonly throttle: readonly string[] | null;
   /**
-   * Energy used since the driver was loaded, in joules; read once a minute,
-   * nvmlDeviceGetTotalEnergyConsumption.
+   * Energy in joules that the GPU has used since the driver was loaded, nvmlDeviceGetTotalEnergyConsumption.
    */
   readonly energy_j: number | null;
   /**
-   * Length of the window over which `utilization` is averaged, seconds (0.2 on H200), nvmlDeviceGetSamples
+   * Seconds over which the driver averages `utilization` (0.2 on an H200), nvmlDeviceGetSamples
    * NVML_GPU_UTILIZATION_SAMPLES.
    */
   readonly utilization_window: number | null;
   /**
-   * Uncorrected memory errors since the driver was loaded; read once a minute, nvmlDeviceGetTotalEccErrors
-   * uncorrected volatile (nvidia-smi: ecc.errors.uncorrected.volatile.total).
+   * Number of uncorrected memory errors since the driver was loaded, nvmlDeviceGetTotalEccErrors uncorrected
+   * volatile (nvidia-smi: ecc.errors.uncorrected.volatile.total).
    */
   readonly ecc_uncorrected: number | null;
   /**
