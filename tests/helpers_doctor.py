@@ -26,7 +26,7 @@ SITE = "/env/lib/python3.12/site-packages"
 CUDNN_FILE = f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9"
 PIP = "/env/bin/python -m pip"
 WHEELS = "https://download.pytorch.org/whl"
-LAST = "is the last with such a build."
+LAST = "is the last version with such a build."
 
 
 def build(wheel: str, wanted: str | None = None) -> str:

@@ -35,7 +35,10 @@ def _read(path: Path) -> Diagnosis:
     try:
         return parse_diagnosis(json.loads(path.read_text(encoding="utf-8-sig")))
     except (OSError, ValueError, DoctorError) as error:
-        why = str(error) if isinstance(error, (OSError, DoctorError)) else "It isn't JSON."
+        if isinstance(error, OSError):
+            why = f"{error.strerror or error}."
+        else:
+            why = str(error) if isinstance(error, DoctorError) else "The file isn't JSON."
         raise OptionError(
             f"Can't compare with {str(path)!r}: {why} Save a diagnosis with: gpuwidget doctor --json >FILE."
         ) from None

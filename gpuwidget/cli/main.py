@@ -134,7 +134,7 @@ def _parser() -> argparse.ArgumentParser:
         "usage",
         help="GPU-hours by user, notebook or kernel",
         description="Show how many GPU-hours users, notebooks or kernels have used, according to "
-        "Prometheus. Servers count them if c.GpuWidget.gpu_hours is on.",
+        "Prometheus. Servers count GPU-hours if c.GpuWidget.gpu_hours is on.",
     )
     usage.add_argument(
         "--since",
@@ -156,13 +156,15 @@ def _parser() -> argparse.ArgumentParser:
         "--ca-file",
         type=Path,
         metavar="FILE",
-        help="file with the certificates of its certificate authorities (PEM)",
+        help="PEM file with the certificates of the authorities that signed Prometheus's certificate",
     )
-    usage.add_argument("--token-file", type=Path, metavar="FILE", help="file with its bearer token")
+    usage.add_argument(
+        "--token-file", type=Path, metavar="FILE", help="file with the bearer token for Prometheus"
+    )
     usage.add_argument("--json", action="store_true", dest="usage_json", help="print it as JSON")
     run = commands.add_parser(
         "run",
-        help="run a Python script and report its memory to the watched cell that starts it",
+        help="run a Python script and report its memory to the watched cell that starts the script",
         description="Run a Python script that a watched cell starts, for example with "
         "torchrun -m gpuwidget run SCRIPT. The card then shows the exact torch peaks and the exit code of "
         "each process.",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from gpuwidget.model.errors import RecordingError
 from gpuwidget.model.metrics import Recorded
 from gpuwidget.model.samples import is_settled
+from gpuwidget.model.translation import counted
 from gpuwidget.model.units import duration
 from gpuwidget.sources.recording import GPM_METRICS, THROTTLE, TICK_METRICS
 from gpuwidget.sources.throttle_reasons import reason_mask
@@ -80,7 +81,7 @@ def write_samples(
     except OSError as error:
         raise RecordingError(f"{str(path)!r} can't be written: {error.strerror or error}.") from error
     print_line(
-        f"Recorded {writer.ticks} readings in {duration(writer.t)}. "
+        f"Recorded {counted(writer.ticks, '{number} reading', '{number} readings')} in {duration(writer.t)}. "
         f"To play them: GPUWIDGET_SOURCE={shlex.quote(f'replay:{path}')}"
     )
 

@@ -139,8 +139,8 @@ def _refusal(client: Any) -> str | None:
     # The first is False on other threads than the client's own.
     if client.asynchronous or getattr(client, "_asynchronous", False):
         return (
-            "The Dask client is asynchronous, so a cell could not wait for its workers' reports. "
-            "Make one without asynchronous=True."
+            "The Dask client is asynchronous, so a cell can't wait for the workers' reports. "
+            "Create a client without asynchronous=True."
         )
     if client.status != "running":
         return f"The Dask client is not connected to a scheduler (its status is {client.status})."

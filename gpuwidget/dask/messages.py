@@ -11,7 +11,7 @@ from gpuwidget.model.worker_update import WorkerUpdate
 
 _MAX_NAMES = 4
 
-LATE = message("dask-worker-late", "the run had already begun when the worker learned of it")
+LATE = message("dask-worker-late", "the worker began to measure after the run's start")
 
 
 def without_end(update: WorkerUpdate) -> Message:
@@ -46,8 +46,8 @@ def no_reports(names: Sequence[str], error: str) -> Message:
         translatable(" and {number} more", number=len(names) - _MAX_NAMES) if len(names) > _MAX_NAMES else ""
     )
     text = translatable(
-        "{workers} ({listed}{more}) can't report: {error}. The workers need the same gpuwidget as the "
-        "notebook.",
+        "{workers} ({listed}{more}) can't send reports: {error}. The workers need the same "
+        "version of gpuwidget as the notebook.",
         workers=counted(len(names), "{number} Dask worker", "{number} Dask workers"),
         listed=listed,
         more=more,

@@ -42,7 +42,7 @@ def check_health(results: ProbeResults) -> Check:
     issues += _xid_issues(results)
     logged = results.machine.xids
     evidence["errors in the kernel's log"] = (
-        "this user may not read it"
+        "unknown: this user has no permission to read the log"
         if logged is None
         else ", ".join(map(messages.xid, _unique(logged))) or "none"
     )
@@ -93,7 +93,7 @@ def _memory_summary(gpu: GpuHealth) -> str:
     if gpu.ecc_uncorrected is not None:
         parts.append(f"{gpu.ecc_uncorrected} uncorrected")
     if gpu.remapped is not None:
-        parts.append(counted(gpu.remapped, "{number} row replaced", "{number} rows replaced"))
+        parts.append(counted(gpu.remapped, "{number} row remapped", "{number} rows remapped"))
     persistence = {True: "on", False: "off", None: "n/a"}[gpu.persistence]
     return ", ".join([*parts, f"persistence {persistence}"])
 

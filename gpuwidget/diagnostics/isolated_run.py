@@ -99,7 +99,9 @@ def parse_diagnosis(values: Any) -> Diagnosis:
     """Parse a diagnosis, ignoring fields of newer versions. Raises DoctorError if it is invalid."""
     try:
         if values["schema"] != SCHEMA:
-            raise DoctorError(f"It was made by another version of gpuwidget (schema {values['schema']!r}).")
+            raise DoctorError(
+                f"The diagnosis was made by another version of gpuwidget (schema {values['schema']!r})."
+            )
         links = tuple(map(_parse_check, values["links"]))
         if not all(
             isinstance(mapping, dict)
@@ -109,7 +111,7 @@ def parse_diagnosis(values: Any) -> Diagnosis:
         known = _select_fields(Diagnosis, {"unfinished": (), **values})
         return Diagnosis(**{**known, "unfinished": tuple(known["unfinished"]), "links": links})
     except (KeyError, TypeError, AttributeError) as error:
-        raise DoctorError("It is not a diagnosis made by gpuwidget.") from error
+        raise DoctorError("This is not a diagnosis made by gpuwidget.") from error
 
 
 def _parse_check(values: Mapping[str, Any]) -> Check:

@@ -11,11 +11,11 @@ from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
 from gpuwidget.model.translation import counted, joined, translatable
 from gpuwidget.sources import xids
 
-_ENABLE_PERSISTENCE = "sudo systemctl enable --now nvidia-persistenced"
+_ENABLE_PERSISTENCE = "sudo nvidia-smi -pm 1"
 _ENLARGE_SHM = "sudo mount -o remount,size=50% /dev/shm"
 _LIST_SHM = "ls -la /dev/shm"
 _RESET = "sudo nvidia-smi --gpu-reset"
-_SHOW_TOPOLOGY = "nvidia-smi topo -m"
+_SHOW_TOPOLOGY = "nvidia-smi topo -p2p r"
 
 # -- GPU errors ------------------------------------------------------------------------------------------
 
@@ -42,7 +42,12 @@ def reset_pending(gpu: int) -> Issue:
         translatable(
             "GPU {gpu} has faulty memory, which the driver takes out of use at the next reset.", gpu=gpu
         ),
-        command_fix("reset-or-reboot", "Stop what uses it, then", _RESET, ", or reboot."),
+        command_fix(
+            "reset-or-reboot",
+            "Stop the programs that use the GPUs, then reset the GPUs:",
+            _RESET,
+            ", or reboot.",
+        ),
     )
 
 
@@ -53,8 +58,8 @@ def uncorrected_errors(gpu: int, count: int) -> Issue:
         "warning",
         {"gpu": gpu, "count": count},
         translatable(
-            "GPU {gpu} had {errors} since the driver was loaded. Programs that ran on it at "
-            "that time may have failed or lost results.",
+            "GPU {gpu} has had {errors} since the driver was loaded. Programs that ran on this "
+            "GPU may have failed or computed wrong results.",
             gpu=gpu,
             errors=counted(count, "{number} uncorrected memory error", "{number} uncorrected memory errors"),
         ),
@@ -74,7 +79,7 @@ def throttled(gpu: int, reasons: Sequence[str], *, hot: bool) -> Issue:
         "gpu-throttled",
         "warning",
         {"gpu": gpu, "reasons": tuple(reasons)},
-        translatable("GPU {gpu} is slowed down now: {reasons}.", gpu=gpu, reasons=joined(reasons)),
+        translatable("The clock of GPU {gpu} is reduced now: {reasons}.", gpu=gpu, reasons=joined(reasons)),
         text_fix("check-cooling", fix, hot=hot),
     )
 
@@ -107,12 +112,17 @@ def persistence_off(gpus: int) -> Issue:
         "warning",
         {"gpus": gpus},
         translatable(
-            "Persistence mode is off for {gpus}: while no program uses them, the driver shuts "
-            "them down. The next use then waits for seconds, and settings such as a power "
-            "limit are lost.",
+            "Persistence mode is off for {gpus}: the driver shuts a GPU down while no program "
+            "uses it. The next program then waits seconds for the GPU, and settings such as a "
+            "power limit are lost.",
             gpus=gpu_count(gpus),
         ),
-        command_fix("enable-persistence", "Turn it on:", _ENABLE_PERSISTENCE),
+        command_fix(
+            "enable-persistence",
+            "Turn persistence mode on:",
+            _ENABLE_PERSISTENCE,
+            " (until the next reboot).",
+        ),
     )
 
 
@@ -121,13 +131,22 @@ def persistence_off(gpus: int) -> Issue:
 
 def narrow_link(gpu: int, width: int | None, max_width: int | None, others: int) -> Issue:
     """Return the issue of a GPU that does not use all its PCIe lanes, and of ``others`` further such GPUs."""
-    more = translatable(" (the same for {others} more)", others=others) if others else ""
+    more = (
+        counted(
+            others,
+            " ({number} more GPU does not use all its lanes either)",
+            " ({number} more GPUs do not use all their lanes either)",
+        )
+        if others
+        else ""
+    )
     return Issue(
         "pcie-narrow",
         "warning",
         {"gpu": gpu, "width": width, "max_width": max_width, "others": others},
         translatable(
-            "GPU {gpu} has {width} of its {max_width} PCIe lanes{more}: copies to and from it are slower.",
+            "GPU {gpu} uses only {width} of its {max_width} PCIe lanes{more}, so copies to and "
+            "from this GPU are slower.",
             gpu=gpu,
             width=width,
             max_width=max_width,
@@ -143,7 +162,13 @@ def narrow_link(gpu: int, width: int | None, max_width: int | None, others: int)
 
 def peers_unknown() -> Issue:
     """Return the issue reporting that it is unknown which GPUs can access each other's memory."""
-    return Issue("peers-unknown", "unknown", {}, translatable("The driver does not report it."), None)
+    return Issue(
+        "peers-unknown",
+        "unknown",
+        {},
+        translatable("The driver does not report which GPUs can access each other's memory."),
+        None,
+    )
 
 
 def peers_without_access(pairs: Sequence[tuple[int, int]]) -> Issue:
@@ -157,11 +182,13 @@ def peers_without_access(pairs: Sequence[tuple[int, int]]) -> Issue:
         "warning",
         {"pairs": tuple(f"{first}-{other}" for first, other in pairs)},
         translatable(
-            "Some GPUs can't read each other's memory: {names}; copies go through the host.", names=names
+            "Some GPUs can't read each other's memory: {names}. Copies between these GPUs go "
+            "through the host.",
+            names=names,
         ),
         command_fix(
             "choose-connected-gpus",
-            "Use GPUs together that have direct access to each other. To list the connections:",
+            "Combine only GPUs that can access each other's memory directly. To list them:",
             _SHOW_TOPOLOGY,
         ),
     )
@@ -177,16 +204,17 @@ def shm_small(total: int, *, in_container: bool) -> Issue:
         "warning",
         {"total": total},
         translatable(
-            "/dev/shm has {size}: workers of a DataLoader die with a bus error when it is full.",
+            "/dev/shm has only {size}. When it is full, the workers of a DataLoader are killed "
+            "by a bus error.",
             size=units.memory(total),
         ),
         text_fix(
             "start-container-with-shm",
-            "Start the container with more: docker run --shm-size=8g … (Kubernetes: an emptyDir with medium "
-            "Memory).",
+            "Start the container with more shared memory: docker run --shm-size=8g … "
+            "(Kubernetes: mount an emptyDir with medium Memory at /dev/shm).",
         )
         if in_container
-        else command_fix("enlarge-shm", "Make it larger:", _ENLARGE_SHM),
+        else command_fix("enlarge-shm", "Make /dev/shm larger:", _ENLARGE_SHM),
     )
 
 
@@ -197,11 +225,16 @@ def shm_full(free: int, total: int) -> Issue:
         "warning",
         {"free": free, "total": total},
         translatable(
-            "/dev/shm is full: {free} of {total} are free.",
+            "/dev/shm is almost full: {free} of {total} is free.",
             free=units.memory(free),
             total=units.memory(total),
         ),
-        command_fix("list-shm", "List its files:", _LIST_SHM, "; crashed programs leave files behind."),
+        command_fix(
+            "list-shm",
+            "List the files in it:",
+            _LIST_SHM,
+            ". Delete the files that crashed programs have left.",
+        ),
     )
 
 
@@ -254,7 +287,7 @@ def other_source(source: str) -> Issue:
         {"source": source},
         translatable(
             "GPUWIDGET_SOURCE is {source!r}, so charts do not show this machine's GPUs. The "
-            "doctor's checks are of this machine's GPUs.",
+            "doctor still checks this machine's GPUs.",
             source=source,
         ),
         text_fix("unset-gpuwidget-source", "Unset GPUWIDGET_SOURCE to see this machine's GPUs."),

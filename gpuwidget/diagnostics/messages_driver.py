@@ -93,7 +93,7 @@ def version_mismatch(module: str | None) -> Issue:
         "broken",
         {"module": module},
         translatable(
-            "The driver's libraries were updated, but the old kernel module is still running{loaded}.",
+            "The driver's libraries were updated, but the old kernel module is still loaded{loaded}.",
             loaded=loaded,
         ),
         text_fix(
@@ -111,7 +111,7 @@ def not_loaded(nvml_text: str) -> Issue:
         {"error": nvml_text},
         nvml_messages.explain_start_error(nvml_messages.DRIVER_NOT_LOADED, nvml_text).reason,
         command_fix(
-            "load-driver", "Load it:", _LOAD_DRIVER, ", or reboot; nvidia-smi shows whether it worked."
+            "load-driver", "Load it:", _LOAD_DRIVER, ", or reboot. Then check that nvidia-smi works."
         ),
     )
 
@@ -132,7 +132,7 @@ def too_old(driver: str, cuda: str, minimum: str | None, fix: Fix) -> Issue:
     """Return the issue reporting that the driver is too old for the CUDA that torch was built with."""
     params = {"driver": driver, "cuda": cuda, "minimum": minimum}
     reason = translatable(
-        "Driver {driver} is too old for a PyTorch built with CUDA {cuda}, which needs {minimum} or newer.",
+        "Driver {driver} is too old: a PyTorch built with CUDA {cuda} needs driver {minimum} or newer.",
         driver=driver,
         cuda=cuda,
         minimum=minimum,
@@ -185,11 +185,13 @@ def container_without_compute(capabilities: str) -> Issue:
         "broken",
         {"capabilities": capabilities},
         translatable(
-            "CUDA's driver library is not in this container, because its driver capabilities "
-            "are {capabilities!r}.",
+            "CUDA's driver library is not in this container, because "
+            "NVIDIA_DRIVER_CAPABILITIES is {capabilities!r}.",
             capabilities=capabilities,
         ),
-        text_fix("add-compute-capability", "Start it with NVIDIA_DRIVER_CAPABILITIES=compute,utility."),
+        text_fix(
+            "add-compute-capability", "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility."
+        ),
     )
 
 
@@ -199,8 +201,12 @@ def libcuda_missing(error: str) -> Issue:
         "libcuda-missing",
         "broken",
         {"error": error},
-        translatable("The driver runs, but its library for CUDA can't be loaded: {error}.", error=error),
-        text_fix("install-libcuda", "Install the driver's compute part (Debian, Ubuntu: libcuda1)."),
+        translatable("The driver runs, but the driver's CUDA library can't be loaded: {error}.", error=error),
+        text_fix(
+            "install-libcuda",
+            "Install the driver's CUDA library, libcuda.so.1, in the driver's version (Debian: "
+            "libcuda1; Ubuntu: libnvidia-compute-…).",
+        ),
     )
 
 
@@ -241,7 +247,10 @@ def fabric_manager_missing() -> Issue:
             "manager (error 802)."
         ),
         command_fix(
-            "start-fabric-manager", "Start it:", _START_FABRIC_MANAGER, ", in exactly the driver's version."
+            "start-fabric-manager",
+            "Start the fabric manager:",
+            _START_FABRIC_MANAGER,
+            ". Its version must be exactly the driver's version.",
         ),
     )
 
@@ -255,10 +264,10 @@ def wsl_without_gpu() -> Issue:
         "wsl-without-gpu",
         "broken",
         {},
-        translatable("WSL has no /dev/dxg: Windows does not give it a GPU."),
+        translatable("WSL has no /dev/dxg: Windows gives no GPU to WSL."),
         text_fix(
             "install-windows-driver",
-            "Install NVIDIA's driver in Windows, then 'wsl --update' and 'wsl --shutdown' there.",
+            "Install NVIDIA's driver in Windows. Then run 'wsl --update' and 'wsl --shutdown' in Windows.",
         ),
     )
 
@@ -277,23 +286,28 @@ def device_files_forbidden(files: Sequence[str], mode: str) -> Issue:
         ),
         command_fix(
             "allow-device-files",
-            "Give this user read and write access:",
+            "Add this user to the group of these files (often 'video'):",
             _JOIN_GROUP,
-            " and log in again. If the files belong to no group: 'sudo chmod a+rw /dev/nvidia*'.",
+            ", and log in again. If the group is root, run 'sudo chmod a+rw /dev/nvidia*' instead.",
         ),
     )
 
 
 def gpu_files_missing(fix: Fix) -> Issue:
     """Return the issue reporting that the control files exist, but no device file of a GPU."""
-    reason = translatable("The driver's device files exist, but there is none for a GPU (/dev/nvidia0).")
+    reason = translatable(
+        "The driver's control files exist, but no GPU has a device file, such as /dev/nvidia0."
+    )
     return Issue("gpu-files-missing", "broken", {}, reason, fix)
 
 
 def control_files_missing(files: Sequence[str], fix: Fix) -> Issue:
     """Return the issue reporting that device files of GPUs exist, but not all control files."""
-    reason = translatable(
-        "{files} missing, so CUDA does not start.", files=joined(files, translatable(" and "))
+    names = joined(files, translatable(" and "))
+    reason = (
+        translatable("{files} is missing, so CUDA does not start.", files=names)
+        if len(files) == 1
+        else translatable("{files} are missing, so CUDA does not start.", files=names)
     )
     return Issue("control-files-missing", "broken", {"files": tuple(files)}, reason, fix)
 
@@ -301,7 +315,7 @@ def control_files_missing(files: Sequence[str], fix: Fix) -> Issue:
 def device_files_invisible() -> Issue:
     """Return the issue reporting that no device files are visible to this process, although the driver
     works."""
-    reason = translatable("No /dev/nvidia* device files found, although the driver responds.")
+    reason = translatable("No /dev/nvidia* device files were found, although the driver responds.")
     return Issue("device-files-invisible", "unknown", {}, reason, None)
 
 
@@ -318,7 +332,7 @@ def container_without_device_files(driver: str | None, fix: Fix) -> Issue:
 
 def device_files_missing() -> Issue:
     """Return the issue reporting that there are no device files, although the driver is loaded."""
-    reason = translatable("The driver is loaded, but there is no /dev/nvidia*.")
+    reason = translatable("The driver is loaded, but its device files, /dev/nvidia*, are missing.")
     return Issue("device-files-missing", "broken", {}, reason, create_device_files())
 
 
@@ -329,7 +343,7 @@ def no_driver_and_no_device_files() -> Issue:
         "broken",
         {},
         translatable("There is no /dev/nvidia*: no NVIDIA driver is loaded, or there is no NVIDIA GPU."),
-        text_fix("install-driver", "See whether lspci lists an NVIDIA GPU, and install its driver."),
+        text_fix("install-driver", "If lspci lists an NVIDIA GPU, install its driver."),
     )
 
 
@@ -340,10 +354,10 @@ def mig_files_forbidden(files: Sequence[str]) -> Issue:
         "broken",
         {"files": tuple(files)},
         translatable(
-            "This user has no permission to use the device files of its MIG slice: {files}.",
+            "This user has no permission to use the device files of the MIG slices: {files}.",
             files=", ".join(files),
         ),
-        text_fix("allow-mig-files", "Give this user read access to the files of its slices."),
+        text_fix("allow-mig-files", "Give this user read access to the device files of the slices."),
     )
 
 
@@ -353,10 +367,14 @@ def mig_files_missing() -> Issue:
         "mig-files-missing",
         "broken",
         {},
-        translatable("MIG is on, but there is no /dev/nvidia-caps, so slices can't be used."),
+        translatable(
+            "MIG is on, but the slices have no device files in /dev/nvidia-caps, so CUDA can't use them."
+        ),
         text_fix(
             "create-mig-files",
-            "Create them: sudo nvidia-modprobe -f /proc/driver/nvidia/capabilities/…",
+            "Create the files of each slice, for example: sudo nvidia-modprobe -f "
+            "/proc/driver/nvidia/capabilities/gpu0/mig/gi1/access && sudo nvidia-modprobe -f "
+            "/proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access",
         ),
     )
 
@@ -370,7 +388,7 @@ def _see_nvidia_smi() -> Fix:
 
 def create_device_files() -> Fix:
     """Return the fix that creates device files."""
-    return command_fix("create-device-files", "Create them:", _CREATE_DEVICE_FILES)
+    return command_fix("create-device-files", "Create the device files:", _CREATE_DEVICE_FILES)
 
 
 def start_container_with_gpus() -> Fix:

@@ -45,7 +45,7 @@ def none_found(fix: Fix | None) -> Issue:
 def _restart_machine() -> Fix:
     return text_fix(
         "see-kernel-log-and-restart",
-        "See the kernel log (dmesg), restart the machine, and see whether nvidia-smi lists the GPUs then.",
+        "See the kernel log (dmesg). Then restart the machine, and check whether nvidia-smi lists the GPUs.",
     )
 
 
@@ -55,8 +55,8 @@ def unknown_without_driver() -> Issue:
         "gpu-unknown-without-driver",
         "unknown",
         {},
-        translatable("The driver does not answer, so no GPU can be found."),
-        text_fix("fix-driver", "Fix the driver first."),
+        translatable("The GPUs are unknown, because the driver could not be queried."),
+        text_fix("fix-driver", "First fix what the driver's check reports."),
     )
 
 
@@ -74,8 +74,8 @@ def compiled_at_first_use(gpu: str, capability: str) -> Issue:
         "warning",
         {"gpu": gpu, "capability": capability},
         translatable(
-            "This PyTorch has no precompiled code for {name}: code is compiled at its first "
-            "use, and may be slow.",
+            "This PyTorch has no precompiled code for {name}. CUDA compiles the code when it "
+            "is first used. This takes time, and the code may be slower.",
             name=name,
         ),
         text_fix("install-newer-torch", "Install a newer PyTorch."),
@@ -141,7 +141,12 @@ def uvm_fails() -> Issue:
         translatable(
             "CUDA does not start (error 999): the driver's memory module nvidia_uvm may be in a bad state."
         ),
-        command_fix("reload-uvm", "Reload it:", _RELOAD_UVM, ". In a container, restart it."),
+        command_fix(
+            "reload-uvm",
+            "Stop the programs that use the GPUs, and reload the module:",
+            _RELOAD_UVM,
+            ". If this is a container, restart the container.",
+        ),
     )
 
 
@@ -151,8 +156,8 @@ def none_for_cuda() -> Issue:
         "no-gpu-for-cuda",
         "broken",
         {},
-        translatable("The driver lists GPUs, but CUDA finds none that it can use."),
-        text_fix("see-kernel-log-of-gpus", "See the kernel log (dmesg) for messages about them."),
+        translatable("The driver lists GPUs, but CUDA finds no usable GPU."),
+        text_fix("see-kernel-log-of-gpus", "See the kernel log (dmesg) for messages about the GPUs."),
     )
 
 
@@ -210,24 +215,26 @@ def changed_after_start(value: str | None, *, reordered: bool) -> Issue:
         "warning",
         {"value": value, "reordered": reordered},
         translatable(
-            "{what} after CUDA was started: it has no effect in this notebook until a restart.", what=what
+            "{what} after CUDA was started. The change has no effect in this notebook until "
+            "the kernel is restarted.",
+            what=what,
         ),
         text_fix(
             "restart-and-set-visible-devices",
-            "Restart the kernel, and set it before anything uses CUDA.",
+            "Restart the kernel, and make this change before anything uses CUDA.",
         ),
     )
 
 
 def hidden_by_empty_value() -> Issue:
     """Return the issue reporting that CUDA_VISIBLE_DEVICES is empty and therefore hides all GPUs."""
-    reason = translatable("CUDA_VISIBLE_DEVICES is set and empty: it hides every GPU.")
+    reason = translatable("CUDA_VISIBLE_DEVICES is set to an empty value, which hides every GPU.")
     return Issue("visible-devices-empty", "broken", {}, reason, _set_visible_devices())
 
 
 def nothing_to_compare() -> Issue:
     """Return the issue reporting that CUDA_VISIBLE_DEVICES can't be checked, because there is no GPU."""
-    reason = translatable("It can't be checked, because no GPU was found.")
+    reason = translatable("CUDA_VISIBLE_DEVICES can't be checked, because no GPU was found.")
     return Issue("visible-devices-unknown", "unknown", {}, reason, None)
 
 
@@ -239,17 +246,16 @@ def entry_rejected(value: str, entry: str, why: Rejection, number: int, *, hides
     shows no GPU.
     """
     end = (
-        translatable("It hides every GPU.")
+        translatable("This hides every GPU.")
         if hides_all
-        else translatable("CUDA ignores it and everything after it.")
+        else translatable("CUDA ignores this entry and all entries after it.")
     )
     return Issue(
         "visible-devices-entry-rejected",
         "broken" if hides_all else "warning",
         {"value": value, "entry": entry, "why": why, "number": number},
         translatable(
-            "CUDA_VISIBLE_DEVICES is {value!r}, but its entry {entry!r} is not a GPU of this "
-            "machine: {why}. {end}",
+            "CUDA_VISIBLE_DEVICES is {value!r}, but CUDA rejects the entry {entry!r}: {why}. {end}",
             value=value,
             entry=entry,
             why=_why(why, number),
@@ -262,29 +268,29 @@ def entry_rejected(value: str, entry: str, why: Rejection, number: int, *, hides
 def _why(why: Rejection, number: int) -> str:
     match why:
         case "empty":
-            return translatable("it is empty")
+            return translatable("the entry is empty")
         case "negative":
             return translatable("a negative number ends the list")
         case "out-of-range":
             return counted(
                 number,
-                "there is {number} GPU, numbered from 0",
+                "there is only {number} GPU, with the number 0",
                 "there are {number} GPUs, numbered from 0",
             )
         case "duplicate":
-            return translatable("it is listed twice, so CUDA shows no GPU at all")
+            return translatable("the same GPU is listed twice")
         case "no-gpu-matches":
-            return translatable("no GPU of this machine has a UUID that begins with it")
+            return translatable("no GPU of this machine has a UUID that begins with this text")
         case "no-slice-matches":
-            return translatable("no MIG slice of this machine has a UUID that begins with it")
+            return translatable("no MIG slice of this machine has a UUID that begins with this text")
         case "several-gpus-match":
-            return translatable("the UUIDs of {number} GPUs begin with it", number=number)
+            return translatable("the UUIDs of {number} GPUs begin with this text", number=number)
         case "several-slices-match":
-            return translatable("the UUIDs of {number} MIG slices begin with it", number=number)
+            return translatable("the UUIDs of {number} MIG slices begin with this text", number=number)
         case "slurm":
-            return translatable("Slurm sets this for a job that requested no GPU")
+            return translatable("Slurm sets this value for a job that requested no GPU")
         case "unknown-format":
-            return translatable("it is neither a number nor a UUID that begins with GPU- or MIG-")
+            return translatable("the entry is neither a number nor a UUID that begins with GPU- or MIG-")
 
 
 def _set_visible_devices() -> Fix:
@@ -305,7 +311,7 @@ def mig_without_slice(gpus: Sequence[int], status: IssueStatus) -> Issue:
         status,
         {"gpus": tuple(gpus)},
         translatable(
-            "MIG is on without a slice on {gpus}: CUDA can't use {them}.",
+            "MIG is on for {gpus}, but there is no slice: CUDA can't use {them}.",
             gpus=_gpu_list(gpus),
             them=_pronoun(gpus),
         ),
@@ -313,7 +319,7 @@ def mig_without_slice(gpus: Sequence[int], status: IssueStatus) -> Issue:
             "create-mig-slice",
             "Create slices:",
             _CREATE_SLICE,
-            " (profiles: nvidia-smi mig -lgip), or switch MIG off (-mig 0).",
+            " (to list the profiles: nvidia-smi mig -lgip), or turn MIG off (sudo nvidia-smi -mig 0).",
         ),
     )
 
@@ -340,15 +346,15 @@ def mode_exclusive(gpus: Sequence[int], mode: str | None) -> Issue:
         "warning",
         {"gpus": tuple(gpus), "mode": mode},
         translatable(
-            "{gpus} takes one process at a time (compute mode '{mode}').",
+            "Only one process at a time can use {gpus} (compute mode '{mode}').",
             gpus=_gpu_list(gpus),
             mode=mode,
         ),
         command_fix(
             "allow-sharing",
-            "To share it between notebooks:",
+            "To let several notebooks use the GPU:",
             _allow_sharing(gpus[0]),
-            ", or MPS.",
+            ", or use MPS.",
             gpu=gpus[0],
         ),
     )
@@ -363,7 +369,7 @@ def mig_pending(gpus: Sequence[int]) -> Issue:
         translatable(
             "A change of the MIG mode of {gpus} takes effect only after a reset.", gpus=_gpu_list(gpus)
         ),
-        command_fix("reset-gpu", "Stop what uses it, then", _RESET),
+        command_fix("reset-gpu", "Stop the programs that use the GPUs, then reset the GPUs:", _RESET),
     )
 
 

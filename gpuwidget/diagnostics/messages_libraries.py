@@ -13,7 +13,7 @@ Library = Literal["cudnn", "nccl"]
 
 _NAMES = {"cudnn": "cuDNN", "nccl": "NCCL"}
 NCCL_SWITCHES = {
-    "NCCL_P2P_DISABLE": translatable("GPUs' direct access"),
+    "NCCL_P2P_DISABLE": translatable("direct access between GPUs"),
     "NCCL_SHM_DISABLE": translatable("shared memory"),
 }
 """Environment variables that make NCCL slower, and the feature that each of them disables."""
@@ -118,7 +118,7 @@ def nccl_switch(variable: str) -> Issue:
         "warning",
         {"variable": variable},
         translatable(
-            "{variable} is set: NCCL does not use {feature} and is slower.",
+            "{variable} is set, so NCCL does not use {feature} and is slower.",
             variable=variable,
             feature=NCCL_SWITCHES[variable],
         ),

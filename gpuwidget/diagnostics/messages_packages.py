@@ -43,8 +43,8 @@ def damage(package: CheckedPackage) -> str:
     more = (
         counted(
             others,
-            ", and {number} other file of it is damaged",
-            ", and {number} other files of it are damaged",
+            ", and {number} other file of this package is damaged",
+            ", and {number} other files of this package are damaged",
         )
         if others
         else ""
@@ -147,7 +147,7 @@ def reinstall_with_installer(requirement: str, installer: str) -> Fix:
     """Return the fix that reinstalls a package with an installer other than pip and uv."""
     return text_fix(
         "reinstall-with-its-installer",
-        "Install {requirement} again with {installer}, which installed it.",
+        "Install {requirement} with {installer}, the installer of this environment's packages.",
         requirement=requirement,
         installer=installer,
     )
@@ -180,7 +180,8 @@ def separate_environments(wrong: str, right: str, dependents: Sequence[str]) -> 
     return text_fix(
         "separate-environments",
         translatable(
-            "PyTorch requires {right}, but {dependents} {wrong}: use separate environments for them.",
+            "PyTorch requires {right}, but {wrong} is required by {dependents}. Use separate environments "
+            "for PyTorch and these packages.",
             right=right,
             dependents=joined(dependents, translatable(" and ")),
             wrong=wrong,
@@ -193,7 +194,7 @@ def separate_environments(wrong: str, right: str, dependents: Sequence[str]) -> 
 
 def install_required(requirement: str, command: str) -> Fix:
     """Return the fix that installs a missing package that torch requires."""
-    before = translatable("Install what PyTorch requires:")
+    before = translatable("Install the package that PyTorch requires:")
     return command_fix("install-requirement", before, command, requirement=requirement)
 
 
@@ -209,7 +210,7 @@ def install_required_with_installer(requirement: str, installer: str) -> Fix:
 
 def install_older_numpy(command: str) -> Fix:
     """Return the fix that installs numpy 1."""
-    before = translatable("This PyTorch was built with numpy 1: install that, or a newer PyTorch:")
+    before = translatable("This PyTorch was built for numpy 1. Install a newer PyTorch, or numpy 1:")
     return command_fix("install-older-numpy", before, command)
 
 
@@ -217,7 +218,7 @@ def install_older_numpy_with_installer(installer: str) -> Fix:
     """Return the fix that installs numpy 1 with an installer other than pip and uv."""
     return text_fix(
         "install-older-numpy-with-its-installer",
-        "Install a numpy older than 2 with {installer}, which installed it, or a newer PyTorch.",
+        "Use {installer}, which installed numpy, to install numpy<2; or install a newer PyTorch.",
         installer=installer,
     )
 
@@ -231,7 +232,7 @@ def install_nvml_binding_with_installer(requirement: str, installer: str) -> Fix
     """Return the fix that installs nvidia-ml-py with an installer other than pip and uv."""
     return text_fix(
         "install-nvml-binding-with-its-installer",
-        "Install {requirement} with {installer}, which installed the present version.",
+        "Install {requirement} with {installer}, the installer of this environment's packages.",
         requirement=requirement,
         installer=installer,
     )
@@ -252,20 +253,20 @@ def replace_pynvml_manually() -> Fix:
 
 def reinstall_gpuwidget(command: str) -> Fix:
     """Return the fix that reinstalls gpuwidget."""
-    return command_fix("reinstall-gpuwidget", "Install it again:", command)
+    return command_fix("reinstall-gpuwidget", "Reinstall gpuwidget:", command)
 
 
 def reinstall_gpuwidget_manually(documentation: str | None, readme: str) -> Fix:
     """Return the fix that reinstalls gpuwidget as described in the documentation, or else in the README."""
     where = (
-        translatable("as {documentation} says", documentation=documentation)
+        translatable("as described in {documentation}", documentation=documentation)
         if documentation
         else f"({readme})"
     )
     return text_fix(
         "reinstall-gpuwidget-manually",
         translatable(
-            "Uninstall {other_distribution} if it is there, then install {our_distribution} again {where}.",
+            "Uninstall {other_distribution} if it is installed, then reinstall {our_distribution} {where}.",
             other_distribution=OTHER_DISTRIBUTION,
             our_distribution=OUR_DISTRIBUTION,
             where=where,
@@ -293,7 +294,7 @@ def install_torch_with_installer(why: TorchInstallation, cuda: str) -> Fix:
     return text_fix(
         "install-torch-with-its-installer",
         translatable(
-            "{why}, for CUDA {cuda}, with the tool that installed the present one.",
+            "{why}: the build for CUDA {cuda}, with the tool that installed this PyTorch.",
             why=_INSTALL_TORCH[why],
             cuda=cuda,
         ),
@@ -310,7 +311,9 @@ def after_build_command(last_torch: str | None) -> str:
     return (
         "."
         if last_torch is None
-        else translatable(". PyTorch {last_torch} is the last with such a build.", last_torch=last_torch)
+        else translatable(
+            ". PyTorch {last_torch} is the last version with such a build.", last_torch=last_torch
+        )
     )
 
 
@@ -323,7 +326,8 @@ def update_driver_first(driver: str, minimum: str | None) -> Fix:
     """Return the fix for a driver that is too old for all builds of torch."""
     return text_fix(
         "update-driver-first",
-        "Update the driver to {minimum} or newer first: no build of PyTorch runs with {driver}.",
+        "First update the driver to {minimum} or newer: no PyTorch build for this GPU runs "
+        "with driver {driver}.",
         driver=driver,
         minimum=minimum,
     )
@@ -333,14 +337,14 @@ def gpu_too_old() -> Fix:
     """Return the fix for a GPU for which no build of torch has code."""
     return text_fix(
         "use-another-gpu",
-        "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source.",
+        "PyTorch's builds have no code for this GPU: use another GPU, or build PyTorch from source.",
     )
 
 
 def remove_torch_copy(folder: str, command: str) -> Fix:
     """Return the fix that uninstalls one of several copies of torch."""
-    after = translatable(" removes the one in {folder}.", folder=folder)
-    return command_fix("remove-torch-copy", "Keep one of them:", command, after, folder=folder)
+    after = translatable(" removes the copy in {folder}.", folder=folder)
+    return command_fix("remove-torch-copy", "Keep one copy:", command, after, folder=folder)
 
 
 def remove_torch_copy_with_installer(folder: str, installer: str) -> Fix:
@@ -348,7 +352,7 @@ def remove_torch_copy_with_installer(folder: str, installer: str) -> Fix:
     uv."""
     return text_fix(
         "remove-torch-copy-with-its-installer",
-        "Keep one of them: uninstall the one in {folder} with {installer}, which installed it.",
+        "Keep one copy: uninstall the copy in {folder} with {installer}, which installed it.",
         folder=folder,
         installer=installer,
     )
@@ -358,13 +362,13 @@ def remove_torch_from_path(folder: str) -> Fix:
     """Return the fix for a copy of torch outside the virtual environment, which pip does not uninstall."""
     return text_fix(
         "remove-torch-from-path",
-        "Keep one of them: remove {folder} from Python's path (PYTHONPATH, a .pth file), or "
-        "delete the torch in it.",
+        "Keep one copy: remove {folder} from Python's path (PYTHONPATH, a .pth file), or "
+        "delete the copy in this folder.",
         folder=folder,
     )
 
 
 def reinstall_torch_copies(command: str) -> Fix:
     """Return the fix for two copies of torch in one folder."""
-    before = translatable("They share their files: uninstall both and install one:")
+    before = translatable("Both copies are in the same folder. Uninstall both, and install one copy:")
     return command_fix("reinstall-torch-copies", before, command)

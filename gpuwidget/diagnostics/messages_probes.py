@@ -27,7 +27,7 @@ def not_reached(steps: Sequence[str], unfinished_step: str, result: ProbeResult)
     """Return the issue of steps that were not reached because an earlier step hung or crashed."""
     params = {**_params(unfinished_step, result), "steps": tuple(steps)}
     reason = translatable(
-        "Not checked, since {unfinished_step} {ending}: {steps}.",
+        "Some steps did not run, because {unfinished_step} {ending}: {steps}.",
         unfinished_step=unfinished_step,
         ending=_ending(result),
         steps=joined(steps),
@@ -76,8 +76,8 @@ def see_what_hangs() -> Fix:
     """Return the fix for a step that hung."""
     return text_fix(
         "see-what-hangs",
-        "Run the doctor again. If it still does not return, see whether nvidia-smi hangs too and what the "
-        "kernel log (dmesg) says; a restart of the machine usually helps.",
+        "Run the doctor again. If this step hangs again, see the kernel log (dmesg), and "
+        "check whether nvidia-smi hangs too. A restart of the machine usually helps.",
     )
 
 
@@ -85,7 +85,7 @@ def see_what_crashes() -> Fix:
     """Return the fix for a step that crashed."""
     return text_fix(
         "see-what-crashes",
-        "See the kernel log (dmesg), and check that the driver fits PyTorch's libraries.",
+        "See the kernel log (dmesg), and check that the driver supports PyTorch's CUDA version.",
     )
 
 

@@ -24,7 +24,7 @@ def not_installed(fix: Fix) -> Issue:
 def installed_several_times(copies: Sequence[TorchCopy], fix: Fix) -> Issue:
     """Return the issue reporting that torch is installed several times."""
     reason = translatable(
-        "PyTorch is installed {number} times: {copies}. The first one is used.",
+        "PyTorch is installed {number} times: {copies}. Python imports the first copy.",
         number=len(copies),
         copies=", ".join(map(str, copies)),
     )
@@ -63,7 +63,7 @@ def without_cuda(fix: Fix, *, amd: bool) -> Issue:
 
     ``amd`` is whether the build is for AMD's GPUs.
     """
-    what = translatable("is for AMD's GPUs") if amd else translatable("can't use a GPU")
+    what = translatable("is for AMD's GPUs") if amd else translatable("can't use NVIDIA GPUs")
     reason = translatable("This build of PyTorch {what}: it has no CUDA.", what=what)
     return Issue("torch-without-cuda", "broken", {"amd": amd}, reason, fix)
 
@@ -132,7 +132,8 @@ def in_working_directory(file: str) -> Issue:
             file=file,
         ),
         text_fix(
-            "use-another-folder", "Start the kernel or the command in another folder, and run it again."
+            "use-another-folder",
+            "Start the kernel or the command in another folder, and run the doctor again.",
         ),
     )
 
@@ -165,10 +166,10 @@ def import_timeout(timeout_s: float) -> Issue:
         translatable("'import torch' did not finish within {timeout_s:.0f} s.", timeout_s=timeout_s),
         text_fix(
             "run-doctor-again",
-            "Run the doctor again: the first import from a cold or network disk is slow, the "
-            "next one is faster. If that does not finish either, see where it stops: python -X "
-            "importtime -c 'import torch' in a terminal. A driver that hangs is another "
-            "possible cause (nvidia-smi then hangs too).",
+            "Run the doctor again: the first import from a slow or network disk takes long, "
+            "and later imports are faster. If the import does not finish again, run python -X "
+            "importtime -c 'import torch' in a terminal to see where it stops. Another "
+            "possible cause is a driver that hangs (nvidia-smi then hangs too).",
         ),
     )
 
@@ -183,7 +184,8 @@ def import_killed() -> Issue:
         translatable("'import torch' was killed (SIGKILL), usually because memory ran out."),
         text_fix(
             "more-memory",
-            "Give this environment more memory. The kernel log (dmesg) shows whether that was the cause.",
+            "Give this environment more memory. The kernel log (dmesg) shows whether a lack of "
+            "memory was the cause.",
         ),
     )
 
@@ -230,26 +232,24 @@ def import_error_by_damage(kind: str, error: str, package: CheckedPackage, fix: 
 def import_error_in_package(kind: str, error: str, package: str, fix: Fix) -> Issue:
     """Return the issue reporting that ``import torch`` raises an error in the code of another package."""
     params = {"type": kind, "error": error, "package": package}
-    origin = (
-        translatable("numpy's error")
-        if package == "numpy"
-        else translatable("an error of {package}", package=package)
+    reason = translatable(
+        "{raised} The error comes from {package}.", raised=_raised(kind, error), package=package
     )
-    reason = translatable("{raised} This is {origin}.", raised=_raised(kind, error), origin=origin)
     return Issue("torch-import-error-in-package", "broken", params, reason, fix)
 
 
 def _raised(kind: str, error: str) -> Text:
     lines = error.strip().splitlines()
-    first = lines[0].rstrip(".") if lines else translatable("without an error message")
-    return translatable("'import torch' raises {kind}: {first}.", kind=kind, first=first)
+    if not lines:
+        return translatable("'import torch' raises {kind} without an error message.", kind=kind)
+    return translatable("'import torch' raises {kind}: {first}.", kind=kind, first=lines[0].rstrip("."))
 
 
 def older_torch() -> Fix:
     """Return the fix for a system whose C library is too old for this build of torch."""
     return text_fix(
         "install-torch-for-older-system",
-        "This system is too old for that build of PyTorch: install an older PyTorch.",
+        "This system is too old for this build of PyTorch: install an older PyTorch.",
     )
 
 

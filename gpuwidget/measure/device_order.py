@@ -30,8 +30,8 @@ ORDER_UNKNOWN = message(
 )
 SLICE_UNKNOWN = message(
     "device-slice-unknown",
-    "The devices are unknown until CUDA starts: a GPU is in MIG mode, and CUDA uses only one slice, unless "
-    "CUDA_VISIBLE_DEVICES lists the UUIDs of several.",
+    "The CUDA devices are unknown until CUDA starts: a GPU is in MIG mode, and CUDA picks one of its slices. "
+    "To choose the slice, set CUDA_VISIBLE_DEVICES to its UUID.",
 )
 UUIDS_UNKNOWN = message(
     "device-uuids-unknown",

@@ -45,7 +45,7 @@ def _uuids(item: str, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> li
         if len(found) > 1:
             raise OptionError(
                 translatable(
-                    "--gpu {item}: the prefix fits {number} GPUs; give more of the UUID.",
+                    "--gpu {item}: {number} GPUs match this prefix; give more of the UUID.",
                     item=item,
                     number=len(found),
                 )

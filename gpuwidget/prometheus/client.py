@@ -174,7 +174,7 @@ class PrometheusClient:
             ) from None
 
     def _read_token(self, path: str) -> str:
-        problem = "it contains no token of printable characters on one line"
+        problem = "it does not contain a token, which is one line of printable characters"
         try:
             with Path(path).open("rb") as file:
                 token = file.read(_MAX_TOKEN).decode("ascii").strip()
@@ -202,7 +202,8 @@ class PrometheusClient:
                 if size > _MAX_BYTES:
                     raise PrometheusError(
                         f"{self._name} has answered with more than {_MAX_BYTES // 1024**2} MiB. If it "
-                        "monitors more machines than this server needs, choose them with prometheus_matchers."
+                        "monitors more machines than this server needs, select the needed machines with "
+                        "prometheus_matchers."
                     )
                 if time.monotonic() > deadline:
                     raise self._timed_out()
@@ -216,14 +217,14 @@ class PrometheusClient:
         """Raise PrometheusError for a status of which the cause is known without the response's body."""
         if status in _REDIRECTS:
             raise PrometheusError(
-                f"{self._name} redirects to another address (status {status}), which is not followed, so "
-                "that no token reaches another server. Set prometheus_url to the address itself."
+                f"{self._name} redirects to another address (status {status}). gpuwidget does not follow "
+                "redirects, so that no token reaches another server. Set prometheus_url to the final address."
             )
         if status in (401, 403):
             what = "token" if self._settings.token_file is not None else "lack of a token"
             raise PrometheusError(
                 f"{self._name} has refused the request because of its {what} (status {status}). Check "
-                "the token in the file of prometheus_token_file, and what it permits."
+                "the token in the file of prometheus_token_file, and what this token permits."
             )
         if status == 404:
             raise self._unexpected_response(status)
@@ -240,7 +241,7 @@ class PrometheusClient:
         text = (reason.strerror if isinstance(reason, OSError) else None) or str(reason)
         text = " ".join(text.split())[:_MAX_ERROR] or type(reason).__name__
         return PrometheusError(
-            f"{self._name} can't be reached ({text}). Check that it runs, and prometheus_url."
+            f"{self._name} can't be reached ({text}). Check that it runs and that prometheus_url is correct."
         )
 
     def _timed_out(self) -> PrometheusError:
@@ -252,6 +253,6 @@ class PrometheusClient:
     def _unexpected_response(self, status: int | None = None) -> PrometheusError:
         with_status = "" if status is None else f" (status {status})"
         return PrometheusError(
-            f"{self._name} has answered with something else than Prometheus's JSON{with_status}. Set "
+            f"{self._name} has answered with something other than Prometheus's JSON{with_status}. Set "
             "prometheus_url to the address under which /api/v1/query lies."
         )

@@ -41,14 +41,17 @@ _SKIPPED_EVENTS = [
 """Kinds of events that torch need not record, because gpuwidget does not use them."""
 
 _UNKNOWN_STATE = translatable(
-    "this version of torch does not report whether an allocation history is on, so none was started"
+    "this version of torch does not report whether its allocation history is on, so "
+    "gpuwidget did not turn it on"
 )
 _TAKEN_OVER = translatable(
-    "Code in this run switched torch's allocation history itself "
-    "(torch.cuda.memory._record_memory_history): the lines cover only what is left in it."
+    "Code in this run turned torch's allocation history on or off "
+    "(torch.cuda.memory._record_memory_history): the lines cover only the allocations "
+    "that are still in the history."
 )
 _USERS_RECORDING = translatable(
-    "torch's allocation history was already on and was left unchanged: the lines cover only what it contains."
+    "torch's allocation history was already on, and gpuwidget did not change it: the "
+    "lines cover only the allocations in this history."
 )
 
 
@@ -152,7 +155,7 @@ class AllocationHistory:
             torch: Any = cuda_state.loaded_torch()
             reason = cuda_state.no_counters_reason()
             if reason is not None:
-                return translatable("{reason}: no line allocated anything there", reason=reason.text)
+                return translatable("{reason}: no line allocated GPU memory", reason=reason.text)
             if not scope.recording:
                 unsupported = _unsupported_reason(torch)
                 return unsupported or translatable(

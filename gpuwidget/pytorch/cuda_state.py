@@ -17,7 +17,9 @@ from gpuwidget.pytorch import cuda_driver
 
 _NOT_LOADED = message("torch-not-loaded", "torch is not loaded")
 _NOT_INITIALIZED = message("cuda-not-initialized", "CUDA is not initialised in this process")
-_ASYNC_ALLOCATOR = message("async-allocator", "torch runs on cudaMallocAsync, whose counters are partial")
+_ASYNC_ALLOCATOR = message(
+    "async-allocator", "torch uses the allocator cudaMallocAsync, which provides only some counters"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from gpuwidget.model.errors import OptionError
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.kernel_state import DeviceState
 from gpuwidget.model.terminal_text import printable_lines
-from gpuwidget.model.translation import translatable
+from gpuwidget.model.translation import counted, translatable
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.hooks import OnCudaInit
 
@@ -37,8 +37,8 @@ Subscriber = Callable[[DeviceState], None]
 _CUDA_DEVICE = re.compile(r"cuda:(0|[1-9][0-9]{0,2})")
 
 _NO_TORCH = translatable(
-    "torch is not imported yet: the choice takes effect in the cell after the one that imports it. "
-    "gpuwidget never imports torch."
+    "torch is not imported yet: the choice takes effect in the cell after the cell "
+    "that imports torch. gpuwidget never imports torch."
 )
 _NO_CUDA_YET = translatable(
     "The current CUDA device is set when your code first uses CUDA, because the choice opens no CUDA context."
@@ -73,14 +73,14 @@ class _Choice(NamedTuple):
 
 def _default_changed() -> str:
     return translatable(
-        "Your code has since set torch's default device to {now}, which stays.",
+        "Your code has since set torch's default device to {now}. gpuwidget does not change it.",
         now=cuda_state.default_device(),
     )
 
 
 def _current_changed(torch: Any) -> str:
     return translatable(
-        "Your code has since set the current CUDA device to cuda:{now}, which stays.",
+        "Your code has since set the current CUDA device to cuda:{now}. gpuwidget does not change it.",
         now=torch.cuda.current_device(),
     )
 
@@ -494,8 +494,10 @@ def _impossible_reason(torch: Any, device: str | None) -> str | None:
         return None
     reason = cuda_state.no_cuda_build_reason()
     if reason is None and torch.cuda.is_initialized() and index >= torch.cuda.device_count():
-        reason = translatable(
-            "torch has {number} CUDA devices in this process", number=torch.cuda.device_count()
+        reason = counted(
+            torch.cuda.device_count(),
+            "torch has {number} CUDA device in this process",
+            "torch has {number} CUDA devices in this process",
         )
     if reason is None:
         return None

@@ -24,14 +24,14 @@ _LIBRARIES_WITH_BLOCKING_STREAMS = ("cupy", "numba.cuda", "pycuda", "cuda")
 _ROCM = message("streams-rocm", "streams are not queried on AMD GPUs")
 _NO_LIBRARY = message(
     "streams-no-cuda-library",
-    "CUDA's library was not found in this process, so querying its streams might disturb them",
+    "CUDA's library was not found in this process, so a query of CUDA streams might disturb them",
 )
 _REFUSED = message(
     "streams-not-relaxed", "streams can't be queried here without a risk for CUDA graph captures"
 )
 _NO_CONTEXT = message("no-context", "this process has no context on a GPU")
 _FAILED = message(
-    "streams-failed", "CUDA reported an error when its stream was queried, so it was not queried again"
+    "streams-failed", "CUDA reported an error when a stream was queried, so streams were not queried again"
 )
 
 

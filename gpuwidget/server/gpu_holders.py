@@ -20,8 +20,8 @@ from gpuwidget.system.processes import UNKNOWN, Identity
 
 RECORDED = "The recorded processes are not this machine's."
 _FOREIGN_PIDS = (
-    "The driver's process ids can't be matched with this server's, for example because this "
-    "container has its own ids."
+    "The driver's process ids can't be matched with those of this server's processes, "
+    "for example because this container has its own ids."
 )
 _TORCH_ONLY = (
     "The memory of kernels is torch's count, without CUDA contexts, other libraries and child processes."
@@ -38,7 +38,9 @@ _UNKNOWN_SIZES = "The driver does not report how much each process holds."
 _SMALLEST_CONTEXT = 64 * 1024**2
 """Less unattributed memory than this number of bytes can't belong to a process outside the container, because
 a CUDA context takes more (an H200's takes 620 MiB)."""
-_OUTSIDE_CONTAINER = "Processes outside this container, which are not listed here, may hold some of it."
+_OUTSIDE_CONTAINER = (
+    "Processes outside this container, which are not listed here, may hold some of the memory."
+)
 
 
 class ProcessContext(NamedTuple):

@@ -36,8 +36,8 @@ _NO_PROMETHEUS = (
     "c.GpuWidget.prometheus_url."
 )
 _NO_NODE = (
-    "Prometheus has no GPUs of a machine with this name. It may have been renamed, or it has been down for "
-    "more than an hour: see the cluster view."
+    "Prometheus has no GPUs of a machine with this name. The machine may have been "
+    "renamed, or may have been down for more than an hour: see the cluster view."
 )
 _CLOCK_TOLERANCE_S = 5.0
 """A range of the last hour may begin this many seconds before it, since the client's request takes time."""

@@ -108,7 +108,9 @@ def _parse_metrics(handler: RequestHandler) -> tuple[str, ...]:
         return METRICS
     names = tuple(dict.fromkeys(text.split(",")))
     if not all(name in METRIC_INDEX for name in names):
-        raise HTTPError(400, f"metrics must be {_ALL} or names of these with commas: {', '.join(METRICS)}.")
+        raise HTTPError(
+            400, f"metrics must be {_ALL}, or a comma-separated list of these: {', '.join(METRICS)}."
+        )
     return names
 
 

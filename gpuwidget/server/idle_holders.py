@@ -61,7 +61,7 @@ class IdleHolders:
             found[kernel.id] = IdleHolder(begun, memory, complete)
             if kernel.id not in self.found and not has_pages:
                 self._log.warning(
-                    "The kernel of %s has been idle for %.0f minutes and holds %s%.1f GiB of GPU memory "
+                    "The kernel of %s has been idle for %.0f min and holds %s%.1f GiB of GPU memory "
                     "(kernel %s).",
                     kernel.name or "no notebook",
                     (time - begun) / _MINUTE_S,

@@ -163,8 +163,8 @@ def _ownership_families(
         return
     by_kernel = GaugeMetricFamily(
         "gpuwidget_kernel_memory_bytes",
-        "Memory that a kernel and its children hold; source is driver, or torch for its own count, without "
-        "the CUDA context, where process ids can't be matched.",
+        "Memory that a kernel and its child processes hold; source is driver or, if the driver's value can't "
+        "be matched with the kernel, torch (torch's own count, without the CUDA context).",
         labels=(*_GPU_LABELS, "kernel", "source"),
     )
     others = GaugeMetricFamily(

@@ -197,7 +197,7 @@ def load_settings(config: Config, log: Logger) -> GpuWidget:
     hide_cluster = False
     for name, value in config.get("GpuWidget", Config()).items():
         if name not in traits:
-            log.error("GpuWidget has no %r: there are %s.", name, ", ".join(sorted(traits)))
+            log.error("GpuWidget has no setting %r. Its settings are %s.", name, ", ".join(sorted(traits)))
             continue
         alone = Config({"GpuWidget": {name: value}})
         try:

@@ -48,7 +48,8 @@ class SlurmMonitor:
             )
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             self._log.warning(
-                "The end of Slurm job %s could not be read: squeue failed (%s). It runs again in %.0f min.",
+                "The end of Slurm job %s could not be read: squeue failed (%s). squeue runs again "
+                "in %.0f min.",
                 *(job.id, error, REFRESH_S / 60),
             )
             return

@@ -30,15 +30,15 @@ UNKNOWN = 999
 
 PERMANENT = {
     NOT_SUPPORTED: message("not-supported", "not supported by this GPU"),
-    FUNCTION_NOT_FOUND: message("driver-too-old", "this driver is too old for it"),
+    FUNCTION_NOT_FOUND: message("driver-too-old", "this driver is too old to report this value"),
 }
 """Errors that never go away for a value of a GPU, and the reason that is given for the missing value."""
 
 TRANSIENT = {
-    NO_PERMISSION: message("no-permission", "this user or container may not read it"),
-    NOT_FOUND: message("no-data-yet", "the driver has no data for it yet"),
+    NO_PERMISSION: message("no-permission", "this user or container has no permission to read this value"),
+    NOT_FOUND: message("no-data-yet", "the driver has no data for this value yet"),
     TIMEOUT: message("driver-timeout", "the driver did not answer in time"),
-    NO_DATA: message("no-data-yet", "the driver has no data for it yet"),
+    NO_DATA: message("no-data-yet", "the driver has no data for this value yet"),
     UNKNOWN: message("driver-unknown-error", "the driver reports an unknown error"),
 }
 """Errors that may be gone at the next poll, and the reason that is given for the missing value."""
@@ -54,16 +54,16 @@ GPU_LOST = {
         "fell off the bus or lost its power; a reboot of the machine usually brings it back"
     ),
     RESET_REQUIRED: translatable(
-        "needs a reset: stop what uses it, then 'nvidia-smi --gpu-reset' as root, or reboot"
+        "needs a reset: stop the programs that use it and run 'nvidia-smi --gpu-reset' as root, or reboot"
     ),
 }
 
 SOURCE_LOST = {UNINITIALIZED, DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH, GPU_NOT_FOUND}
 
 PYNVML_MISSING = translatable(
-    "The Python package nvidia-ml-py is not installed in this environment, so its GPUs can't be read."
+    "The Python package nvidia-ml-py is not installed in this environment, so gpuwidget can't read the GPUs."
 )
-PYNVML_FOREIGN = translatable("The module pynvml of this environment is an old fork, not NVIDIA's own.")
+PYNVML_FOREIGN = translatable("The module pynvml of this environment is an old fork, not NVIDIA's module.")
 NO_PYNVML = translatable(
     "{pynvml_missing} Install it: pip install nvidia-ml-py.", pynvml_missing=PYNVML_MISSING
 )
@@ -72,8 +72,9 @@ FOREIGN_PYNVML = translatable(
     pynvml_foreign=PYNVML_FOREIGN,
 )
 NO_GPU = translatable(
-    "The NVIDIA driver is loaded but shows no GPU. In a container, start it with access "
-    "to the GPUs (docker run --gpus all); else see whether nvidia-smi lists one."
+    "The NVIDIA driver is loaded but shows no GPU. If this is a container, start the "
+    "container with access to the GPUs (docker run --gpus all). Otherwise, check "
+    "whether nvidia-smi lists a GPU."
 )
 
 
@@ -88,23 +89,22 @@ _START = {
     LIBRARY_NOT_FOUND: StartError(
         translatable("No NVIDIA driver was found (libnvidia-ml.so.1 is missing)."),
         translatable(
-            "If this machine has an NVIDIA GPU, install its driver; in a container, start it "
-            "with access to the GPUs (docker run --gpus all)."
+            "If this machine has an NVIDIA GPU, install its driver. If this is a container, "
+            "start the container with access to the GPUs (docker run --gpus all)."
         ),
     ),
     DRIVER_NOT_LOADED: StartError(
         translatable("The NVIDIA driver is installed but not loaded."),
-        translatable("Load it with 'sudo modprobe nvidia' or reboot; nvidia-smi shows whether it worked."),
+        translatable("Load it with 'sudo modprobe nvidia', or reboot. Then check that nvidia-smi works."),
     ),
     LIB_RM_VERSION_MISMATCH: StartError(
-        translatable("The NVIDIA driver was updated while the old one is still loaded."),
+        translatable("The NVIDIA driver was updated, but the old version is still loaded."),
         translatable("Reboot, or reload the driver's modules. Restart containers afterwards."),
     ),
     NO_PERMISSION: StartError(
-        translatable("This user may not use the NVIDIA driver."),
+        translatable("This user has no permission to use the NVIDIA driver."),
         translatable(
-            "Ask for read and write access to /dev/nvidia* (often by membership of the group "
-            "'video' or 'render')."
+            "Ask for read and write access to /dev/nvidia* (often, the group 'video' or 'render' has access)."
         ),
     ),
     OPERATING_SYSTEM: StartError(
@@ -129,7 +129,7 @@ _START = {
     **dict.fromkeys(
         GPU_LOST,
         StartError(
-            translatable("The GPU is lost or needs a reset."),
+            translatable("A GPU is lost or needs a reset."),
             translatable("See the output of nvidia-smi, then reboot."),
         ),
     ),

@@ -174,7 +174,7 @@ def _parse(lines: Iterable[Any]) -> Recording:
     meta = first["meta"]
     gpus = tuple(_gpu(meta, index) for index in range(len(meta["gpus"])))
     if len({recorded.gpu.uuid for recorded in gpus}) < len(gpus):
-        raise ValueError("two GPUs have one UUID")
+        raise ValueError("two GPUs have the same UUID")
     times = _column()
     start = 0.0
     known: dict[str, tuple[Process, ...]] = {}
@@ -183,9 +183,9 @@ def _parse(lines: Iterable[Any]) -> Recording:
             start = float(line["t"])
         t = float(line["t"]) - start
         if not (0 <= t < math.inf) or (times and t < times[-1]):
-            raise ValueError(f"its time {line['t']} is out of order")
+            raise ValueError(f"the time {line['t']} is out of order")
         if len(line["gpus"]) != len(gpus):
-            raise ValueError(f"a tick of {len(line['gpus'])} GPUs, where the first line names {len(gpus)}")
+            raise ValueError(f"it has {len(line['gpus'])} GPUs, but the first line has {len(gpus)}")
         times.append(t)
         for recorded, values in zip(gpus, line["gpus"], strict=True):
             _append_tick(recorded.series, t, values, known)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from gpuwidget.model.translation import translatable
 
 APPLICATION_XIDS = {
-    13: translatable("a kernel failed, often by an index out of bounds"),
-    31: translatable("a kernel read or wrote memory that is not its own"),
+    13: translatable("a GPU kernel failed, often because an index was out of bounds"),
+    31: translatable("a GPU kernel read or wrote memory that it may not access"),
     43: translatable("a program's work was stopped"),
-    45: translatable("a program's work was removed after an earlier error or its end"),
+    45: translatable("a program's work was removed after an earlier error or after the program's end"),
     68: translatable("the video engine failed"),
     109: translatable("a program did not release the GPU in time"),
 }

@@ -162,7 +162,7 @@ test('the summary is about the worst status', () => {
 test("the text after a fix's command begins without the punctuation that joins it", () => {
   const known: [string, string][] = [
     ['.', ''],
-    ['. In a container, restart it.', 'In a container, restart it.'],
+    ['. If this is a container, restart the container.', 'If this is a container, restart the container.'],
     [', or reboot.', 'or reboot.'],
     [' (profiles: nvidia-smi mig -lgip).', '(profiles: nvidia-smi mig -lgip).']
   ];

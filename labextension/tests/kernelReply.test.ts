@@ -64,7 +64,7 @@ const DOCTOR: Diagnosis = {
             params: {},
             before: 'Load it again:',
             command: 'sudo modprobe nvidia_uvm',
-            after: '. In a container, restart it.'
+            after: '. If this is a container, restart the container.'
           }
         }
       ]

@@ -76,7 +76,7 @@ def unhealthy(place: str = "kernel") -> dict[str, Any]:
     """Return a diagnosis with a broken PyTorch, a warning and a check without a result."""
     made = healthy(place)
     checks = {one["id"]: one for one in made["links"]}
-    reason = "This build of PyTorch can't use a GPU: it has no CUDA."
+    reason = "This build of PyTorch can't use NVIDIA GPUs: it has no CUDA."
     checks["torch"] |= {
         **with_issue("broken", reason, "Install a build with CUDA:", COMMAND),
         "found": "2.13.0+cpu, built for the CPU only",
@@ -91,10 +91,12 @@ def unhealthy(place: str = "kernel") -> dict[str, Any]:
         "found": "64 MiB",
     }
     checks["gpu"] |= {
-        **with_issue("unknown", "The driver does not report it.", None),
+        **with_issue(
+            "unknown", "The driver does not report which GPUs can access each other's memory.", None
+        ),
         "found": "not visible",
     }
-    summary = "1 problem: PyTorch. This build of PyTorch can't use a GPU: it has no CUDA."
+    summary = "1 problem: PyTorch. This build of PyTorch can't use NVIDIA GPUs: it has no CUDA."
     return made | {"status": "broken", "summary": summary}
 
 

@@ -120,7 +120,9 @@ def test_a_broken_check_is_expanded_with_its_fix(open_notebook: Open) -> None:
     broken = notebook.page.locator(f"{CHECK}[data-status=broken]")
     assert broken.get_attribute("open") is not None
     text = " ".join(broken.inner_text().split())
-    assert "This build of PyTorch can't use a GPU: it has no CUDA. Fix: Install a build with CUDA:" in text
+    assert (
+        "This build of PyTorch can't use NVIDIA GPUs: it has no CUDA. Fix: Install a build with CUDA:"
+    ) in text
     notebook.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     assert broken.locator("code").inner_text() == COMMAND
     broken.get_by_role("button", name="Copy").click()

@@ -136,7 +136,9 @@ def test_a_variable_that_is_set_after_cuda_started() -> None:
     late = checks_by_id(after)["visible"]
     assert (late["status"], late["reason"]) == (
         "warning",
-        "CUDA_VISIBLE_DEVICES was set to '' after CUDA was started: "
-        "it has no effect in this notebook until a restart.",
+        (
+            "CUDA_VISIBLE_DEVICES was set to '' after CUDA was started. The change has no "
+            "effect in this notebook until the kernel is restarted."
+        ),
     )
     assert after["status"] != "broken"

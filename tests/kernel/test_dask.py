@@ -286,8 +286,8 @@ def test_a_worker_without_gpuwidget(cluster: Cluster) -> None:
     assert (workers, ran.result) == ([], "32")
     (note,) = ran.report["notes"]
     assert re.fullmatch(
-        r"1 Dask worker \(tcp://127.0.0.1:\d+\) can't report: ModuleNotFoundError: .*gpuwidget.* "
-        "The workers need the same gpuwidget as the notebook.",
+        r"1 Dask worker \(tcp://127.0.0.1:\d+\) can't send reports: ModuleNotFoundError: .*gpuwidget.* "
+        "The workers need the same version of gpuwidget as the notebook.",
         note,
     )
     kernel.setup("other.close()\nwithout.close()")

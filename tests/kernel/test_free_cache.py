@@ -189,7 +189,7 @@ def test_without_torch_or_cuda(start_kernel: Callable[..., Kernel]) -> None:
     assert free(kernel)["reason"] == f"{no_cache}CUDA is not initialised in this process."
     assert kernel.value("torch.cuda.is_initialized()") == "False"
     kernel.ok("torch.cuda.init()")
-    partial = "torch runs on cudaMallocAsync, whose counters are partial"
+    partial = "torch uses the allocator cudaMallocAsync, which provides only some counters"
     assert free(kernel)["reason"] == f"{no_cache}{partial}."
     kernel.ok("import standin_allocator\nstandin_allocator.install(torch)")
     assert free(kernel)["reason"] == f"{no_cache}this process has no context on a GPU."

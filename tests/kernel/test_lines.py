@@ -151,7 +151,7 @@ def test_a_recording_that_the_user_started(kernel: Kernel) -> None:
     ran = kernel.ok("%%gpuwatch --no-live --lines\nx = torch.allocate(MIB)")
     assert len(lines(ran)) == 1
     (note,) = ran.report["notes"]
-    assert note.startswith("torch's allocation history was already on and was left unchanged")
+    assert note.startswith("torch's allocation history was already on, and gpuwidget did not change it")
     assert kernel.value("allocator.enabled, [call[0] for call in allocator.calls]") == "(True, ['all'])"
 
 
@@ -161,7 +161,7 @@ def test_without_torch(start_kernel: Callable[..., Kernel]) -> None:
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget")
     ran = kernel.ok("%%gpuwatch --no-live --lines\n1")
-    assert ran.report["notes"] == ["Memory by line: torch is not loaded: no line allocated anything there."]
+    assert ran.report["notes"] == ["Memory by line: torch is not loaded: no line allocated GPU memory."]
     late = f"%%gpuwatch --no-live --lines\n{PREPARE}\nimport time; time.sleep(1)\nx = torch.allocate(MIB)"
     assert [line[:2] for line in lines(kernel.ok(late))] == [("In[3]", 6)]
 

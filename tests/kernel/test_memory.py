@@ -120,8 +120,8 @@ def test_free_by_name_without_counters(kernel: Kernel) -> None:
     %gpu free reports that the amount of released memory is unknown."""
     kernel.ok("x = gpu.empty(1000)\ntorch.cuda.get_allocator_backend = lambda: 'cudaMallocAsync'")
     assert kernel.ok("%gpu free x").displayed == (
-        "Deleted x. The released GPU memory is unknown: torch runs on cudaMallocAsync, whose "
-        "counters are partial."
+        "Deleted x. The released GPU memory is unknown: torch uses the allocator "
+        "cudaMallocAsync, which provides only some counters."
     )
 
 

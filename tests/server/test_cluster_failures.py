@@ -127,8 +127,8 @@ async def test_the_last_values_stay_with_the_reason(
     ("status", "text"),
     [
         (401, "has refused the request because of its lack of a token (status 401). Check the token in"),
-        (302, "redirects to another address (status 302), which is not followed"),
-        (404, "has answered with something else than Prometheus's JSON (status 404)."),
+        (302, "redirects to another address (status 302). gpuwidget does not follow redirects"),
+        (404, "has answered with something other than Prometheus's JSON (status 404)."),
     ],
 )
 async def test_a_prometheus_that_never_answered(

@@ -26,8 +26,8 @@ OWNERS = {
     12: ProcessOwner("k2", None),
 } | dict.fromkeys((20, 21), ProcessOwner(None, "1"))
 FOREIGN = (
-    "The driver's process ids can't be matched with this server's, for example because this "
-    "container has its own ids."
+    "The driver's process ids can't be matched with those of this server's processes, "
+    "for example because this container has its own ids."
 )
 BY_TORCH = (
     "The memory of kernels is torch's count, without CUDA contexts, other libraries and child processes."
@@ -113,9 +113,12 @@ def test_unattributed_memory_is_never_negative() -> None:
             "The GPU does not answer.",
         ),
         (
-            {"memory_used": None, "missing": {"memory_used": "this user or container may not read it"}},
+            {
+                "memory_used": None,
+                "missing": {"memory_used": "this user or container has no permission to read this value"},
+            },
             None,
-            "The used memory is unknown: this user or container may not read it.",
+            ("The used memory is unknown: this user or container has no permission to read this value."),
         ),
         (
             {"processes": None, "missing": {"processes": "not supported by this GPU"}},
@@ -196,7 +199,7 @@ def test_a_child_without_a_size(own: tuple[Process, ...]) -> None:
 def test_processes_outside_the_container() -> None:
     """In a container, a sentence explains that processes outside the container may hold the unattributed
     memory."""
-    outside = "Processes outside this container, which are not listed here, may hold some of it."
+    outside = "Processes outside this container, which are not listed here, may hold some of the memory."
     assert ownership(process(10, GIB), in_container=True).reason == outside
     assert ownership(process(10, 60 * GIB), in_container=True).reason is None
 

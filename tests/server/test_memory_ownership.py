@@ -27,8 +27,8 @@ from gpuwidget.system import processes
 
 UNKNOWN = [{"seconds": seconds, "utilization": None} for seconds in (600.0, 1800.0, 3600.0)]
 FOREIGN = (
-    "The driver's process ids can't be matched with this server's, for example because this "
-    "container has its own ids."
+    "The driver's process ids can't be matched with those of this server's processes, "
+    "for example because this container has its own ids."
 )
 BY_TORCH = (
     "The memory of kernels is torch's count, without CUDA contexts, other libraries and child processes."
@@ -499,7 +499,7 @@ async def test_a_kernels_report_proves_matching_pids(
     found = usage["gpus"][0]
     assert (found["unattributed"], found["reason"]) == (
         10 * GIB,
-        "Processes outside this container, which are not listed here, may hold some of it.",
+        ("Processes outside this container, which are not listed here, may hold some of the memory."),
     )
     channels.close()
 

@@ -107,7 +107,7 @@ async def test_interval_and_history_are_configurable(
         ),
         (
             {"intervall": 1},
-            [f"GpuWidget has no 'intervall': there are {', '.join(sorted(TRAITS))}."],
+            [f"GpuWidget has no setting 'intervall'. Its settings are {', '.join(sorted(TRAITS))}."],
         ),
     ],
 )

@@ -276,8 +276,10 @@ def test_workers_that_cannot_report(cluster: Cluster) -> None:
     cluster.collector.start()
     assert cluster.finish() == {1: (100, None, False)}
     assert cluster.notes == (
-        "1 Dask worker (tcp://b:1) can't report: ModuleNotFoundError: No module named 'gpuwidget'. The "
-        "workers need the same gpuwidget as the notebook.",
+        (
+            "1 Dask worker (tcp://b:1) can't send reports: ModuleNotFoundError: No module "
+            "named 'gpuwidget'. The workers need the same version of gpuwidget as the notebook."
+        ),
     )
 
 

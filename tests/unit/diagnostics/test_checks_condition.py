@@ -65,15 +65,17 @@ def test_small_shared_memory() -> None:
     docker = check_of("shm", results(machine={**small, "container": "/.dockerenv"}))
     assert outcome(docker) == (
         "warning",
-        "/dev/shm has 64 MiB: workers of a DataLoader die with a bus error when it is full.",
-        "Start the container with more: docker run --shm-size=8g … (Kubernetes: an "
-        "emptyDir with medium Memory).",
+        ("/dev/shm has only 64 MiB. When it is full, the workers of a DataLoader are killed by a bus error."),
+        (
+            "Start the container with more shared memory: docker run --shm-size=8g … "
+            "(Kubernetes: mount an emptyDir with medium Memory at /dev/shm)."
+        ),
     )
     assert outcome(check_of("shm", results(machine=small)))[2] == (
-        "Make it larger: sudo mount -o remount,size=50% /dev/shm."
+        "Make /dev/shm larger: sudo mount -o remount,size=50% /dev/shm."
     )
     full = check_of("shm", results(machine={"shm": SharedMemory(8 * GIB, 0)}))
-    assert full.reason == "/dev/shm is full: 0 MiB of 8.0 GiB are free."
+    assert full.reason == "/dev/shm is almost full: 0 MiB of 8.0 GiB is free."
     assert check_of("shm", results(machine={"shm": None})).status == "skipped"
 
 
@@ -81,8 +83,8 @@ def test_files_that_another_package_overwrote() -> None:
     """If the unrelated package gpuwidget from PyPI is installed, the package check names it and counts the
     files of this project that it overwrote."""
     reinstall_text = (
-        "Uninstall gpuwidget if it is there, then install jupyterlab-gpuwidget again "
-        '(see "Install it" in gpuwidget\'s README).'
+        "Uninstall gpuwidget if it is installed, then reinstall jupyterlab-gpuwidget (see "
+        '"Install it" in gpuwidget\'s README).'
     )
     over = results(packages={"other": "0.0.3", "changed": ("gpuwidget/__init__.py",)})
     assert outcome(check_of("package", over)) == (
@@ -126,8 +128,8 @@ def test_a_recording_is_not_this_machine() -> None:
     assert outcome(check_of("package", results(variables={"GPUWIDGET_SOURCE": "replay"}))) == (
         "warning",
         (
-            "GPUWIDGET_SOURCE is 'replay', so charts do not show this machine's GPUs. The doctor's "
-            "checks are of this machine's GPUs."
+            "GPUWIDGET_SOURCE is 'replay', so charts do not show this machine's GPUs. The "
+            "doctor still checks this machine's GPUs."
         ),
         "Unset GPUWIDGET_SOURCE to see this machine's GPUs.",
     )

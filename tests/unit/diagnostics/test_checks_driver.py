@@ -54,7 +54,7 @@ def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, ol
     assert check_of("gpu", one).status == "ok"
     assert outcome(check_of("driver", one)) == (
         "broken",
-        f"Driver {driver} is too old for a PyTorch built with CUDA {cuda}, which needs {least} or newer.",
+        f"Driver {driver} is too old: a PyTorch built with CUDA {cuda} needs driver {least} or newer.",
         f"Update the driver to {least} or newer, or install a PyTorch built with CUDA {older}",
     )
 
@@ -67,15 +67,16 @@ def test_without_a_matching_build_only_the_driver_is_named() -> None:
         too_old = results(torch={"cuda": "12.8", "available": False}, nvml=there)
         assert outcome(check_of("driver", too_old))[2] == "Update the driver to 525 or newer."
         assert outcome(check_of("torch", results(torch={"cuda": None}, nvml=there)))[2] == (
-            f"Update the driver to 580 or newer first: no build of PyTorch runs with {driver}."
+            f"First update the driver to 580 or newer: no PyTorch build for this GPU runs with driver "
+            f"{driver}."
         )
     old = results(torch={"cuda": None}, nvml=nvml(h200(compute_capability="7.0"), driver="440.33"))
     assert outcome(check_of("torch", old))[2] == (
-        "Update the driver to 525 or newer first: no build of PyTorch runs with 440.33."
+        "First update the driver to 525 or newer: no PyTorch build for this GPU runs with driver 440.33."
     )
     ancient = results(torch={"cuda": None}, nvml=nvml(h200(compute_capability="3.7")))
     assert outcome(check_of("torch", ancient))[2] == (
-        "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
+        "PyTorch's builds have no code for this GPU: use another GPU, or build PyTorch from source."
     )
 
 
@@ -86,7 +87,7 @@ def test_no_driver_is_named_for_a_gpu_that_this_cuda_has_dropped() -> None:
     one = results(torch={"cuda": "13.2", "available": False}, nvml=there)
     assert outcome(check_of("driver", one)) == (
         "broken",
-        "Driver 570.86 is too old for a PyTorch built with CUDA 13.2, which needs 580 or newer.",
+        ("Driver 570.86 is too old: a PyTorch built with CUDA 13.2 needs driver 580 or newer."),
         f"Install a PyTorch built with CUDA 12.6: {build('cu126')}. PyTorch 2.14 {LAST}",
     )
 
@@ -96,7 +97,7 @@ def test_arm_has_other_builds() -> None:
     not support such GPUs."""
     there, arm = nvml(h200(compute_capability="7.5"), driver="580.95.05"), {"architecture": "aarch64"}
     assert outcome(check_of("torch", results(torch={"cuda": None}, nvml=there, machine=arm)))[2] == (
-        "PyTorch's builds have no code for this GPU any more: use another GPU, or build it from source."
+        "PyTorch's builds have no code for this GPU: use another GPU, or build PyTorch from source."
     )
 
 
@@ -156,7 +157,7 @@ def test_libraries_and_kernel_module_that_do_not_fit() -> None:
     one = results(torch=NO_CUDA, nvml=broken, machine={"module": "570.86.15"})
     assert outcome(check_of("driver", one)) == (
         "broken",
-        "The driver's libraries were updated, but the old kernel module is still running (570.86.15).",
+        ("The driver's libraries were updated, but the old kernel module is still loaded (570.86.15)."),
         "Restart the machine, or reload the driver's modules. Restart containers afterwards.",
     )
     assert check_of("gpu", one).status == "unknown"
@@ -178,7 +179,7 @@ def test_a_driver_that_is_not_loaded() -> None:
     assert outcome(one) == (
         "broken",
         "The NVIDIA driver is installed but not loaded.",
-        "Load it: sudo modprobe nvidia, or reboot; nvidia-smi shows whether it worked.",
+        "Load it: sudo modprobe nvidia, or reboot. Then check that nvidia-smi works.",
     )
     assert one.command == "sudo modprobe nvidia"
 
@@ -294,8 +295,8 @@ def test_a_container_with_the_tools_but_without_cuda() -> None:
     )
     assert outcome(check_of("driver", one)) == (
         "broken",
-        "CUDA's driver library is not in this container, because its driver capabilities are 'utility'.",
-        "Start it with NVIDIA_DRIVER_CAPABILITIES=compute,utility.",
+        ("CUDA's driver library is not in this container, because NVIDIA_DRIVER_CAPABILITIES is 'utility'."),
+        "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility.",
     )
 
 
@@ -319,23 +320,24 @@ def test_device_files_that_are_missing() -> None:
     uvm = results(torch=NO_CUDA, machine={"expected": ("/dev/nvidia-uvm",)})
     assert outcome(check_of("device_files", uvm)) == (
         "broken",
-        "/dev/nvidia-uvm missing, so CUDA does not start.",
-        "Create them: sudo nvidia-modprobe -c 0 -u.",
+        "/dev/nvidia-uvm is missing, so CUDA does not start.",
+        "Create the device files: sudo nvidia-modprobe -c 0 -u.",
     )
     no_gpu = results(torch=NO_CUDA, machine={"devices": devices("nvidiactl", "nvidia-uvm")})
     assert outcome(check_of("device_files", no_gpu))[1] == (
-        "The driver's device files exist, but there is none for a GPU (/dev/nvidia0)."
+        "The driver's control files exist, but no GPU has a device file, such as /dev/nvidia0."
     )
     broken = no_driver(9)
     loaded = results(torch=NO_CUDA, machine={"devices": ()}, nvml=broken)
     assert (
-        outcome(check_of("device_files", loaded))[1] == "The driver is loaded, but there is no /dev/nvidia*."
+        outcome(check_of("device_files", loaded))[1]
+        == "The driver is loaded, but its device files, /dev/nvidia*, are missing."
     )
     absent = results(torch=NO_CUDA, machine={"devices": (), "module": None}, nvml=broken)
     assert outcome(check_of("device_files", absent)) == (
         "broken",
         "There is no /dev/nvidia*: no NVIDIA driver is loaded, or there is no NVIDIA GPU.",
-        "See whether lspci lists an NVIDIA GPU, and install its driver.",
+        "If lspci lists an NVIDIA GPU, install its driver.",
     )
 
 

@@ -96,7 +96,7 @@ def test_cuda_that_finds_no_gpu(cu: dict[str, Any]) -> None:
     unexplained = results(torch=nothing, variables={"CUDA_VISIBLE_DEVICES": "0"})
     assert outcome(check_of("gpu", unexplained))[:2] == (
         "broken",
-        "The driver lists GPUs, but CUDA finds none that it can use.",
+        "The driver lists GPUs, but CUDA finds no usable GPU.",
     )
     hidden = results(torch=nothing, variables={"CUDA_VISIBLE_DEVICES": "-1"})
     forbidden = results(torch=nothing, nvml=nvml(h200(compute_mode="prohibited")))
@@ -161,8 +161,9 @@ def test_a_variable_that_was_set_after_cuda_was_started(
     )
     assert outcome(check_of("visible", one)) == (
         "warning",
-        f"{what} after CUDA was started: it has no effect in this notebook until a restart.",
-        "Restart the kernel, and set it before anything uses CUDA.",
+        f"{what} after CUDA was started. The change has no effect in this notebook until the kernel is "
+        "restarted.",
+        "Restart the kernel, and make this change before anything uses CUDA.",
     )
     assert check_of("visible", one).found == f"{found} in this notebook"
     assert diagnose(one).status == "warning"
@@ -189,8 +190,10 @@ def test_a_bad_entry_of_cuda_visible_devices_is_named() -> None:
     one = results(variables={"CUDA_VISIBLE_DEVICES": "0,7,1"}, nvml=nvml(h200(0), h200(1)))
     assert outcome(check_of("visible", one)) == (
         "warning",
-        "CUDA_VISIBLE_DEVICES is '0,7,1', but its entry '7' is not a GPU of this machine: there "
-        "are 2 GPUs, numbered from 0. CUDA ignores it and everything after it.",
+        (
+            "CUDA_VISIBLE_DEVICES is '0,7,1', but CUDA rejects the entry '7': there are 2 "
+            "GPUs, numbered from 0. CUDA ignores this entry and all entries after it."
+        ),
         "Unset CUDA_VISIBLE_DEVICES, or set it to numbers or UUIDs that nvidia-smi -L lists, and "
         "restart the kernel.",
     )
@@ -202,9 +205,11 @@ def test_mig_without_a_slice() -> None:
     empty = h200(0, mig=True, mig_pending=True)
     assert outcome(check_of("sharing", results(nvml=nvml(empty)))) == (
         "broken",
-        "MIG is on without a slice on GPU 0: CUDA can't use it.",
-        "Create slices: sudo nvidia-smi mig -cgi 0 -C (profiles: nvidia-smi mig -lgip), or switch MIG off "
-        "(-mig 0).",
+        "MIG is on for GPU 0, but there is no slice: CUDA can't use it.",
+        (
+            "Create slices: sudo nvidia-smi mig -cgi 0 -C (to list the profiles: nvidia-smi "
+            "mig -lgip), or turn MIG off (sudo nvidia-smi -mig 0)."
+        ),
     )
     assert check_of("sharing", results(nvml=nvml(empty, h200(1)))).status == "warning"
     cut = h200(0, mig=True, mig_pending=True, slices=("MIG-a", "MIG-b"))
@@ -222,7 +227,7 @@ def test_compute_modes_and_mps() -> None:
     alone = nvml(h200(compute_mode="exclusive process"))
     assert outcome(check_of("sharing", results(nvml=alone)))[:2] == (
         "warning",
-        "GPU 0 takes one process at a time (compute mode 'exclusive process').",
+        "Only one process at a time can use GPU 0 (compute mode 'exclusive process').",
     )
     shared = check_of("sharing", results(nvml=alone, machine={"mps": "/tmp/nvidia-mps"}))
     assert (shared.status, shared.found) == ("ok", "whole GPUs, MPS runs")
@@ -237,8 +242,10 @@ def test_compute_modes_and_mps() -> None:
         (
             {"ecc_uncorrected": 2},
             "warning",
-            "GPU 0 had 2 uncorrected memory errors since the driver was loaded. Programs that ran "
-            "on it at that time may have failed or lost results.",
+            (
+                "GPU 0 has had 2 uncorrected memory errors since the driver was loaded. Programs "
+                "that ran on this GPU may have failed or computed wrong results."
+            ),
         ),
         (
             {"remap_pending": True},
@@ -255,13 +262,19 @@ def test_compute_modes_and_mps() -> None:
             "broken",
             "GPU 0 has broken memory that it could not replace (row remapping failed).",
         ),
-        ({"throttle": ("too hot (hardware)",)}, "warning", "GPU 0 is slowed down now: too hot (hardware)."),
+        (
+            {"throttle": ("too hot (hardware)",)},
+            "warning",
+            "The clock of GPU 0 is reduced now: too hot (hardware).",
+        ),
         (
             {"persistence": False},
             "warning",
-            "Persistence mode is off for 1 GPU: while no program uses them, the driver shuts them "
-            "down. The next use then waits for seconds, and settings such as a power limit are "
-            "lost.",
+            (
+                "Persistence mode is off for 1 GPU: the driver shuts a GPU down while no program "
+                "uses it. The next program then waits seconds for the GPU, and settings such as a "
+                "power limit are lost."
+            ),
         ),
     ],
 )
@@ -298,14 +311,14 @@ def test_errors_in_the_kernels_log() -> None:
     found = check_of("health", one)
     assert found.reason == "The driver has reported XID 79 of 0000:17:00 (the GPU fell off the bus)."
     assert found.evidence["errors in the kernel's log"] == (
-        "XID 31 of 0000:17:00 (a kernel read or wrote memory that is not its own), "
+        "XID 31 of 0000:17:00 (a GPU kernel read or wrote memory that it may not access), "
         "XID 79 of 0000:17:00 (the GPU fell off the bus)"
     )
     assert check_of("health", results(machine={"xids": (("0000:17:00", 13),)})).status == "ok"
     unread = check_of("health", results(machine={"xids": None}))
     assert (unread.status, unread.evidence["errors in the kernel's log"]) == (
         "ok",
-        "this user may not read it",
+        "unknown: this user has no permission to read the log",
     )
 
 
@@ -314,7 +327,7 @@ def test_pcie_with_fewer_lanes_than_it_could_have() -> None:
     issue, because idle GPUs use a lower generation."""
     assert outcome(check_of("pcie", results(nvml=nvml(h200(pcie_width=8)))))[:2] == (
         "warning",
-        "GPU 0 has 8 of its 16 PCIe lanes: copies to and from it are slower.",
+        "GPU 0 uses only 8 of its 16 PCIe lanes, so copies to and from this GPU are slower.",
     )
     assert check_of("pcie", results(nvml=nvml(h200(pcie_generation=1)))).status == "ok"
     assert check_of("pcie", results(nvml=nvml(h200(pcie_width=None)))).status == "skipped"
@@ -337,10 +350,13 @@ def test_peer_access_between_gpus() -> None:
     )
     assert outcome(check_of("peers", results(nvml=nvml(*three, peers=some)))) == (
         "warning",
-        "Some GPUs can't read each other's memory: 0 and 2, 1 and 2; copies go through the host.",
         (
-            "Use GPUs together that have direct access to each other. To list the connections: "
-            "nvidia-smi topo -m."
+            "Some GPUs can't read each other's memory: 0 and 2, 1 and 2. Copies between these "
+            "GPUs go through the host."
+        ),
+        (
+            "Combine only GPUs that can access each other's memory directly. To list them: "
+            "nvidia-smi topo -p2p r."
         ),
     )
     none = tuple(PeerAccess(one, 1 - one, nvlink=False, reads=False) for one in range(2))

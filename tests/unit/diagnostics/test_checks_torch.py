@@ -71,7 +71,7 @@ def test_the_cpu_build(driver: str, capability: str, command: str, last: str) ->
     assert check_of("torch", one).found == "2.13.0+cpu, built for the CPU only"
     assert outcome(check_of("torch", one)) == (
         "broken",
-        "This build of PyTorch can't use a GPU: it has no CUDA.",
+        "This build of PyTorch can't use NVIDIA GPUs: it has no CUDA.",
         f"Install a build with CUDA: {command}.{last}",
     )
 
@@ -166,7 +166,7 @@ def test_other_failures_of_the_import() -> None:
     module), the PyTorch check has a specific reason or fix."""
     old = results(torch=no_import("/lib/libc.so.6: version `GLIBC_2.28' not found"))
     assert outcome(check_of("torch", old))[2] == (
-        "This system is too old for that build of PyTorch: install an older PyTorch."
+        "This system is too old for this build of PyTorch: install an older PyTorch."
     )
     nothing = {**no_import(""), "import_error": None}
     del nothing["import_error"]
@@ -216,8 +216,8 @@ def test_two_torches_on_the_path() -> None:
     assert outcome(check_of("torch", results(packages={"torch_copies": copies}))) == (
         "warning",
         f"PyTorch is installed 2 times: 2.9.0 in /home/anna/.local/lib, 2.13.0 in {SITE}. "
-        "The first one is used.",
-        f"Keep one of them: {PIP} uninstall -y torch removes the one in /home/anna/.local/lib.",
+        "Python imports the first copy.",
+        f"Keep one copy: {PIP} uninstall -y torch removes the copy in /home/anna/.local/lib.",
     )
 
 
@@ -239,7 +239,10 @@ def test_memory_that_is_too_little_for_the_import() -> None:
     killed = replace(results(), torch_result=ProbeResult("crashed", "SIGKILL", {"step": "import"}))
     assert outcome(check_of("torch", killed))[1:] == (
         "'import torch' was killed (SIGKILL), usually because memory ran out.",
-        "Give this environment more memory. The kernel log (dmesg) shows whether that was the cause.",
+        (
+            "Give this environment more memory. The kernel log (dmesg) shows whether a lack of "
+            "memory was the cause."
+        ),
     )
     limited = results(torch=no_import("libtorch_cuda.so: failed to map segment from shared object"))
     assert outcome(check_of("torch", limited))[2] == (
@@ -363,6 +366,6 @@ def test_nccl() -> None:
     assert check_of("nccl", results(torch={"nccl": None})).status == "skipped"
     assert outcome(check_of("nccl", results(variables={"NCCL_P2P_DISABLE": "1"})))[:2] == (
         "warning",
-        "NCCL_P2P_DISABLE is set: NCCL does not use GPUs' direct access and is slower.",
+        ("NCCL_P2P_DISABLE is set, so NCCL does not use direct access between GPUs and is slower."),
     )
     assert check_of("nccl", results(variables={"NCCL_P2P_DISABLE": "0"})).status == "ok"

@@ -42,10 +42,10 @@ def test_as_text() -> None:
     line."""
     lines = diagnosis_view.text(ILL, 90).splitlines()
     assert lines[:8] == [
-        "1 problem: PyTorch. This build of PyTorch can't use a GPU: it has no CUDA.",
+        "1 problem: PyTorch. This build of PyTorch can't use NVIDIA GPUs: it has no CUDA.",
         "",
         "BROKEN   PyTorch          2.13.0+cpu, built for the CPU only",
-        "           This build of PyTorch can't use a GPU: it has no CUDA.",
+        "           This build of PyTorch can't use NVIDIA GPUs: it has no CUDA.",
         "           Fix: Install a build with CUDA:",
         "             /env/bin/python -m pip install torch==2.13.0+cu130 --index-url "
         "https://download.pytorch.org/whl/cu130",
@@ -62,17 +62,18 @@ def test_text_after_a_command() -> None:
     lines = diagnosis_view.text(doctor, 90).splitlines()
     first = next(number for number, line in enumerate(lines) if "Fix:" in line)
     assert lines[first : first + 3] == [
-        "           Fix: Reload it:",
+        "           Fix: Stop the programs that use the GPUs, and reload the module:",
         "             sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm",
-        "           In a container, restart it.",
+        "           If this is a container, restart the container.",
     ]
     assert (
-        "<b>Fix:</b> Reload it: <code>sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm</code>. In a "
-        "container, restart it.</div>"
+        "<b>Fix:</b> Stop the programs that use the GPUs, and reload the module: "
+        "<code>sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm</code>. If this is a "
+        "container, restart the container.</div>"
     ) in diagnosis_view.html(doctor)
     files = {"devices": devices("nvidia0", "nvidiactl", usable=False)}
     forbidden = diagnose(results(torch=NO_CUDA, machine=files))
-    assert "<code>sudo usermod -aG video $USER</code> and log in again" in diagnosis_view.html(forbidden)
+    assert "<code>sudo usermod -aG video $USER</code>, and log in again" in diagnosis_view.html(forbidden)
 
 
 def test_hostile_text_is_shown_as_text() -> None:
@@ -130,7 +131,7 @@ def test_as_html() -> None:
         "BROKEN",
         "PyTorch",
         "2.13.0+cpu, built for the CPU only",
-        "This build of PyTorch can't use a GPU: it has no CUDA.",
+        "This build of PyTorch can't use NVIDIA GPUs: it has no CUDA.",
         "Fix:",
         " Install a build with CUDA: ",
         "/env/bin/python -m pip install torch==2.13.0+cu130 --index-url "
@@ -286,7 +287,8 @@ def test_diff_compares_with_a_file(
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [("no JSON", "It isn't JSON."), ("{}", "It is not a diagnosis made by gpuwidget.")]
+    ("text", "why"),
+    [("no JSON", "The file isn't JSON."), ("{}", "This is not a diagnosis made by gpuwidget.")],
 )
 def test_a_file_without_a_diagnosis_is_an_error(
     diagnoses: list[Diagnosis], capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, why: str
@@ -346,7 +348,7 @@ def test_a_diagnosis_without_its_evidence(
     file = tmp_path / "x"
     file.write_text(json.dumps(values))
     status, _, error = run(["--diff", str(file)], capsys)
-    assert (status, "It is not a diagnosis made by gpuwidget." in error) == (2, True)
+    assert (status, "This is not a diagnosis made by gpuwidget." in error) == (2, True)
 
 
 # -- the function gpuwidget.doctor() ---------------------------------------------------------------------

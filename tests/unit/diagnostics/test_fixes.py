@@ -141,8 +141,8 @@ def test_packages_that_require_different_libraries(machine: FakeMachine) -> None
     one = machine.check("cudnn")
     assert (one.command, one.remedy) == (
         None,
-        "PyTorch requires nvidia-cudnn-cu13, but jax-cuda12 nvidia-cudnn-cu12: use separate "
-        "environments for them.",
+        "PyTorch requires nvidia-cudnn-cu13, but nvidia-cudnn-cu12 is required by jax-cuda12. Use separate "
+        "environments for PyTorch and these packages.",
     )
 
 
@@ -304,8 +304,8 @@ def test_two_torches_one_of_which_pip_does_not_uninstall(machine: FakeMachine, t
     found = run_checks(Target("shell", "0.1.0", seen, root=machine.root, timeout_s=60.0)).links[0]
     assert (found.status, found.command) == ("warning", None)
     assert found.remedy == (
-        f"Keep one of them: remove {other} from Python's path (PYTHONPATH, a .pth file), or "
-        "delete the torch in it."
+        f"Keep one copy: remove {other} from Python's path (PYTHONPATH, a .pth file), or "
+        "delete the copy in this folder."
     )
 
 

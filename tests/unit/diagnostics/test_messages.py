@@ -113,7 +113,7 @@ def test_a_fix_with_text_after_its_command() -> None:
     assert (fix.before, fix.command, fix.after) == (
         "Update the driver to 580 or newer, or install a PyTorch built with CUDA 12.6:",
         build("cu126"),
-        ". PyTorch 2.14 is the last with such a build.",
+        ". PyTorch 2.14 is the last version with such a build.",
     )
     assert (check.remedy, check.command) == (fix.text, fix.command)
 

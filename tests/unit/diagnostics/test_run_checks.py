@@ -104,7 +104,7 @@ def test_a_torch_without_cudnn(fake: FakeEnvironment) -> None:
     assert [found[which].status for which in ("driver", "device_files")] == ["broken", "ok"]
     assert found["driver"].reason is not None
     assert found["driver"].reason.startswith(
-        "The driver runs, but its library for CUDA can't be loaded: libcuda.so.1"
+        "The driver runs, but the driver's CUDA library can't be loaded: libcuda.so.1"
     )
 
 
@@ -155,7 +155,7 @@ def test_libraries_and_kernel_module_that_do_not_fit(fake: FakeEnvironment) -> N
     )
     found = links(fake.run_doctor())
     assert found["driver"].reason == (
-        "The driver's libraries were updated, but the old kernel module is still running (570.86.15)."
+        "The driver's libraries were updated, but the old kernel module is still loaded (570.86.15)."
     )
 
 

@@ -113,7 +113,7 @@ def test_steps_that_were_not_reached_are_unknown() -> None:
     assert check_of("nccl", one).reason == "torch.distributed.is_available() did not return within 9 s."
     assert (check_of("cudnn", one).status, check_of("cudnn", one).found) == ("unknown", "not checked")
     assert check_of("cudnn", one).reason == (
-        "Not checked, since torch.distributed.is_available() did not return within 9 s: "
+        "Some steps did not run, because torch.distributed.is_available() did not return within 9 s: "
         "torch.backends.cudnn.enabled, torch._C._cudnn.getCompileVersion(), torch.backends.cudnn.version()."
     )
     assert check_of("gpu", one).status == "unknown"

@@ -20,7 +20,7 @@ SLICES = ("MIG-cc00", "MIG-dd11")
 KNOWN = NameableDevices(GPUS, SLICES)
 
 
-TWICE = "it is listed twice, so CUDA shows no GPU at all"
+TWICE = "the same GPU is listed twice"
 
 
 @pytest.mark.parametrize(
@@ -35,36 +35,41 @@ TWICE = "it is listed twice, so CUDA shows no GPU at all"
             "MIG-GPU-zz/1/0",
             (),
             ("MIG-GPU-zz/1/0", "no-slice-matches", 0),
-            "no MIG slice of this machine has a UUID that begins with it",
+            "no MIG slice of this machine has a UUID that begins with this text",
         ),
         ("0,3", ("0",), ("3", "out-of-range", 3), "there are 3 GPUs, numbered from 0"),
         ("0,2,-1,1", ("0", "2"), ("-1", "negative", 0), "a negative number ends the list"),
         ("-1", (), ("-1", "negative", 0), "a negative number ends the list"),
-        ("0,,1", ("0",), ("", "empty", 0), "it is empty"),
+        ("0,,1", ("0",), ("", "empty", 0), "the entry is empty"),
         ("0,1,", ("0", "1"), None, None),
-        (",", (), ("", "empty", 0), "it is empty"),
-        ("GPU-aa", (), ("GPU-aa", "several-gpus-match", 2), "the UUIDs of 2 GPUs begin with it"),
-        ("MIG-", (), ("MIG-", "several-slices-match", 2), "the UUIDs of 2 MIG slices begin with it"),
+        (",", (), ("", "empty", 0), "the entry is empty"),
+        ("GPU-aa", (), ("GPU-aa", "several-gpus-match", 2), "the UUIDs of 2 GPUs begin with this text"),
+        ("MIG-", (), ("MIG-", "several-slices-match", 2), "the UUIDs of 2 MIG slices begin with this text"),
         (
             "GPU-zz",
             (),
             ("GPU-zz", "no-gpu-matches", 0),
-            "no GPU of this machine has a UUID that begins with it",
+            "no GPU of this machine has a UUID that begins with this text",
         ),
         (
             "MIG-ff",
             (),
             ("MIG-ff", "no-slice-matches", 0),
-            "no MIG slice of this machine has a UUID that begins with it",
+            "no MIG slice of this machine has a UUID that begins with this text",
         ),
         ("0,1,0", (), ("0", "duplicate", 2), TWICE),
         ("0,GPU-aa00", (), ("GPU-aa00", "duplicate", 2), TWICE),
-        ("NoDevFiles", (), ("NoDevFiles", "slurm", 0), "Slurm sets this for a job that requested no GPU"),
+        (
+            "NoDevFiles",
+            (),
+            ("NoDevFiles", "slurm", 0),
+            "Slurm sets this value for a job that requested no GPU",
+        ),
         (
             "cuda:0",
             (),
             ("cuda:0", "unknown-format", 0),
-            "it is neither a number nor a UUID that begins with GPU- or MIG-",
+            "the entry is neither a number nor a UUID that begins with GPU- or MIG-",
         ),
     ],
 )
@@ -77,7 +82,7 @@ def test_entries_up_to_the_first_invalid_one(
     assert parse_visible_devices(value, KNOWN) == VisibleDevices(named, entry)
     if entry is not None:
         reason = messages_gpu.entry_rejected(value, *entry, hides_all=True).reason
-        assert f" is not a GPU of this machine: {why}. It hides every GPU." in reason
+        assert f", but CUDA rejects the entry {entry.entry!r}: {why}. This hides every GPU." in reason
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_a_selection_names_gpus(words: list[str], places: list[int]) -> None:
     ("word", "says"),
     [
         ("7", f"--gpu 7: no such GPU. There are: 0 ({UUIDS[0]}), 1 ({UUIDS[1]}), 2 ({UUIDS[2]})."),
-        ("GPU-", "--gpu GPU-: the prefix fits 3 GPUs; give more of the UUID."),
+        ("GPU-", "--gpu GPU-: 3 GPUs match this prefix; give more of the UUID."),
         ("cuda:5", "--gpu cuda:5: no such GPU."),
         ("x", "--gpu x: no such GPU."),
     ],

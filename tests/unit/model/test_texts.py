@@ -43,14 +43,14 @@ SUMMARY = translatable(
     "Incomplete: {title}. {reason}",
     title=translatable("Shared memory"),
     reason=translatable(
-        "{variable} is set: NCCL does not use {feature} and is slower.", variable="A", feature="B"
+        "{variable} is set, so NCCL does not use {feature} and is slower.", variable="A", feature="B"
     ),
 )
 
 
 def test_a_text_is_english_until_a_view_translates_it() -> None:
     """A text is an English string everywhere. A view translates it, including the texts in its parameters."""
-    english = "Incomplete: Shared memory. A is set: NCCL does not use B and is slower."
+    english = "Incomplete: Shared memory. A is set, so NCCL does not use B and is slower."
     assert (SUMMARY, json.dumps(SUMMARY)) == (english, f'"{english}"')
     assert _(SUMMARY) == english
     with use_language("zh_CN"):
@@ -61,10 +61,10 @@ def test_a_text_is_english_until_a_view_translates_it() -> None:
 
 def test_foreign_text_is_not_a_template() -> None:
     """Braces and words in a parameter, which may be any text of a user, stay as they are."""
-    text = translatable("numpy's error")
+    text = translatable("an NVLink error")
     with use_language("zh_CN"):
         assert _("{file} was", file="{x} Shared memory") == "{x} Shared memory was"
-        assert _(joined([text, "Shared memory {0}"])) == "numpy 的错误, Shared memory {0}"
+        assert _(joined([text, "Shared memory {0}"])) == "NVLink 错误, Shared memory {0}"
     assert translatable("100 % {of}", of="a {b}") == "100 % a {b}"
 
 
@@ -141,7 +141,7 @@ def test_texts_in_json() -> None:
     assert translations(finding, ENGLISH) == {}
     assert isinstance(restored["reason"], Text)
     source = translatable(
-        "{variable} is set: NCCL does not use {feature} and is slower.", variable="none", feature="B"
+        "{variable} is set, so NCCL does not use {feature} and is slower.", variable="none", feature="B"
     )
     with use_language("zh_CN"):
         assert (

@@ -104,8 +104,8 @@ def test_a_redirect_is_not_followed(start: Start, tmp_path: Path) -> None:
     file.write_text(TOKEN)
     text = error_of(web.url, token_file=str(file))
     assert text == (
-        "Prometheus at HOST redirects to another address (status 307), which is not followed, so that no "
-        "token reaches another server. Set prometheus_url to the address itself."
+        "Prometheus at HOST redirects to another address (status 307). gpuwidget does not follow "
+        "redirects, so that no token reaches another server. Set prometheus_url to the final address."
     )
     assert other.requests == []
 
@@ -128,9 +128,10 @@ def test_a_file_without_a_token(start: Start, tmp_path: Path, content: str) -> N
     file = tmp_path / "token"
     file.write_text(content, encoding="utf-8")
     assert error_of(web.url, token_file=str(file)) == (
-        "Prometheus at HOST can't be queried: the file of prometheus_token_file can't be used (it contains "
-        "no token of printable characters on one line). Give the path of a file that contains the token "
-        "alone and that this server's user may read."
+        "Prometheus at HOST can't be queried: the file of prometheus_token_file can't be "
+        "used (it does not contain a token, which is one line of printable characters). "
+        "Give the path of a file that contains the token alone and that this server's user "
+        "may read."
     )
     assert web.requests == []
 
@@ -173,13 +174,13 @@ def test_files_without_certificates(tmp_path: Path) -> None:
             401,
             b"who are you?",
             "has refused the request because of its lack of a token (status 401). Check the token in the "
-            "file of prometheus_token_file, and what it permits.",
+            "file of prometheus_token_file, and what this token permits.",
         ),
         (
             403,
             b"{}",
             "has refused the request because of its lack of a token (status 403). Check the token in the "
-            "file of prometheus_token_file, and what it permits.",
+            "file of prometheus_token_file, and what this token permits.",
         ),
         (
             503,
@@ -191,7 +192,7 @@ def test_files_without_certificates(tmp_path: Path) -> None:
             (
                 status,
                 body,
-                f"has answered with something else than Prometheus's JSON (status {status}). Set "
+                f"has answered with something other than Prometheus's JSON (status {status}). Set "
                 "prometheus_url to the address under which /api/v1/query lies.",
             )
             for status, body in [
@@ -216,7 +217,7 @@ def test_responses_that_are_no_result(start: Start, status: int, body: bytes, te
 def test_a_series_without_a_value(start: Start, series: object) -> None:
     """A response that contains anything but series with values is an error."""
     web = start(answer("vector", [series]))
-    assert "something else than Prometheus's JSON. Set" in error_of(web.url)
+    assert "something other than Prometheus's JSON. Set" in error_of(web.url)
 
 
 def test_a_response_without_an_end(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +235,7 @@ def test_a_response_without_an_end(start: Start, monkeypatch: pytest.MonkeyPatch
 
     assert error_of(start(respond).url) == (
         "Prometheus at HOST has answered with more than 1 MiB. If it monitors more machines than this server "
-        "needs, choose them with prometheus_matchers."
+        "needs, select the needed machines with prometheus_matchers."
     )
 
 
@@ -271,7 +272,8 @@ def test_nobody_listens() -> None:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     assert error_of(url) == (
-        "Prometheus at HOST can't be reached (Connection refused). Check that it runs, and prometheus_url."
+        "Prometheus at HOST can't be reached (Connection refused). Check that it runs and that "
+        "prometheus_url is correct."
     )
 
 
@@ -282,5 +284,6 @@ def test_an_answer_that_is_no_http(start: Start) -> None:
         handler.wfile.write(b"SSH-2.0-OpenSSH\r\n")
 
     assert error_of(start(respond).url) == (
-        "Prometheus at HOST can't be reached (SSH-2.0-OpenSSH). Check that it runs, and prometheus_url."
+        "Prometheus at HOST can't be reached (SSH-2.0-OpenSSH). Check that it runs and that "
+        "prometheus_url is correct."
     )

@@ -115,7 +115,7 @@ def test_cuda_initialized_after_the_run(torch: Any) -> None:
     """If CUDA is initialized only after a run has ended, no recording is started."""
     history = AllocationHistory()
     said = end(history, history.open())
-    assert said == "CUDA is not initialised in this process: no line allocated anything there"
+    assert said == "CUDA is not initialised in this process: no line allocated GPU memory"
     torch.cuda.init()
     assert torch.allocator.calls == []
 
@@ -193,7 +193,7 @@ def test_user_code_starts_a_recording_during_the_run(torch: Any) -> None:
     recorded = end(history, scope)
     assert isinstance(recorded, RecordedHistory)
     assert recorded.note is not None
-    assert "switched torch's allocation history itself" in recorded.note
+    assert "turned torch's allocation history on or off" in recorded.note
     assert torch.allocator.enabled
     assert torch.allocator.calls[-1] == ("all", {"stacks": "all"})
     assert torch._C._cuda_record_memory_history == torch.allocator.switch
@@ -230,9 +230,9 @@ def test_a_torch_that_does_not_report_recordings(torch: Any) -> None:
     del torch._C._cuda_isHistoryEnabled
     history = AllocationHistory()
     said = end(history, history.open())
-    assert (
-        said
-        == "this version of torch does not report whether an allocation history is on, so none was started"
+    assert said == (
+        "this version of torch does not report whether its allocation history is on, so "
+        "gpuwidget did not turn it on"
     )
     assert torch.allocator.calls == []
 

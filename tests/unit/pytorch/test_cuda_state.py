@@ -208,5 +208,5 @@ def test_partial_counters_are_not_shown(torch: FakeTorch) -> None:
     torch.backend = "cudaMallocAsync"
     assert cuda_state.counters() == {}
     assert cuda_state.no_counters_reason() == message(
-        "async-allocator", "torch runs on cudaMallocAsync, whose counters are partial"
+        "async-allocator", "torch uses the allocator cudaMallocAsync, which provides only some counters"
     )

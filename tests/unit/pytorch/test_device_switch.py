@@ -154,7 +154,7 @@ def test_a_later_setting_of_user_code_is_kept(torch: Any, switch: DeviceSwitch) 
     switch.choose("cuda:1")
     cell(switch)
     cell(switch, lambda: torch.set_default_device("cuda:0"))
-    said = "Your code has since set torch's default device to cuda:0, which stays."
+    said = "Your code has since set torch's default device to cuda:0. gpuwidget does not change it."
     assert switch.state == DeviceState("cuda:1", True, False, "cuda:0", said)
     assert str(cell(switch, torch.get_default_device)) == "cuda:0"
     switch.choose(None)
@@ -181,7 +181,7 @@ def test_the_users_current_device_is_kept(torch: Any, switch: DeviceSwitch) -> N
     switch.choose("cuda:1")
     cell(switch)
     cell(switch, lambda: torch.cuda.set_device(0))
-    said = "Your code has since set the current CUDA device to cuda:0, which stays."
+    said = "Your code has since set the current CUDA device to cuda:0. gpuwidget does not change it."
     assert switch.state.note == said
     switch.choose(None)
     cell(switch)
@@ -304,7 +304,9 @@ def test_one_cells_device_that_the_cell_changes(torch: Any, switch: DeviceSwitch
     """
     leave = switch.use_device("cuda:1")
     torch.set_default_device("meta")
-    assert leave() == "Your code has since set torch's default device to meta, which stays."
+    assert leave() == (
+        "Your code has since set torch's default device to meta. gpuwidget does not change it."
+    )
     assert str(torch.get_default_device()) == "meta"
 
 
@@ -318,7 +320,7 @@ def test_a_setting_by_the_code_of_one_cell_is_kept(torch: Any, switch: DeviceSwi
     torch.set_default_device("meta")
     leave()
     cell(switch)
-    said = "Your code has since set torch's default device to meta, which stays."
+    said = "Your code has since set torch's default device to meta. gpuwidget does not change it."
     assert switch.state == DeviceState("cuda:1", True, False, "meta", said)
     switch.choose(None)
     assert str(cell(switch, torch.get_default_device)) == "meta"

@@ -72,7 +72,7 @@ def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(machine: Machine
     ("code", "sentence"),
     [
         (4, "Ask for read and write access to /dev/nvidia*"),
-        (9, "Load it with 'sudo modprobe nvidia' or reboot"),
+        (9, "Load it with 'sudo modprobe nvidia', or reboot"),
         (17, "Check that /dev/nvidiactl and /dev/nvidia0 exist"),
         (18, "Reboot, or reload the driver's modules"),
         (20, "(NVML error 20: Insufficient Memory). See the output of nvidia-smi."),

@@ -347,7 +347,7 @@ def test_a_lost_event_set_is_registered_again(machine: Machine) -> None:
 
 @pytest.mark.parametrize(
     ("error", "reason"),
-    [(3, "not supported by this GPU"), (4, "this user or container may not read it")],
+    [(3, "not supported by this GPU"), (4, "this user or container has no permission to read this value")],
 )
 def test_errors_that_may_not_be_read_are_unknown(machine: Machine, error: int, reason: str) -> None:
     """If XIDs and ECC errors are not supported, or this user has no permission to read them, both are None

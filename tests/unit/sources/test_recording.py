@@ -275,17 +275,17 @@ def test_an_empty_file_and_one_without_readings_are_reported(tmp_path: Path) -> 
         (b'{"meta": {"gpus": [{}]}}\n', "line 1: 'name' is missing"),
         (
             b'{"meta": {"gpus": []}}\n{"t": 0, "gpus": [{}]}\n',
-            "line 2: a tick of 1 GPUs, where the first line",
+            "line 2: it has 1 GPUs, but the first line",
         ),
         (
             b'{"meta": {"gpus": []}}\n{"t": 1, "gpus": []}\n{"t": 0, "gpus": []}\n',
-            "line 3: its time 0 is out of",
+            "line 3: the time 0 is out of",
         ),
-        (b'{"meta": {"gpus": []}}\n{"t": NaN, "gpus": []}\n', "line 2: its time nan is out of order"),
+        (b'{"meta": {"gpus": []}}\n{"t": NaN, "gpus": []}\n', "line 2: the time nan is out of order"),
         (b'{"meta": {"gpus": []}}\n{"t": "soon", "gpus": []}\n', "line 2: could not convert"),
         (
             b'{"meta": {"gpus": [{"name": "A", "uuid": "GPU-1"}, {"name": "B", "uuid": "GPU-1"}]}}\n',
-            "one UUID",
+            "the same UUID",
         ),
         (b'{"meta": {"gpus": [{"name": "A"}]}}\n{"t": 0, "gpus": [{"util": [1]}]}\n', "line 2: float"),
         (gzip.compress(b"text\n", mtime=0), "line 1: not JSON"),

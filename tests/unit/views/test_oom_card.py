@@ -234,14 +234,22 @@ def test_unknown_values() -> None:
         facts=dict.fromkeys(
             ("free", "total", "allocated", "reserved", "fragmented", "at_start", "older_now")
         ),
-        unknown=("who holds torch's memory: torch runs on cudaMallocAsync, whose counters are partial",),
+        unknown=(
+            (
+                "who holds torch's memory: torch uses the allocator cudaMallocAsync, which "
+                "provides only some counters"
+            ),
+        ),
     )
     assert bundle(bare)["text/plain"].splitlines() == [
         "Out of memory on cuda:0: 6.0 GiB requested",
         "  No single known fix would have been enough.",
         "  Mixed precision and activation checkpointing reduce the memory of a training step. Only "
         "a try shows by how much.",
-        "  Not known: who holds torch's memory: torch runs on cudaMallocAsync, whose counters are partial.",
+        (
+            "  Not known: who holds torch's memory: torch uses the allocator cudaMallocAsync, "
+            "which provides only some counters."
+        ),
     ]
 
 
