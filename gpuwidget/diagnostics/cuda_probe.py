@@ -16,7 +16,7 @@ from gpuwidget.model.translation import translatable
 
 STEPS = {
     "load": ("driver", translatable("loading CUDA's driver library")),
-    "init": ("driver", translatable("CUDA initialisation (cuInit)")),
+    "init": ("driver", translatable("CUDA initialization (cuInit)")),
     "devices": ("gpu", translatable("listing CUDA devices")),
 }
 """The steps in order: for each, the id of its check, and its name as displayed."""

@@ -16,7 +16,7 @@ from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import cuda_driver
 
 _NOT_LOADED = message("torch-not-loaded", "torch is not loaded")
-_NOT_INITIALIZED = message("cuda-not-initialized", "CUDA is not initialised in this process")
+_NOT_INITIALIZED = message("cuda-not-initialized", "CUDA is not initialized in this process")
 _ASYNC_ALLOCATOR = message(
     "async-allocator", "torch uses the allocator cudaMallocAsync, which provides only some counters"
 )

@@ -186,7 +186,7 @@ def test_without_torch_or_cuda(start_kernel: Callable[..., Kernel]) -> None:
     no_cache = "There is no PyTorch cache to free: "
     assert free(kernel)["reason"] == f"{no_cache}torch is not loaded."
     kernel.ok("import torch")
-    assert free(kernel)["reason"] == f"{no_cache}CUDA is not initialised in this process."
+    assert free(kernel)["reason"] == f"{no_cache}CUDA is not initialized in this process."
     assert kernel.value("torch.cuda.is_initialized()") == "False"
     kernel.ok("torch.cuda.init()")
     partial = "torch uses the allocator cudaMallocAsync, which provides only some counters"

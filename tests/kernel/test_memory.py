@@ -237,7 +237,7 @@ def test_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
     assert kernel.ok("%gpu memory").displayed == "No PyTorch GPU memory to show: torch is not loaded."
     assert kernel.ok("%gpu free --yes").displayed == "Nothing to free: torch is not loaded."
     kernel.ok("import torch")
-    reason = "CUDA is not initialised in this process."
+    reason = "CUDA is not initialized in this process."
     assert kernel.ok("%gpu memory").displayed == f"No PyTorch GPU memory to show: {reason}"
     assert kernel.ok("%gpu free").displayed == f"Nothing to free: {reason}"
     assert kernel.value("torch.cuda.is_initialized()") == "False"

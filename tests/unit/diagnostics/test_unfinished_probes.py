@@ -181,9 +181,9 @@ def test_cuda_that_hangs_is_a_broken_driver(tmp_path: Path, environment: ProbeEn
     doctor = run_checks(Target("shell", "0.1.0", hung, root=tmp_path, timeout_s=PROBE_TIMEOUT_S))
     found = {check.id: check for check in doctor.links}
     assert (doctor.status, doctor.ok) == ("broken", False)
-    assert doctor.summary.startswith("1 problem: Driver. CUDA initialisation (cuInit) did not return within ")
-    assert doctor.unfinished == ("torch.backends.cudnn.version()", "CUDA initialisation (cuInit)")
-    assert (found["driver"].reason or "").startswith("CUDA initialisation (cuInit) did not return within ")
+    assert doctor.summary.startswith("1 problem: Driver. CUDA initialization (cuInit) did not return within ")
+    assert doctor.unfinished == ("torch.backends.cudnn.version()", "CUDA initialization (cuInit)")
+    assert (found["driver"].reason or "").startswith("CUDA initialization (cuInit) did not return within ")
     assert found["driver"].status == "broken"
     assert (found["cudnn"].reason or "").startswith("torch.backends.cudnn.version() did not return within ")
     assert found["torch"].found == "2.10.0, built for CUDA 12.8"

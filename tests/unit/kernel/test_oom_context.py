@@ -131,7 +131,7 @@ def test_without_counters(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     context = collect_context(None, error, FailedCell(None, 3))
     assert (context.facts.device, context.facts.held, context.facts.at_start) == ("cuda:1", (), None)
-    assert context.unknown[0] == "holders of torch's memory: CUDA is not initialised in this process"
+    assert context.unknown[0] == "holders of torch's memory: CUDA is not initialized in this process"
 
 
 def test_if_the_search_fails(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,7 @@ def test_cuda_initialized_after_the_run(torch: Any) -> None:
     """If CUDA is initialized only after a run has ended, no recording is started."""
     history = AllocationHistory()
     said = end(history, history.open())
-    assert said == "CUDA is not initialised in this process: no line allocated GPU memory"
+    assert said == "CUDA is not initialized in this process: no line allocated GPU memory"
     torch.cuda.init()
     assert torch.allocator.calls == []
 

@@ -159,7 +159,7 @@ def test_without_cuda_there_is_nothing() -> None:
     pytest.importorskip("torch")
     assert (allocator.snapshot(), allocator.allocation_counts()) == ({}, {})
     assert cuda_state.no_counters_reason() == message(
-        "cuda-not-initialized", "CUDA is not initialised in this process"
+        "cuda-not-initialized", "CUDA is not initialized in this process"
     )
 
 

@@ -45,7 +45,7 @@ def test_cuda_is_not_initialized(torch: FakeTorch) -> None:
     torch.cuda.memory_stats_as_nested_dict = None
     assert cuda_state.counters() == {}
     assert cuda_state.no_counters_reason() == message(
-        "cuda-not-initialized", "CUDA is not initialised in this process"
+        "cuda-not-initialized", "CUDA is not initialized in this process"
     )
     cuda_state.synchronize()
     assert torch.waited == []

@@ -70,7 +70,7 @@ def test_no_query_before_cuda_is_initialized(torch: Any) -> None:
     runtime = Runtime()
     streams = DefaultStreams(lambda: runtime)
     assert (streams.open(), streams.busy()) == (False, None)
-    assert streams.reason == message("cuda-not-initialized", "CUDA is not initialised in this process")
+    assert streams.reason == message("cuda-not-initialized", "CUDA is not initialized in this process")
     assert (torch.cuda.is_initialized(), runtime.calls, torch.events) == (False, [], [])
 
 

@@ -80,7 +80,7 @@ def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(machine: Machine
     ],
 )
 def test_an_absent_driver_is_explained(machine: Machine, code: int, sentence: str) -> None:
-    """If NVML can't be initialised, opening the source raises no exception. The origin contains a reason that
+    """If NVML can't be initialized, opening the source raises no exception. The origin contains a reason that
     explains the failure and what the user can do."""
     machine.set_scenario(f"nvmlInitWithFlags=error {code}")
     inventory = machine.source().open()
@@ -100,7 +100,7 @@ def test_a_driver_without_gpus_is_explained_and_closed(machine: Machine) -> None
 
 
 def test_a_driver_that_fails_after_starting_is_explained(machine: Machine) -> None:
-    """If the driver fails after NVML was initialised, opening the source raises no exception, and the
+    """If the driver fails after NVML was initialized, opening the source raises no exception, and the
     origin's reason explains the failure."""
     machine.set_scenario("nvmlDeviceGetCount_v2=error 9")
     assert machine.source().open().origin.reason == nvml_messages.start_error(9, "")

@@ -50,7 +50,7 @@ def test_every_call_reports_a_lost_driver(machine: Machine, read: Callable[..., 
 
 
 def test_opening_again_renews_every_handle(machine: Machine) -> None:
-    """Reopening the source shuts NVML down, initialises it again and gets new handles for all GPUs."""
+    """Reopening the source shuts NVML down, initializes it again and gets new handles for all GPUs."""
     machine.set_scenario("gpus=2")
     source = machine.source()
     source.open()
@@ -101,8 +101,8 @@ def test_a_hung_call_does_not_delay_other_gpus(machine: Machine) -> None:
 
 
 def test_opening_under_a_hung_call_does_not_shut_it_down(machine: Machine) -> None:
-    """If the source is reopened while a call hangs, NVML is not shut down but initialised a second time. When
-    the source is closed later, NVML is shut down twice, once per initialisation."""
+    """If the source is reopened while a call hangs, NVML is not shut down but initialized a second time. When
+    the source is closed later, NVML is shut down twice, once per initialization."""
     machine.set_scenario("gpus=2")
     source = machine.source()
     first, _ = source.open().gpus

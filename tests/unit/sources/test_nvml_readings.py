@@ -319,7 +319,7 @@ def test_errors_while_another_gpu_is_lost(machine: Machine) -> None:
 
 
 def test_errors_during_a_hung_call(machine: Machine) -> None:
-    """If NVML was initialised a second time without a shutdown because a call hangs, XIDs are still
+    """If NVML was initialized a second time without a shutdown because a call hangs, XIDs are still
     reported."""
     machine.set_scenario("gpus=2")
     source = machine.source()
