@@ -20,7 +20,7 @@ import gpuwidget
 
 ROOT = Path(__file__).parents[3]
 LARGEST = 1_100_000
-LARGEST_PANEL = 120_000
+LARGEST_PANEL = 120 * 1024
 DATA = f"jupyterlab_gpuwidget-{gpuwidget.__version__}.data/data"
 LABEXTENSION = "share/jupyter/labextensions/jupyterlab-gpuwidget"
 
@@ -130,7 +130,7 @@ def test_it_contains_the_page_that_advice_links_to(installed: Path) -> None:
 
 
 def test_it_contains_the_panel(wheel: Path) -> None:
-    """The wheel contains the built labextension, whose JavaScript takes less than 120 kB when compressed."""
+    """The wheel contains the built labextension, whose JavaScript takes less than 120 KiB when compressed."""
     with zipfile.ZipFile(wheel) as archive:
         package = json.loads(archive.read(f"{DATA}/{LABEXTENSION}/package.json"))
         scripts = {
