@@ -181,11 +181,11 @@ def import_killed() -> Issue:
         "torch-import-killed",
         "broken",
         {"signal": "SIGKILL"},
-        translatable("'import torch' was killed (SIGKILL), usually because memory ran out."),
+        translatable("'import torch' was killed (SIGKILL), usually because main memory ran out."),
         text_fix(
             "more-memory",
-            "Give this environment more memory. The kernel log (dmesg) shows whether a lack of "
-            "memory was the cause.",
+            "Give this container or machine more main memory (RAM). The system's kernel log (dmesg) shows "
+            "whether a lack of memory was the cause.",
         ),
     )
 

@@ -122,9 +122,8 @@ def _shuffle(match: re.Match[str]) -> Hint:
         )
     return Hint(
         _(
-            "{drawn} The default torch device is {default}, so random numbers are drawn there "
-            "unless a device is given; DataLoader(shuffle=True) and random_split create their "
-            "generator on the CPU.",
+            "{drawn} The default torch device is {default}: random numbers are drawn there unless a device "
+            "is given. But DataLoader(shuffle=True) and random_split use a generator on the CPU by default.",
             drawn=drawn,
             default=default,
         ),

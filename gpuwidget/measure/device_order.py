@@ -174,7 +174,7 @@ def _other_numbers(number: int, gpu: Gpu, environment: Mapping[str, str], *, ali
 def _unlike_expected(number: int, now: Gpu, before: Gpu) -> Message:
     device = f"cuda:{number}"
     text = translatable(
-        "{device} is {now}, not {expected} as expected from the environment before CUDA started.",
+        "{device} is {now}. Before CUDA started, the environment variables suggested {expected}.",
         device=device,
         now=_name(now),
         expected=_name(before),

@@ -64,7 +64,9 @@ def _cuda_device(number: int, gpus: Sequence[Gpu], environment: Mapping[str, str
         why = joined([note.text for note in order.notes], " ")
         raise OptionError(
             translatable(
-                "--gpu cuda:{number}: {why} Or give the GPU's index or UUID.", number=number, why=why
+                "--gpu cuda:{number}: {why} The GPU's index or UUID always works here.",
+                number=number,
+                why=why,
             )
         )
     uuid = order.uuids[number] if order.uuids is not None and number < len(order.uuids) else None

@@ -35,7 +35,9 @@ UNCHECKED = message(
     "the counters returned no value.",
 )
 BY_WINDOWS = message(
-    "activity-by-windows", "The GPU's activity comes from the driver's measuring windows instead."
+    "activity-by-windows",
+    "The GPU activity of each line is estimated from the driver's utilization, which is a mean over short "
+    "periods.",
 )
 
 _CAUSES = {

@@ -28,8 +28,8 @@ _GPU_XIDS = {
     92: translatable("many corrected memory errors"),
     94: translatable("a memory error that affected one program"),
     95: translatable("a memory error that affected all programs"),
-    119: translatable("the GPU's own processor does not answer"),
-    120: translatable("the GPU's own processor failed"),
+    119: translatable("the GPU's system processor (GSP) does not answer"),
+    120: translatable("the GPU's system processor (GSP) failed"),
 }
 
 

@@ -365,7 +365,7 @@ def _describe_cache(gpus: Sequence[GpuReport]) -> list[str]:
         parts += (
             [
                 _(
-                    "{size} of it shares segments with tensors (fragmentation)",
+                    "{size} of it can't be freed, because it shares segments with tensors (fragmentation)",
                     size=_range(fragmented, units.memory),
                 )
             ]

@@ -373,7 +373,9 @@ def test_free_the_cache_without_gpuwidget(open_panel: Callable[..., OpenPanel]) 
     wait_for_text(
         view.notebook, MESSAGE, "did not reply: gpuwidget is not loaded in it (%load_ext gpuwidget)"
     )
-    assert view.notebook.page.inner_text(MESSAGE).endswith("Shut Down Kernel… frees all of its memory.")
+    assert view.notebook.page.inner_text(MESSAGE).endswith(
+        "To free all of its memory, choose “Shut Down Kernel…”."
+    )
 
 
 def test_a_message_belongs_to_the_active_notebook(open_panel: Callable[..., OpenPanel]) -> None:

@@ -59,7 +59,7 @@ def test_the_doctor_in_the_environments_language(start_kernel: Callable[..., Ker
     assert "故障  PyTorch       2.10.0, 无法导入" in shown["text/plain"].splitlines()
     assert "故障  cuDNN         缺少 libcudnn.so.9" in shown["text/plain"].splitlines()
     assert "<b>解决办法：</b>" in shown["text/html"]
-    assert "GPUWIDGET_SOURCE 是 'none'：" in shown["text/plain"]
+    assert "GPUWIDGET_SOURCE 是 'none'，" in shown["text/plain"]
     assert kernel.value("found.doctor.links[0].reason") == repr(
         f"'import torch' raises ImportError: {BROKEN}."
     )

@@ -135,8 +135,8 @@ _SYNC_FIXES = {
     ),
     "synchronize": translatable("Remove this call from the loop: the GPU does its work in order without it."),
     "nonzero": translatable(
-        "Indexing with a boolean mask makes Python wait for the size of the result. "
-        "torch.where stays on the GPU."
+        "nonzero() and indexing with a boolean mask make Python wait for the size of the result. "
+        "torch.where(mask, a, b) does not wait, because its size is known."
     ),
 }
 
@@ -628,7 +628,7 @@ def cheaper_items(loader: Loader, cores: int) -> str:
     """Return the fix for a loader that already has one worker per CPU core."""
     return translatable(
         "{settings}: this process may use {cores} cores, so more workers don't help. Make each "
-        "item cheaper: decode less, store it decoded, do the rest on the GPU in batches.",
+        "item cheaper: store the items already decoded or smaller, and do the other transforms on the GPU.",
         settings=_loader_settings(loader),
         cores=cores,
     )

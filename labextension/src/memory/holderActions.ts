@@ -228,7 +228,7 @@ export class HolderActions {
     if ((await kernel.request({ schema: KERNEL_SCHEMA, ask: 'state' })) === null) {
       return [
         this.trans.__(
-          'the kernel did not reply: gpuwidget is not loaded in it (%load_ext gpuwidget), or a long call blocks it. %1 frees all of its memory.',
+          'the kernel did not reply: gpuwidget is not loaded in it (%load_ext gpuwidget), or a long call blocks it. To free all of its memory, choose “%1”.',
           shutDownLabel(this.trans)
         ),
         'error'

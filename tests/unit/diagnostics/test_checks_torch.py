@@ -238,10 +238,10 @@ def test_memory_that_is_too_little_for_the_import() -> None:
     to give the environment more memory."""
     killed = replace(results(), torch_result=ProbeResult("crashed", "SIGKILL", {"step": "import"}))
     assert outcome(check_of("torch", killed))[1:] == (
-        "'import torch' was killed (SIGKILL), usually because memory ran out.",
+        "'import torch' was killed (SIGKILL), usually because main memory ran out.",
         (
-            "Give this environment more memory. The kernel log (dmesg) shows whether a lack of "
-            "memory was the cause."
+            "Give this container or machine more main memory (RAM). The system's kernel log (dmesg) shows "
+            "whether a lack of memory was the cause."
         ),
     )
     limited = results(torch=no_import("libtorch_cuda.so: failed to map segment from shared object"))

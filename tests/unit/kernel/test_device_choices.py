@@ -141,7 +141,7 @@ def test_the_order_is_verified_once_cuda_has_started(
     verified = monitor.device_choices(NOW)
     assert (verified.order.source, of(verified)[1]) == ("cuda", ("cuda:0", 0))
     assert verified.order.notes == (
-        "cuda:0 is GPU 0 (H200), not GPU 1 (H200) as expected from the environment before CUDA started.",
+        "cuda:0 is GPU 0 (H200). Before CUDA started, the environment variables suggested GPU 1 (H200).",
     )
 
 

@@ -349,8 +349,8 @@ def test_bursts_count_only_without_a_line_profile() -> None:
             replace(LOADER, num_workers=7, pin_memory=True),
             RunContext(cores=8.0),
             "loader has num_workers=7, pin_memory=True: this process may use 7 cores, so more "
-            "workers don't help. Make each item cheaper: decode less, store it decoded, do the "
-            "rest on the GPU in batches.",
+            "workers don't help. Make each item cheaper: store the items already decoded or smaller, and do "
+            "the other transforms on the GPU.",
         ),
         (
             replace(LOADER, num_workers=2, prefetch_factor=2, persistent_workers=True),
@@ -464,7 +464,7 @@ def test_a_model_on_the_cpu_without_advice(changes: dict[str, Any]) -> None:
     [
         (line("total += loss.item()", 34.0, 90.0), "item", "Keep the value on the GPU"),
         (line("train()", 34.0, 90.0, "Tensor.item"), "item", "Keep the value on the GPU"),
-        (line("x = x[mask.nonzero()]", 34.0, 90.0), "nonzero", "Indexing with a boolean mask"),
+        (line("x = x[mask.nonzero()]", 34.0, 90.0), "nonzero", "nonzero() and indexing with a boolean mask"),
         (
             line("torch.cuda.synchronize()", 34.0, 90.0, "torch.cuda.synchronize"),
             "synchronize",

@@ -231,8 +231,8 @@ def test_an_order_unlike_the_expected_one() -> None:
     expected, reported = CudaOrder(UUIDS[:2], "environment"), CudaOrder((UUIDS[1], UUIDS[0]), "cuda")
     (note,) = unlike_expected(reported, expected, MIXED).notes
     assert note.text == (
-        "cuda:0 is GPU 1 (GeForce RTX 4090), not GPU 0 (GeForce RTX 3090) as expected from the environment "
-        "before CUDA started."
+        "cuda:0 is GPU 1 (GeForce RTX 4090). Before CUDA started, the environment variables suggested GPU 0 "
+        "(GeForce RTX 3090)."
     )
     for order, before in ((expected, expected), (reported, None), (reported, reported)):
         assert unlike_expected(order, before, MIXED).notes == ()

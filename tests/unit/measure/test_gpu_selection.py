@@ -90,5 +90,5 @@ def test_a_device_whose_gpu_is_unknown() -> None:
     with pytest.raises(OptionError, match="it is unknown which one is cuda:0") as raised:
         select_gpus(["cuda:0"], mixed, {})
     assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in str(raised.value)
-    assert str(raised.value).endswith("Or give the GPU's index or UUID.")
+    assert str(raised.value).endswith("The GPU's index or UUID always works here.")
     assert select_gpus(["cuda:0"], mixed, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}) == (UUIDS[0],)

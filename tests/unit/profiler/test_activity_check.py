@@ -63,8 +63,8 @@ def test_kernels_too_short_for_queries() -> None:
     assert lines(time) == [(2, 100.0, 17.0)]
     assert time.reason == (
         "GPU 0: its default stream had work in 0 % of the queries, but its counters show that the GPU was "
-        f"busy for 17 % of the time: {SHORT_KERNELS} The GPU's activity comes from the "
-        "driver's measuring windows instead."
+        f"busy for 17 % of the time: {SHORT_KERNELS} The GPU activity of each line is estimated from the "
+        "driver's utilization, which is a mean over short periods."
     )
     assert time.reason_ids == (
         MessageId(

@@ -247,9 +247,9 @@ def test_without_streams_the_regression_gives_activities() -> None:
     run.profiler.open()
     time = time_of(run)
     assert lines(time) == [(2, 50.0, 100.0), (1, 50.0, 0.0)]
-    assert (
-        time.reason
-        == "Torch is not loaded. The GPU's activity comes from the driver's measuring windows instead."
+    assert time.reason == (
+        "Torch is not loaded. The GPU activity of each line is estimated from the driver's utilization, "
+        "which is a mean over short periods."
     )
 
 

@@ -462,7 +462,7 @@ def test_memory_left_behind_is_listed_by_holder() -> None:
         "Left behind: Out[3], also _, _3: 512 MiB",
         "Left behind: autograd or unknown: 512 MiB",
         "Fragmentation: 3.0 GiB of the 13.0 GiB reserved by torch is not in tensors; 2.0 GiB of it "
-        "shares segments with tensors (fragmentation); the cache was not flushed",
+        "can't be freed, because it shares segments with tensors (fragmentation); the cache was not flushed",
     ]
     in_a_terminal = text(reports.left_behind()).splitlines()
     assert [line.strip().lower() for line in in_a_terminal if "behind" in line or "frag" in line] == [
