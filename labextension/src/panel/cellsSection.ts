@@ -242,7 +242,9 @@ export class CellsSection {
         ? this.trans.__('* Memory of the whole GPU, including other processes.')
         : '',
       runs.some(({ report }) => report.recording !== null)
-        ? this.trans.__('Memory, utilization and energy of cells that ran with a recording are from the recording.')
+        ? this.trans.__(
+            'Memory, utilization and energy of cells that ran with a recording are from the recording.'
+          )
         : '',
       incompatible === 0
         ? ''
