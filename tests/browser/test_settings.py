@@ -146,7 +146,7 @@ def test_sample_interval(lab: Lab, browser: Browser) -> None:
     wait_for_text(notebook, RATE, "Updates 5\u00d7/s")
     set_settings(notebook, sampleSeconds=2)
     wait_for_text(notebook, RATE, "Updates every 2 s")
-    assert "the server samples every 0.2 s" in (page.get_attribute(RATE, "title") or "")
+    assert "Without it, updates arrive every 0.2 s" in (page.get_attribute(RATE, "title") or "")
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
     wait_for_text(notebook, RATE, "Updates 5\u00d7/s")
     set_settings(notebook, sampleSeconds=0.1)
@@ -218,7 +218,7 @@ def test_invalid_settings_are_replaced(lab_with_invalid_settings: tuple[Lab, Pat
     for sentence in (
         'sets chartSeconds to "long", which is not valid',
         'sets units.memory to "bits", which is not valid',
-        "so these have their defaults: hints.idleHours, alerts.when",
+        "so these settings have their defaults: hints.idleHours, alerts.when",
         "Your GPU settings are not valid in this version, so the defaults are used.",
     ):
         wait_for_text(notebook, center, sentence)
