@@ -75,7 +75,7 @@ export async function loadSettings(options: SettingsLoaderOptions): Promise<IGpu
     if (replaced.length > 0) {
       warn(
         trans.__(
-          'The GPU settings on the server are from a different version of gpuwidget, so these settings have their defaults: %1. Reload this page; if this message appears again, update gpuwidget on the server.',
+          'The GPU settings on the server are from another version of gpuwidget, so these settings have their defaults: %1. Reload this page; if this message appears again, update gpuwidget on the server.',
           replaced.join(', ')
         )
       );

@@ -154,7 +154,7 @@ test('an older schema on the server leaves the settings that it has, and one war
   assert.deepEqual(settings.current, { ...DEFAULTS, chartSeconds: 60 });
   registered.change(registered.composite);
   assert.deepEqual(warnings, [
-    'The GPU settings on the server are from a different version of gpuwidget, so these settings have their defaults: hints.idleHours. Reload this page; if this message appears again, update gpuwidget on the server.'
+    'The GPU settings on the server are from another version of gpuwidget, so these settings have their defaults: hints.idleHours. Reload this page; if this message appears again, update gpuwidget on the server.'
   ]);
 });
 
