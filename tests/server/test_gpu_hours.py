@@ -171,10 +171,9 @@ def test_unknown_memory_of_an_idle_holder_makes_its_memory_a_lower_bound(
         "ben": IdleHolder(0.0, 20 * GIB, complete=True),
     }
     assert [record.getMessage() for record in caplog.records] == [
-        "The kernel of no notebook has been idle for 1 minutes and holds at least 60.0 GiB of GPU memory "
+        "The kernel of no notebook has been idle for 1 min and holds at least 60.0 GiB of GPU memory "
         "(kernel anna).",
-        "The kernel of no notebook has been idle for 1 minutes and holds 20.0 GiB of GPU memory "
-        "(kernel ben).",
+        "The kernel of no notebook has been idle for 1 min and holds 20.0 GiB of GPU memory (kernel ben).",
     ]
 
 
@@ -208,7 +207,7 @@ async def test_an_idle_notebook_on_the_stream_and_in_the_metrics(
     source.processes[0] = (process(pid_of(server, kernel_id), 60 * GIB),)
     await server.until(lambda: bool(logged_later))
     assert logged_later == [
-        "The kernel of train.ipynb has been idle for 1 minutes and holds 60.0 GiB of GPU memory "
+        "The kernel of train.ipynb has been idle for 1 min and holds 60.0 GiB of GPU memory "
         f"(kernel {kernel_id})."
     ]
     stream = await server.stream()

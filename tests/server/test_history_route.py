@@ -65,9 +65,12 @@ async def test_time_ranges_are_limited_to_the_last_hour(server: Server) -> None:
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ({"metrics": "utilisation"}, f"metrics must be all or names of these with commas: {NAMES}."),
-        ({"metrics": ""}, f"metrics must be all or names of these with commas: {NAMES}."),
-        ({"metrics": "all,utilization"}, f"metrics must be all or names of these with commas: {NAMES}."),
+        ({"metrics": "utilisation"}, f"metrics must be all, or a comma-separated list of these: {NAMES}."),
+        ({"metrics": ""}, f"metrics must be all, or a comma-separated list of these: {NAMES}."),
+        (
+            {"metrics": "all,utilization"},
+            f"metrics must be all, or a comma-separated list of these: {NAMES}.",
+        ),
         ({"points": "1"}, "points must be a whole number from 2 to 4000."),
         ({"points": "4001"}, "points must be a whole number from 2 to 4000."),
         ({"points": "2.5"}, "points must be a whole number from 2 to 4000."),

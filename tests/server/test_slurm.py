@@ -59,7 +59,7 @@ async def test_the_end_from_squeue(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert monitor.job == SlurmJob("1234", 2, END, 900.0)
     (line,) = caplog.messages
     assert line.startswith("The end of Slurm job 1234 could not be read: squeue failed (")
-    assert line.endswith("It runs again in 5 min.")
+    assert line.endswith("squeue runs again in 5 min.")
     squeue(tmp_path, "echo N/A")
     await monitor.refresh()
     assert monitor.job == SlurmJob("1234", 2, None, 900.0)
