@@ -100,7 +100,7 @@ async def test_what_happened_before_the_server_was_started(server: Server) -> No
     # The page learns from its config that it may offer more than the last hour.
     assert server.app.web_app.settings["page_config_data"]["gpuwidgetCluster"] == "true"
     status, answer = await past(server)
-    assert status == 200
+    assert status == 200, answer
     assert set(answer) == {field.name for field in fields(wire.MetricHistory)}
     assert (answer["since"], answer["until"], answer["step_s"]) == (NIGHT, NIGHT + 3599, 600)
     assert answer["newest"] == NIGHT + 3599
