@@ -345,6 +345,11 @@ def test_the_toolbar_of_the_panel(lab: Lab, browser: Browser) -> None:
     buttons = f"{PANEL} .jp-Toolbar"
     wait_for_text(notebook, buttons, "Dashboard")
     notebook.page.wait_for_selector(f"{PANEL}[data-size~=narrow], {PANEL} [data-size~=narrow]")
+    # The layout is complete some frames after the panel got its first values.
+    for _ in range(50):
+        if clipped(notebook) == []:
+            break
+        notebook.page.wait_for_timeout(100)
     assert clipped(notebook) == []
     toolbar = [
         {"name": "dashboard", "disabled": True},
