@@ -21,10 +21,10 @@ from gpuwidget.pytorch import cuda_state
 
 ON, OFF = "on", "off"
 
-_TF32_CONV = translatable(
+_TF32_ONLY_CONVOLUTIONS = translatable(
     "TF32 is on for convolutions and off for recurrent layers: your code has set them separately."
 )
-_TF32_RNN = translatable(
+_TF32_ONLY_RECURRENT = translatable(
     "TF32 is off for convolutions and on for recurrent layers: your code has set them separately."
 )
 
@@ -216,7 +216,7 @@ def _read_cudnn_tf32(native: Any) -> SwitchValue:
     if conv is None or rnn is None:
         return _UNKNOWN
     if conv != rnn:
-        return SwitchValue(None, _TF32_RNN if rnn else _TF32_CONV)
+        return SwitchValue(None, _TF32_ONLY_RECURRENT if rnn else _TF32_ONLY_CONVOLUTIONS)
     return _cudnn_value(native, SwitchValue(ON if conv else OFF))
 
 

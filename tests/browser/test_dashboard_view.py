@@ -504,17 +504,23 @@ def test_metrics_are_kept_when_reopened(two_gpu_lab: Lab, browser: Browser) -> N
     notebook.close()
 
 
+def open_notebook_7(lab: Lab, browser: Browser, name: str) -> Page:
+    """Open a new notebook in Notebook 7, and return the page once the dashboard's command exists."""
+    path = lab.write(name, ["1"])
+    page = browser.new_page(viewport={"width": 1200, "height": 700})
+    page.goto(f"{lab.url}/notebooks/{path.name}?token={lab.token}")
+    page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('gpuwidget:open-dashboard')")
+    page.wait_for_selector(".jp-Notebook .jp-Cell")
+    return page
+
+
 def test_in_notebook_7(two_gpu_lab: Lab, browser: Browser) -> None:
     """In Notebook 7, the dashboard opens below the notebook with half of the height, also when it is closed
     and opened again. Its list of metrics fits into the window.
 
     It is not in the main area, because Notebook 7 allows only the notebook there.
     """
-    path = two_gpu_lab.write("seven-dashboard.ipynb", ["1"])
-    page = browser.new_page(viewport={"width": 1200, "height": 700})
-    page.goto(f"{two_gpu_lab.url}/notebooks/{path.name}?token={two_gpu_lab.token}")
-    page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('gpuwidget:open-dashboard')")
-    page.wait_for_selector(".jp-Notebook .jp-Cell")
+    page = open_notebook_7(two_gpu_lab, browser, "seven-dashboard.ipynb")
     for _ in range(2):
         page.evaluate("() => window.jupyterapp.commands.execute('gpuwidget:open-dashboard')")
         page.wait_for_selector(f"{CHART} canvas", state="visible")
@@ -538,11 +544,7 @@ def test_in_notebook_7(two_gpu_lab: Lab, browser: Browser) -> None:
 def test_the_tab_of_a_chart_in_notebook_7(two_gpu_lab: Lab, browser: Browser) -> None:
     """In Notebook 7, the tab of a chart is selected when it is opened from the dashboard, also when it is
     already open. The dashboard is selected when its command runs again, or after the tab was closed."""
-    path = two_gpu_lab.write("seven-chart.ipynb", ["1"])
-    page = browser.new_page(viewport={"width": 1200, "height": 700})
-    page.goto(f"{two_gpu_lab.url}/notebooks/{path.name}?token={two_gpu_lab.token}")
-    page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('gpuwidget:open-dashboard')")
-    page.wait_for_selector(".jp-Notebook .jp-Cell")
+    page = open_notebook_7(two_gpu_lab, browser, "seven-chart.ipynb")
     for _ in range(2):
         page.evaluate("() => window.jupyterapp.commands.execute('gpuwidget:open-dashboard')")
         page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas", state="visible")

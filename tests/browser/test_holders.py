@@ -361,14 +361,20 @@ def test_free_the_cache_of_a_notebook_that_is_not_open(open_panel: Callable[...,
     assert _connections(view.lab, other) == 0
 
 
-def test_free_the_cache_without_gpuwidget(open_panel: Callable[..., OpenPanel]) -> None:
-    """If the user frees the cache of a kernel without gpuwidget, a message explains how to load gpuwidget."""
+def panel_of_a_holder(open_panel: Callable[..., OpenPanel]) -> OpenPanel:
+    """Open the panel beside the notebook train.ipynb, whose kernel holds memory."""
     view = open_panel()
     view.ownership.send(
         [kernel(view.active_kernel, "train.ipynb")],
         [gpu(view.gpus[0], allocation(18, kernel=view.active_kernel)), gpu(view.gpus[1])],
     )
     wait_for_text(view.notebook, ROW, "train.ipynb")
+    return view
+
+
+def test_free_the_cache_without_gpuwidget(open_panel: Callable[..., OpenPanel]) -> None:
+    """If the user frees the cache of a kernel without gpuwidget, a message explains how to load gpuwidget."""
+    view = panel_of_a_holder(open_panel)
     view.press_in_menu("train.ipynb", "ArrowUp", "ArrowUp", "Enter")
     wait_for_text(
         view.notebook, MESSAGE, "did not reply: gpuwidget is not loaded in it (%load_ext gpuwidget)"
@@ -380,12 +386,7 @@ def test_free_the_cache_without_gpuwidget(open_panel: Callable[..., OpenPanel]) 
 
 def test_a_message_belongs_to_the_active_notebook(open_panel: Callable[..., OpenPanel]) -> None:
     """The result of an action disappears when another notebook becomes active."""
-    view = open_panel()
-    view.ownership.send(
-        [kernel(view.active_kernel, "train.ipynb")],
-        [gpu(view.gpus[0], allocation(18, kernel=view.active_kernel)), gpu(view.gpus[1])],
-    )
-    wait_for_text(view.notebook, ROW, "train.ipynb")
+    view = panel_of_a_holder(open_panel)
     view.press_in_menu("train.ipynb", "ArrowDown", "ArrowDown", "Enter")
     wait_for_text(view.notebook, MESSAGE, "The kernel of train.ipynb was interrupted.")
     view.lab.write("eval.ipynb", ["1"])

@@ -168,7 +168,7 @@ def test_the_free_memory_within_a_limit() -> None:
 
 
 def test_the_first_step_does_more_than_free_the_frames() -> None:
-    """The card says so if the command of the first step is also one of the fixes, and shows it only once."""
+    """If the command of the first step is also one of the fixes, the card shows the command only once."""
     kept = oom_context(
         oom_holder("notebook", "this error", 21.9, 12, is_error=True, before=frozenset()),
         oom_holder("notebook", "Out[9]", 9.2, 9),
