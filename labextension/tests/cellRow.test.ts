@@ -31,7 +31,7 @@ test('memory of child processes is labelled as theirs too', () => {
   const held = { torch: null, process_memory: span(0, 0, 5) };
   assert.equal(
     memoryTitle(trans, read({ gpus: [reportedGpu(0, { ...held, children: ['python child.py'] })] })),
-    'Held by this notebook and its child processes: ±0, peak 5 B\nGPU 0 (cuda:0)'
+    'Held by this notebook and its child processes: ±0, sampled peak 5 B\nGPU 0 (cuda:0)'
   );
   assert.match(memoryTitle(trans, read({ gpus: [reportedGpu(0, held)] })), /^Held by this notebook: ±0,/);
 });
@@ -43,7 +43,10 @@ test('an unknown figure has its reason, and an unused GPU says so', () => {
     energy_j: null,
     missing: { process_memory: 'the driver did not answer', energy_j: 'below 0.1 s' }
   });
-  assert.match(memoryTitle(trans, read({ gpus: [gpu] })), /n\/a, peak 5 B\n.*\nthe driver did not answer$/s);
+  assert.match(
+    memoryTitle(trans, read({ gpus: [gpu] })),
+    /n\/a, sampled peak 5 B\n.*\nthe driver did not answer$/s
+  );
   assert.equal(energyTitle(trans, read({ gpus: [gpu] })), 'GPU 0 (cuda:0): n/a\nbelow 0.1 s');
   assert.equal(memoryTitle(trans, read({ gpus: [] })), 'The machine had no GPU');
   assert.equal(

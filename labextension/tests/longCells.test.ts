@@ -66,6 +66,20 @@ test('a notification has the time and the peak memory of the cell', () => {
   ]);
 });
 
+test('a peak that gpuwidget sampled is named as such', () => {
+  const gpu = { uuid: 'GPU-0', torch: null };
+  const span = { start: 0, end: 0, peak: 15.6 * GIB };
+  const bodies = [{ process_memory: span }, { device_memory: span }].map(memory => {
+    const report = { ...REPORT, gpus: [{ ...gpu, ...memory }] };
+    const output = { ...WATCHED, data: { 'application/vnd.gpuwidget.report+json': report } };
+    return notificationTexts(trans, finished({}, [output]))[1];
+  });
+  assert.deepEqual(bodies, [
+    '3 min 20 s · sampled peak of the GPU memory 15.6 GiB',
+    '3 min 20 s · sampled peak of the whole GPU’s memory 15.6 GiB'
+  ]);
+});
+
 test('no notification for a short cell, in a visible tab, without the permission or if it is turned off', () => {
   const visible = new FakeBrowser('granted');
   visible.isPageHidden = false;

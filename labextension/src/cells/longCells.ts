@@ -95,9 +95,12 @@ function peakText(trans: TranslationBundle, outputs: readonly unknown[]): string
   const peaks = reports.flatMap(({ peak, kind }) => (peak === null ? [] : [{ peak, kind }]));
   const highest = peaks.sort((one, other) => other.peak - one.peak)[0];
   if (highest !== undefined) {
-    return highest.kind === 'device'
-      ? trans.__('peak memory of the whole GPU %1', memory(highest.peak))
-      : trans.__('peak GPU memory %1', memory(highest.peak));
+    const peak = memory(highest.peak);
+    return {
+      torch: trans.__('peak GPU memory %1', peak),
+      process: trans.__('sampled peak of the GPU memory %1', peak),
+      device: trans.__('sampled peak of the whole GPU’s memory %1', peak)
+    }[highest.kind];
   }
   if (reports.length === 0) {
     return trans.__('peak GPU memory %1 (the cell was not watched)', UNKNOWN);

@@ -204,12 +204,14 @@ export function memoryTitle(trans: TranslationBundle, report: CellReport): strin
     device: trans.__('Whole GPU (this notebook’s share is unknown)')
   }[kind];
   const field = { torch: 'torch', process: 'process_memory', device: 'device_memory' }[kind];
+  const figures = (name: string, span: { delta: number | null; peak: number | null }): string =>
+    kind === 'torch'
+      ? trans.__('%1: %2, peak %3', name, memoryChange(span.delta), memory(span.peak))
+      : trans.__('%1: %2, sampled peak %3', name, memoryChange(span.delta), memory(span.peak));
   const lines = [
-    trans.__('%1: %2, peak %3', what, memoryChange(delta), memory(peak)),
+    figures(what, report),
     ...(gpus.length > 1 || delta === null || peak === null
-      ? gpus.map(gpu =>
-          trans.__('%1: %2, peak %3', gpuText(trans, gpu), memoryChange(gpu.delta), memory(gpu.peak))
-        )
+      ? gpus.map(gpu => figures(gpuText(trans, gpu), gpu))
       : [gpus.map(gpu => gpuText(trans, gpu)).join(', ')])
   ];
   const reason = delta === null || peak === null ? (missing[field] ?? '') : '';
