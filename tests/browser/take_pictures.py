@@ -207,8 +207,10 @@ def panel_without_notebook(stage: Stage) -> Iterator[Notebook]:
     """No notebook is open."""
     with stage.notebook(kernel=False) as notebook:
         show(notebook)
-        notebook.script("panel.close();")
+        # Save first: JupyterLab asks what to do with unsaved changes, and its dialog would cover the panel.
+        notebook.script("return panel.context.save().then(() => panel.close());")
         notebook.page.wait_for_selector(CARD)
+        wait_for_text(notebook, PANEL, "Open a notebook to choose its default device.")
         yield notebook
 
 
@@ -307,6 +309,7 @@ def panel_no_driver(stage: Stage) -> Iterator[Notebook]:
     with stage.notebook("nvmlInitWithFlags=error 9") as notebook:
         show(notebook)
         wait_for_text(notebook, SERVER_NOTICE, "driver")
+        wait_for_text(notebook, PANEL, "gpuwidget is not loaded in this kernel.")
         yield notebook
 
 

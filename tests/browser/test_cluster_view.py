@@ -12,7 +12,7 @@ from helpers_axe import violations
 from helpers_cluster import CLUSTER_OPTION, FREE_NODES, LOST_NODE, XID_NODE, FakeCluster, cluster
 from helpers_exporters import SimulatedCluster
 from helpers_lab import Lab, Notebook
-from helpers_panel import show, wait_for_text
+from helpers_panel import PANEL, show, wait_for_text
 from helpers_prometheus import Prometheus, find_programs
 from playwright.sync_api import Browser, Page
 
@@ -259,8 +259,8 @@ def test_csv(wall: Notebook) -> None:
 
 
 def test_panel_section(wall: Notebook, fake: FakeCluster) -> None:
-    """The panel's section has the GPUs of each model and the problems. It requests nothing while it is
-    collapsed and no wall is visible."""
+    """The panel's section has the GPUs of each model and the problems, and covers no other section. It
+    requests nothing while it is collapsed and no wall is visible."""
     page = wall.page
     wall.script("app.shell.currentWidget.close();")
     show(wall, 300)
@@ -275,6 +275,11 @@ def test_panel_section(wall: Notebook, fake: FakeCluster) -> None:
         "✕ node004, GPU 2: lost",
     ]
     assert violations(wall, SECTION) == []
+    places = page.locator(f"{PANEL} .jp-gpuwidget-panel-scroll > *").evaluate_all(
+        "nodes => nodes.map(node => node.getBoundingClientRect()).filter(box => box.height > 0)"
+        ".map(({top, bottom}) => [top, bottom])"
+    )
+    assert [box for box, above in zip(places[1:], places, strict=False) if box[0] < above[1] - 1] == []
     wall.use_theme("light")
     page.click(f"{SECTION} >> text=Show all nodes")
     page.wait_for_selector(WALL, state="visible")

@@ -323,7 +323,8 @@ export class GpuPanel extends Widget implements IGpuPanel {
     for (const node of parts) {
       const expanded = node.hasAttribute('open') || node.dataset.open === 'true';
       node.classList.toggle('jp-gpuwidget-docked', !expanded);
-      node.style.bottom = `${String(bottom)}px`;
+      // In an expanded section, which is positioned relatively, `bottom` would move it over the part above.
+      node.style.bottom = expanded ? '' : `${String(bottom)}px`;
       bottom += expanded ? 0 : node.offsetHeight;
     }
     this.scroll.style.scrollPaddingBottom = `${String(bottom)}px`;
