@@ -211,7 +211,7 @@ METRICS: tuple[Metric, ...] = (
             help="Power drawn now.",
             dcgm="DCGM_FI_DEV_POWER_USAGE",
             nvidia_gpu="nvidia_smi_power_draw_instant_watts",
-            unit="watts at present (watts, on most GPUs the mean of 1 s)",
+            unit="watts (watts; on most GPUs a mean of 1 s)",
         ),
         opentelemetry="hw.power",
     ),
