@@ -61,10 +61,11 @@ test-kernel: test-kernel-newest test-kernel-oldest ## cells in a real kernel, wi
 test-kernel-newest: $(INSTALLED) compiler
 	$(PYTEST) tests/kernel
 
-# The ignored files run notebooks with the packages of $(VENV), in this group too.
+# The ignored files run once, in test-kernel-newest: the first two always use the packages of $(VENV), and the others
+# test texts, advice, the doctor and GPU models, which are the same with every version of IPython and ipykernel.
 test-kernel-oldest: $(INSTALLED) $(OLDEST_INSTALLED) compiler
 	GPUWIDGET_TEST_PYTHON=$(CURDIR)/$(OLDEST)/bin/python $(PYTEST) tests/kernel \
-		--ignore=tests/kernel/test_notebooks.py --ignore=tests/kernel/test_quickstart.py
+		$(patsubst %,--ignore=tests/kernel/test_%.py,notebooks quickstart advice compare doctor_kernel gpu_models languages ranks)
 
 test-browser: test-browser-newest test-browser-oldest ## notebooks and the panel in Chromium, with the newest and the oldest JupyterLab
 
