@@ -29,6 +29,7 @@ from benchmarks import (
     holders,
     idle,
     importing,
+    interrupts,
     kernel_memory,
     loading,
     out_of_memory,
@@ -72,6 +73,7 @@ BENCHMARKS: dict[str, Measure] = {
     "dask": dask_workers.measure,
     "oom": out_of_memory.measure,
     "holders": holders.measure,
+    "interrupts": interrupts.measure,
 }
 _RESULTS = Path(__file__).with_name("results")
 _PACKAGES = (

@@ -20,6 +20,10 @@ from benchmarks.settings import environment
 
 _PATIENCE_S = 180.0
 _REST_S = 0.05
+_LOST_AFTER_S = 10.0
+"""An interrupt is lost if the cell still runs after this time."""
+_INTERRUPTS = 3
+"""The number of interrupts after which a cell that still runs is given up."""
 CARD_MIME = "application/vnd.gpuwidget.report+json"
 
 
@@ -38,6 +42,24 @@ class Ran:
     def cards(self) -> list[Mapping[str, Any]]:
         """Return the bundles that are cards."""
         return [bundle for bundle in self.bundles if CARD_MIME in bundle]
+
+
+class KernelLost(RuntimeError):
+    """The kernel died, or no interrupt ends its cell."""
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """The result of an interrupted request."""
+
+    seconds: float
+    """Time from the first interrupt until the reply arrives."""
+    interrupts: int
+    """Number of interrupts until the reply; more than 1 if the first was lost."""
+    error: str | None
+    """The name of the error that ended the cell; None if the cell ended without one."""
+    traceback: Sequence[str]
+    """The error's traceback, as the notebook shows it, and what the cell wrote to stderr."""
 
 
 def require_live_chart() -> None:
@@ -127,3 +149,51 @@ class Kernel:
         return Ran(
             ended - began, {name: value["data"]["text/plain"] for name, value in asked.items()}, bundles
         )
+
+    def interrupt(self, code: str, delay_s: float) -> Interrupted:
+        """Run ``code``, interrupt it ``delay_s`` seconds after the kernel has started it, and return the
+        result. If the cell goes on for ten seconds, interrupt it again. Raises KernelLost."""
+        request = self._client.execute(code, allow_stdin=False)
+        started: float | None = None
+        sent: list[float] = []
+        ended: float | None = None
+        reply: dict[str, Any] = {}
+        shown: list[str] = []
+        idle = False
+        while ended is None or not idle:
+            now = time.perf_counter()
+            due = None
+            if started is not None and ended is None:
+                due = sent[-1] + _LOST_AFTER_S if sent else started + delay_s
+                if now >= due:
+                    self._manager.interrupt_kernel()
+                    sent.append(time.perf_counter())
+                    continue
+            wait_s = 1.0 if due is None else min(1.0, due - now)
+            ready = dict(self._poller.poll(max(0, round(wait_s * 1000))))
+            if self._shell.socket in ready:
+                message = self._shell.get_msg(timeout=0)
+                if message["parent_header"].get("msg_id") == request:
+                    ended, reply = time.perf_counter(), message["content"]
+            if self._iopub.socket in ready:
+                message = self._iopub.get_msg(timeout=0)
+                ours = message["parent_header"].get("msg_id") == request
+                kind, content = message["header"]["msg_type"], message["content"]
+                if ours and kind == "execute_input":
+                    started = time.perf_counter()
+                if kind == "error":
+                    shown += content["traceback"]
+                if kind == "stream" and content["name"] == "stderr":
+                    shown.append(content["text"])
+                idle = idle or (ours and kind == "status" and content["execution_state"] == "idle")
+            if not self._manager.is_alive():
+                raise KernelLost(f"the kernel died: {self._last_words()}")
+            if len(sent) > _INTERRUPTS:
+                raise KernelLost(f"the kernel does not end the cell: {self._last_words()}")
+        first = sent[0] if sent else ended
+        return Interrupted(ended - first, len(sent), reply.get("ename"), shown)
+
+    def _last_words(self) -> str:
+        """Return the end of what the kernel process wrote."""
+        self._log.flush()
+        return Path(self._log.name).read_text(errors="replace")[-1000:]

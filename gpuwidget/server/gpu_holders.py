@@ -48,6 +48,8 @@ class ProcessContext(NamedTuple):
 
     owner: Callable[[int], ProcessOwner]
     identity: Callable[[Process], Identity]
+    is_hidden: Callable[[Process], bool]
+    """Returns whether a process is another user's, and the server hides those."""
     kernels: Mapping[str, int | None]
     """The process id of every kernel, or None for a kernel that has no process on this machine."""
     pids_match: bool
@@ -103,8 +105,9 @@ def _from_driver(
     groups: dict[tuple[ProcessOwner, int | None], list[Process]] = {}
     for process in listed:
         owner = context.owner(process.pid)
-        # Each process that belongs to no kernel or terminal is a separate holder.
-        groups.setdefault((owner, process.pid if owner == NO_OWNER else None), []).append(process)
+        # Each process that belongs to no kernel or terminal is a separate holder. Hidden ones are one holder.
+        is_separate = owner == NO_OWNER and not context.is_hidden(process)
+        groups.setdefault((owner, process.pid if is_separate else None), []).append(process)
     holders = [
         _holder(owner, found, context, reports.get(owner.kernel) if owner.kernel else None)
         for (owner, _), found in groups.items()
@@ -134,13 +137,14 @@ def _holder(
     kernel_pid = context.kernels.get(owner.kernel) if owner.kernel is not None else None
     torch_bytes = usage.reserved if usage is not None and kernel_pid in unknown else None
     memory = None if unknown and torch_bytes is None else known_bytes + (torch_bytes or 0)
+    visible = [process for process in found if not context.is_hidden(process)]
     # If a terminal runs several programs, name the one that holds the most memory.
-    largest = max(found, key=lambda process: process.memory or 0)
-    identity = UNKNOWN if owner.kernel is not None else context.identity(largest)
+    largest = max(visible, key=lambda process: process.memory or 0, default=None)
+    identity = UNKNOWN if owner.kernel is not None or largest is None else context.identity(largest)
     return MemoryHolder(
         kernel=owner.kernel,
         terminal=owner.terminal,
-        pid=largest.pid if len(found) == 1 else None,
+        pid=largest.pid if len(found) == 1 and largest is not None else None,
         user=identity.user if owner.terminal is None else None,
         program=identity.program,
         arguments=identity.arguments,

@@ -8,7 +8,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Collection
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.installation import documentation
@@ -20,6 +20,7 @@ from gpuwidget.server.history import HistoryStore
 from gpuwidget.server.history_query import HistoryQuery
 from gpuwidget.server.kernel_inventory import KernelInventory
 from gpuwidget.server.memory_ownership import OwnershipMonitor
+from gpuwidget.server.other_users import without_other_users
 from gpuwidget.server.rate_limit import RateLimit
 from gpuwidget.server.scrape_state import ScrapeState
 from gpuwidget.server.slurm import SlurmMonitor
@@ -55,14 +56,26 @@ class StreamClient(Protocol):
         ...
 
 
+class _Arrived(NamedTuple):
+    """A sample that the event loop has not processed yet."""
+
+    sample: Sample
+    shown: Sample
+    """The sample as clients receive it. Without hidden processes, it is the same object as ``sample``."""
+    arrived: float
+    """Monotonic seconds."""
+    encoded: EncodedSample | None
+
+
 class SampleHub:
     """Takes samples while there are clients. Encodes each sample once, and sends it to all clients.
 
     A client that received the previous sample receives only the changes since then.
 
     All methods are called on the server's event loop. ``interval_s`` is the sampling interval in seconds,
-    ``history_s`` is the length of the full-rate history in seconds, and ``install`` is the command that
-    installs gpuwidget.
+    ``history_s`` is the length of the full-rate history in seconds, ``install`` is the command that installs
+    gpuwidget, and ``hide_other_users`` is whether clients receive nothing about other users' processes except
+    the sum of their memory.
     """
 
     def __init__(
@@ -75,6 +88,7 @@ class SampleHub:
         history_s: float,
         install: str | None = None,
         slurm: SlurmMonitor | None = None,
+        hide_other_users: bool = False,
     ) -> None:
         self._install = install
         self._documentation = documentation()
@@ -83,7 +97,10 @@ class SampleHub:
         self._sampler = sampler
         self._clock = clock
         self._history = HistoryStore(history_s, interval_s)
-        self._ownership = OwnershipMonitor(inventory, clock, interval_s, self._broadcast)
+        self._hide_other_users = hide_other_users
+        self._ownership = OwnershipMonitor(
+            inventory, clock, interval_s, self._broadcast, hide_other_users=hide_other_users
+        )
         self._ownership.slurm = slurm
         self._scrape_state = ScrapeState(clock, interval_s)
         self._clients: set[StreamClient] = set()
@@ -100,7 +117,7 @@ class SampleHub:
         """Clients to which the newest sample was sent."""
         self._last_encoded: Sample | None = None
         """The sample that was encoded last. Only the sampler's thread uses it."""
-        self._arrived: deque[tuple[Sample, float, EncodedSample | None]] = deque(maxlen=_MAX_ARRIVED)
+        self._arrived: deque[_Arrived] = deque(maxlen=_MAX_ARRIVED)
         self._outgoing: deque[tuple[StreamClient, bytes]] = deque()
 
     # -- clients -------------------------------------------------------------------------------------
@@ -283,9 +300,10 @@ class SampleHub:
         def receive(sample: Sample) -> None:
             # Changes are encoded here, on the sampler's thread, so that the event loop only has to send them.
             arrived = self._clock.monotonic()
-            encoded = EncodedSample(sample, self._last_encoded) if self._needs_encoded else None
-            self._last_encoded = sample if encoded is not None else None
-            self._arrived.append((sample, arrived, encoded))
+            shown = without_other_users(sample) if self._hide_other_users else sample
+            encoded = EncodedSample(shown, self._last_encoded) if self._needs_encoded else None
+            self._last_encoded = shown if encoded is not None else None
+            self._arrived.append(_Arrived(sample, shown, arrived, encoded))
             if len(self._arrived) == 1:
                 loop.call_soon_threadsafe(self._process_arrived)
 
@@ -295,12 +313,12 @@ class SampleHub:
         while self._arrived:
             self._process(*self._arrived.popleft())
 
-    def _process(self, sample: Sample, arrived: float, encoded: EncodedSample | None) -> None:
+    def _process(self, sample: Sample, shown: Sample, arrived: float, encoded: EncodedSample | None) -> None:
         if encoded is not None:
             if self._always_on or self._clients:
                 # A sample for a single request is not stored. Pages whose views are closed request one every
                 # few seconds, and charts would show them as isolated points.
-                self._history.add(sample)
+                self._history.add(shown)
             for waiting in self._waiting:
                 if not waiting.done():
                     waiting.set_result(encoded)
@@ -311,7 +329,7 @@ class SampleHub:
         if self._gpu_use is not None:
             self._gpu_use.observe(sample)
         self._ownership.add_sample(sample, arrived)
-        self._scrape_state.add_sample(sample)
+        self._scrape_state.add_sample(shown)
         self._update_subscription()
 
     def _send_sample(self, encoded: EncodedSample, due: set[StreamClient]) -> None:

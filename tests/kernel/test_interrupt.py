@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers_kernel import Kernel
+from helpers_kernel import Kernel, Ran
 from helpers_pair import Pair, assert_same, check_card
 
 import gpuwidget
@@ -205,6 +205,49 @@ def test_interrupt_after_the_end(kernel: Kernel) -> None:
     assert (ran.reply["status"], ran.result) == ("ok", "42")
     assert check_card(ran)["cell"]["status"] == "ok"
     assert kernel.run("%%gpuwatch\n1 / 0").reply["ename"] == "ZeroDivisionError"
+
+
+# The next cell's hooks read the counts before and after the cell. Setting up a test runs no hooks.
+SLOW_HOOK = """
+from gpuwidget.kernel.attribution import cell_memory
+counts = cell_memory.allocator.allocation_counts
+calls = []
+def slow_counts():
+    calls.append(1)
+    if len(calls) == {call}:
+        reached()
+        while not os.path.exists('go'): time.sleep(0.002)
+    return counts()
+cell_memory.allocator.allocation_counts = slow_counts
+"""
+
+
+def interrupted_in_hook(kernel: Kernel, call: int, code: str) -> Ran:
+    """Run ``code``, and interrupt the hook that reads the allocator's counts for the ``call``-th time."""
+    kernel.setup(SETUP + SLOW_HOOK.format(call=call))
+    request = kernel.send(code)
+    kernel.wait_for_file("reached")
+    kernel.interrupt()
+    (kernel.folder / "go").touch()
+    ran = kernel.wait(request)
+    (kernel.folder / "go").unlink()
+    kernel.setup("cell_memory.allocator.allocation_counts = counts")
+    return ran
+
+
+def test_interrupt_in_a_hook_after_the_cell(kernel: Kernel) -> None:
+    """An interrupt that arrives while gpuwidget records the cell's memory, after the cell, has no effect."""
+    ran = interrupted_in_hook(kernel, 2, "6 * 7")
+    assert (ran.reply["status"], ran.result) == ("ok", "42")
+    assert [message.type for message in ran.messages if message.type in ("error", "stream")] == []
+
+
+def test_interrupt_in_a_hook_before_the_cell(kernel: Kernel) -> None:
+    """An interrupt that arrives while gpuwidget records the memory before a cell ends the cell's code."""
+    ran = interrupted_in_hook(kernel, 1, "time.sleep(60)")
+    (error,) = [message.content for message in ran.messages if message.type == "error"]
+    assert error["ename"] == "KeyboardInterrupt"
+    assert not names_gpuwidget_code(error["traceback"])
 
 
 def test_next_cells_are_not_run(pair: Pair) -> None:
