@@ -30,9 +30,9 @@ from gpuwidget.pytorch.device_changes import DEVICE_CHANGES, DeviceChangeScope
 from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER, PeakScope
 from gpuwidget.sampler import INTERVAL_S, Sampler, Subscription
 
-OPEN_TIMEOUT_S = 5.0
+START_TIMEOUT_S = 0.5
 """Maximum seconds for which a run's start waits until the driver is open. The sampler usually opens it well
-before a run."""
+before a run. If the driver is open later, the start values are unknown."""
 ANSWER_TIMEOUT_S = 0.25
 """Maximum seconds for which a run's start and end each wait for a fresh reading. If a GPU responds later, its
 start or end values are unknown."""
@@ -85,7 +85,7 @@ class Run:
         self._lock = threading.Lock()
         self._marks = TimelineMarks()
         self._memory_interval_s = min(MEMORY_INTERVAL_S, options.interval_s)
-        self._gpus = RunGpus(max(_MAX_GAP_S, 3 * options.interval_s))
+        self._gpus = RunGpus(max(_MAX_GAP_S, 3 * options.interval_s), options.gpus)
         self._memory = ResidentMemory(options.interval_s)
         self._peak_scope: PeakScope | None = None
         self._device_changes: DeviceChangeScope | None = None
@@ -104,7 +104,8 @@ class Run:
     def start(self) -> None:
         """Start the run. The run's time begins as the last step of this method.
 
-        Raise OptionError for selected GPUs that don't exist; in that case the run has not started.
+        Raise OptionError for selected GPUs that don't exist; in that case the run has not started. If the
+        driver does not answer in time, the run starts, and its GPUs are measured as soon as they are known.
         """
         try:
             self._prepare()
@@ -123,12 +124,12 @@ class Run:
             memory_interval_s=self._memory_interval_s,
             activity=True,
         )
-        self._sampler.wait_until_open(OPEN_TIMEOUT_S)
+        self._sampler.wait_until_open(START_TIMEOUT_S)
         requested_at = self._clock.time()
         sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
         self._contexts_before = frozenset(cuda_state.devices_with_context())
         if sample is not None:
-            self._gpus.begin(sample, requested_at, self._options.gpus)
+            self._gpus.begin(sample, requested_at)
         self._peak_scope = PEAK_TRACKER.open()
         if len(self._gpus.all) > 1:
             self._device_changes = DEVICE_CHANGES.open()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from gpuwidget.measure.gpu_selection import select_gpus
 from gpuwidget.measure.gpu_totals import GpuTotals, RateParts
@@ -10,6 +11,7 @@ from gpuwidget.measure.process_memory import Attribution, ProcessMemory
 from gpuwidget.measure.steady_state import SteadyWindow, find_steady_window
 from gpuwidget.measure.timeline import GpuTimeSeries, RunTimeSeries
 from gpuwidget.measure.workers import WorkerTracker
+from gpuwidget.model.errors import OptionError
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Gpu, Origin, Sample
 from gpuwidget.pytorch import cuda_state
@@ -53,9 +55,13 @@ class RunGpus:
     Not thread-safe: only one thread may use an instance at a time.
     """
 
-    def __init__(self, max_gap_s: float) -> None:
-        """A gap of more than ``max_gap_s`` seconds between two samples counts as unknown time."""
+    def __init__(self, max_gap_s: float, selection: Sequence[str] = ()) -> None:
+        """A gap of more than ``max_gap_s`` seconds between two samples counts as unknown time.
+
+        ``selection`` names the GPUs to report; if it is empty, all are reported.
+        """
         self._max_gap_s = max_gap_s
+        self._selection = selection
         self._by_uuid: dict[str, GpuTotals] = {}
         self._recent: dict[str, RecentTotals] = {}
         self._first_seen: dict[str, float] = {}
@@ -71,14 +77,13 @@ class RunGpus:
 
     # -- adding samples ------------------------------------------------------------------------------
 
-    def begin(self, sample: Sample, requested_at: float, selection: Sequence[str]) -> None:
+    def begin(self, sample: Sample, requested_at: float) -> None:
         """Add the sample taken just before the run, requested at ``requested_at`` (epoch seconds).
 
-        ``selection`` names the GPUs to report; if it is empty, all are reported. Raise OptionError for a GPU
-        that doesn't exist.
+        Raise OptionError for a selected GPU that doesn't exist.
         """
-        if selection:
-            self._selected = frozenset(select_gpus(selection, sample.gpus))
+        if self._selection:
+            self._selected = frozenset(select_gpus(self._selection, sample.gpus))
         self._update(sample)
         for gpu, reading in self._pairs(sample):
             holding = self._holding(gpu, reading)
@@ -115,6 +120,11 @@ class RunGpus:
         """Add the new GPUs of a sample. A GPU that appears during the run has no start values."""
         if self.origin is None or self.origin.reason != sample.origin.reason:
             self.origin = sample.origin
+        if self._selection and self._selected is None:
+            # The driver was opened after the run had begun. If a selected GPU doesn't exist, it is too late
+            # to refuse the run, so all GPUs are reported.
+            with suppress(OptionError):
+                self._selected = frozenset(select_gpus(self._selection, sample.gpus))
         if self._attribution is None:
             self._attribution = Attribution(sample.origin)
         new = [pair for pair in self._pairs(sample) if pair[0].uuid not in self._by_uuid]

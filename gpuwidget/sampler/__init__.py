@@ -14,13 +14,14 @@ timeout.
 Start with ``sampler.py``.
 """
 
-from gpuwidget.sampler.sampler import Sampler, process_sampler
+from gpuwidget.sampler.sampler import OPEN_TIMEOUT_S, Sampler, process_sampler
 from gpuwidget.sampler.subscriptions import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S, Subscription
 
 __all__ = [
     "INTERVAL_S",
     "MAX_INTERVAL_S",
     "MIN_INTERVAL_S",
+    "OPEN_TIMEOUT_S",
     "Sampler",
     "Subscription",
     "process_sampler",

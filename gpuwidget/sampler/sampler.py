@@ -17,6 +17,8 @@ from gpuwidget.sampler.poll_threads import HUNG_AFTER_S, PollThread, PollThreads
 from gpuwidget.sampler.subscriptions import INTERVAL_S, OnSample, Subscription, Subscriptions
 from gpuwidget.sources import Source, UtilizationWindow, WorkingProcesses, open_source
 
+OPEN_TIMEOUT_S = 5.0
+"""Seconds to wait until the driver is open, for a caller that can't continue without readings."""
 _WATCHDOG_MAX_LATE_S = 0.25
 """If the watchdog wakes up this many seconds late, it waits for its next check to decide which calls hang."""
 _SLOW_CHECK_INTERVAL_S = 0.25
@@ -179,14 +181,15 @@ class Sampler:
         """Return a sample that was read after this method was called. Needs a subscription.
 
         If there is none after ``timeout_s`` seconds, return the latest readings instead. Their ``answered``
-        shows how old each of them is. Returns None if the source has not been opened by then.
+        shows how old each of them is. Returns None if the source has not been opened by then. The timeout
+        counts from the start of the opening, as in :meth:`wait_until_open`.
         """
         with self._wake_fast:
             if not self._subscriptions:
                 return None
             number = self._fast.request()
             self._wake_fast.notify_all()
-            self._wait_for(lambda: self._fast.is_done(number), self._clock.monotonic() + timeout_s)
+            self._wait_for(lambda: self._fast.is_done(number), self._waiting_since() + timeout_s)
             if self._fast.is_done(number):
                 return self._latest
             return self._source.sample() if self._source.opened else None
@@ -198,10 +201,17 @@ class Sampler:
         therefore waits for the whole timeout.
         """
         with self._wake_fast:
-            since = self._source.opening_since
-            started = self._clock.monotonic() if since is None else since
-            self._wait_for(lambda: self._source.opened or not self._subscriptions, started + timeout_s)
+            deadline = self._waiting_since() + timeout_s
+            self._wait_for(lambda: self._source.opened or not self._subscriptions, deadline)
             return self._source.opened
+
+    def _waiting_since(self) -> float:
+        """Return the time from which a caller's timeout counts, in monotonic seconds.
+
+        It is now or, as long as the source has never been open, the start of its opening.
+        """
+        since = self._source.opening_since
+        return self._clock.monotonic() if since is None or self._source.opened else since
 
     def _wait_for(self, predicate: Callable[[], bool], deadline: float) -> None:
         while not predicate() and not self._stopping:

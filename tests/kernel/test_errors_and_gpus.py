@@ -253,12 +253,44 @@ def test_driver_broken(start_machine: Callable[..., Machine], error: int) -> Non
     assert assert_explained(*watched(machine.kernel)).endswith(".")
 
 
-def test_driver_hangs_from_the_beginning(start_machine: Callable[..., Machine]) -> None:
-    """If initializing the driver hangs, a watched cell is not delayed."""
-    machine = start_machine("nvmlInitWithFlags=hang", "nvmlInit_v2=hang")
+@pytest.mark.parametrize("call", ["nvmlInitWithFlags", "nvmlDeviceGetCount_v2", f"gpu.1.{MEMORY}"])
+def test_driver_hangs_from_the_beginning(start_machine: Callable[..., Machine], call: str) -> None:
+    """If a call that opens the driver hangs, watched cells work, and their cards say that the driver did not
+    answer. How long such a cell is delayed is tested in ``tests/unit/measure/test_run.py``."""
+    machine = start_machine(*IDLE, f"{call}=hang")
+    for options in ("", "--gpu 1"):
+        ran, report = watched(machine.kernel, options=options)
+        assert (ran.result, report["gpus"]) == ("42", [])
+        assert report["source"]["reason"] == "The NVIDIA driver did not answer in time."
+    machine.set_scenario(*IDLE)
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        ("nvmlDeviceGetUtilizationRates", "utilization"),
+        ("nvmlDeviceGetComputeRunningProcesses_v3", "process_memory"),
+        ("nvmlDeviceGetTotalEnergyConsumption", "energy_j"),
+        ("nvmlGpmSampleGet", "sm_activity"),
+    ],
+)
+def test_call_hangs_from_the_beginning(start_machine: Callable[..., Machine], call: str, field: str) -> None:
+    """If a call for one GPU hangs from the beginning, watched cells work, and their cards have a reason for
+    what is unknown of this GPU. The other GPU is measured."""
+    machine = start_machine(*IDLE, f"gpu.0.{call}=hang")
     for _ in range(2):
-        _, report = watched(machine.kernel)
-        assert report["source"]["reason"]
+        ran, report = watched(machine.kernel)
+        first = next((gpu for gpu in report["gpus"] if gpu["index"] == 0), None)
+        assert ran.result == "42"
+        assert first is None or (first[field] or first["missing"][field])
+    request = machine.kernel.send(f"%%gpuwatch\n{WAIT}")
+    machine.wait_for_calls(10)
+    _, report = machine.finish(request)
+    first, second = report["gpus"]
+    assert first["missing"][field]
+    assert first["device_memory"]["end"] in (None, GIB)
+    assert second["device_memory"] == {"start": GIB, "end": GIB, "peak": GIB}
+    machine.set_scenario(*IDLE)
 
 
 def test_slices(start_machine: Callable[..., Machine]) -> None:

@@ -19,7 +19,6 @@ from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import free_memory
 from gpuwidget.kernel.shell.interrupts import InterruptState, ignore_interrupts
 from gpuwidget.kernel.shell.output_slot import EMPTY, OutputSlot
-from gpuwidget.measure.run import OPEN_TIMEOUT_S
 from gpuwidget.model import units
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import OptionError
@@ -28,7 +27,7 @@ from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.model.translation import Text, _, in_view_language, joined, translatable, with_english
 from gpuwidget.pytorch import allocator
-from gpuwidget.sampler import Sampler, process_sampler
+from gpuwidget.sampler import OPEN_TIMEOUT_S, Sampler, process_sampler
 
 _LOG = logging.getLogger(__name__)
 

@@ -17,12 +17,12 @@ from gpuwidget.kernel.cells.run_context import RunContextBuilder
 from gpuwidget.kernel.shell.interrupts import hide_own_frames
 from gpuwidget.measure.collector import Collector
 from gpuwidget.measure.gpu_selection import select_gpus
-from gpuwidget.measure.run import OPEN_TIMEOUT_S, Run, RunOptions
+from gpuwidget.measure.run import START_TIMEOUT_S, Run, RunOptions
 from gpuwidget.model.errors import SourceError
 from gpuwidget.model.report import Report, Status
 from gpuwidget.model.samples import Sample
 from gpuwidget.ranks import rank_listener
-from gpuwidget.sampler import process_sampler
+from gpuwidget.sampler import OPEN_TIMEOUT_S, process_sampler
 from gpuwidget.views.card import CardReport, Reports
 
 P = ParamSpec("P")
@@ -65,13 +65,17 @@ def new_run(
 
 
 def check(options: RunOptions) -> None:
-    """Raise OptionError if ``options`` name a GPU that does not exist; the message lists the GPUs."""
+    """Raise OptionError if ``options`` name a GPU that does not exist; the message lists the GPUs.
+
+    Accept every name if the driver does not answer in time, because its GPUs are then unknown.
+    """
     if not options.gpus:
         return
     sampler = process_sampler()
     if not sampler.known_gpus:
         with sampler.subscribe():
-            sampler.wait_until_open(OPEN_TIMEOUT_S)
+            if not sampler.wait_until_open(START_TIMEOUT_S):
+                return
     select_gpus(options.gpus, sampler.known_gpus)
 
 

@@ -10,11 +10,13 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from fakes import FakeSource
+from fakes import FakeClock, FakeSource
 
 import gpuwidget
 from gpuwidget.kernel.cells import watch_api
 from gpuwidget.kernel.commands.compare_command import compare
+from gpuwidget.measure.run import RunOptions
+from gpuwidget.model.errors import OptionError
 from gpuwidget.model.report import Report
 from gpuwidget.sampler import Sampler
 
@@ -288,3 +290,23 @@ def test_one_sample() -> None:
     """gpuwidget.sample() returns one reading of each GPU."""
     sample = gpuwidget.sample()
     assert [reading.memory_used for reading in sample.readings] == [1_000_000]
+
+
+def test_gpus_are_accepted_if_the_driver_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the driver hangs, any GPU can be selected, since it is unknown which GPUs exist. If the driver
+    answers, a GPU that does not exist is an error."""
+    clock = FakeClock()
+    source = FakeSource(gpus=1)
+    source.hang_in_open = threading.Event()
+    sampler = Sampler(source, clock)
+    monkeypatch.setattr(watch_api, "process_sampler", lambda: sampler)
+    checking = threading.Thread(target=watch_api.check, args=(RunOptions(gpus=("7",)),))
+    checking.start()
+    clock.until(lambda: not checking.is_alive(), step=0.05)
+    assert clock.monotonic() <= 0.75
+    source.hang_in_open.set()
+    with sampler.subscribe():
+        clock.until(lambda: sampler.known_gpus != ())
+        with pytest.raises(OptionError):
+            watch_api.check(RunOptions(gpus=("7",)))
+    sampler.stop()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -349,6 +350,84 @@ def test_without_a_gpu_the_report_has_the_reason() -> None:
     )
     assert report.gpus == ()
     assert report.host_memory.start is not None
+
+
+class Waiting:
+    """A call in another thread, for which a test measures how long it takes on the fake clock."""
+
+    def __init__(self, clock: FakeClock, call: Callable[[], object]) -> None:
+        began = clock.monotonic()
+        done: list[object] = []
+        thread = threading.Thread(target=lambda: done.append(call()))
+        thread.start()
+        clock.until(lambda: bool(done), step=0.05)
+        thread.join()
+        self.result = done[0]
+        self.took = round(clock.monotonic() - began, 2)
+
+
+def test_a_driver_that_hangs_while_it_is_opened() -> None:
+    """If the driver hangs while it is opened, the first run starts after half a second and ends at once.
+
+    Its report has the reason. Later runs are not delayed.
+    """
+    clock = FakeClock()
+    source = FakeSource(gpus=2, clock=clock)
+    source.hang_in_open = threading.Event()
+    sampler = Sampler(source, clock)
+    for longest in (0.75, 0.2):
+        run = Run(sampler, RunOptions(gpus=("1",)), clock=clock)
+        assert Waiting(clock, run.start).took <= longest
+        run.end()
+        ended = Waiting(clock, run.report)
+        assert ended.took <= 0.2
+        assert isinstance(ended.result, Report)
+        assert ended.result.gpus == ()
+        assert ended.result.source.reason == "The NVIDIA driver did not answer in time."
+    source.hang_in_open.set()
+    sampler.stop()
+
+
+def test_a_driver_that_is_opened_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the driver takes longer to open than a run waits for it, the selected GPUs are measured from then
+    on, and their start values are unknown."""
+    monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
+    clock = FakeClock()
+    source = FakeSource(gpus=2, clock=clock)
+    source.hang_in_open = threading.Event()
+    sampler = Sampler(source, clock)
+    run = Run(sampler, RunOptions(gpus=("1",)), clock=clock)
+    Waiting(clock, run.start)
+    source.hang_in_open.set()
+    clock.until(lambda: run.progress().gpus != (), step=0.05)
+    run.end()
+    report = Waiting(clock, run.report).result
+    assert isinstance(report, Report)
+    assert [(gpu.index, gpu.device_memory) for gpu in report.gpus] == [(1, Span(None, 1_000_000, 1_000_000))]
+    assert report.gpus[0].missing["device_memory"] == "the GPU did not answer in time"
+    sampler.stop()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_gpu_that_hangs_from_the_beginning(count: int) -> None:
+    """If the calls to a GPU hang from the first one, a run's start and its end each take a quarter of a
+    second. The report has the reason for the GPU's unknown values.
+    """
+    clock = FakeClock()
+    source = FakeSource(gpus=count, clock=clock)
+    source.hanging[0] = threading.Event()
+    sampler = Sampler(source, clock)
+    run = Run(sampler, DEFAULTS, clock=clock)
+    assert Waiting(clock, run.start).took <= 0.45
+    run.end()
+    ended = Waiting(clock, run.report)
+    assert ended.took <= 0.45
+    assert isinstance(ended.result, Report)
+    gpu = ended.result.gpus[0]
+    assert gpu.device_memory == Span(None, None, None)
+    assert gpu.missing["device_memory"] == "the GPU did not answer in time"
+    source.hanging[0].set()
+    sampler.stop()
 
 
 def test_only_the_selected_gpus(bench: Bench) -> None:

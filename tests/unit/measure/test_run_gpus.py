@@ -42,7 +42,7 @@ def test_gpus_in_use_are_shown() -> None:
     """A GPU is shown as soon as this process holds memory on it. Before the first sample, no GPU is known."""
     gpus = RunGpus(1.0)
     assert (gpus.all, gpus.origin, gpus.attributed, gpus.time_series()) == ([], None, False, ((), {}))
-    gpus.begin(sample(at(0), at(1)), EPOCH, ())
+    gpus.begin(sample(at(0), at(1)), EPOCH)
     assert (gpus.attributed, shown_indices(gpus), len(gpus.all)) == (True, [], 2)
     gpus.started = EPOCH
     gpus.add(1.0, sample(at(0), at(1, process(os.getpid(), GIB), measured=1.0)))
@@ -54,17 +54,29 @@ def test_selected_gpus_are_shown() -> None:
 
     Other GPUs are not reported. Selecting a GPU that does not exist is an error.
     """
-    gpus = RunGpus(1.0)
-    gpus.begin(sample(at(0), at(1)), EPOCH, ("1",))
+    gpus = RunGpus(1.0, ("1",))
+    gpus.begin(sample(at(0), at(1)), EPOCH)
     assert (shown_indices(gpus), [totals.gpu.index for totals in gpus.all]) == ([1], [1])
     with pytest.raises(OptionError):
-        RunGpus(1.0).begin(sample(at(0)), EPOCH, ("7",))
+        RunGpus(1.0, ("7",)).begin(sample(at(0)), EPOCH)
+
+
+@pytest.mark.parametrize(("selection", "reported"), [("1", [1]), ("7", [0, 1])])
+def test_gpus_that_are_known_late_are_selected_late(selection: str, reported: list[int]) -> None:
+    """If the driver is opened after the run has begun, the selected GPUs are reported from then on.
+
+    If a selected GPU does not exist, all GPUs are reported.
+    """
+    gpus = RunGpus(1.0, (selection,))
+    gpus.started = EPOCH
+    gpus.add(1.0, sample(at(0), at(1)))
+    assert [totals.gpu.index for totals in gpus.all] == reported
 
 
 def test_all_gpus_of_a_recording_are_shown() -> None:
     """All GPUs of a recording are shown, but this process's torch memory is not assigned to them."""
     gpus = RunGpus(1.0)
-    gpus.begin(sample(at(0), at(1), origin=REPLAY), EPOCH, ())
+    gpus.begin(sample(at(0), at(1), origin=REPLAY), EPOCH)
     assert (gpus.recorded, gpus.attributed, shown_indices(gpus)) == (True, False, [0, 1])
     assert (gpus.devices(), gpus.torch_names()) == ((), {})
 
@@ -73,7 +85,7 @@ def test_a_reading_from_before_the_start_is_not_the_start() -> None:
     """If a GPU does not answer at the start or end of a run, an older reading is not used in place of the
     missing one."""
     gpus = RunGpus(1.0)
-    gpus.begin(sample(at(0), at(1, measured=0.5)), EPOCH + 0.5, ())
+    gpus.begin(sample(at(0), at(1, measured=0.5)), EPOCH + 0.5)
     gpus.started = EPOCH + 0.5
     gpus.end(1.0, sample(at(0, measured=1.5), at(1, measured=0.5)), EPOCH + 1.5)
     spans = [totals.device_memory() for totals in gpus.all]
@@ -87,7 +99,7 @@ def test_recent_totals() -> None:
     """
     gpus = RunGpus(1.0)
     mine = process(os.getpid(), GIB)
-    gpus.begin(sample(at(0, mine), at(1)), EPOCH, ())
+    gpus.begin(sample(at(0, mine), at(1)), EPOCH)
     gpus.started = EPOCH
     assert gpus.recent(0.5) == []
     gpus.add(1.0, sample(at(0, mine, measured=1.0), at(1, measured=1.0)))
@@ -97,7 +109,7 @@ def test_recent_totals() -> None:
 def test_time_series_are_by_uuid() -> None:
     """Time series are keyed by the UUID of the GPU. They include the GPUs that are not shown."""
     gpus = RunGpus(1.0)
-    gpus.begin(sample(at(0), at(1)), EPOCH, ())
+    gpus.begin(sample(at(0), at(1)), EPOCH)
     t, series = gpus.time_series()
     assert (t, list(series)) == ((0.0,), [h200(0).uuid, h200(1).uuid])
 
@@ -109,8 +121,8 @@ def test_the_steady_window(monkeypatch: pytest.MonkeyPatch, workers: bool) -> No
     because its GPU work is that of the code."""
     rows = (worker(0, gpu=h200(0).uuid), worker(1, gpu=h200(1).uuid)) if workers else ()
     monkeypatch.setattr("gpuwidget.measure.workers.WorkerTracker.rows", lambda *_: rows)
-    gpus = RunGpus(1.0)
-    gpus.begin(sample(at(0), at(1), at(2)), EPOCH, ("0", "1", "2"))
+    gpus = RunGpus(1.0, ("0", "1", "2"))
+    gpus.begin(sample(at(0), at(1), at(2)), EPOCH)
     gpus.started = EPOCH
     for tick in range(1, 101):
         t = tick / 5
