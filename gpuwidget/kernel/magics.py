@@ -24,6 +24,7 @@ from gpuwidget.kernel.error_hints import ErrorHints
 from gpuwidget.kernel.live import live_display
 from gpuwidget.kernel.oom.handler import OutOfMemoryCards
 from gpuwidget.kernel.panel_requests import PanelRequests
+from gpuwidget.kernel.shell.interrupts import defer_interrupts, ignore_interrupts
 from gpuwidget.kernel.shell.running_cells import RunningCells
 from gpuwidget.model.errors import GpuWidgetError, OptionError
 from gpuwidget.model.terminal_text import printable_lines
@@ -62,18 +63,24 @@ class Extension:
         self._watcher = CellWatcher(shell, self._running)
         self._requests = PanelRequests(shell, self._watcher)
         out_of_memory = OutOfMemoryCards(shell, self._running)
+        # IPython shows the traceback of an interrupt that arrives in a hook. Interrupts before the code are
+        # therefore deferred until it runs, and interrupts after it are ignored. The watcher's first hook
+        # handles interrupts itself, because they end its wait for memory.
+        defer, ignore = defer_interrupts(), ignore_interrupts()
         self._hooks: tuple[tuple[str, Callable[[Any], None]], ...] = (
-            ("pre_run_cell", self._running.before),
-            ("pre_run_cell", CELL_MEMORY.before),
+            ("pre_run_cell", defer(self._running.before)),
+            ("pre_run_cell", defer(CELL_MEMORY.before)),
             ("pre_run_cell", self._watcher.before),
-            ("pre_run_cell", out_of_memory.before),
-            ("post_run_cell", self._running.ending),
-            ("post_run_cell", self._watcher.failed),
-            ("post_run_cell", ErrorHints(shell).show_hint),  # shown below the traceback and above the card
-            ("post_run_cell", out_of_memory.after),
-            ("post_run_cell", self._watcher.after),
-            ("post_run_cell", CELL_MEMORY.after),  # takes milliseconds, which do not count: the run has ended
-            ("post_run_cell", self._running.after),
+            ("pre_run_cell", defer(out_of_memory.before)),
+            ("post_run_cell", ignore(self._running.ending)),
+            ("post_run_cell", ignore(self._watcher.failed)),
+            # shown below the traceback and above the card
+            ("post_run_cell", ignore(ErrorHints(shell).show_hint)),
+            ("post_run_cell", ignore(out_of_memory.after)),
+            ("post_run_cell", ignore(self._watcher.after)),
+            # takes milliseconds, which do not count: the run has ended
+            ("post_run_cell", ignore(CELL_MEMORY.after)),
+            ("post_run_cell", ignore(self._running.after)),
         )
         self._loop_handle: asyncio.TimerHandle | None = None
         self._opening: Subscription | None = None

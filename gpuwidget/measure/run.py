@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from gpuwidget.measure.advice import LiveAdvice, advise
@@ -411,9 +412,24 @@ def _drain_gpu(clock: Clock) -> tuple[float | None, bool]:
         finally:
             done.set()
 
-    threading.Thread(target=wait, name="gpuwidget-drain", daemon=True).start()
     try:
-        done.wait()
+        threading.Thread(target=wait, name="gpuwidget-drain", daemon=True).start()
+        with _raised_interrupts():
+            done.wait()
     except KeyboardInterrupt:
         return None, True
     return (ended[0] - began if ended else None), False
+
+
+@contextmanager
+def _raised_interrupts() -> Iterator[None]:
+    """Let interrupts raise KeyboardInterrupt in this block, even if they are ignored around it."""
+    previous = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or previous is None:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -14,12 +14,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import DeviceChoices
 from gpuwidget.kernel.live import live_display
 from gpuwidget.kernel.live.time_axis import TimeAxis
+from gpuwidget.kernel.shell.interrupts import defer_interrupts, ignore_interrupts
 from gpuwidget.kernel.shell.output_slot import IOPubChannel
 from gpuwidget.kernel.shell.running_cells import RunningCells
 from gpuwidget.measure.progress import GpuProgress, Progress
@@ -152,7 +154,7 @@ class Dashboard:
             self._closed = True
             self._changed.notify_all()
         DEVICE_SWITCH.unsubscribe(self._device_changed)
-        for event, hook in self._hooks():
+        for event, hook in self._hooks:
             if hook in self._shell.events.callbacks[event]:
                 self._shell.events.unregister(event, hook)
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -163,15 +165,18 @@ class Dashboard:
 
     # -- event handlers ------------------------------------------------------------------------------
 
+    @cached_property
     def _hooks(self) -> tuple[tuple[str, Callable[..., None]], ...]:
         if self._shell is None:
             return ()
+        # IPython shows the traceback of an interrupt that arrives in a hook.
+        defer, ignore = defer_interrupts(), ignore_interrupts()
         return (
-            ("pre_run_cell", self._running.before),
-            ("pre_run_cell", self._cell_started),
-            ("post_run_cell", self._running.ending),
-            ("post_run_cell", self._running.after),
-            ("post_run_cell", self._cell_finished),
+            ("pre_run_cell", defer(self._running.before)),
+            ("pre_run_cell", defer(self._cell_started)),
+            ("post_run_cell", ignore(self._running.ending)),
+            ("post_run_cell", ignore(self._running.after)),
+            ("post_run_cell", ignore(self._cell_finished)),
         )
 
     def _cell_started(self, info: object) -> None:
@@ -216,7 +221,7 @@ class Dashboard:
         from gpuwidget.kernel.live.dashboard_widgets import DashboardView
 
         self._view = DashboardView(self._set_device, self._resume)
-        for event, hook in self._hooks():
+        for event, hook in self._hooks:
             self._shell.events.register(event, hook)
         DEVICE_SWITCH.subscribe(self._device_changed)
         run = self._run if channel is None else channel.in_context(self._run)
