@@ -16,7 +16,13 @@ from gpuwidget.model.metrics import Recorded
 from gpuwidget.model.samples import is_settled
 from gpuwidget.model.translation import counted
 from gpuwidget.model.units import duration
-from gpuwidget.sources.recording import GPM_METRICS, THROTTLE, TICK_METRICS
+from gpuwidget.sources.recording import (
+    GPM_METRICS,
+    THROTTLE,
+    TICK_METRICS,
+    LimitExceeded,
+    RecordingSize,
+)
 from gpuwidget.sources.throttle_reasons import reason_mask
 
 if TYPE_CHECKING:
@@ -74,8 +80,11 @@ def write_samples(
         with RecordingWriter(path, sample, interval_s) as writer:
             print_line(f"Recording {what} every {interval_s:g} s to {path}. Ctrl-C stops.")
             writer.write(sample)
-            for later in samples:
-                writer.write(later)
+            try:
+                for later in samples:
+                    writer.write(later)
+            except LimitExceeded as limit:
+                print_line(f"The recording ends here, because it has reached the limit of {limit}.")
     except FileExistsError:
         check_new_file(path)
     except OSError as error:
@@ -114,8 +123,11 @@ def _stopped_by_signals(inbox: SimpleQueue[Sample | None]) -> Iterator[None]:
 
 
 class RecordingWriter:
-    """Writes samples to a new file, limited to the GPUs of the first sample. Raises OSError if writing
-    fails."""
+    """Writes samples to a new file, limited to the GPUs of the first sample.
+
+    Raises OSError if writing fails, and LimitExceeded instead of writing a tick with which the recording
+    would be too large to be read.
+    """
 
     def __init__(self, path: Path, first: Sample, interval_s: float) -> None:
         packed = path.suffix == ".gz"
@@ -125,6 +137,8 @@ class RecordingWriter:
         self._uuids = tuple(gpu.uuid for gpu in first.gpus)
         self._activity: dict[str, Activity] = {}
         self._energy: dict[str, float] = {}
+        self._processes: dict[str, tuple[Process, ...] | None] = {}
+        self._size = RecordingSize()
         self.ticks = 0
         self.t = 0.0
         """Seconds from the first tick to the newest one."""
@@ -139,15 +153,21 @@ class RecordingWriter:
     def write(self, sample: Sample) -> None:
         """Write one sample as a tick of the recording."""
         # The wall clock may be set back, but times in a recording must never decrease.
-        self.t = max(self.t, round(sample.time - self._start, 3))
+        t = max(self.t, round(sample.time - self._start, 3))
+        self._size.add_tick(t, len(self._uuids))
         readings = {reading.uuid: reading for reading in sample.readings}
         gpus = [self._tick(readings[uuid]) for uuid in self._uuids]
-        self._write_line({"t": self.t, "phase": None, "gpus": gpus})
+        self._write_line({"t": t, "phase": None, "gpus": gpus})
+        self.t = t
         self.ticks += 1
 
     def _tick(self, reading: Reading) -> dict[str, Any]:
         if reading.lost_since is not None:
+            self._processes.pop(reading.uuid, None)
             return {"lost": True}
+        if reading.processes != self._processes.get(reading.uuid):
+            self._processes[reading.uuid] = reading.processes
+            self._size.add_entries(len(reading.processes or ()))
         throttle = reading.throttle
         tick: dict[str, Any] = {
             **{metric.key: _recorded(getattr(reading, key), metric) for key, metric in TICK_METRICS},
@@ -167,7 +187,9 @@ class RecordingWriter:
         return tick
 
     def _write_line(self, value: dict[str, Any]) -> None:
-        self._file.write(json.dumps(value, separators=(",", ":")).encode() + b"\n")
+        line = json.dumps(value, separators=(",", ":")).encode() + b"\n"
+        self._size.add_line(len(line))
+        self._file.write(line)
 
 
 def _meta(first: Sample, interval_s: float) -> dict[str, Any]:

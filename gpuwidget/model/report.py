@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from gpuwidget.model import flat_metrics
 from gpuwidget.model.messages import Message, MessageId
-from gpuwidget.model.to_json import to_json
+from gpuwidget.model.to_json import encodable, to_json
 from gpuwidget.model.translation import joined, translatable
 
 MIME_TYPE = "application/vnd.gpuwidget.report+json"
@@ -480,7 +480,7 @@ class Report:
         A lone surrogate, which a file name may contain, can't be encoded and becomes a ``?``.
         """
         text = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
-        return text.encode(errors="replace").decode()
+        return encodable(text)
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row per GPU in :attr:`gpus`. Unknown values are NaN.

@@ -35,6 +35,14 @@ def to_json(value: object) -> Any:
     return value
 
 
+def encodable(text: str) -> str:
+    """Return ``text`` with a ``?`` for each lone surrogate, which UTF-8 can't encode.
+
+    JSON and the names of files may contain lone surrogates.
+    """
+    return text.encode(errors="replace").decode()
+
+
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
     """Return the names of a dataclass's fields, or nothing for any other type."""

@@ -15,6 +15,7 @@ from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from gpuwidget.model.samples import Gpu, Sample
+from gpuwidget.model.to_json import encodable
 from gpuwidget.server.gpu_hours import UseCounters
 from gpuwidget.server.gpu_use import GpuUseMonitor
 from gpuwidget.server.prometheus_metrics import PROMETHEUS_METRICS
@@ -91,13 +92,9 @@ def _info_family(
     """Return a metric whose value is always 1 and whose labels contain text."""
     family = GaugeMetricFamily(name, text, labels=labels)
     for row in rows:
-        family.add_metric([_utf8(value or "") for value in row], 1)
+        # The name of a user's file may contain any bytes.
+        family.add_metric([encodable(value or "") for value in row], 1)
     return family
-
-
-def _utf8(value: str) -> str:
-    """Replace characters that UTF-8 can't encode. The name of a user's file may contain any bytes."""
-    return value.encode("utf-8", "replace").decode("utf-8")
 
 
 def _machine_families(sample: Sample) -> Iterator[_Family]:
@@ -121,7 +118,12 @@ def _machine_families(sample: Sample) -> Iterator[_Family]:
 
 
 def _gpu_labels(gpu: Gpu) -> tuple[str, ...]:
-    return str(gpu.index), gpu.uuid, gpu.name, "" if gpu.mig_index is None else str(gpu.mig_index)
+    return (
+        str(gpu.index),
+        encodable(gpu.uuid),
+        encodable(gpu.name),
+        "" if gpu.mig_index is None else str(gpu.mig_index),
+    )
 
 
 def _gpu_families(sample: Sample) -> Iterator[_Family]:
@@ -267,10 +269,10 @@ def _use_families(gpu_use: GpuUseMonitor, labels: KernelLabels) -> Iterator[_Fam
         (
             (
                 str(row.gpu.index),
-                row.gpu.uuid,
+                encodable(row.gpu.uuid),
                 row.kernel or "",
                 "" if row.path is None else labels.notebook_id(row.path),
-                _utf8(labels.user),
+                encodable(labels.user),
             ),
             row,
         )

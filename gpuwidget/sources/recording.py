@@ -10,12 +10,14 @@ process that is not a compute process). A tick contains ``gpm`` (percent, or MiB
 only if they were read for this tick. ``"lost": true`` marks a lost GPU, and null an unknown value.
 
 A file that starts with gzip's magic number is decompressed.
+
+A file may come from anyone, so its size is limited (:class:`RecordingSize`). A limit is checked before the
+memory for what exceeds it is allocated.
 """
 
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import math
 import uuid
@@ -29,6 +31,7 @@ from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import Message, message
 from gpuwidget.model.metrics import METRICS
 from gpuwidget.model.samples import Gpu
+from gpuwidget.model.to_json import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -49,6 +52,23 @@ GPM_METRICS = tuple(
 THROTTLE = "throttle"
 """Key of NVML's bit mask of throttle reasons in a tick."""
 
+MAX_LINE_BYTES = 1 << 20
+"""The maximum length of a line. A tick of 16 GPUs with 100 processes each takes about 50 kB."""
+MAX_BYTES = 2 << 30
+"""The maximum length of a recording after decompression."""
+MAX_GPUS = 256
+"""The maximum number of GPUs, including MIG slices."""
+MAX_DURATION_S = 31 * 24 * 3600.0
+MAX_ENTRIES = 5_000_000
+"""The maximum number of entries, of which each takes 100 to 250 bytes of memory: one per GPU and tick, and
+one per process of each list of processes that differs from the previous one. A week of 8 GPUs has this many
+if there is a tick per second."""
+
+_MAX_TEXT = 1000
+"""The maximum length of a name or a reason. The rest is cut off."""
+_MAX_WHOLE = 2**53 - 1
+"""The largest process id or number of bytes. Up to this number, JSON numbers are exact in browsers."""
+_MIN_TICK_S = 0.001
 _GZIP_MAGIC = b"\x1f\x8b"
 _MALFORMED = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
 
@@ -102,14 +122,54 @@ class Recording:
     """Seconds from the start of the recording to the end of the last tick; always more than 0."""
 
 
+class RecordingSize:
+    """The size of a recording, which is checked while the recording is read or written.
+
+    The methods raise LimitExceeded.
+    """
+
+    def __init__(self) -> None:
+        self._bytes = self._entries = 0
+
+    def add_line(self, length: int) -> None:
+        """Add a line of ``length`` bytes, including its line break."""
+        if length > MAX_LINE_BYTES:
+            raise LimitExceeded(f"{MAX_LINE_BYTES >> 20} MiB per line")
+        self._bytes += length
+        if self._bytes > MAX_BYTES:
+            raise LimitExceeded(f"{MAX_BYTES >> 30} GiB of text")
+
+    def add_tick(self, t: float, gpus: int) -> None:
+        """Add a tick ``t`` seconds after the start."""
+        if t > MAX_DURATION_S:
+            raise LimitExceeded(f"{MAX_DURATION_S / 86400:g} days")
+        self.add_entries(max(1, gpus))
+
+    def add_entries(self, count: int) -> None:
+        """Add entries, which :data:`MAX_ENTRIES` explains."""
+        self._entries += count
+        if self._entries > MAX_ENTRIES:
+            raise LimitExceeded(f"{MAX_ENTRIES:,} entries")
+
+
+class LimitExceeded(Exception):
+    """A recording is larger than a limit. The text is the limit, such as ``31 days``."""
+
+
 def read(path: Path) -> Recording:
     """Read a recording. Raises RecordingError with a sentence for the user."""
     name = repr(str(path))
     try:
         with path.open("rb") as file:
-            lines = _JsonLines(file)
+            size = RecordingSize()
+            lines = _JsonLines(file, size)
             try:
-                return _parse(lines)
+                return _parse(lines, size)
+            except LimitExceeded as error:
+                raise RecordingError(
+                    f"The recording {name} is too large: line {lines.number} exceeds the limit of {error}. "
+                    "Make a shorter one, or one with a longer interval, with 'gpuwidget record FILE'."
+                ) from None
             except (*_MALFORMED, gzip.BadGzipFile, zlib.error) as error:
                 why = f"line {lines.number}: {_brief(error)}" if lines.number else _brief(error)
                 raise RecordingError(
@@ -143,16 +203,19 @@ class _Truncated(Exception):
 class _JsonLines:
     """The JSON values of a file, one per line, and the number of the last line that was read."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, size: RecordingSize) -> None:
         packed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
         file.seek(0)
-        unpacked: Any = gzip.GzipFile(fileobj=file) if packed else file
-        self._text = io.TextIOWrapper(unpacked, encoding="utf-8")
+        self._file: BinaryIO | gzip.GzipFile = gzip.GzipFile(fileobj=file) if packed else file
+        self._size = size
         self.number = 0
 
     def __iter__(self) -> Iterator[Any]:
-        for line in self._text:
+        # Never read more than a line may have: a small compressed file can have a line of many gigabytes.
+        while raw := self._file.readline(MAX_LINE_BYTES + 1):
             self.number += 1
+            self._size.add_line(len(raw))
+            line = raw.decode("utf-8")
             try:
                 yield json.loads(line)
             except json.JSONDecodeError:
@@ -166,18 +229,22 @@ def _brief(error: BaseException) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-def _parse(lines: Iterable[Any]) -> Recording:
+def _parse(lines: Iterable[Any], size: RecordingSize) -> Recording:
     lines = iter(lines)
     first = next(lines, None)
     if first is None:
         raise _Empty
     meta = first["meta"]
+    if len(meta["gpus"]) > MAX_GPUS:
+        raise LimitExceeded(f"{MAX_GPUS} GPUs")
+    if _number(meta.get("tick_s")) > MAX_DURATION_S:
+        raise LimitExceeded(f"{MAX_DURATION_S / 86400:g} days")
     gpus = tuple(_gpu(meta, index) for index in range(len(meta["gpus"])))
     if len({recorded.gpu.uuid for recorded in gpus}) < len(gpus):
         raise ValueError("two GPUs have the same UUID")
     times = _column()
     start = 0.0
-    known: dict[str, tuple[Process, ...]] = {}
+    processes = [_ProcessLists(size) for _ in gpus]
     for line in lines:
         if not times:
             start = float(line["t"])
@@ -186,9 +253,10 @@ def _parse(lines: Iterable[Any]) -> Recording:
             raise ValueError(f"the time {line['t']} is out of order")
         if len(line["gpus"]) != len(gpus):
             raise ValueError(f"it has {len(line['gpus'])} GPUs, but the first line has {len(gpus)}")
+        size.add_tick(t, len(gpus))
         times.append(t)
-        for recorded, values in zip(gpus, line["gpus"], strict=True):
-            _append_tick(recorded.series, t, values, known)
+        for recorded, values, lists in zip(gpus, line["gpus"], processes, strict=True):
+            _append_tick(recorded.series, t, values, lists)
     if not times:
         raise _Empty
     duration = times[-1] + _tick(meta, times)
@@ -196,7 +264,7 @@ def _parse(lines: Iterable[Any]) -> Recording:
         _extend_energy(recorded.series, times, duration)
     cuda = meta.get("cuda_driver")
     return Recording(
-        driver=_text(meta.get("driver")),
+        driver=_text_or_none(meta.get("driver")),
         cuda_driver=f"{cuda // 1000}.{cuda % 1000 // 10}" if isinstance(cuda, int) else None,
         gpus=gpus,
         times=times,
@@ -214,16 +282,16 @@ def _gpu(meta: Mapping[str, Any], index: int) -> RecordedGpu:
     total, limit = _number(values.get("memory_total")), _number(values.get("power_limit_mw")) / 1000
     reserved = _number(values.get("memory_reserved"))
     gpu = Gpu(
-        uuid=_text(values.get("uuid")) or derived_uuid,
+        uuid=_text_or_none(values.get("uuid")) or derived_uuid,
         index=int(values.get("index", index)),
         mig_index=None if values.get("mig_index") is None else int(values["mig_index"]),
-        mig_parent=_text(values.get("mig_parent")),
-        name=str(values["name"]),
-        pci_bus_id=_text(values.get("pci_bus_id")),
+        mig_parent=_text_or_none(values.get("mig_parent")),
+        name=_text(values["name"]),
+        pci_bus_id=_text_or_none(values.get("pci_bus_id")),
         memory_total=None if math.isnan(total) else int(total),
         memory_reserved=None if math.isnan(reserved) else int(reserved),
         unified_memory=bool(values.get("unified_memory", False)),
-        compute_capability=_text(values.get("compute_capability")),
+        compute_capability=_text_or_none(values.get("compute_capability")),
         peak_fp32_flops=_number_or_none(values.get("peak_fp32_flops")),
         memory_bandwidth=_number_or_none(values.get("memory_bandwidth")),
     )
@@ -233,22 +301,35 @@ def _gpu(meta: Mapping[str, Any], index: int) -> RecordedGpu:
         power_limit_w=None if math.isnan(limit) else limit,
         utilization_window=None if math.isnan(window) else window,
         missing={
-            str(name): message("missing-when-recorded", str(why))
+            str(name): message("missing-when-recorded", _text(why))
             for name, why in values.get("missing", {}).items()
         },
     )
 
 
-def _append_tick(
-    series: RecordedSeries, t: float, values: Mapping[str, Any], known: dict[str, tuple[Process, ...]]
-) -> None:
+class _ProcessLists:
+    """Stores the lists of processes of one GPU. Equal lists in consecutive ticks share one tuple."""
+
+    def __init__(self, size: RecordingSize) -> None:
+        self._size = size
+        self._newest: list[Any] | None = None
+        self._stored: tuple[Process, ...] | None = None
+
+    def store(self, processes: list[Any] | None) -> tuple[Process, ...] | None:
+        """Return the processes in a tick; None if they are unknown."""
+        if processes != self._newest:
+            self._size.add_entries(len(processes or ()))
+            self._newest = processes
+            self._stored = None if processes is None else tuple(map(_process, processes))
+        return self._stored
+
+
+def _append_tick(series: RecordedSeries, t: float, values: Mapping[str, Any], lists: _ProcessLists) -> None:
     for key, recorded in TICK_METRICS:
         series.ticks[key].append(_number(values.get(recorded.key)) / recorded.scale)
     series.ticks[THROTTLE].append(_number(values.get(THROTTLE)))
     series.lost.append(values.get("lost") is True)
-    procs = values.get("procs")
-    # Most ticks list the same processes as the previous tick, so equal lists share one tuple.
-    series.processes.append(None if procs is None else known.setdefault(repr(procs), _processes(procs)))
+    series.processes.append(lists.store(values.get("procs")))
     gpm = values.get("gpm")
     if gpm is not None:
         series.gpm_since.append(series.gpm_until[-1] if series.gpm_until else 0.0)
@@ -261,17 +342,15 @@ def _append_tick(
         series.energy_j.append(energy)
 
 
-def _processes(procs: list[list[Any]]) -> tuple[Process, ...]:
-    return tuple(
-        Process(
-            pid=int(pid),
-            kind="graphics" if "graphics" in kind else "compute",
-            memory=None if memory is None else int(memory),
-            user=None,
-            program=None,
-            arguments=None,
-        )
-        for pid, memory, *kind in procs
+def _process(values: list[Any]) -> Process:
+    pid, memory, *kind = values
+    return Process(
+        pid=_whole(pid),
+        kind="graphics" if "graphics" in kind else "compute",
+        memory=None if memory is None else _whole(memory),
+        user=None,
+        program=None,
+        arguments=None,
     )
 
 
@@ -316,9 +395,9 @@ def _energy_between(series: RecordedSeries, times: array[float], since: float, u
 
 def _tick(meta: Mapping[str, Any], times: array[float]) -> float:
     tick = _number(meta.get("tick_s"))
-    if tick > 0:
+    if tick >= _MIN_TICK_S:
         return tick
-    return times[-1] / (len(times) - 1) if len(times) > 1 and times[-1] > 0 else 1.0
+    return max(_MIN_TICK_S, times[-1] / (len(times) - 1)) if len(times) > 1 and times[-1] > 0 else 1.0
 
 
 def _number(value: str | float | None) -> float:
@@ -333,5 +412,16 @@ def _number_or_none(value: str | float | None) -> float | None:
     return None if math.isnan(number) else number
 
 
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
+def _whole(value: str | float) -> int:
+    number = int(value)
+    if not 0 <= number <= _MAX_WHOLE:
+        raise ValueError("a process has an impossible id or number of bytes")
+    return number
+
+
+def _text(value: object) -> str:
+    return encodable(str(value)[:_MAX_TEXT])
+
+
+def _text_or_none(value: object) -> str | None:
+    return None if value is None else _text(value)
