@@ -374,7 +374,9 @@ class _Cluster:
 
 def _error_of(answer: Mapping[str, Any]) -> str:
     """Return the error in a worker's answer. Without the plugin, Dask's answer is empty."""
-    return clean_line(str(answer.get("error") or "gpuwidget's Dask plugin is missing"), _MAX_ERROR)
+    error = answer.get("error")
+    known = isinstance(error, str) and error
+    return clean_line(error if known else "gpuwidget's Dask plugin is missing", _MAX_ERROR)
 
 
 def _ignore(update: WorkerUpdate, incomplete: Message | None = None, *, gone: bool = False) -> None:

@@ -485,7 +485,8 @@ def _order(worker: _Worker) -> tuple[object, ...]:
     if worker.update is not None and worker.update.kind == "dask":
         # Dask numbers the workers of a local cluster.
         name = worker.name or ""
-        return 1, not name.isdigit(), int(name) if name.isdigit() else name, worker.pid
+        # str.isdigit() is also true for characters such as '²', which int() rejects.
+        return 1, not name.isdecimal(), int(name) if name.isdecimal() else name, worker.pid
     return 2, worker.started_s, worker.pid
 
 

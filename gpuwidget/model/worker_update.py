@@ -8,13 +8,12 @@ an update is lost, the next one contains the same information.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from gpuwidget.model.report import Span
-from gpuwidget.model.to_json import to_json
+from gpuwidget.model.to_json import encodable, to_json
 
 SCHEMA = 1
 MAX_UPDATE_BYTES = 16_384
@@ -113,6 +112,9 @@ def _update(values: Any) -> WorkerUpdate:
     gpus = values["gpus"]
     if not isinstance(gpus, (list, tuple)) or len(gpus) > MAX_GPUS:
         raise ValueError
+    found = tuple(_gpu(gpu) for gpu in gpus)
+    if len({gpu.uuid for gpu in found}) < len(found):
+        raise ValueError  # Two entries for one GPU contradict each other.
     pid = _count(values["pid"])
     if pid is None:
         raise ValueError
@@ -136,7 +138,7 @@ def _update(values: Any) -> WorkerUpdate:
         started_in_run=started_in_run,
         status=_one_of(values["status"], get_args(UpdateStatus)),
         exit_code=_integer(values["exit_code"]),
-        gpus=tuple(_gpu(gpu) for gpu in gpus),
+        gpus=found,
         reason=_text(values["reason"]),
     )
 
@@ -172,7 +174,7 @@ def _one_of(value: Any, allowed: tuple[Any, ...]) -> Any:
 def _text(value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
         raise ValueError
-    return None if value is None else value[:_MAX_TEXT]
+    return None if value is None else encodable(value[:_MAX_TEXT])
 
 
 def _integer(value: Any) -> int | None:
@@ -195,6 +197,7 @@ def _number(value: Any) -> float | None:
         return None
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         raise ValueError
-    if not math.isfinite(value) or value < 0 or value > _MAX_NUMBER:
+    # math.isfinite() raises an OverflowError for a large int. NaN fails the comparison.
+    if not 0 <= value <= _MAX_NUMBER:
         raise ValueError
     return float(value)

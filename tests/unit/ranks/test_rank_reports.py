@@ -24,6 +24,11 @@ from gpuwidget.ranks import rank_reporter, rank_socket
 from gpuwidget.ranks.rank_listener import RankListener
 from gpuwidget.ranks.rank_reporter import RankReporter, exit_code_of
 
+GPU_FIELDS = (
+    *("torch_allocated", "torch_reserved", "memory"),
+    *("alone", "utilization", "utilization_max", "energy_j"),
+)
+
 
 def until(happened: Callable[[], object]) -> None:
     """Wait until the condition holds."""
@@ -155,6 +160,9 @@ def test_invalid_updates_are_ignored(listener: RankListener, received: list[Work
         json.dumps(values(steps=-1)).encode(),
         json.dumps(values(rank=True)).encode(),
         json.dumps(values(step_s=1e300)).encode(),
+        json.dumps(values(step_s=10**400)).encode(),
+        json.dumps(values(gpus=[dict.fromkeys(GPU_FIELDS) | {"uuid": "u"}] * 2)).encode(),
+        b"[" * 9000,
         json.dumps(values(status="lost")).encode(),
         json.dumps(values(gpus=[{"uuid": None}])).encode(),
         json.dumps(values(gpus=[{}] * 65)).encode(),
