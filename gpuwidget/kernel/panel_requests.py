@@ -93,7 +93,9 @@ class PanelRequests:
             except Exception:
                 _LOG.debug("a request was not answered", exc_info=True)
 
-        content = parent.get("content") or {}
+        content = parent.get("content")
+        if not isinstance(content, Mapping):
+            content = {}
         locale = parse_locale(content)
         if locale is not None:
             set_view_language(locale)

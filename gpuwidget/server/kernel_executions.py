@@ -14,6 +14,9 @@ from typing import Any
 
 _LOG = logging.getLogger(__name__)
 
+_MAX_SHELLS = 1000
+"""The maximum number of shells that are tracked per kernel. A kernel may send any number of subshell ids."""
+
 
 class ExecutionTracker:
     """Tracks the unfinished execute requests of a server's kernels.
@@ -116,6 +119,7 @@ class KernelExecutions:
             return
         shell, request, state = parent.get("subshell_id"), parent["msg_id"], content["execution_state"]
         if state == "busy":
-            self._requests[shell] = request
+            if len(self._requests) < _MAX_SHELLS or shell in self._requests:
+                self._requests[shell] = request
         elif state == "idle" and self._requests.get(shell) == request:
             del self._requests[shell]

@@ -205,7 +205,8 @@ def _sessions_by_kernel(rows: Any) -> dict[str, KernelSession]:
     found: dict[str, KernelSession] = {}
     for row in rows:
         kernel = (row.get("kernel") or {}).get("id")
-        kind, path, name = (row.get(key) or None for key in ("type", "path", "name"))
+        # Clients choose these values, and a session manager may not check them.
+        kind, path, name = (_text(row.get(key)) for key in ("type", "path", "name"))
         is_notebook = kind == _NOTEBOOK
         if is_notebook and path:
             # Use the name in the path, because a front end may have renamed the file without renaming the
@@ -215,3 +216,7 @@ def _sessions_by_kernel(rows: Any) -> dict[str, KernelSession]:
         if kernel and (kernel not in found or (is_notebook and found[kernel].kind != _NOTEBOOK)):
             found[kernel] = session
     return found
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None

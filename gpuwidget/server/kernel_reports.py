@@ -41,6 +41,11 @@ server. The process may have been replaced by another one, which has not reporte
 _RESTART_STATES = ("starting", "restarting", "autorestarting", "dead")
 _MAX_BYTES = 2**53 - 1
 """The largest number of bytes that is accepted. Up to this number, JSON numbers are exact in browsers."""
+_MAX_REPLY_BYTES = 1 << 20
+"""The maximum size of a reply. Larger replies are not parsed, because that would block the event loop. The
+state of a kernel with 16 GPUs takes about 50 kB."""
+_MAX_GPUS = 256
+"""The maximum number of GPUs in a reply, including MIG slices. Replies with more are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +181,11 @@ async def _request_state(manager: Any) -> Mapping[str, Any]:
         reply: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
 
         def receive(parts: list[Any]) -> None:
-            # Ignore data that the kernel has not signed or that is not a message.
-            with suppress(ValueError, KeyError, TypeError):
+            # Ignore data that the kernel has not signed or that is not a message. A kernel may send anything,
+            # so parsing may raise any exception, such as a RecursionError.
+            with suppress(Exception):
+                if sum(map(len, parts)) > _MAX_REPLY_BYTES:
+                    return
                 message = session.deserialize(session.feed_identities(parts)[1])
                 is_ours = message["parent_header"].get("msg_id") == request["header"]["msg_id"]
                 if is_ours and message["header"]["msg_type"] == REPLY and not reply.done():
@@ -190,21 +198,29 @@ async def _request_state(manager: Any) -> Mapping[str, Any]:
         stream.close(linger=0)
 
 
-def _parse_reply(content: Mapping[str, Any]) -> Mapping[str, KernelUsage] | None:
+def _parse_reply(content: object) -> Mapping[str, KernelUsage] | None:
     """Return the usage by GPU UUID, or None if the reply has no GPU state.
 
     All values are checked, because a kernel may send anything, and may have an older version of gpuwidget.
     """
-    state = content.get("state")
-    if content.get("status") != "ok" or not isinstance(state, Mapping):
+    if not isinstance(content, Mapping) or content.get("status") != "ok":
         return None
-    usage = {}
-    for gpu in state.get("gpus") or ():
-        sent = gpu.get("torch_reserved")
+    state = content.get("state")
+    gpus = (state.get("gpus") or []) if isinstance(state, Mapping) else None
+    if not isinstance(gpus, list) or len(gpus) > _MAX_GPUS:
+        return None
+    usage: dict[str, KernelUsage] = {}
+    for gpu in gpus:
+        if not isinstance(gpu, Mapping) or not isinstance(gpu.get("uuid"), str):
+            return None
+        uuid, sent = gpu["uuid"], gpu.get("torch_reserved")
         reserved = _parse_bytes(sent)
-        usage[str(gpu.get("uuid"))] = KernelUsage(
+        found = KernelUsage(
             gpu.get("context") is True, reserved, invalid=sent is not None and reserved is None
         )
+        if usage.setdefault(uuid, found) != found:
+            # Two entries for one GPU contradict each other.
+            usage[uuid] = KernelUsage(found.context or usage[uuid].context, None, invalid=True)
     return usage
 
 

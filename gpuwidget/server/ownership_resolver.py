@@ -107,6 +107,7 @@ class OwnershipResolver:
     def resolve(self, request: OwnershipRequest) -> OwnershipResult:
         """Resolve who owns the memory of each GPU in the request's sample."""
         inventory, sample = request.inventory, request.sample
+        reports = _checked_reports(request.reports, sample)
         self._families.set_roots((*inventory.kernel_of, *inventory.terminal_of))
 
         def owner(pid: int) -> ProcessOwner:
@@ -121,7 +122,7 @@ class OwnershipResolver:
             return self._directory.look_up(process.pid)
 
         def reports_context(pid: int, uuid: str) -> bool:
-            usage = request.reports.get(owner(pid).kernel or "", {}).get(uuid)
+            usage = reports.get(owner(pid).kernel or "", {}).get(uuid)
             return usage is not None and usage.context
 
         if sample.origin.local_processes:
@@ -132,7 +133,7 @@ class OwnershipResolver:
             kernels=request.kernels,
             pids_match=self._matching.proven,
             in_container=not self._matching.in_host_namespace,
-            reports=request.reports,
+            reports=reports,
             remote_kernels=inventory.remote_kernels,
             cuda_owners=cache(partial(_cuda_owners, self._families, owner)),
         )
@@ -173,6 +174,21 @@ class OwnershipResolver:
             if process.memory is None
         }
         return {kernel: pid for kernel, pid in request.kernels.items() if kernel in without_memory}
+
+
+def _checked_reports(
+    reports: Mapping[str, Mapping[str, KernelUsage]], sample: Sample
+) -> Mapping[str, Mapping[str, KernelUsage]]:
+    """Return the reports about the GPUs in ``sample``. More bytes than a GPU has are unknown and invalid."""
+    totals = {gpu.uuid: gpu.memory_total for gpu in sample.gpus}
+    checked: dict[str, dict[str, KernelUsage]] = {}
+    for kernel, usage_of in reports.items():
+        checked[kernel] = {uuid: usage for uuid, usage in usage_of.items() if uuid in totals}
+        for uuid, usage in checked[kernel].items():
+            total = totals[uuid]
+            if total is not None and usage.reserved is not None and usage.reserved > total:
+                checked[kernel][uuid] = replace(usage, reserved=None, invalid=True)
+    return checked
 
 
 def _cuda_owners(trees: ProcessTrees, owner: Callable[[int], ProcessOwner]) -> frozenset[ProcessOwner]:

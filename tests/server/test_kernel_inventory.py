@@ -188,6 +188,22 @@ async def test_unusual_sessions(clock: FakeClock) -> None:
     )
 
 
+@pytest.mark.parametrize("odd", [5, 1.5, True, ["x"], {"x": 1}, None, ""])
+async def test_sessions_with_odd_values(clock: FakeClock, odd: object) -> None:
+    """A session's name, path or type that is no text counts as missing. The stream and the metrics contain
+    them, and could not be encoded otherwise."""
+    managers = Managers(a=kernel(local(10)), b=kernel(local(11)))
+    managers.rows = [
+        {"id": "1", "path": odd, "name": odd, "type": odd, "kernel": {"id": "a"}},
+        session("b.ipynb", "b"),
+    ]
+    made = inventory(managers, clock)
+    made.snapshot()
+    await asyncio.sleep(0)
+    found = [(one.session, one.kind, one.path, one.name) for one in made.snapshot().kernels]
+    assert found == [("1", None, None, None), ("s-b.ipynb", "notebook", "w/b.ipynb", "b.ipynb")]
+
+
 # -- which kernels are queried, and when -----------------------------------------------------------------
 
 USAGE = {"GPU-1": KernelUsage(True, 5)}
