@@ -17,6 +17,7 @@ from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.kernel_requests import REPLY, REQUEST
 from gpuwidget.sampler import Sampler
 from gpuwidget.server.cached_diagnosis import CachedDiagnosis
+from gpuwidget.server.client_limits import HistoryLimit
 from gpuwidget.server.cluster_monitor import ClusterMonitor
 from gpuwidget.server.gpu_hours import GpuHoursCounter
 from gpuwidget.server.gpu_use import GpuUseMonitor, GpuUseOptions
@@ -130,7 +131,11 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         ".*$",
         [
             (f"{base}/gpuwidget/api/sample", SampleHandler, {"hub": hub}),
-            (f"{base}/gpuwidget/api/history", HistoryHandler, {"hub": hub, "long_history": long_history}),
+            (
+                f"{base}/gpuwidget/api/history",
+                HistoryHandler,
+                {"hub": hub, "long_history": long_history, "limit": HistoryLimit()},
+            ),
             (f"{base}/gpuwidget/api/stream", StreamHandler, {"hub": hub}),
             (
                 f"{base}/gpuwidget/api/doctor",

@@ -18,6 +18,7 @@ from gpuwidget.model.errors import DoctorError, PrometheusError
 from gpuwidget.model.to_json import to_json
 from gpuwidget.model.translation import find_language, translations
 from gpuwidget.server.cached_diagnosis import CachedDiagnosis
+from gpuwidget.server.client_limits import HistoryLimit, TooManyRequests
 from gpuwidget.server.cluster_monitor import ClusterMonitor
 from gpuwidget.server.history_query import PROMETHEUS_S, HistoryQuery, parse_seconds
 from gpuwidget.server.hourly_rollup import HOUR_S
@@ -69,6 +70,16 @@ class GpuWidgetHandler(JupyterHandler):
         if not isinstance(value, web.HTTPError):
             self.log.error("gpuwidget could not answer %s", self.request.path, exc_info=value)
 
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Write an error. If the client should try again later, the header ``Retry-After`` says when."""
+        self.set_retry_after(kwargs.get("exc_info", (None, None))[1])
+        super().write_error(status_code, **kwargs)
+
+    def set_retry_after(self, error: BaseException | None) -> None:
+        """Set the header ``Retry-After`` if the request was one too many."""
+        if isinstance(error, TooManyRequests):
+            self.set_header("Retry-After", str(error.retry_s))
+
 
 class SampleHandler(GpuWidgetHandler, APIHandler):
     """``GET gpuwidget/api/sample``: the newest sample."""
@@ -88,11 +99,13 @@ class HistoryHandler(GpuWidgetHandler, APIHandler):
     Prometheus has."""
 
     def initialize(  # type: ignore[override]
-        self, hub: SampleHub, long_history: PrometheusHistory | None
+        self, hub: SampleHub, long_history: PrometheusHistory | None, limit: HistoryLimit
     ) -> None:
-        """Store the server's sample hub, and the history in Prometheus; None if none is configured."""
+        """Store the server's sample hub, the history in Prometheus (None if none is configured), and the
+        limit on the server's history requests."""
         super().initialize(hub)
         self._long_history = long_history
+        self._limit = limit
 
     @web.authenticated
     @authorized
@@ -101,8 +114,12 @@ class HistoryHandler(GpuWidgetHandler, APIHandler):
 
         If the request has metrics, a time range, a number of points or a node, return a
         :class:`gpuwidget.server.wire.MetricHistory` instead. Prometheus answers for other machines, and for
-        times of which this server has no sample.
+        times of which this server has no sample. Status 429 if too many requests are being answered.
         """
+        with self._limit.request():
+            await self._answer()
+
+    async def _answer(self) -> None:
         length_s = HOUR_S if self._long_history is None else PROMETHEUS_S
         query = HistoryQuery.parse(self, self._hub.now, length_s)
         if query is None:

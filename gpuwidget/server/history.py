@@ -56,9 +56,12 @@ class HistoryStore:
         chunks = (*self._full_rate.chunks, *self._rollup.chunks())
         return any(chunk.index_of(until) > chunk.index_of(since) for chunk in chunks)
 
-    def encode_recent(self, since: float) -> str:
-        """Return the :class:`gpuwidget.server.wire.History` since ``since`` (epoch seconds) as JSON."""
-        return self._full_rate.encode(since)
+    def encode_recent(self, since: float, max_values: int | None = None) -> str:
+        """Return the :class:`gpuwidget.server.wire.History` since ``since`` (epoch seconds) as JSON.
+
+        If it has more than ``max_values`` values, the oldest samples are left out.
+        """
+        return self._full_rate.encode(since, max_values)
 
     def query(self, query: HistoryQuery) -> Iterator[str]:
         """Yield the :class:`gpuwidget.server.wire.MetricHistory` that answers a query as JSON, in small
@@ -110,11 +113,16 @@ class FullRateHistory:
         while len(self.chunks) > self._max_chunks or self.chunks[0].times[-1] < time - self._seconds:
             self.chunks.popleft()
 
-    def encode(self, since: float) -> str:
-        """Return the :class:`gpuwidget.server.wire.History` since ``since`` (epoch seconds) as JSON."""
+    def encode(self, since: float, max_values: int | None = None) -> str:
+        """Return the :class:`gpuwidget.server.wire.History` since ``since`` (epoch seconds) as JSON.
+
+        If it has more than ``max_values`` values, the oldest samples are left out.
+        """
         parts = [(chunk, chunk.index_of(since)) for chunk in self.chunks if chunk.times[-1] >= since]
         # The order of GPUs is that of the newest chunk, which is the order in which the driver lists them.
         uuids = dict.fromkeys(uuid for chunk, _ in reversed(parts) for uuid in chunk.uuids)
+        if max_values is not None:
+            parts = _newest(parts, max_values // (1 + len(INITIAL_METRICS) * len(uuids)))
         gpus = []
         for uuid in uuids:
             columns = [
@@ -124,3 +132,14 @@ class FullRateHistory:
             gpus.append(f'{{"uuid":{json.dumps(uuid)},{",".join(columns)}}}')
         times = ",".join(chunk.json_times(first) for chunk, first in parts)
         return f'{{"t":[{times}],"gpus":[{",".join(gpus)}]}}'
+
+
+def _newest(parts: list[tuple[Chunk, int]], ticks: int) -> list[tuple[Chunk, int]]:
+    """Return the newest ``ticks`` ticks of chunks, of which each part begins at an index."""
+    kept: list[tuple[Chunk, int]] = []
+    for chunk, first in reversed(parts):
+        if ticks <= 0:
+            break
+        kept.append((chunk, max(first, len(chunk) - ticks)))
+        ticks -= len(chunk) - kept[-1][1]
+    return kept[::-1]

@@ -14,6 +14,7 @@ from gpuwidget.model.clock import Clock
 from gpuwidget.model.installation import documentation
 from gpuwidget.model.samples import Sample
 from gpuwidget.sampler import Sampler, Subscription
+from gpuwidget.server.client_limits import MAX_INITIAL_VALUES
 from gpuwidget.server.encoded_samples import EncodedSample
 from gpuwidget.server.gpu_use import GpuUseMonitor
 from gpuwidget.server.history import HistoryStore
@@ -125,7 +126,8 @@ class SampleHub:
     def join(self, client: StreamClient, history_s: float) -> None:
         """Send the initial message with ``history_s`` seconds of history, then the owners of the memory.
 
-        From then on, the client receives all samples.
+        From then on, the client receives all samples. If the history is very large, the initial message
+        contains only its newest part.
         """
         self._clients.add(client)
         self._update_subscription()
@@ -200,6 +202,16 @@ class SampleHub:
         return None if sample is None else (sample, self._ownership.ownership)
 
     @property
+    def clients(self) -> int:
+        """Number of clients of the stream."""
+        return len(self._clients)
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that sets the times of samples."""
+        return self._clock
+
+    @property
     def gpu_use(self) -> GpuUseMonitor | None:
         """The monitor of how kernels use the GPUs; None if the administrator has not turned it on."""
         return self._gpu_use
@@ -213,9 +225,10 @@ class SampleHub:
         """Return whether any sample between two times (epoch seconds) is stored."""
         return self._history.has_samples(since, until)
 
-    def history(self, history_s: float) -> bytes:
-        """Return the last ``history_s`` seconds of the history as JSON."""
-        return self._history.encode_recent(self.now - history_s).encode()
+    def history(self, history_s: float, max_values: int | None = None) -> bytes:
+        """Return the last ``history_s`` seconds of the history as JSON, with at most ``max_values``
+        values."""
+        return self._history.encode_recent(self.now - history_s, max_values).encode()
 
     async def query_history(self, query: HistoryQuery) -> list[bytes]:
         """Return a part of the history as JSON, in pieces that the caller writes one by one.
@@ -389,4 +402,11 @@ class SampleHub:
         # The sample and the history are already encoded, so insert them as text.
         begin = json.dumps(fields, separators=(",", ":")).encode()[:-1]
         sample = b"null" if self._newest is None else self._newest.whole
-        return begin + b',"sample":' + sample + b',"history":' + self.history(history_s) + b"}"
+        return (
+            begin
+            + b',"sample":'
+            + sample
+            + b',"history":'
+            + self.history(history_s, MAX_INITIAL_VALUES)
+            + b"}"
+        )

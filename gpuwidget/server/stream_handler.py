@@ -14,6 +14,8 @@ from jupyter_server.base.websocket import WebSocketMixin
 from tornado import web
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
+from gpuwidget.server import client_limits
+from gpuwidget.server.client_limits import MAX_MESSAGE_BYTES, MessageLimit, TooManyRequests
 from gpuwidget.server.handlers import GpuWidgetHandler
 from gpuwidget.server.history_query import parse_seconds
 from gpuwidget.server.sample_hub import SampleHub
@@ -25,7 +27,9 @@ _ws_authenticated: Callable[[Any], Any] = getattr(decorator, "ws_authenticated",
 
 _MAX_BACKLOG_S = 10.0
 _MIN_BACKLOG = 10
+_POLICY_VIOLATION = 1008
 _TRY_AGAIN_LATER = 1013
+_NOT_A_WEBSOCKET = "This address is a websocket: send the request with 'Upgrade: websocket'."
 
 
 class SendQueue:
@@ -65,15 +69,31 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, GpuWidgetHandler):
         """Store the server's sample hub."""
         super().initialize(hub)
         self._history_s = 0.0
+        self._message_limit = MessageLimit(hub.clock)
         limit = max(_MIN_BACKLOG, math.ceil(_MAX_BACKLOG_S / hub.interval_s))
         self._send_queue = SendQueue(self._write, limit)
+
+    @property
+    def max_message_size(self) -> int:
+        """The maximum size of a client's message in bytes.
+
+        Tornado closes the connection when it has read the header of a larger message, before it reads the
+        message.
+        """
+        return MAX_MESSAGE_BYTES
 
     def set_default_headers(self) -> None:
         """Set no headers, because Jupyter's default headers are for pages and not for websockets."""
 
     @_ws_authenticated
     async def get(self, *args: Any, **kwargs: Any) -> None:
-        """Open the websocket if the user is authorized and the requested history is valid."""
+        """Open the websocket if the user is authorized, the requested history is valid and there are not too
+        many clients.
+
+        A browser does not report to a page why a websocket failed. The page can therefore send the same
+        request without an upgrade: the response is then the same error, or status 426 if the websocket would
+        open.
+        """
         if self.current_user is None:
             raise web.HTTPError(403)
         await self._get()
@@ -81,6 +101,10 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, GpuWidgetHandler):
     @authorized
     async def _get(self) -> None:
         self._history_s = parse_seconds(self, "history", self._hub.history_s)
+        if self._hub.clients >= client_limits.MAX_STREAMS:
+            raise TooManyRequests(client_limits.TOO_MANY_STREAMS, client_limits.STREAM_RETRY_S)
+        if self.request.headers.get("Upgrade", "").lower() != "websocket":
+            raise web.HTTPError(426, _NOT_A_WEBSOCKET)
         await super().get()
 
     def open(self, *args: Any, **kwargs: Any) -> None:
@@ -89,7 +113,12 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, GpuWidgetHandler):
         self._hub.join(self, self._history_s)
 
     def on_message(self, message: str | bytes) -> None:
-        """Process a client's request. Ignore any other message."""
+        """Process a client's request. Ignore any other message. Close the connection if the client sends too
+        many."""
+        if not self._message_limit.allows():
+            self._hub.leave(self)
+            self.close(_POLICY_VIOLATION, client_limits.TOO_MANY_MESSAGES)
+            return
         request = parse_request(message)
         if isinstance(request, ActivityRequest):
             self._hub.set_activity(self, request.wanted)
@@ -117,6 +146,7 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, GpuWidgetHandler):
         """Write an error that occurs before the websocket opens. It has the same JSON format as in the other
         routes."""
         error = kwargs.get("exc_info", (None, None))[1]
+        self.set_retry_after(error)
         sentence = getattr(error, "log_message", None) or self._reason
         self.set_header("Content-Type", "application/json")
         self.finish(json.dumps({"message": sentence}))

@@ -68,7 +68,7 @@ test('changes without a previous sample on the same websocket are ignored', asyn
   const { connection, server, clock, types } = setUp();
   connection.start();
   server.socket.receive(hello({ sample: sample(1) }));
-  server.code = 200;
+  server.code = 426;
   server.socket.disconnect();
   await clock.pass(500);
   server.socket.receive({ type: 'changes', time: 2, readings: [{}] });
@@ -93,7 +93,7 @@ test('the stream reopens after a restart of the server and is lost meanwhile', a
   await clock.pass(500);
   assert.deepEqual([connection.state, server.sockets.length], ['lost', 2]);
   server.socket.disconnect();
-  server.code = 200;
+  server.code = 426;
   await clock.pass(1000);
   server.socket.receive(hello());
   assert.deepEqual([connection.state, server.sockets.length], ['open', 3]);
@@ -140,6 +140,47 @@ test('a proxy that blocks websockets is distinguished from an unreachable server
     await clock.pass(10_000);
   }
   assert.equal(connection.state, 'blocked');
+});
+
+test('a server with too many clients is tried every 30 seconds, and no websocket is opened meanwhile', async () => {
+  const { connection, server, clock } = setUp();
+  connection.start();
+  server.code = 429;
+  server.socket.disconnect();
+  await clock.pass(500);
+  assert.deepEqual([connection.state, server.sockets.length, server.requests], ['full', 1, 1]);
+  await clock.pass(29_500);
+  assert.equal(server.requests, 1);
+  await clock.pass(500);
+  assert.deepEqual([connection.state, server.sockets.length, server.requests], ['full', 1, 2]);
+  server.code = 426;
+  await clock.pass(30_000);
+  server.socket.receive(hello());
+  assert.deepEqual([connection.state, server.sockets.length], ['open', 2]);
+});
+
+test('a page that has sent too many messages waits 30 seconds', async () => {
+  const { connection, server, clock } = setUp();
+  connection.start();
+  server.socket.receive(hello());
+  server.socket.disconnect(1008);
+  assert.equal(connection.state, 'limited');
+  await clock.pass(29_500);
+  assert.deepEqual([connection.state, server.sockets.length], ['limited', 1]);
+  await clock.pass(500);
+  server.socket.receive(hello());
+  assert.deepEqual([connection.state, server.sockets.length], ['open', 2]);
+});
+
+test('stopping a connection to a full server cancels its timer', async () => {
+  const { connection, server, clock } = setUp();
+  connection.start();
+  server.code = 429;
+  server.socket.disconnect();
+  await clock.pass(500);
+  connection.stop();
+  await clock.pass(60_000);
+  assert.deepEqual([connection.state, clock.running, server.requests], ['off', 0, 1]);
 });
 
 test('a stream of another version is closed', () => {

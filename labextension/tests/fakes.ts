@@ -108,15 +108,17 @@ export class FakeSocket implements Socket {
   }
 
   /** Close the websocket from the server's side. */
-  disconnect(): void {
-    this.onclose?.call(this as unknown as WebSocket, {} as CloseEvent);
+  disconnect(code = 1006): void {
+    this.onclose?.call(this as unknown as WebSocket, { code } as CloseEvent);
   }
 }
 
 /** A server that replies with the HTTP status `code`, or is unreachable if `code` is null. */
 export class FakeServer implements StreamServer {
   readonly sockets: FakeSocket[] = [];
-  code: number | null = 200;
+  code: number | null = 426;
+  /** Number of requests for the status. */
+  requests = 0;
 
   stream(): Socket {
     const socket = new FakeSocket();
@@ -125,6 +127,7 @@ export class FakeServer implements StreamServer {
   }
 
   status(): Promise<number> {
+    this.requests++;
     return this.code === null ? Promise.reject(new Error('unreachable')) : Promise.resolve(this.code);
   }
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import type { Condition, KernelView } from '../src/kernel/activeKernel';
-import { kernelNotice } from '../src/panel/panelMessages';
+import { kernelNotice, serverNotice } from '../src/panel/panelMessages';
 import type { ServerInfo } from '../src/stream/streamModel';
 import { trans } from './fakes';
 
@@ -65,4 +65,12 @@ test('other sections show the reason only', () => {
 
 test('a kernel without gpuwidget offers to load it once it is installed', () => {
   assert.equal(kernelNotice(trans, view({ kind: 'not-installed' }), server())?.action, 'load');
+});
+
+test('a server that limits connections or messages is named as the reason', () => {
+  const now = { quiet: null, sampled: true, known: true };
+  const full = serverNotice(trans, { ...now, link: 'full' });
+  assert.match(full?.text ?? '', /as many pages and programs as it allows.*again in 30 seconds\.$/);
+  const limited = serverNotice(trans, { ...now, link: 'limited' });
+  assert.match(limited?.text ?? '', /too many messages\. Trying again in 30 seconds\.$/);
 });

@@ -73,6 +73,18 @@ export function serverNotice(
       return {
         text: trans.__('The server does not accept this login any more. Reload the page and log in.')
       };
+    case 'full':
+      return {
+        text: trans.__(
+          'The server already sends GPU data to as many pages and programs as it allows. Close those that you do not need. Trying again in 30 seconds.'
+        )
+      };
+    case 'limited':
+      return {
+        text: trans.__(
+          'The server has closed the connection, because this page has sent too many messages. Trying again in 30 seconds.'
+        )
+      };
     case 'blocked':
       return {
         text: trans.__(

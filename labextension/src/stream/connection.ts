@@ -13,6 +13,12 @@ import {
 
 const FIRST_RETRY_MS = 500;
 const MAX_RETRY_MS = 10_000;
+/** Time until the next attempt if the server limits the number of connections or of messages. */
+const LIMIT_RETRY_MS = 30_000;
+/** HTTP status of a server that has too many clients. */
+const TOO_MANY_REQUESTS = 429;
+/** Close code of a server that has received too many messages from this page. */
+const POLICY_VIOLATION = 1008;
 /** Timeout of a status request. On a dead connection it would otherwise be pending for minutes. */
 const STATUS_TIMEOUT_MS = 10_000;
 /** Timeout of the websocket's handshake, since a proxy may accept a websocket and never complete it. */
@@ -28,11 +34,12 @@ const MAX_UNEXPLAINED_FAILURES = 3;
  *
  * `off`: no connection is wanted. `opening`: the first attempt is being made. `open`: samples arrive. `lost`:
  * the connection was open and is being retried. `absent`: the server extension is not enabled. `refused`: the
- * login has expired. `blocked`: the server responds, but websockets do not get through. `foreign`: the server
- * has another version of gpuwidget.
+ * login has expired. `full`: the server has too many clients. `limited`: the server has received too many
+ * messages from this page. `blocked`: the server responds, but websockets do not get through. `foreign`: the
+ * server has another version of gpuwidget.
  */
 export type ConnectionState =
-  'off' | 'opening' | 'open' | 'lost' | 'absent' | 'refused' | 'blocked' | 'foreign';
+  'off' | 'opening' | 'open' | 'lost' | 'absent' | 'refused' | 'full' | 'limited' | 'blocked' | 'foreign';
 
 /** The part of a WebSocket that is used here. */
 export type Socket = Pick<WebSocket, 'onmessage' | 'onclose' | 'close' | 'send'>;
@@ -42,8 +49,8 @@ export interface StreamServer {
   /** Open the websocket. */
   stream(): Socket;
   /**
-   * Return the HTTP status of another route of the server extension: it may explain why a websocket failed,
-   * which a browser does not report. Rejects if the server is unreachable.
+   * Return the HTTP status of a request that opens no websocket: it may explain why a websocket failed, which a
+   * browser does not report. Rejects if the server is unreachable.
    */
   status(): Promise<number>;
 }
@@ -149,8 +156,8 @@ export class Connection {
     socket.onmessage = event => {
       this.handleMessage(event.data);
     };
-    socket.onclose = () => {
-      this.handleClose();
+    socket.onclose = event => {
+      this.handleClose(event.code);
     };
     this.timer = this.clock.after(HANDSHAKE_TIMEOUT_MS, () => {
       this.release();
@@ -190,14 +197,23 @@ export class Connection {
     }
   }
 
-  private handleClose(): void {
+  private handleClose(code?: number): void {
     this.cancelTimer();
     this.socket = null;
+    if (code === POLICY_VIOLATION) {
+      this.setState('limited');
+      this.scheduleRetry(LIMIT_RETRY_MS);
+      return;
+    }
     if (this.currentState === 'open') {
       this.setState('lost');
     }
     const wait = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** this.attempts);
     this.attempts++;
+    this.scheduleRetry(wait);
+  }
+
+  private scheduleRetry(wait: number): void {
     // Add random jitter, so that the open pages do not all reconnect at the same time when the server becomes
     // reachable again.
     this.timer = this.clock.after(wait * (0.5 + this.random() / 2), () => {
@@ -210,6 +226,11 @@ export class Connection {
     const attempt = this.timer;
     const status = await this.requestStatus();
     if (attempt === null || this.timer !== attempt) {
+      return;
+    }
+    if (status === TOO_MANY_REQUESTS) {
+      this.setState('full');
+      this.scheduleRetry(LIMIT_RETRY_MS);
       return;
     }
     this.setState(this.stateFor(status));

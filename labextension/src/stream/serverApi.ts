@@ -100,9 +100,12 @@ export class ServerApi implements StreamServer, HistoryServer, SampleServer, Clu
     return this.json(url, { cache: 'no-cache', signal });
   }
 
-  /** Return the HTTP status of a request for the history with which a stream starts. */
+  /**
+   * Return the HTTP status of the stream's route for a request that is not a websocket. It is 426 if a websocket
+   * would open, otherwise the status with which the server refuses the websocket.
+   */
   async status(): Promise<number> {
-    const url = `${URLExt.join(this.settings.baseUrl, HISTORY)}?seconds=${String(this.historySeconds())}`;
+    const url = `${URLExt.join(this.settings.baseUrl, STREAM)}?history=${String(this.historySeconds())}`;
     const { status } = await ServerConnection.makeRequest(url, { cache: 'no-store' }, this.settings);
     this.hasShortHistory = status === 400;
     return status;
