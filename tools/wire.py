@@ -23,7 +23,8 @@ from gpuwidget.model import kernel_requests, kernel_state, samples
 from gpuwidget.server import wire
 from gpuwidget.sources import throttle_reasons, xids
 
-FILE = Path(__file__).resolve().parent.parent / "labextension" / "src" / "wire.ts"
+_PROJECT = Path(__file__).resolve().parent.parent
+FILE = _PROJECT / "labextension" / "src" / "wire.ts"
 
 HEADER = """\
 // GENERATED from gpuwidget's dataclasses by `python -m tools.wire`: change those, never this file.
@@ -35,6 +36,10 @@ CONSTANTS: Mapping[str, tuple[object, str]] = {
     "KERNEL_SCHEMA": (kernel_state.SCHEMA, "Version of the kernel's replies that this labextension reads."),
     "KERNEL_REQUEST": (kernel_requests.REQUEST, "Message type of a request to a kernel."),
     "KERNEL_REPLY": (kernel_requests.REPLY, "Message type of a kernel's reply."),
+    "LOAD_CODE": (
+        (_PROJECT / "gpuwidget" / "kernel" / "load_from_panel.py").read_text(encoding="utf-8"),
+        "Python code that loads gpuwidget in a kernel: gpuwidget/kernel/load_from_panel.py.",
+    ),
     "XIDS_OF_PROGRAMS": (
         list(xids.APPLICATION_XIDS),
         "Errors of the driver (XID) that a user's own program may cause: the GPU is healthy.",
@@ -199,6 +204,8 @@ def _type(hint: Any) -> str:
 
 
 def _literal(value: object) -> str:
+    if isinstance(value, str) and "\n" in value:
+        return "`" + re.sub(r"[\\`]|\$(?=\{)", r"\\\g<0>", value) + "`"
     # Use single quotes, like the labextension's other files.
     return f"'{value}'" if isinstance(value, str) else json.dumps(value)
 

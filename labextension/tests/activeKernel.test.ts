@@ -324,6 +324,7 @@ test('a reply of another schema is reported as another version', async () => {
 for (const loading of [
   { outcome: 'not-installed' },
   { outcome: 'other-package' },
+  { outcome: 'refused', path: '/home/ada/gpuwidget' },
   { outcome: 'failed', reason: 'ImportError: no' }
 ] as const) {
   test(`loading that ends as ${loading.outcome} is reported`, async () => {

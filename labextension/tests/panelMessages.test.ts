@@ -63,6 +63,13 @@ test('other sections show the reason only', () => {
   }
 });
 
+test('a package that was refused is named, with what to do, and loading can be tried again', () => {
+  assert.deepEqual(kernelNotice(trans, view({ kind: 'refused', path: '/home/ada/gpuwidget' }), server()), {
+    text: 'gpuwidget was not loaded. Python would import /home/ada/gpuwidget, which lies in the notebook’s or the kernel’s folder and is not an installed package. Rename it, or run %load_ext gpuwidget in a cell if you trust its code.',
+    action: 'load'
+  });
+});
+
 test('a kernel without gpuwidget offers to load it once it is installed', () => {
   assert.equal(kernelNotice(trans, view({ kind: 'not-installed' }), server())?.action, 'load');
 });

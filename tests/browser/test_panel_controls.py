@@ -4,7 +4,9 @@ kernel's reply comes from another version of gpuwidget."""
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,6 +101,27 @@ def test_opening_the_panel_focuses_the_enabled_control(open_notebook: Open) -> N
     notebook.page.wait_for_selector(f"{DEVICE}:enabled")
     notebook.script("app.commands.execute('gpuwidget:show-panel');")
     notebook.page.wait_for_function("selector => document.activeElement?.matches(selector)", arg=DEVICE)
+
+
+def test_a_package_in_the_notebooks_folder_is_refused(open_notebook: Open, lab: Lab, tmp_path: Path) -> None:
+    """If a folder called gpuwidget lies beside the notebook, the button loads nothing, and the panel shows
+    its path and what to do. The button works once the folder is renamed. No code of the folder runs."""
+    folder, mark = lab.notebooks / "gpuwidget", tmp_path / "mark"
+    notebook = open_notebook(["1"])
+    folder.mkdir()
+    try:
+        (folder / "__init__.py").write_text(f"open({str(mark)!r}, 'w').close()")
+        show(notebook)
+        notebook.page.click(LOAD_BUTTON)
+        wait_for_text(notebook, NOTICE, f"Python would import {folder}, which lies in")
+        wait_for_text(notebook, NOTICE, "Rename it, or run %load_ext gpuwidget in a cell")
+        folder.rename(lab.notebooks / "mine")
+        notebook.page.click(LOAD_BUTTON)
+        notebook.page.wait_for_selector(f"{DEVICE}:enabled")
+    finally:
+        for left in (folder, lab.notebooks / "mine"):
+            shutil.rmtree(left, ignore_errors=True)
+    assert not mark.exists()
 
 
 def test_an_idle_kernel_is_checked_and_loaded_without_a_shift(open_notebook: Open) -> None:

@@ -26,6 +26,8 @@ export type Condition =
     }
   | { readonly kind: 'not-python'; readonly language: string }
   | { readonly kind: 'other-version'; readonly version: string | null }
+  /** gpuwidget was not loaded, because Python would import `path`, which is no installed package. */
+  | { readonly kind: 'refused'; readonly path: string }
   | { readonly kind: 'failed'; readonly reason: string }
   | { readonly kind: 'ready'; readonly state: KernelState };
 
@@ -597,5 +599,12 @@ function rejection(
 }
 
 function failure(result: Exclude<LoadResult, { outcome: 'loaded' }>): Condition {
-  return result.outcome === 'failed' ? { kind: 'failed', reason: result.reason } : { kind: result.outcome };
+  switch (result.outcome) {
+    case 'failed':
+      return { kind: 'failed', reason: result.reason };
+    case 'refused':
+      return { kind: 'refused', path: result.path };
+    default:
+      return { kind: result.outcome };
+  }
 }

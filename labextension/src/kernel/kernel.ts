@@ -2,7 +2,7 @@ import { KernelMessage, type Kernel as JupyterKernel } from '@jupyterlab/service
 
 import { parseReply, type ParsedReply } from './kernelReply';
 import { errorText } from '../ui/format';
-import { KERNEL_REPLY, KERNEL_REQUEST, type KernelRequest } from '../wire';
+import { KERNEL_REPLY, KERNEL_REQUEST, LOAD_CODE, type KernelRequest } from '../wire';
 
 /** What a kernel is doing. It is `unreachable` while the connection to it is lost. */
 export type Phase = 'starting' | 'idle' | 'busy' | 'restarting' | 'dead' | 'unreachable';
@@ -11,6 +11,8 @@ export type Phase = 'starting' | 'idle' | 'busy' | 'restarting' | 'dead' | 'unre
 export type LoadResult =
   | { readonly outcome: 'loaded'; readonly version: string | null }
   | { readonly outcome: 'not-installed' }
+  /** Python would import the folder or file `path`, which is no installed package. Nothing was imported. */
+  | { readonly outcome: 'refused'; readonly path: string }
   | { readonly outcome: 'other-package' }
   | { readonly outcome: 'failed'; readonly reason: string };
 
@@ -40,13 +42,10 @@ export interface ActiveNotebook {
 
 const REPLY_TIMEOUT_MS = 2000;
 /**
- * Python expressions that the kernel evaluates in this order, without a history entry. If an expression
- * fails, its entry in the reply contains the error.
+ * A Python expression that loads gpuwidget. The code runs in a namespace of its own. Every JSON string is also
+ * a Python string.
  */
-const LOAD_EXPRESSIONS = {
-  version: "__import__('importlib').import_module('gpuwidget').__version__",
-  loaded: "get_ipython().extension_manager.load_extension('gpuwidget')"
-};
+const LOAD_EXPRESSION = `(lambda names: (exec(${JSON.stringify(LOAD_CODE)}, names), names['load'](get_ipython()))[1])({})`;
 
 /** A kernel with which this page communicates over JupyterLab's connection. */
 export class ConnectedKernel implements Kernel {
@@ -106,40 +105,43 @@ export class ConnectedKernel implements Kernel {
       silent: true,
       store_history: false,
       allow_stdin: false,
-      user_expressions: LOAD_EXPRESSIONS
+      user_expressions: { load: LOAD_EXPRESSION }
     });
     try {
       const { content } = await future.done;
       if (content.status !== 'ok') {
         return { outcome: 'failed', reason: content.status === 'error' ? content.evalue : content.status };
       }
-      const { version, loaded } = content.user_expressions as unknown as Record<
-        keyof typeof LOAD_EXPRESSIONS,
-        ExpressionValue
-      >;
-      return loadResult(version, loaded);
+      const { load } = content.user_expressions as unknown as { readonly load: ExpressionValue };
+      return loadResult(load);
     } catch (error) {
       return { outcome: 'failed', reason: errorText(error) };
     }
   }
 }
 
-type ExpressionValue =
+/** The value of a Python expression, or the error that it raised. */
+export type ExpressionValue =
   | { readonly status: 'ok'; readonly data: { readonly 'text/plain': string } }
   | { readonly status: 'error'; readonly ename: string; readonly evalue: string };
 
-function loadResult(version: ExpressionValue, loaded: ExpressionValue): LoadResult {
-  if (version.status === 'error' && version.ename === 'ModuleNotFoundError') {
-    return { outcome: 'not-installed' };
+/** Return the result that the Python code `LOAD_CODE` reports. */
+export function loadResult(value: ExpressionValue): LoadResult {
+  if (value.status === 'error') {
+    return { outcome: 'failed', reason: `${value.ename}: ${value.evalue}` };
   }
-  if (loaded.status === 'error') {
-    return { outcome: 'failed', reason: `${loaded.ename}: ${loaded.evalue}` };
+  const [, outcome, hexadecimal = ''] = /^'([a-z-]+) ([0-9a-f]*)'$/.exec(value.data['text/plain']) ?? [];
+  const bytes = hexadecimal.match(/../g)?.map(byte => parseInt(byte, 16)) ?? [];
+  const detail = new TextDecoder().decode(new Uint8Array(bytes));
+  switch (outcome) {
+    case 'loaded':
+      return { outcome, version: detail === '' ? null : detail };
+    case 'refused':
+      return { outcome, path: detail };
+    case 'not-installed':
+    case 'other-package':
+      return { outcome };
+    default:
+      return { outcome: 'failed', reason: value.data['text/plain'] };
   }
-  if (loaded.data['text/plain'].includes('no load function')) {
-    return { outcome: 'other-package' };
-  }
-  return {
-    outcome: 'loaded',
-    version: version.status === 'ok' ? version.data['text/plain'].replace(/^'|'$/g, '') : null
-  };
 }

@@ -172,6 +172,14 @@ export function kernelNotice(
         ),
         instruction: trans.__('Run in a cell, then restart the kernel:')
       });
+    case 'refused':
+      return {
+        text: trans.__(
+          'gpuwidget was not loaded. Python would import %1, which lies in the notebook’s or the kernel’s folder and is not an installed package. Rename it, or run %load_ext gpuwidget in a cell if you trust its code.',
+          condition.path
+        ),
+        action: 'load'
+      };
     case 'failed':
       return {
         text: trans.__('gpuwidget could not be loaded in this kernel: %1', condition.reason),

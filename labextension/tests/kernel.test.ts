@@ -1,0 +1,29 @@
+import { strict as assert } from 'node:assert';
+import { test } from 'node:test';
+
+import { loadResult } from '../src/kernel/kernel';
+
+function result(outcome: string, detail = ''): ReturnType<typeof loadResult> {
+  const text = `'${outcome} ${Buffer.from(detail).toString('hex')}'`;
+  return loadResult({ status: 'ok', data: { 'text/plain': text } });
+}
+
+test('the outcome of loading has its version or path, whatever characters it contains', () => {
+  assert.deepEqual(result('loaded', '0.1.0'), { outcome: 'loaded', version: '0.1.0' });
+  assert.deepEqual(result('loaded'), { outcome: 'loaded', version: null });
+  const path = '/home/ada\'s "notes"\\n/日本/gpuwidget.py';
+  assert.deepEqual(result('refused', path), { outcome: 'refused', path });
+  assert.deepEqual(result('not-installed'), { outcome: 'not-installed' });
+  assert.deepEqual(result('other-package'), { outcome: 'other-package' });
+});
+
+test('an exception and an unexpected value are failures with their text', () => {
+  assert.deepEqual(loadResult({ status: 'error', ename: 'ImportError', evalue: 'no' }), {
+    outcome: 'failed',
+    reason: 'ImportError: no'
+  });
+  for (const text of ['None', "'gone 00'", "'loaded xyz'", "'refused'"]) {
+    const value = { status: 'ok', data: { 'text/plain': text } } as const;
+    assert.deepEqual(loadResult(value), { outcome: 'failed', reason: text });
+  }
+});
