@@ -19,6 +19,7 @@ from gpuwidget.sampler import Sampler
 from gpuwidget.server.cached_diagnosis import CachedDiagnosis
 from gpuwidget.server.client_limits import HistoryLimit
 from gpuwidget.server.cluster_monitor import ClusterMonitor
+from gpuwidget.server.cluster_snapshot import Names
 from gpuwidget.server.gpu_hours import GpuHoursCounter
 from gpuwidget.server.gpu_use import GpuUseMonitor, GpuUseOptions
 from gpuwidget.server.handlers import (
@@ -65,6 +66,8 @@ the Slurm job."""
 CLUSTER_OPTION = "gpuwidgetCluster"
 """Name of the option in JupyterLab's page config with which a page offers the cluster view before it opens a
 stream."""
+HIDE_OTHER_USERS_OPTION = "gpuwidgetHideOtherUsers"
+"""Name of the option in JupyterLab's page config that makes a page hide the processes that a kernel lists."""
 _GIB = 1024**3
 _LINGER_S = 10.0
 """Seconds for which the driver stays open after the last client has disconnected. Reloading a page takes
@@ -91,7 +94,10 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
     slurm = server_job(settings.slurm_warning_minutes, serverapp.log)
     sampler = Sampler(source, clock, linger_s=_LINGER_S)
     prometheus = configured_prometheus(settings, serverapp.log)
-    cluster = None if prometheus is None else ClusterMonitor(prometheus, clock)
+    cluster = None
+    if prometheus is not None:
+        own = Names(server_user(), None if slurm.job is None else slurm.job.id)
+        cluster = ClusterMonitor(prometheus, clock, own if settings.hide_other_users else None)
     long_history = None
     if prometheus is not None and cluster is not None:
         long_history = PrometheusHistory(prometheus, cluster, clock)
@@ -103,6 +109,7 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         history_s=settings.history,
         install=install_command(settings.install_requirement, serverapp.log),
         slurm=slurm,
+        hide_other_users=settings.hide_other_users,
     )
     notebook_ids = NotebookIds(Path(serverapp.data_dir), serverapp.root_dir, serverapp.log)
     kernel_labels = KernelLabels(notebook_ids.notebook_id, server_user(), settings.metrics_names)
@@ -116,6 +123,8 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
     page_config = serverapp.web_app.settings.setdefault("page_config_data", {})
     if cluster is not None:
         page_config[CLUSTER_OPTION] = "true"
+    if settings.hide_other_users:
+        page_config[HIDE_OTHER_USERS_OPTION] = "true"
     if slurm.job is not None or settings.idle_holder_memory:
         # A page opens the stream for notifications only if the server may have any.
         page_config[NOTIFICATIONS_OPTION] = "true"

@@ -14,7 +14,7 @@ from gpuwidget.model.to_json import to_json
 from gpuwidget.prometheus.client import PrometheusClient
 from gpuwidget.prometheus.cluster_queries import hour_expression, now_expression
 from gpuwidget.prometheus.settings import PrometheusSettings
-from gpuwidget.server.cluster_snapshot import MIN_INTERVAL_S, ClusterState, parse
+from gpuwidget.server.cluster_snapshot import MIN_INTERVAL_S, ClusterState, Names, parse
 from gpuwidget.server.wire import ClusterSnapshot
 from gpuwidget.system.daemon_thread import run_in_daemon_thread
 
@@ -52,12 +52,13 @@ class ClusterMonitor:
     called on the server's event loop.
     """
 
-    def __init__(self, settings: PrometheusSettings, clock: Clock) -> None:
+    def __init__(self, settings: PrometheusSettings, clock: Clock, shown: Names | None = None) -> None:
+        """``shown`` are the only names of a user and a job that snapshots may contain; None for no limit."""
         self._client = PrometheusClient(settings)
         self._clock = clock
         self._now_expression = now_expression(settings.matchers)
         self._hour_expression = hour_expression(settings.matchers)
-        self._state = ClusterState()
+        self._state = ClusterState(shown)
         """Only the thread of the running query uses it."""
         self.newest = ClusterSnapshot(None, MIN_INTERVAL_S, _NOTHING_YET, (), ())
         """The newest snapshot, which :meth:`snapshot` updates."""

@@ -97,6 +97,14 @@ class Answer:
     """Time and number of the newest XID from nvidia_gpu_exporter, by ``ReportedGpu.uuid``."""
 
 
+class Names(NamedTuple):
+    """A user and a Slurm job. If other users are hidden, no other name of a user or job is shown, and only
+    notebooks of this user."""
+
+    user: str
+    job: str | None
+
+
 class ClusterState:
     """The state of the cluster, from the answers of Prometheus to both queries.
 
@@ -104,7 +112,9 @@ class ClusterState:
     those of Prometheus's clock.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shown: Names | None = None) -> None:
+        """``shown`` are the only names that snapshots may contain; None for no limit."""
+        self._shown = shown
         self.interval_s = MIN_INTERVAL_S
         """Seconds between two samples of the exporter with the shortest scrape interval, 5 to 60."""
         self._seen: dict[ReportedGpu, float] = {}
@@ -181,7 +191,7 @@ class ClusterState:
         nodes: dict[str, ClusterNode] = {}
         gpus: list[ClusterGpu] = []
         for uuid, reported in reports.items():
-            name = names[reported[0].host.name]
+            name = self._shown_node(names[reported[0].host.name])
             live = [gpu for gpu in reported if gpu in now.gpus]
             before = nodes.get(name, ClusterNode(name, False, 0.0))
             newest = max(self._seen[gpu] for gpu in reported)
@@ -196,6 +206,13 @@ class ClusterState:
             nodes=tuple(sorted(nodes.values(), key=lambda node: _natural(node.name))),
             gpus=tuple(sorted(gpus, key=_order)),
         )
+
+    def _shown_node(self, name: str) -> str:
+        """Return the name of a node without the path of another user's server, which contains that user's
+        name."""
+        host, slash, _ = name.partition("/")
+        is_own = self._shown is None or f"/user/{self._shown.user.lower()}/" in f"{name}/"
+        return name if is_own or not slash else host
 
     def _newest_reports(self, live: Mapping[ReportedGpu, float]) -> Mapping[str, list[ReportedGpu]]:
         """Return the exporters' reports of each GPU, the exporter with the finest values first.
@@ -256,9 +273,17 @@ class ClusterState:
             return None if value is None or not math.isfinite(value) else value
 
         metrics = now.metrics
-        kernels = [kernel for one in uuids for kernel in now.kernels.get(one, ())]
+        shown = self._shown
+        kernels = [
+            kernel
+            for one in uuids
+            for kernel in now.kernels.get(one, ())
+            if shown is None or now.users.get(kernel) == shown.user
+        ]
         utilization, memory = known(metrics["utilization"]), _bytes(known(metrics["memory_used"]))
-        jobs = sorted({gpu.job for gpu in reported if gpu.job is not None})
+        jobs = sorted(
+            {gpu.job for gpu in reported if gpu.job is not None and (shown is None or gpu.job == shown.job)}
+        )
         return ClusterGpu(
             uuid=uuid,
             node=node,

@@ -45,7 +45,13 @@ class OwnershipMonitor:
     """
 
     def __init__(
-        self, inventory: KernelInventory, clock: Clock, interval_s: float, publish: Callable[[bytes], None]
+        self,
+        inventory: KernelInventory,
+        clock: Clock,
+        interval_s: float,
+        publish: Callable[[bytes], None],
+        *,
+        hide_other_users: bool = False,
     ) -> None:
         self.gpu_use: GpuUseMonitor | None = None
         """Receives the owners of the processes on each GPU; None if nobody needs them."""
@@ -54,9 +60,10 @@ class OwnershipMonitor:
         self._inventory = inventory
         self._clock = clock
         self._publish = publish
+        self._hide_other_users = hide_other_users
         self._means = RollingMeans(interval_s)
         self._reports = KernelReports(inventory, clock)
-        self._resolver = OwnershipResolver(clock)
+        self._resolver = self._new_resolver()
         self._worker = WorkerThread("gpuwidget-ownership")
         self._enabled = False
         self._last_request = self._due = self._started = _NEVER
@@ -140,7 +147,9 @@ class OwnershipMonitor:
             try:
                 result = resolver.resolve(request)
             except Exception:
-                _LOG.debug("the owners of the GPUs' memory could not be resolved", exc_info=True)
+                # The message of an exception may contain the id or the name of a process.
+                show = not self._hide_other_users
+                _LOG.debug("the owners of the GPUs' memory could not be resolved", exc_info=show)
             with suppress(RuntimeError):  # RuntimeError means that the event loop is closed.
                 loop.call_soon_threadsafe(self._finish, number, request, result)
 
@@ -153,7 +162,10 @@ class OwnershipMonitor:
             self._abandoned.add(self._running)
             self._running = 0
             # The old thread may still write to the old resolver, so the next resolution needs another one.
-            self._resolver = OwnershipResolver(self._clock)
+            self._resolver = self._new_resolver()
+
+    def _new_resolver(self) -> OwnershipResolver:
+        return OwnershipResolver(self._clock, hide_other_users=self._hide_other_users)
 
     def _finish(self, number: int, request: OwnershipRequest, result: OwnershipResult | None) -> None:
         if number != self._running:

@@ -36,6 +36,7 @@ from gpuwidget.server.gpu_holders import ProcessContext, gpu_owners, gpu_ownersh
 from gpuwidget.server.gpu_owners import NO_OWNER, GpuOwners, ProcessOwner
 from gpuwidget.server.kernel_inventory import InventorySnapshot
 from gpuwidget.server.kernel_reports import KernelUsage
+from gpuwidget.server.other_users import is_own_user
 from gpuwidget.server.wire import GpuMemoryOwnership, MeanUtilization, MemoryOwnership, SlurmJob
 from gpuwidget.system import processes
 from gpuwidget.system.processes import Identity, ProcessDirectory, ProcessTrees
@@ -99,7 +100,8 @@ class OwnershipResult(NamedTuple):
 class OwnershipResolver:
     """Resolves the owners of memory, and caches data about processes. Use it on one thread at a time."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, hide_other_users: bool = False) -> None:
+        self._hide_other_users = hide_other_users
         self._families = ProcessTrees(clock)
         self._directory = ProcessDirectory(clock)
         self._matching = PidMatching()
@@ -130,6 +132,7 @@ class OwnershipResolver:
         context = ProcessContext(
             owner=owner,
             identity=identity,
+            is_hidden=lambda process: self._hide_other_users and not is_own_user(identity(process).user),
             kernels=request.kernels,
             pids_match=self._matching.proven,
             in_container=not self._matching.in_host_namespace,

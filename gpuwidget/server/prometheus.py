@@ -172,7 +172,8 @@ def _ownership_families(
     others = GaugeMetricFamily(
         "gpuwidget_gpu_memory_other_bytes",
         "Memory that no kernel of this server holds, by holder: terminal (of this server), "
-        "process, or unattributed if the holder is unknown.",
+        "process, other_users (if the server hides other users' processes), or unattributed if the holder is "
+        "unknown.",
         labels=(*_GPU_LABELS, "holder"),
     )
     gpus = {gpu.uuid: _gpu_labels(gpu) for gpu in sample.gpus}
@@ -201,8 +202,10 @@ def _ownership_families(
 
 def _other_memory(ownership: GpuMemoryOwnership) -> Iterator[tuple[str, int | None]]:
     others = [held for held in ownership.holdings if held.kernel is None]
+    processes = [held for held in others if held.terminal is None]
     yield "terminal", _known_sum([held for held in others if held.terminal is not None])
-    yield "process", _known_sum([held for held in others if held.terminal is None])
+    yield "process", _known_sum([held for held in processes if not held.is_other_users])
+    yield "other_users", _known_sum([held for held in processes if held.is_other_users])
     yield "unattributed", ownership.unattributed
 
 

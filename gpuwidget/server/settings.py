@@ -45,6 +45,7 @@ _RANGES = {
     "idle_holder_minutes": "a number of minutes from 1 on",
     "slurm_warning_minutes": "a number of minutes from 0 on",
     "metrics_names": "True or False",
+    "hide_other_users": "True or False",
     "metrics_token_file": "a file's path in quotes",
     "prometheus_url": "an address in quotes, such as 'https://prometheus.example.org:9090'",
     "prometheus_ca_file": "a file's path in quotes",
@@ -123,6 +124,12 @@ class GpuWidget(Configurable):
         help="""Whether gpuwidget/metrics contains the names and paths of notebooks. Without them, a
         notebook has an id that stays the same but does not reveal its name.""",
     ).tag(config=True)
+    hide_other_users = Bool(
+        False,
+        help="""Hide the processes of other users in everything that this server sends. Only the sum of their
+        memory on each GPU remains. Kernels and terminals can still list these processes, unless the system
+        prevents it.""",
+    ).tag(config=True)
 
     install_requirement = Unicode(
         "",
@@ -195,6 +202,7 @@ def load_settings(config: Config, log: Logger) -> GpuWidget:
     traits = GpuWidget.class_traits(config=True)
     good = Config()
     hide_cluster = False
+    hide_other_users = False
     for name, value in config.get("GpuWidget", Config()).items():
         if name not in traits:
             log.error("GpuWidget has no setting %r. Its settings are %s.", name, ", ".join(sorted(traits)))
@@ -212,11 +220,16 @@ def load_settings(config: Config, log: Logger) -> GpuWidget:
                     "There is no cluster view, because it would show machines that the matchers exclude."
                 )
                 hide_cluster = True
+            if name == "hide_other_users":
+                log.error("GpuWidget.hide_other_users is True, because the default would show processes.")
+                hide_other_users = True
         else:
             good.merge(alone)
     loaded = GpuWidget(config=good)
     if hide_cluster:
         loaded.prometheus_url = ""
+    if hide_other_users:
+        loaded.hide_other_users = True
     return loaded
 
 

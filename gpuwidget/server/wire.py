@@ -251,14 +251,18 @@ class ServerKernel:
 @dataclass(frozen=True, slots=True)
 class MemoryHolder:
     """GPU memory that is held by one kernel and its child processes, by one terminal, or by one other
-    process."""
+    process.
+
+    If the server hides other users' processes, the memory of all of them is one holder, whose ``kernel``,
+    ``terminal`` and ``pid`` are None.
+    """
 
     kernel: str | None
     """``ServerKernel.id`` of the kernel; None if the holder is not a kernel of this server."""
     terminal: str | None
     """Name of the server's terminal, as in ``GET api/terminals``; None if the holder is not a terminal."""
     pid: int | None
-    """Process id as NVML reports it; None if several processes hold the memory."""
+    """Process id as NVML reports it; None if several processes hold the memory, or if it is hidden."""
     user: str | None
     """Login name of the process's owner; None if it can't be read, and for a kernel or a terminal."""
     program: str | None
@@ -273,6 +277,11 @@ class MemoryHolder:
     can't be matched or the driver lists no size. torch's value is the bytes that its allocator has reserved,
     without the CUDA context.
     """
+
+    @property
+    def is_other_users(self) -> bool:
+        """Whether the holder is all processes of other users together."""
+        return self.kernel is None and self.terminal is None and self.pid is None
 
 
 @dataclass(frozen=True, slots=True)

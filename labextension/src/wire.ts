@@ -852,13 +852,16 @@ export interface ServerKernel {
 
 /**
  * GPU memory that is held by one kernel and its child processes, by one terminal, or by one other process.
+ *
+ * If the server hides other users' processes, the memory of all of them is one holder, whose `kernel`,
+ * `terminal` and `pid` are null.
  */
 export interface MemoryHolder {
   /** `ServerKernel.id` of the kernel; null if the holder is not a kernel of this server. */
   readonly kernel: string | null;
   /** Name of the server's terminal, as in `GET api/terminals`; null if the holder is not a terminal. */
   readonly terminal: string | null;
-  /** Process id as NVML reports it; null if several processes hold the memory. */
+  /** Process id as NVML reports it; null if several processes hold the memory, or if it is hidden. */
   readonly pid: number | null;
   /** Login name of the process's owner; null if it can't be read, and for a kernel or a terminal. */
   readonly user: string | null;

@@ -1,7 +1,13 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { deviceOption, mostFreeGpu, mostFreeText, withCurrentFree } from '../src/panel/deviceChoices';
+import {
+  deviceOption,
+  mostFreeGpu,
+  mostFreeText,
+  withCurrentFree,
+  withoutOtherProcesses
+} from '../src/panel/deviceChoices';
 import { StreamModel } from '../src/stream/streamModel';
 import { kernelsOf } from '../src/memory/holders';
 import { GIB, gpuUsage, holding, reading, sample, serverKernel, trans, usage } from './fakes';
@@ -130,6 +136,40 @@ test('the number of holders is left out if there are none, and this notebook is 
   assert.equal(text('mine'), 'cuda:0 — H200 · 71 GiB free · you');
   assert.equal(text('a/eval'), 'cuda:0 — H200 · 71 GiB free · 1 other');
   assert.equal(text('mine', 'a/eval'), 'cuda:0 — H200 · 71 GiB free · you + 1 other');
+});
+
+test('the number of other users’ processes is not shown', () => {
+  const others = optionOf({}, {}, gpuUsage(0, [holding(30)]));
+  assert.equal(others.text, 'cuda:0 — H200 · 71 GiB free · others');
+  assert.equal(others.title.split('\n').at(-1), 'Other users: 30.0 GiB');
+  const both = optionOf(
+    {},
+    {},
+    gpuUsage(0, [holding(30), holding(9, { kernel: 'mine' }), holding(1, { pid: 7 })])
+  );
+  assert.equal(both.text, 'cuda:0 — H200 · 71 GiB free · you + others');
+});
+
+test('names of processes that the kernel lists are left out if the server hides other users', () => {
+  const shown = (...holders: string[]): string[] => {
+    const [hidden] = withoutOtherProcesses([choice('cuda:0', null, holders)]);
+    const { text, title } = optionOf({
+      memory_free: null,
+      memory_total: null,
+      holders: hidden?.holders ?? []
+    });
+    assert.equal(title.split('\n')[0], 'GPU 1 · NVIDIA H200 · compute capability 9.0');
+    return [text, ...title.split('\n').slice(1)];
+  };
+  const device = 'cuda:0 — H200';
+  assert.deepEqual(shown(), [device]);
+  assert.deepEqual(shown('this notebook'), [`${device} · you`, 'This notebook']);
+  assert.deepEqual(shown('ada: python x.py', 'process 7'), [`${device} · others`, 'Other processes']);
+  assert.deepEqual(shown('this notebook', 'ada: python x.py', 'process 7'), [
+    `${device} · you + others`,
+    'This notebook',
+    'Other processes'
+  ]);
 });
 
 test('a tooltip names at most ten holders', () => {

@@ -68,7 +68,7 @@ test('notebooks, consoles, terminals and other processes are distinguished and n
     'terminal 1 · python serve.py',
     'ada: python x.py --lr 1',
     'process 8',
-    'a process'
+    'Other users'
   ]);
 });
 
@@ -217,6 +217,31 @@ test('torch’s figure is not subtracted: its context would count as other proce
   );
   const withKernel = { ...now, kernel: kernelGpu(0), usage: reported, activeKernelId: 'train' };
   assert.equal(memoryShares(withKernel).here, 14 * GIB);
+});
+
+test('hidden processes of other users are one holder without actions, and all shares add up', () => {
+  const reported = gpuUsage(0, [holding(14, { kernel: 'train' }), holding(9)], { unattributed: 12 * GIB });
+  const all = holders(reported, 'train');
+  assert.deepEqual(
+    all.map(holder => [holder.kind, ...holderName(trans, holder, []), targetOf(holder)]),
+    [
+      [
+        'notebook',
+        'train.ipynb',
+        'train.ipynb · kernel python3 (train)',
+        { kernel: 'train', terminal: null }
+      ],
+      ['other-users', 'Other users', 'Memory that processes of other users hold', null],
+      ['unattributed', 'Unknown process', 'Memory in use that no known process holds', null]
+    ]
+  );
+  const parts = memoryShares({ ...now, usage: reported, activeKernelId: 'train' });
+  assert.deepEqual(parts, { here: 14 * GIB, other: 21 * GIB, used: 35 * GIB, free: 105 * GIB });
+  assert.deepEqual(memorySegments(parts, all), [
+    { who: 'here', memory: 14 * GIB },
+    { who: 'other', memory: 9 * GIB },
+    { who: 'unknown', memory: 12 * GIB }
+  ]);
 });
 
 test('the bar contains the active notebook, each other holder and unattributed memory', () => {

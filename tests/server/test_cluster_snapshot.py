@@ -9,7 +9,7 @@ import pytest
 
 from gpuwidget.model.to_json import to_json
 from gpuwidget.prometheus.client import InstantValue
-from gpuwidget.server.cluster_snapshot import ClusterState, parse
+from gpuwidget.server.cluster_snapshot import ClusterState, Names, parse
 from gpuwidget.server.wire import ClusterGpu, ClusterSnapshot
 
 NOW = 1_000_000.0
@@ -249,6 +249,38 @@ def test_notebooks_and_users() -> None:
         )
     )
     assert (gpu.notebooks, gpu.users) == (("b.ipynb", "id2"), ("anna",))
+
+
+def test_names_of_other_users_are_hidden() -> None:
+    """If other users are hidden, the cluster contains no user, notebook and job but those of the server's own
+    user, and no node is named after another user's server. The memory of the GPUs stays."""
+    state = ClusterState(Names("anna", "4711"))
+    gpus = snapshot(
+        gpuwidget("GPU-a", instance="hub.example.org/user/ben", gpu="0"),
+        dcgm("GPU-b", Hostname="gpu2", hpc_job="4712", gpu="1"),
+        dcgm("GPU-c", Hostname="gpu3", hpc_job="4711", gpu="2"),
+        dcgm("GPU-c", Hostname="gpu3", hpc_job="4713", gpu="2"),
+        value("memory_used", 7.0),
+        InstantValue({"uuid": "GPU-a", "kernel": "k1"}, NOW, GIB),
+        InstantValue({"uuid": "GPU-a", "kernel": "k3"}, NOW, GIB),
+        InstantValue({"uuid": "GPU-c", "kernel": "k1"}, NOW, GIB),
+        InstantValue({"uuid": "GPU-c", "kernel": "k2"}, NOW, GIB),
+        InstantValue({"kernel": "k1", "name": "ben.ipynb", "user": "ben"}, NOW, 1),
+        InstantValue({"kernel": "k2", "name": "anna.ipynb", "user": "anna"}, NOW, 1),
+        InstantValue({"kernel": "k3", "name": "nobody.ipynb"}, NOW, 1),
+        state=state,
+    ).gpus
+    ben, other, both = sorted(gpus, key=lambda gpu: gpu.uuid)
+    assert (ben.node, ben.users, ben.notebooks, ben.memory_used) == ("hub.example.org", (), (), 7)
+    assert (other.node, other.job, both.job) == ("gpu2", None, "4711")
+    assert (both.users, both.notebooks) == (("anna",), ("anna.ipynb",))
+
+
+def test_the_node_of_the_own_server_keeps_its_name() -> None:
+    """A node that is named after the server of the own user keeps its name if other users are hidden."""
+    own = "hub.example.org/user/anna/gpu"
+    found = snapshot(gpuwidget(instance=own), state=ClusterState(Names("Anna", None)))
+    assert [node.name for node in found.nodes] == [own]
 
 
 def test_errors_of_the_last_hour() -> None:

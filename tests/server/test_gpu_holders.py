@@ -49,12 +49,15 @@ def ownership(
     in_container: bool = False,
     remote_kernels: int = 0,
     gpu: Any = GPU,
+    own_user: str | None = None,
     **values: Any,
 ) -> GpuMemoryOwnership:
-    """Return the memory ownership of one GPU that has 60 GiB in use."""
+    """Return the memory ownership of one GPU that has 60 GiB in use. If ``own_user`` is given, the processes
+    of other users are hidden."""
     context = ProcessContext(
         owner=lambda pid: OWNERS.get(pid, ProcessOwner(None, None)),
         identity=lambda one: Identity(one.user, one.program, one.arguments),
+        is_hidden=lambda one: own_user is not None and one.user != own_user,
         kernels={"k1": 10, "k2": 12, "k3": None},
         pids_match=pids_match,
         in_container=in_container,
@@ -90,6 +93,56 @@ def test_holders_are_sorted_by_memory() -> None:
         None,
         NO_MEANS,
     )
+
+
+def test_hidden_processes_are_one_holder() -> None:
+    """If other users' processes are hidden, all of them and those of unknown users are one holder without a
+    process id, user or command. All shares still add up to the used memory."""
+    usage = ownership(
+        process(10, 20 * GIB),
+        process(30, 7 * GIB, user="ben", program="python a.py", arguments="--lr 1"),
+        process(31, GIB, user=None, program=None),
+        process(32, 3 * GIB, user="anna", program="python own.py"),
+        own_user="anna",
+    )
+    assert usage == GpuMemoryOwnership(
+        GPU.uuid,
+        (
+            MemoryHolder("k1", None, 10, None, None, None, 20 * GIB, "driver"),
+            MemoryHolder(None, None, None, None, None, None, 8 * GIB, "driver"),
+            MemoryHolder(None, None, 32, "anna", "python own.py", "", 3 * GIB, "driver"),
+        ),
+        29 * GIB,
+        None,
+        NO_MEANS,
+    )
+    assert [holder.is_other_users for holder in usage.holdings] == [False, True, False]
+
+
+def test_a_hidden_process_of_unknown_size_makes_the_sum_unknown() -> None:
+    """If the driver does not report the memory of one hidden process, their sum is unknown, and so is the
+    unattributed memory."""
+    usage = ownership(process(30, 7 * GIB, user="ben"), process(31, None, user="eve"), own_user="anna")
+    assert usage.holdings == (MemoryHolder(None, None, None, None, None, None, None, "driver"),)
+    assert usage.unattributed is None
+
+
+@pytest.mark.parametrize(("pid", "kernel", "terminal"), [(12, "k2", None), (20, None, "1")])
+def test_a_hidden_process_in_a_kernel_or_terminal(pid: int, kernel: str, terminal: str) -> None:
+    """The memory of a process that another user runs in a kernel or terminal of this server, as with sudo,
+    counts as that of the kernel or terminal, without the process's id and command."""
+    usage = ownership(process(pid, GIB, user="root", program="secret"), own_user="anna")
+    assert usage.holdings == (MemoryHolder(kernel, terminal, None, None, None, None, GIB, "driver"),)
+
+
+def test_a_terminal_is_named_after_a_visible_process() -> None:
+    """A terminal with several processes is named after the largest one that is not hidden."""
+    listed = (
+        process(20, 9 * GIB, user="root", program="secret"),
+        process(21, GIB, program="python mine.py"),
+    )
+    usage = ownership(*listed, own_user="anna")
+    assert usage.holdings == (MemoryHolder(None, "1", None, None, "python mine.py", "", 10 * GIB, "driver"),)
 
 
 def test_a_gpu_without_processes() -> None:

@@ -67,8 +67,12 @@ def metrics_text(of: Sample, ownership: MemoryOwnership | None, labels: KernelLa
 
 
 def holding(memory: int | None, *, kernel: str | None = None, terminal: str | None = None) -> MemoryHolder:
-    """Return a holder whose memory was reported by the driver."""
-    return MemoryHolder(kernel, terminal, None, None, None, None, memory, "driver")
+    """Return a holder whose memory was reported by the driver: by default, another process."""
+    pid = 4711 if kernel is None and terminal is None else None
+    return MemoryHolder(kernel, terminal, pid, None, None, None, memory, "driver")
+
+
+OTHER_USERS = MemoryHolder(None, None, None, None, None, None, 5 * GIB, "driver")
 
 
 def usage(
@@ -212,6 +216,18 @@ def test_unknown_memory_is_not_summed() -> None:
     assert series(text, "gpuwidget_gpu_memory_other_bytes") == [
         ({"gpu": "0", "mig": "", "holder": "terminal"}, GIB)
     ]
+
+
+def test_the_memory_of_other_users_has_a_label_of_its_own() -> None:
+    """If the server hides the processes of other users, the sum of their memory has the label
+    ``other_users`` and is not part of that of the server user's own processes."""
+    text = metrics_text(
+        sample((ZERO, reading(ZERO))),
+        usage(GpuMemoryOwnership(ZERO.uuid, (OTHER_USERS, holding(2 * GIB)), 0, None, ())),
+    )
+    assert [
+        (labels["holder"], value) for labels, value in series(text, "gpuwidget_gpu_memory_other_bytes")
+    ] == [("process", 2.0 * GIB), ("other_users", 5.0 * GIB), ("unattributed", 0.0)]
 
 
 def test_notebooks_are_known_by_their_ids() -> None:

@@ -12,7 +12,8 @@ import type {
 } from '../wire';
 import type { StreamModel } from '../stream/streamModel';
 
-export type HolderKind = 'notebook' | 'console' | 'kernel' | 'terminal' | 'process' | 'unattributed';
+export type HolderKind =
+  'notebook' | 'console' | 'kernel' | 'terminal' | 'process' | 'other-users' | 'unattributed';
 
 /** A holder of memory on one GPU. */
 export interface Holder {
@@ -64,10 +65,10 @@ export function holdersOf(
   kernels: ReadonlyMap<string, ServerKernel>,
   activeKernel: string | null
 ): Holder[] {
-  const holders = holdings.map((holding, index): Holder => {
+  const holders = holdings.map((holding): Holder => {
     const kernel = holding.kernel === null ? null : (kernels.get(holding.kernel) ?? null);
     return {
-      key: keyOf(holding, index),
+      key: keyOf(holding),
       kind: kindOf(holding, kernel),
       active: holding.kernel !== null && holding.kernel === activeKernel,
       kernel,
@@ -162,10 +163,12 @@ export function holderName(
     }
     case 'process': {
       const { pid = null, user = null } = holding ?? {};
-      const process = pid === null ? trans.__('a process') : trans.__('process %1', String(pid));
+      const process = trans.__('process %1', String(pid));
       const owner = [user, commandOf(holding)].filter(part => part !== null && part !== '').join(': ');
       return owner === '' ? [process, ''] : [owner, `${owner} (${process})`];
     }
+    case 'other-users':
+      return [trans.__('Other users'), trans.__('Memory that processes of other users hold')];
     case 'unattributed':
       return [trans.__('Unknown process'), trans.__('Memory in use that no known process holds')];
   }
@@ -359,21 +362,24 @@ function rankOf({ active, kind }: Holder): number {
   return active ? 0 : kind === 'unattributed' ? 2 : 1;
 }
 
-function keyOf({ kernel, terminal, pid }: MemoryHolder, index: number): string {
+function keyOf({ kernel, terminal, pid }: MemoryHolder): string {
   if (kernel !== null) {
     return `kernel ${kernel}`;
   }
   if (terminal !== null) {
     return `terminal ${terminal}`;
   }
-  return pid === null ? `index ${String(index)}` : `pid ${String(pid)}`;
+  return pid === null ? 'other users' : `pid ${String(pid)}`;
 }
 
 function kindOf(holding: MemoryHolder, kernel: ServerKernel | null): HolderKind {
   if (holding.kernel !== null) {
     return kernelKind(kernel);
   }
-  return holding.terminal === null ? 'process' : 'terminal';
+  if (holding.terminal !== null) {
+    return 'terminal';
+  }
+  return holding.pid === null ? 'other-users' : 'process';
 }
 
 /** Return a process's program and arguments on one line, empty if they are unknown. */

@@ -17,6 +17,8 @@ const MAX_AGE_S = 5;
  * processes.
  */
 const THIS_NOTEBOOK = 'this notebook';
+/** Stands for all other processes in a GPU's list of holders. */
+const OTHER_PROCESSES = 'other processes';
 /** Maximum number of holders in a tooltip. */
 const MAX_HOLDERS = 10;
 
@@ -54,6 +56,18 @@ export function withCurrentFree(
     const now = choice.uuid === null ? undefined : sampled.get(choice.uuid);
     const own = age !== null && age <= MAX_AGE_S ? choice.memory_free : null;
     return { ...choice, memory_free: now === undefined ? own : freeOf(now) };
+  });
+}
+
+/**
+ * Return `choices` without the names and the number of the other processes that the kernel lists. The server
+ * hides those of other users, and a name does not tell whose process it is.
+ */
+export function withoutOtherProcesses(choices: readonly DeviceChoice[]): DeviceChoice[] {
+  return choices.map(choice => {
+    const own = choice.holders.filter(name => name === THIS_NOTEBOOK);
+    const others = choice.holders.length > own.length ? [OTHER_PROCESSES] : [];
+    return { ...choice, holders: [...own, ...others] };
   });
 }
 
@@ -122,7 +136,7 @@ export function deviceOption(
       ...gpuLines(trans, choice),
       ...(problem === null ? [] : [problem[1]]),
       ...(holders === null
-        ? choice.holders.map(who => (who === THIS_NOTEBOOK ? trans.__('This notebook') : who))
+        ? choice.holders.map(name => kernelHolder(trans, name))
         : holderLines(trans, holders, kernels))
     ].join('\n'),
     disabled: lost !== null
@@ -140,10 +154,16 @@ function holdersNow(now: GpuNow | undefined, kernels: ServerData['kernels']): re
     : sortedHolders(holdersOf(now.usage, kernels, now.activeKernelId), []);
 }
 
-/** Return how many holders there are besides this notebook, without memory of unknown processes. */
+/**
+ * Return how many holders there are besides this notebook, without memory of unknown processes. The number of
+ * other users' processes is hidden.
+ */
 function holderCount(trans: TranslationBundle, holders: readonly Holder[]): string {
   const known = holders.filter(({ kind }) => kind !== 'unattributed');
   const others = known.filter(({ active }) => !active).length;
+  if (known.some(({ kind }) => kind === 'other-users')) {
+    return known.length === others ? trans.__('others') : trans.__('you + others');
+  }
   if (known.length === others) {
     return others === 0 ? '' : trans._n('%1 other', '%1 others', others);
   }
@@ -160,6 +180,18 @@ function kernelHolders(trans: TranslationBundle, names: readonly string[]): stri
     return own ? trans.__('you + others') : trans.__('others');
   }
   return own ? trans.__('you') : '';
+}
+
+/** Return the line of the tooltip for a holder that the kernel lists. */
+function kernelHolder(trans: TranslationBundle, name: string): string {
+  switch (name) {
+    case THIS_NOTEBOOK:
+      return trans.__('This notebook');
+    case OTHER_PROCESSES:
+      return trans.__('Other processes');
+    default:
+      return name;
+  }
 }
 
 /** Return the lines of the tooltip about the device's GPU, or about the GPUs that the device may be. */

@@ -8,6 +8,7 @@ import {
   mostFreeGpu,
   mostFreeText,
   withCurrentFree,
+  withoutOtherProcesses,
   type DeviceOption,
   type ServerData
 } from './deviceChoices';
@@ -42,10 +43,12 @@ export class DeviceSection {
   private readonly notes = new Text('device-notes', 'div');
   private readonly notice: NoticeView;
 
+  /** If `hideOtherUsers` is true, the names of processes that the kernel lists are not shown. */
   constructor(
     private readonly trans: TranslationBundle,
     private readonly kernels: ActiveKernel,
     private readonly panelState: PanelState,
+    private readonly hideOtherUsers: boolean,
     showMessage: (sentence: string) => void
   ) {
     this.dropdown = new DeviceDropdown(trans, (device, mostFree) => {
@@ -120,7 +123,9 @@ export class DeviceSection {
     );
     const { requested } = view;
     const device = requested.device === undefined ? (state?.device.chosen ?? null) : requested.device;
-    const choices = withCurrentFree(state?.choices ?? [], data.gpus, age);
+    const listed = state?.choices ?? [];
+    const shown = this.hideOtherUsers ? withoutOtherProcesses(listed) : listed;
+    const choices = withCurrentFree(shown, data.gpus, age);
     this.dropdown.update(state, choices, device, data, notice?.text ?? state?.unavailable ?? '');
     this.order.set(state === null ? '' : orderNotes(state.order));
     this.watch.disabled = state === null;

@@ -45,6 +45,8 @@ export interface PanelOptions {
   readonly thresholds: Thresholds;
   /** Which parts of the panel are shown. */
   readonly shown: ShownSections;
+  /** Whether the server hides the processes of other users. */
+  readonly hideOtherUsers: boolean;
   /** The language tag of the page, such as `zh-CN`. */
   readonly locale: string;
 }
@@ -93,7 +95,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   constructor(
     private readonly trans: TranslationBundle,
     private readonly monitor: IMonitor,
-    { cells, panelState, holders, dashboard, thresholds, shown, locale }: PanelOptions
+    { cells, panelState, holders, dashboard, thresholds, shown, hideOtherUsers, locale }: PanelOptions
   ) {
     super();
     this.id = 'jp-gpuwidget-panel';
@@ -110,7 +112,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     this.notice = new NoticeView(trans, () => undefined);
     this.notice.node.classList.add('jp-gpuwidget-server-notice');
     this.cellsSection = new CellsSection(trans, cells, panelState, dashboard, locale);
-    this.device = new DeviceSection(trans, monitor.kernels, panelState, sentence => {
+    this.device = new DeviceSection(trans, monitor.kernels, panelState, hideOtherUsers, sentence => {
       holders.message.set(sentence);
     });
     this.settings = new SettingsSection(trans, monitor.kernels, panelState);

@@ -5,6 +5,7 @@ import {
   IToolbarWidgetRegistry,
   setToolbar
 } from '@jupyterlab/apputils';
+import { PageConfig } from '@jupyterlab/coreutils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
@@ -72,6 +73,7 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
       },
       thresholds: settings.current.hints,
       shown: settings.current.show,
+      hideOtherUsers: PageConfig.getOption('gpuwidgetHideOtherUsers') === 'true',
       locale: (translator ?? nullTranslator).languageCode
     });
     settings.changed.connect(() => {
