@@ -89,10 +89,10 @@ async def test_a_whole_sample_follows_a_dropped_one() -> None:
     client, late, gone = Client(), Client(), Gone()
     hub.join(client, 0.0)
     hub.join(gone, 0.0)
-    hub._process(first, 1.0, EncodedSample(first, None))
+    hub._process(first, first, 1.0, EncodedSample(first, None))
     hub.join(late, 0.0)
-    hub._process(second, 2.0, EncodedSample(second, first))
-    hub._process(fourth, 4.0, EncodedSample(fourth, third))
+    hub._process(second, second, 2.0, EncodedSample(second, first))
+    hub._process(fourth, fourth, 4.0, EncodedSample(fourth, third))
     kinds = [[json.loads(message)["type"] for message in one.got] for one in (client, late)]
     assert kinds == [["hello", "sample", "changes", "sample"], ["hello", "changes", "sample"]]
     assert json.loads(client.got[3])["sample"]["time"] == 13.0
