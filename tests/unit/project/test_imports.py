@@ -31,6 +31,7 @@ HOMES = {
     "system/processes.py": {"psutil"},
     "server/__init__.py": {"jupyter_server", "tornado"},
     "server/prometheus.py": {"prometheus_client"},
+    "server/client_limits.py": {"tornado"},
     "server/handlers.py": {"jupyter_server", "tornado"},
     "server/history_chunks.py": {"numpy"},
     "server/history_encoding.py": {"numpy"},
