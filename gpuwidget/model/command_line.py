@@ -1,7 +1,9 @@
 """Reduce a command line to what may be shown: its program, and its arguments without secrets.
 
 Any user of a machine can read every command line, but what gpuwidget shows may be saved in a notebook and
-shared. gpuwidget therefore never stores the full command line, and redacts words that may be secret.
+shared. gpuwidget therefore shortens command lines, and redacts words that may be secret. Full command lines
+(:func:`full`) are read only by the server, only if its setting ``full_command_lines`` is on, and only for the
+panel.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ CODE = "[code]"
 _MAX_PROGRAM = 60
 _MAX_ARGUMENTS = 80
 """Maximum number of characters of the arguments that are shown."""
+_MAX_FULL = 2000
+"""Maximum number of characters of a full command line."""
 _MAX_WORDS = 100
 _MAX_WORD = 200
 """Maximum number of characters of a word that is searched for secrets. Longer words are redacted: any user
@@ -43,19 +47,30 @@ def parse(words: Sequence[str], name: str = "") -> CommandLine:
     If the program has rewritten its command line (setproctitle), ``words`` has one string, possibly followed
     by empty ones. ``name`` is the process's short name. It is used if no word names a program.
     """
-    words = [word for word in words[:_MAX_WORDS] if word.strip()]
-    if len(words) == 1:
-        words = words[0].split()
-    elif words and len(words[0].split()) > 1 and not _is_path_to(words[0], name):
-        words = [*words[0].split(), *words[1:]]
-    words = words[:_MAX_WORDS]
-    first = next((n for n, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
-    program, rest = _program(words[first:]) if first < len(words) else ("", [])
-    if program in _PASSWORD_CLIENTS:
-        rest = [f"-p{REDACTED}" if word.startswith("-p") and len(word) > 2 else word for word in rest]
+    words = _split(words, name)
+    first = _first_program(words)
+    program, rest, _ = _program(words[first:]) if first < len(words) else _NO_PROGRAM
+    rest = _without_attached_passwords(program, rest)
     return CommandLine(
         _cut(program or _visible(name), _MAX_PROGRAM), _cut(redact([*words[:first], *rest]), _MAX_ARGUMENTS)
     )
+
+
+def full(words: Sequence[str], name: str = "") -> str | None:
+    """Return the full command line on one line, without possible secrets; None if there are no words.
+
+    It may only be shown in views that are not saved. It is redacted more strictly than the arguments that
+    :func:`parse` returns: values of words that look like environment variables, and the queries of URLs, are
+    replaced, whatever their names are. The arguments are those of :func:`parse`.
+    """
+    words = _split(words, name)
+    if not words:
+        return None
+    first = _first_program(words)
+    program, _, code = _program(words[first:]) if first < len(words) else _NO_PROGRAM
+    shown = words if code is None else [*words[: first + code], CODE]
+    shown = _without_attached_passwords(program, shown)
+    return _cut(redact([_without_values(word) for word in shown]), _MAX_FULL)
 
 
 def full_command(program: str | None, arguments: str | None) -> str | None:
@@ -66,6 +81,8 @@ def full_command(program: str | None, arguments: str | None) -> str | None:
 # -- the program ---------------------------------------------------------------------------------------------
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_ENVIRONMENT = re.compile(r"(?<![\w.])([A-Z_][A-Z0-9_]*)=.+", re.DOTALL)
+"""A variable of the environment and its value, also in a word such as ``--env=NAME=value``."""
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*[a-z]?")
 _PYTHON_OPTIONS_WITH_VALUE = "cmWX"
 _MODULE = re.compile(r"\w+(?:\.\w+)*")
@@ -87,6 +104,34 @@ _WRAPPERS = re.compile(
 """Programs that run another program. The other program is shown instead, because it is more informative."""
 
 
+class _Program(NamedTuple):
+    """The program that a list of words runs."""
+
+    name: str
+    arguments: list[str]
+    """The arguments, without the options of the interpreter that runs the program."""
+    code: int | None
+    """Index of the first word that contains code, or an option with code; None if there is no code."""
+
+
+_NO_PROGRAM = _Program("", [], None)
+
+
+def _split(words: Sequence[str], name: str) -> list[str]:
+    """Return the words that are not empty. Split the string of a program that has rewritten its words."""
+    found = [word for word in words[:_MAX_WORDS] if word.strip()]
+    if len(found) == 1:
+        found = found[0].split()
+    elif found and len(found[0].split()) > 1 and not _is_path_to(found[0], name):
+        found = [*found[0].split(), *found[1:]]
+    return found[:_MAX_WORDS]
+
+
+def _first_program(words: Sequence[str]) -> int:
+    """Return the index of the first word that is no assignment of an environment variable."""
+    return next((n for n, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
+
+
 def _is_path_to(path: str, name: str) -> bool:
     """Return whether ``path`` is the path of the executable called ``name``. ``path`` may instead be a title
     that the program has set for itself (setproctitle)."""
@@ -94,33 +139,35 @@ def _is_path_to(path: str, name: str) -> bool:
     return bool(name) and file[:_SHORT_NAME] == name[:_SHORT_NAME]
 
 
-def _program(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the program and its arguments, without the options of the interpreter that runs it."""
+def _program(words: Sequence[str]) -> _Program:
+    """Return the program that ``words`` run, which must not be empty."""
     name, rest = _file_name(words[0]), list(words[1:])
     if _WRAPPERS.fullmatch(name):
         inner = next((n for n, word in enumerate(rest) if _runs_scripts(_file_name(word))), None)
         if inner is not None:
-            program, after = _program(rest[inner:])
-            return program, [*rest[:inner], *after]
-    if _PYTHON.fullmatch(name):
-        return _python(name, rest)
-    if _SHELL.fullmatch(name):
-        return _shell(name, rest)
-    if _RUNNERS.fullmatch(name):
-        return _runner(name, rest)
-    return name, rest
+            program, after, code = _program(rest[inner:])
+            return _Program(program, [*rest[:inner], *after], None if code is None else 1 + inner + code)
+    for pattern, parser in ((_PYTHON, _python), (_SHELL, _shell), (_RUNNERS, _runner)):
+        if pattern.fullmatch(name):
+            program, arguments, code = parser(name, rest)
+            return _Program(program, arguments, None if code is None else 1 + code)
+    return _Program(name, rest, None)
 
 
 def _runs_scripts(name: str) -> bool:
     return any(pattern.fullmatch(name) for pattern in (_PYTHON, _SHELL, _RUNNERS))
 
 
-def _python(name: str, rest: list[str]) -> tuple[str, list[str]]:
+# Each of the following functions parses the words after the name of an interpreter. The index of the code
+# counts from the first of these words.
+
+
+def _python(name: str, rest: list[str]) -> _Program:
     position = 0
     while position < len(rest):
         word = rest[position]
         if word == "-" or not word.startswith("-"):
-            return f"{name} {_file_name(word) or '-'}", rest[position + 1 :]
+            return _Program(f"{name} {_file_name(word) or '-'}", rest[position + 1 :], None)
         position += 1
         if word == "--check-hash-based-pycs":
             position += 1
@@ -135,36 +182,37 @@ def _python(name: str, rest: list[str]) -> tuple[str, list[str]]:
             # Python's multiprocessing starts its processes with python -c and passes this option after the
             # code.
             spawned = "--multiprocessing-fork" in rest
-            return f"{name} (multiprocessing)" if spawned else f"{name} -c", [CODE]
+            shown = f"{name} (multiprocessing)" if spawned else f"{name} -c"
+            return _Program(shown, [CODE], position - 1)
         value = word[at + 1 :]
         if not value:
             value = rest[position] if position < len(rest) else ""
             position += 1
         if word[at] == "m":
             module = f" {_visible(value)}" if _MODULE.fullmatch(value) else ""
-            return f"{name} -m{module}", rest[position:]
-    return name, rest
+            return _Program(f"{name} -m{module}", rest[position:], None)
+    return _Program(name, rest, None)
 
 
-def _shell(name: str, rest: list[str]) -> tuple[str, list[str]]:
+def _shell(name: str, rest: list[str]) -> _Program:
     position = 0
     while position < len(rest):
         word = rest[position]
         if not word.startswith(("-", "+")):
-            return f"{name} {_file_name(word)}", rest[position + 1 :]
+            return _Program(f"{name} {_file_name(word)}", rest[position + 1 :], None)
         if not word.startswith("--") and "c" in word:
-            return f"{name} -c", [CODE]
+            return _Program(f"{name} -c", [CODE], position)
         position += 2 if word in _SHELL_OPTIONS_WITH_VALUE else 1
-    return name, rest
+    return _Program(name, rest, None)
 
 
-def _runner(name: str, rest: list[str]) -> tuple[str, list[str]]:
+def _runner(name: str, rest: list[str]) -> _Program:
     for position, word in enumerate(rest):
         if _CODE_OPTION.fullmatch(word):
-            return name, [*rest[:position], CODE]
+            return _Program(name, [*rest[:position], CODE], position)
         if _SCRIPT.fullmatch(word):
-            return f"{name} {_file_name(word)}", [*rest[:position], *rest[position + 1 :]]
-    return name, rest
+            return _Program(f"{name} {_file_name(word)}", [*rest[:position], *rest[position + 1 :]], None)
+    return _Program(name, rest, None)
 
 
 def _file_name(word: str) -> str:
@@ -210,6 +258,12 @@ _USER_OPTIONS = frozenset(("-u", "--user", "-U", "--proxy-user"))
 _SCHEMES = frozenset(("basic", "bearer", "digest", "negotiate", "token"))
 _AFTER_SCHEME = re.compile(r"\b(basic|bearer|negotiate)\s+\S.*", re.IGNORECASE | re.DOTALL)
 _URL_CREDENTIALS = re.compile(r"([A-Za-z][\w+.\-]*://)\S*@")
+_URL_CREDENTIALS_IN_TEXT = re.compile(r"([A-Za-z][\w+.\-]*://)[^\s/]*@")
+_URL_QUERY = re.compile(r"([A-Za-z][\w+.\-]*://[^\s?#]*[?#])\S+")
+_NAMED_IN_TEXT = re.compile(
+    r"(?<![\w.\-])((?:--?)?([A-Za-z_][\w.\-]{0,99})=|--([A-Za-z][\w.\-]{0,99}) +)[^\s'\";]+"
+)
+_BEARER = re.compile(r"\b([Bb]earer)\s+\S+")
 _CREDENTIALS = re.compile(r"(?<!\S)[^\s:@/=]+:(?!//)[^\s@]+@(?=\S)")
 _TOKENS = re.compile(
     r"-----BEGIN .*"
@@ -266,6 +320,23 @@ def redact(words: Sequence[str]) -> str:
     return " ".join(" ".join(shown).split())
 
 
+def redact_text(text: str) -> str:
+    """Return a text of any kind with ``[redacted]`` in place of what may be secret.
+
+    In prose, a word such as *key* before a colon is no reason to redact what follows. Only ``name=value``,
+    options with a value, credentials in URLs and headers, and tokens are redacted.
+    """
+    text = _URL_CREDENTIALS_IN_TEXT.sub(rf"\1{REDACTED}@", text)
+    text = _NAMED_IN_TEXT.sub(_redacted_value, text)
+    text = _BEARER.sub(rf"\1 {REDACTED}", text)
+    # A path may have the length of a key.
+    return _TOKENS.sub(lambda match: match[0] if match[0].startswith("/") else REDACTED, text)
+
+
+def _redacted_value(match: re.Match[str]) -> str:
+    return f"{match[1]}{REDACTED}" if _is_secret(match[2] or match[3]) else match[0]
+
+
 def _redacted(word: str) -> tuple[str, _Next]:
     if len(word) > _MAX_WORD:
         return REDACTED, _Next.REST
@@ -282,6 +353,20 @@ def _redacted(word: str) -> tuple[str, _Next]:
     if word.lower() == "bearer":
         return word, _Next.VALUE
     return _without_credentials(word), _Next.FREE
+
+
+def _without_values(word: str) -> str:
+    """Return the word without the query of a URL and without the value of an environment variable."""
+    if len(word) > _MAX_WORD:
+        return REDACTED
+    return _ENVIRONMENT.sub(rf"\1={REDACTED}", _URL_QUERY.sub(rf"\1{REDACTED}", word))
+
+
+def _without_attached_passwords(program: str, words: Sequence[str]) -> list[str]:
+    """Return the words without the passwords that some clients of databases take directly after ``-p``."""
+    if program not in _PASSWORD_CLIENTS:
+        return list(words)
+    return [f"-p{REDACTED}" if word.startswith("-p") and len(word) > 2 else word for word in words]
 
 
 def _is_secret(name: str) -> bool:

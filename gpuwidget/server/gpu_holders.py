@@ -50,6 +50,8 @@ class ProcessContext(NamedTuple):
     identity: Callable[[Process], Identity]
     is_hidden: Callable[[Process], bool]
     """Returns whether a process is another user's, and the server hides those."""
+    full_command: Callable[[int], str | None]
+    """Returns the full command line of a process; None if it is unknown or must not be sent."""
     kernels: Mapping[str, int | None]
     """The process id of every kernel, or None for a kernel that has no process on this machine."""
     pids_match: bool
@@ -148,6 +150,7 @@ def _holder(
         user=identity.user if owner.terminal is None else None,
         program=identity.program,
         arguments=identity.arguments,
+        command=None if identity == UNKNOWN or largest is None else context.full_command(largest.pid),
         memory=memory,
         source="driver" if torch_bytes is None else "torch",
     )
@@ -157,7 +160,7 @@ def _from_reports(
     reading: Reading, reports: Mapping[str, KernelUsage], means: tuple[MeanUtilization, ...]
 ) -> GpuMemoryOwnership:
     holders = [
-        MemoryHolder(kernel, None, None, None, None, None, usage.reserved, "torch")
+        MemoryHolder(kernel, None, None, None, None, None, None, usage.reserved, "torch")
         for kernel, usage in reports.items()
         if usage.context or usage.reserved or usage.invalid
     ]

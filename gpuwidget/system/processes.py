@@ -470,10 +470,18 @@ class ProcessDirectory:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._known = _ProcessCache(clock, _identify, UNKNOWN, keep=lambda identity: False)
+        self._full = _ProcessCache[str | None](clock, _full_command, None, keep=lambda command: False)
 
     def look_up(self, pid: int) -> Identity:
         """Return the identity of the process ``pid``, as far as this user has permission to read it."""
         return self._known.get(pid)
+
+    def full_command(self, pid: int) -> str | None:
+        """Return the process's full command line without possible secrets; None if it can't be read.
+
+        See :func:`gpuwidget.model.command_line.full` for where it may be shown.
+        """
+        return self._full.get(pid)
 
 
 @functools.cache
@@ -515,6 +523,14 @@ def _identify(pid: int, info: _StartInfo) -> Identity:
     except (psutil.Error, OSError, ValueError):
         return Identity(user, None, None)
     return Identity(user, shown.program, shown.arguments)
+
+
+def _full_command(pid: int, info: _StartInfo) -> str | None:
+    try:
+        process = psutil.Process(pid)
+        return command_line.full(process.cmdline(), process.name())
+    except (psutil.Error, OSError, ValueError):
+        return None
 
 
 def all_pids() -> list[int]:

@@ -871,6 +871,11 @@ export interface MemoryHolder {
    * The other arguments of the process, shortened and without possible secrets; null if `program` is null.
    */
   readonly arguments: string | null;
+  /**
+   * The full command line without possible secrets, for views that are not saved; null if it can't be read,
+   * for a kernel, and unless the server's setting `full_command_lines` is on.
+   */
+  readonly command: string | null;
   /** Bytes that are held; null if unknown. */
   readonly memory: number | null;
   /**

@@ -369,6 +369,7 @@ export function holding(gib: number | null, changes: Partial<MemoryHolder> = {})
     user: null,
     program: null,
     arguments: null,
+    command: null,
     memory: gib === null ? null : gib * GIB,
     source: 'driver',
     ...changes

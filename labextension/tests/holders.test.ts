@@ -72,6 +72,26 @@ test('notebooks, consoles, terminals and other processes are distinguished and n
   ]);
 });
 
+test('a tooltip shows the full command line if the server sends it', () => {
+  const program = { program: 'python x.py', arguments: '--lr 1' };
+  const command = '/usr/bin/python /home/ada/x.py --lr 1 --token [redacted]';
+  const all = holders(
+    gpuUsage(0, [
+      holding(4, { pid: 7, user: 'ada', ...program, command }),
+      holding(3, { pid: 8, user: 'ada', ...program }),
+      holding(2, { terminal: '1', ...program, command })
+    ])
+  );
+  assert.deepEqual(
+    all.map(holder => holderName(trans, holder, [])),
+    [
+      ['ada: python x.py --lr 1', `ada: ${command} (process 7)`],
+      ['ada: python x.py --lr 1', 'ada: python x.py --lr 1 (process 8)'],
+      ['terminal 1 · python x.py --lr 1', command]
+    ]
+  );
+});
+
 test('only kernels and terminals of this server are targets of actions', () => {
   const all = holders(
     gpuUsage(

@@ -50,6 +50,7 @@ def ownership(
     remote_kernels: int = 0,
     gpu: Any = GPU,
     own_user: str | None = None,
+    commands: Mapping[int, str] | None = None,
     **values: Any,
 ) -> GpuMemoryOwnership:
     """Return the memory ownership of one GPU that has 60 GiB in use. If ``own_user`` is given, the processes
@@ -58,6 +59,7 @@ def ownership(
         owner=lambda pid: OWNERS.get(pid, ProcessOwner(None, None)),
         identity=lambda one: Identity(one.user, one.program, one.arguments),
         is_hidden=lambda one: own_user is not None and one.user != own_user,
+        full_command=(commands or {}).get,
         kernels={"k1": 10, "k2": 12, "k3": None},
         pids_match=pids_match,
         in_container=in_container,
@@ -83,11 +85,11 @@ def test_holders_are_sorted_by_memory() -> None:
     assert usage == GpuMemoryOwnership(
         GPU.uuid,
         (
-            MemoryHolder("k1", None, None, None, None, None, 21 * GIB, "driver"),
-            MemoryHolder(None, None, 30, "ben", "python a.py", "--lr 1", 7 * GIB, "driver"),
-            MemoryHolder("k2", None, 12, None, None, None, 6 * GIB, "driver"),
-            MemoryHolder(None, "1", None, None, "python train.py", "", 5 * GIB, "driver"),
-            MemoryHolder(None, None, 31, None, None, None, GIB, "driver"),
+            MemoryHolder("k1", None, None, None, None, None, None, 21 * GIB, "driver"),
+            MemoryHolder(None, None, 30, "ben", "python a.py", "--lr 1", None, 7 * GIB, "driver"),
+            MemoryHolder("k2", None, 12, None, None, None, None, 6 * GIB, "driver"),
+            MemoryHolder(None, "1", None, None, "python train.py", "", None, 5 * GIB, "driver"),
+            MemoryHolder(None, None, 31, None, None, None, None, GIB, "driver"),
         ),
         20 * GIB,
         None,
@@ -108,9 +110,9 @@ def test_hidden_processes_are_one_holder() -> None:
     assert usage == GpuMemoryOwnership(
         GPU.uuid,
         (
-            MemoryHolder("k1", None, 10, None, None, None, 20 * GIB, "driver"),
-            MemoryHolder(None, None, None, None, None, None, 8 * GIB, "driver"),
-            MemoryHolder(None, None, 32, "anna", "python own.py", "", 3 * GIB, "driver"),
+            MemoryHolder("k1", None, 10, None, None, None, None, 20 * GIB, "driver"),
+            MemoryHolder(None, None, None, None, None, None, None, 8 * GIB, "driver"),
+            MemoryHolder(None, None, 32, "anna", "python own.py", "", None, 3 * GIB, "driver"),
         ),
         29 * GIB,
         None,
@@ -123,7 +125,7 @@ def test_a_hidden_process_of_unknown_size_makes_the_sum_unknown() -> None:
     """If the driver does not report the memory of one hidden process, their sum is unknown, and so is the
     unattributed memory."""
     usage = ownership(process(30, 7 * GIB, user="ben"), process(31, None, user="eve"), own_user="anna")
-    assert usage.holdings == (MemoryHolder(None, None, None, None, None, None, None, "driver"),)
+    assert usage.holdings == (MemoryHolder(None, None, None, None, None, None, None, None, "driver"),)
     assert usage.unattributed is None
 
 
@@ -132,7 +134,7 @@ def test_a_hidden_process_in_a_kernel_or_terminal(pid: int, kernel: str, termina
     """The memory of a process that another user runs in a kernel or terminal of this server, as with sudo,
     counts as that of the kernel or terminal, without the process's id and command."""
     usage = ownership(process(pid, GIB, user="root", program="secret"), own_user="anna")
-    assert usage.holdings == (MemoryHolder(kernel, terminal, None, None, None, None, GIB, "driver"),)
+    assert usage.holdings == (MemoryHolder(kernel, terminal, None, None, None, None, None, GIB, "driver"),)
 
 
 def test_a_terminal_is_named_after_a_visible_process() -> None:
@@ -142,7 +144,9 @@ def test_a_terminal_is_named_after_a_visible_process() -> None:
         process(21, GIB, program="python mine.py"),
     )
     usage = ownership(*listed, own_user="anna")
-    assert usage.holdings == (MemoryHolder(None, "1", None, None, "python mine.py", "", 10 * GIB, "driver"),)
+    assert usage.holdings == (
+        MemoryHolder(None, "1", None, None, "python mine.py", "", None, 10 * GIB, "driver"),
+    )
 
 
 def test_a_gpu_without_processes() -> None:
@@ -194,8 +198,8 @@ def test_torch_reports_are_used_without_a_process_list() -> None:
     reports = {"k1": KernelUsage(True, 20 * GIB), "k2": KernelUsage(True, 0), "k3": KernelUsage(False, None)}
     usage = ownership(gpu=SLICE, processes=None, reports=reports)
     assert usage.holdings == (
-        MemoryHolder("k1", None, None, None, None, None, 20 * GIB, "torch"),
-        MemoryHolder("k2", None, None, None, None, None, 0, "torch"),
+        MemoryHolder("k1", None, None, None, None, None, None, 20 * GIB, "torch"),
+        MemoryHolder("k2", None, None, None, None, None, None, 0, "torch"),
     )
     assert (usage.unattributed, usage.reason) == (
         40 * GIB,
@@ -207,7 +211,7 @@ def test_torch_reports_are_used_without_matching_pids() -> None:
     """If the driver's process ids don't match this server's, the listed processes are ignored.
     Only kernels that report memory are holders, and all other memory is unattributed."""
     usage = ownership(process(10, 30 * GIB), pids_match=False, reports={"k2": KernelUsage(True, 20 * GIB)})
-    assert usage.holdings == (MemoryHolder("k2", None, None, None, None, None, 20 * GIB, "torch"),)
+    assert usage.holdings == (MemoryHolder("k2", None, None, None, None, None, None, 20 * GIB, "torch"),)
     assert (usage.unattributed, usage.reason) == (40 * GIB, f"{FOREIGN} {BY_TORCH}")
     assert ownership(process(10, 30 * GIB), pids_match=False).reason == f"{FOREIGN} {LOAD_EXTENSION}"
 
@@ -227,7 +231,7 @@ def test_a_driver_without_sizes() -> None:
     listed = (process(10, None), process(11, 5 * GIB))
     usage = ownership(*listed, reports=reports)
     unsaid = "The driver does not report how much each process holds."
-    assert usage.holdings == (MemoryHolder("k1", None, None, None, None, None, 25 * GIB, "torch"),)
+    assert usage.holdings == (MemoryHolder("k1", None, None, None, None, None, None, 25 * GIB, "torch"),)
     assert (usage.unattributed, usage.reason) == (35 * GIB, f"{unsaid} {BY_TORCH_ITSELF}")
     usage = ownership(*listed, process(30, None), reports=reports)
     assert [(one.kernel, one.memory, one.source) for one in usage.holdings] == [
@@ -235,7 +239,9 @@ def test_a_driver_without_sizes() -> None:
         (None, None, "driver"),
     ]
     assert usage.unattributed is None
-    assert ownership(*listed).holdings == (MemoryHolder("k1", None, None, None, None, None, None, "driver"),)
+    assert ownership(*listed).holdings == (
+        MemoryHolder("k1", None, None, None, None, None, None, None, "driver"),
+    )
 
 
 @pytest.mark.parametrize("own", [(process(10, 30 * GIB),), ()])
@@ -279,12 +285,12 @@ def test_an_invalid_report_of_a_kernel() -> None:
     invalid = {"k1": KernelUsage(False, None, invalid=True), "k2": KernelUsage(True, 5 * GIB)}
     usage = ownership(process(10, None), reports=invalid, pids_match=False)
     assert usage.holdings == (
-        MemoryHolder("k2", None, None, None, None, None, 5 * GIB, "torch"),
-        MemoryHolder("k1", None, None, None, None, None, None, "torch"),
+        MemoryHolder("k2", None, None, None, None, None, None, 5 * GIB, "torch"),
+        MemoryHolder("k1", None, None, None, None, None, None, None, "torch"),
     )
     assert (usage.unattributed, usage.reason) == (None, f"{FOREIGN} {BY_TORCH} {INVALID}")
     usage = ownership(process(10, None), reports=invalid)
-    assert usage.holdings == (MemoryHolder("k1", None, 10, None, None, None, None, "driver"),)
+    assert usage.holdings == (MemoryHolder("k1", None, 10, None, None, None, None, None, "driver"),)
     assert (usage.unattributed, usage.reason) == (
         None,
         f"The driver does not report how much each process holds. {INVALID}",
@@ -294,5 +300,5 @@ def test_an_invalid_report_of_a_kernel() -> None:
 def test_an_invalid_report_that_is_not_needed() -> None:
     """If the driver reports a kernel's memory, an invalid report from that kernel has no effect."""
     usage = ownership(process(10, 20 * GIB), reports={"k1": KernelUsage(True, None, invalid=True)})
-    assert usage.holdings == (MemoryHolder("k1", None, 10, None, None, None, 20 * GIB, "driver"),)
+    assert usage.holdings == (MemoryHolder("k1", None, 10, None, None, None, None, 20 * GIB, "driver"),)
     assert (usage.unattributed, usage.reason) == (40 * GIB, None)

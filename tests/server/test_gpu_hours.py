@@ -34,7 +34,7 @@ KERNELS = (kernel("anna", "a.ipynb"), kernel("ben", None))
 
 def holder(owner: ProcessOwner, memory: int | None) -> MemoryHolder:
     """Return a holder of memory."""
-    return MemoryHolder(owner.kernel, owner.terminal, None, None, None, None, memory, "driver")
+    return MemoryHolder(owner.kernel, owner.terminal, None, None, None, None, None, memory, "driver")
 
 
 class Steps:

@@ -8,6 +8,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -80,7 +82,10 @@ async def usage_where(stream: Stream, wanted: Callable[[Any], object]) -> Any:
 def held(usage: Any, place: int = 0) -> list[tuple[Any, ...]]:
     """Return each holder of one GPU's memory as a tuple of kernel, terminal, process id, user, program,
     arguments, bytes and source."""
-    return [tuple(holding.values()) for holding in usage["gpus"][place]["holdings"]]
+    return [
+        tuple(value for name, value in holding.items() if name != "command")
+        for holding in usage["gpus"][place]["holdings"]
+    ]
 
 
 async def test_a_notebook_and_other_processes_on_its_gpu(server: Server, source: FakeSource) -> None:
@@ -521,6 +526,38 @@ async def test_an_open_device_proves_matching_pids(
     usage = await usage_where(stream, held)
     who = processes.ProcessDirectory().look_up(own)
     assert held(usage) == [(None, None, own, who.user, who.program, who.arguments, 2 * GIB, "driver")]
+
+
+@pytest.mark.parametrize(
+    ("configuration", "shown"), [({}, False), ({"full_command_lines": True}, True)], ids=["default", "on"]
+)
+async def test_full_command_lines(server: Server, source: FakeSource, tmp_path: Path, shown: bool) -> None:
+    """Only with ``GpuWidget.full_command_lines``, the stream contains the full command line of a process,
+    without its secrets. The sample and the metrics never contain it."""
+    script = tmp_path / "train.py"
+    script.write_text("print(flush=True); input()")
+    many = [f"--layer-{number}=64" for number in range(20)]
+    command = [sys.executable, str(script), "--hf-token", "SECRET", "MODE=SECRET", *many, "--last"]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        source.memory[0] = 40 * GIB
+        source.processes[0] = (process(child.pid, 2 * GIB, program="python train.py", arguments="--lr"),)
+        stream = await server.stream()
+        (holding,) = (await usage_where(stream, held))["gpus"][0]["holdings"]
+        sample = await server.fetch("gpuwidget", "api", "sample")
+        scrape = asyncio.ensure_future(server.fetch("gpuwidget", "metrics"))
+        await server.until(scrape.done)
+        child.communicate(b"\n")
+    stream.close()
+    await server.until(lambda: not server.hub._clients)
+    full = f"{sys.executable} {script} --hf-token [redacted] MODE=[redacted] {' '.join(many)} --last"
+    assert holding["command"] == (full if shown else None)
+    assert (holding["program"], holding["arguments"]) == ("python train.py", "--lr")
+    for answer in (sample, scrape.result()):
+        assert answer.code == 200
+        assert [text for text in ("SECRET", "--last", str(script)) if text in answer.body.decode()] == []
 
 
 RAW_REPLIES = """

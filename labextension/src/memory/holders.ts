@@ -159,13 +159,16 @@ export function holderName(
     case 'terminal': {
       const terminal = trans.__('terminal %1', holding?.terminal ?? '');
       const command = commandOf(holding);
-      return [command === '' ? terminal : `${terminal} · ${command}`, command];
+      return [command === '' ? terminal : `${terminal} · ${command}`, holding?.command ?? command];
     }
     case 'process': {
       const { pid = null, user = null } = holding ?? {};
       const process = trans.__('process %1', String(pid));
-      const owner = [user, commandOf(holding)].filter(part => part !== null && part !== '').join(': ');
-      return owner === '' ? [process, ''] : [owner, `${owner} (${process})`];
+      const ownerOf = (command: string): string =>
+        [user, command].filter(part => part !== null && part !== '').join(': ');
+      const short = ownerOf(commandOf(holding));
+      const full = ownerOf(holding?.command ?? commandOf(holding));
+      return short === '' ? [process, ''] : [short, `${full} (${process})`];
     }
     case 'other-users':
       return [trans.__('Other users'), trans.__('Memory that processes of other users hold')];

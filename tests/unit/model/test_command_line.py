@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwidget.model.command_line import parse, redact
+from gpuwidget.model.command_line import full, parse, redact, redact_text
 
 HEX = "0123456789abcdef" * 2 + "01234567"
 AWS_ID = "AKIAIOSFODNN7EXAMPLE"
@@ -134,6 +134,65 @@ def test_arguments_without_secrets(words: list[str], shown: str) -> None:
     assert redact(words) == shown
 
 
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (
+            ["/usr/bin/python3", "-u", "/home/ada/t.py", "--lr", "1"],
+            "/usr/bin/python3 -u /home/ada/t.py --lr 1",
+        ),
+        (["train", *["--wide=64"] * 20], "train" + " --wide=64" * 20),
+        (["train", *["x" * 150] * 20], ("train" + f" {'x' * 150}" * 20)[:1999] + "…"),
+        # Values that may be secret: options, URLs, variables of the environment and passwords.
+        (["/a/t", "--hf-token", "SECRET", "--lr=1"], "/a/t --hf-token [redacted] --lr=1"),
+        (["t", "https://ada:x@host/a"], "t https://[redacted]@host/a"),
+        (["t", "https://host/a?b=SECRET#c"], "t https://host/a?[redacted]"),
+        (["t", "--url=https://host/a#SECRET"], "t --url=https://host/a#[redacted]"),
+        (["docker", "run", "-e", "MODE=SECRET x", "image"], "docker run -e MODE=[redacted] image"),
+        (["srun", "--export=ALL,MODE=SECRET", "t"], "srun --export=ALL,MODE=[redacted] t"),
+        (["MODE=SECRET", "/a/python", "t.py"], "MODE=[redacted] /a/python t.py"),
+        (["t", "lr=1", "a.B=2"], "t lr=1 a.B=2"),
+        (["/usr/bin/mysql", "-pSECRET", "-h", "db"], "/usr/bin/mysql -p[redacted] -h db"),
+        (["t", f"hf_{HEX}", "--password", "two words"], "t [redacted] --password [redacted]"),
+        # Code, with all that follows it.
+        (["/a/python", "-u", "-c", CODE, "argument"], "/a/python -u [code]"),
+        (["/a/python", f"-uc{CODE}"], "/a/python [code]"),
+        (["nohup", "env", "A=x", "bash", "-lc", CODE], "nohup env A=[redacted] bash [code]"),
+        (["X=y", "perl", "-n", "-e", "SECRET"], "X=[redacted] perl -n [code]"),
+        # Programs that rewrite their command line into one string.
+        (["python t.py --key X --lr 1", ""], "python t.py --key [redacted] --lr 1"),
+        (["MODE=SECRET"], "MODE=[redacted]"),
+        ([], None),
+        (["", " "], None),
+    ],
+)
+def test_full_command_lines(words: list[str], shown: str | None) -> None:
+    """The full command line has all folders and arguments, but no code and no values that may be secret."""
+    assert full(words) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("HF_TOKEN=SECRET; LD_PRELOAD=/a", "HF_TOKEN=[redacted]; LD_PRELOAD=/a"),
+        ("pip -i https://ada:SECRET@host/simple x", "pip -i https://[redacted]@host/simple x"),
+        ("run --api-key SECRET --lr 1", "run --api-key [redacted] --lr 1"),
+        ("run '--api-key=SECRET' '--lr=1'", "run '--api-key=[redacted]' '--lr=1'"),
+        ("Authorization: Bearer SECRET, then", "Authorization: Bearer [redacted] then"),
+        (f"the token hf_{HEX} is wrong", "the token [redacted] is wrong"),
+        # Prose and other text that is similar to secrets.
+        ("KeyError: 'x'. The key: a basic check", "KeyError: 'x'. The key: a basic check"),
+        ("git+https://host/a.git@v1", "git+https://host/a.git@v1"),
+        (f"/opt/Mini3/{'a' * 29}: none", f"/opt/Mini3/{'a' * 29}: none"),
+        ("GPU-01234567-89ab-cdef-0123-456789abcdef", "GPU-01234567-89ab-cdef-0123-456789abcdef"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_texts_without_secrets(text: str, shown: str) -> None:
+    """In a text, tokens and values of secret options and variables are redacted, but not prose."""
+    assert redact_text(text) == shown
+
+
 @pytest.mark.parametrize("word", ["a" * 1_000_000, "a" * 500_000 + "://" + "b" * 500_000, "a:" * 500_000])
 def test_megabytes_of_arguments(word: str) -> None:
     """Even a command line of several megabytes is parsed without a noticeable delay, so another user's
@@ -143,6 +202,8 @@ def test_megabytes_of_arguments(word: str) -> None:
     assert parse(["train", *["x"] * 100_000]) == ("train", "x " * 39 + "x…")
     assert parse([" ".join(["train", *["x"] * 100_000])]) == ("train", "x " * 39 + "x…")
     assert parse([word]).program == "[redacted]"
+    assert full(["python", "t.py", word]) == "python t.py [redacted]"
+    assert full([f"A={word}", "python", "t.py"]) == "[redacted] python t.py"
 
 
 @pytest.mark.parametrize(
