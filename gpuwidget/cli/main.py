@@ -60,6 +60,8 @@ def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> i
             return _doctor(options)
         if options.command == "usage":
             return _usage(options)
+        if options.command == "clean":
+            return _clean(options)
         chosen = sampler or process_sampler()
         try:
             status = _run(options, chosen)
@@ -178,6 +180,13 @@ def _parser() -> argparse.ArgumentParser:
         description="Copy the notebooks that come with gpuwidget into a folder. Nothing is overwritten.",
     )
     examples.add_argument("folder", type=Path, metavar="DIR", help="the folder; created if missing")
+    clean = commands.add_parser(
+        "clean",
+        help="remove gpuwidget's outputs from notebooks",
+        description="Remove gpuwidget's outputs from notebook files: reports, cards, the outputs of %%gpu, "
+        "and the saved state of live charts and dashboards. Everything else stays as it is.",
+    )
+    clean.add_argument("notebooks", type=Path, nargs="+", metavar="NOTEBOOK", help="path of a notebook file")
     return parser
 
 
@@ -254,6 +263,22 @@ def _doctor(options: argparse.Namespace) -> int:
     )
     print(text, flush=True)
     return 0 if ok else _FAILED
+
+
+def _clean(options: argparse.Namespace) -> int:
+    if options.json or options.every is not None:
+        raise OptionError("clean accepts neither --json nor --interval.")
+    from gpuwidget.cli.clean import clean_notebook
+
+    status = 0
+    for path in options.notebooks:
+        try:
+            _print_line(clean_notebook(path))
+        except GpuWidgetError as error:
+            # The error in one notebook is no reason not to clean the others.
+            print(f"gpuwidget: {printable_lines(str(error))}", file=sys.stderr)
+            status = _FAILED
+    return status
 
 
 def _usage(options: argparse.Namespace) -> int:

@@ -21,6 +21,7 @@ from gpuwidget.model.translation import _, in_view_language
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.device_switch import cuda_index
 from gpuwidget.pytorch.torch_variables import devices_of_tensors
+from gpuwidget.views.saved_outputs import output_metadata
 
 _LOG = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class ErrorHints:
         try:
             found = hint(error, self._shell.user_ns)
             if found is not None:
-                self._shell.display_pub.publish(data=_bundle(found), metadata={})
+                self._shell.display_pub.publish(data=_bundle(found), metadata=output_metadata())
         except Exception:
             _LOG.debug("Could not make a hint for a failed cell", exc_info=True)
 

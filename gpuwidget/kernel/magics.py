@@ -32,6 +32,7 @@ from gpuwidget.model.translation import error_text, in_view_language, translatab
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 from gpuwidget.ranks import rank_listener
 from gpuwidget.sampler import Subscription, process_sampler
+from gpuwidget.views.saved_outputs import output_metadata
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -249,7 +250,9 @@ class Extension:
             if device is not None
             else default_device.describe_devices()
         )
-        self._shell.display_pub.publish(data={"text/plain": printable_lines(text)}, metadata={})
+        self._shell.display_pub.publish(
+            data={"text/plain": printable_lines(text)}, metadata=output_metadata()
+        )
 
     # -- the live chart's libraries ------------------------------------------------------------------
 

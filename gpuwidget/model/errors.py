@@ -6,6 +6,7 @@
     ├── OptionError         an option, a device name or an environment variable can't be used
     ├── MissingPackageError a package that only the requested feature needs is not installed
     ├── ExamplesError       the example notebooks can't be copied
+    ├── NotebookError       a file is not a notebook, or a notebook can't be written
     ├── DoctorError         the doctor's checks did not finish
     ├── DaskError           the workers of a Dask client can't be measured
     ├── PrometheusError     a Prometheus server can't answer a query
@@ -32,6 +33,10 @@ class MissingPackageError(GpuWidgetError, ImportError):
 
 class ExamplesError(GpuWidgetError):
     """The example notebooks can't be copied."""
+
+
+class NotebookError(GpuWidgetError):
+    """A file is not a notebook, or a notebook can't be written."""
 
 
 class DoctorError(GpuWidgetError):

@@ -14,6 +14,7 @@ from gpuwidget.model.translation import _, in_view_language
 from gpuwidget.views import card_html, card_text, size_budget
 from gpuwidget.views.card_summary import headline
 from gpuwidget.views.detail_levels import FULL
+from gpuwidget.views.saved_outputs import output_metadata
 from gpuwidget.views.size_budget import Bundle, ReducedReport
 
 
@@ -47,8 +48,10 @@ def _line(reduced: ReducedReport) -> dict[str, str]:
 class CardReport(Report):
     """A report that is displayed as its card."""
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Bundle:
-        return bundle(self)
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> tuple[Bundle, dict[str, Any]]:
+        return bundle(self), output_metadata()
 
     @in_view_language
     def __repr__(self) -> str:
@@ -63,8 +66,10 @@ class Reports(list[Report]):
     """A list of reports that is displayed as a table."""
 
     @in_view_language
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        return {"text/plain": repr(self), "text/html": card_html.table(self)}
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> tuple[dict[str, str], dict[str, Any]]:
+        return {"text/plain": repr(self), "text/html": card_html.table(self)}, output_metadata()
 
     @in_view_language
     def __repr__(self) -> str:

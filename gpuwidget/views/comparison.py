@@ -16,6 +16,7 @@ from gpuwidget.model.translation import _, in_view_language, joined, translatabl
 from gpuwidget.views import card_summary as summary
 from gpuwidget.views import styles
 from gpuwidget.views.card_summary import MemoryKind
+from gpuwidget.views.saved_outputs import output_metadata
 
 _NAME_LENGTH = 40
 _MIN_RATIO = 0.0095
@@ -75,8 +76,14 @@ class Comparison:
     notes: tuple[str, ...]
     """Notes about limits of the comparison, and the reasons for unknown metrics."""
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+    def bundle(self) -> dict[str, str]:
+        """Return the mime bundle of the table."""
         return {"text/plain": str(self), "text/html": self._html()}
+
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> tuple[dict[str, str], dict[str, Any]]:
+        return self.bundle(), output_metadata()
 
     def __repr__(self) -> str:
         return str(self)

@@ -25,6 +25,7 @@ from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import allocator, cuda_state
 from gpuwidget.pytorch.allocator import DeviceBlocks
 from gpuwidget.views import holders_view
+from gpuwidget.views.saved_outputs import output_metadata
 
 _LOG = logging.getLogger(__name__)
 
@@ -69,8 +70,14 @@ class Holders(list[Holder]):
     def __repr__(self) -> str:
         return holders_view.text(holders_view.of(self))
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+    def bundle(self) -> dict[str, str]:
+        """Return the mime bundle of the tables."""
         return {"text/plain": repr(self), "text/html": holders_view.html(holders_view.of(self))}
+
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> tuple[dict[str, str], dict[str, Any]]:
+        return self.bundle(), output_metadata()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +180,8 @@ def memory_command(shell: Any, arguments: Sequence[str]) -> None:
     if arguments:
         data = holders_view.cells_bundle(holders_view.of(found), attached=CELL_MEMORY.attached)
     else:
-        data = found._repr_mimebundle_()
-    shell.display_pub.publish(data=data, metadata={})
+        data = found.bundle()
+    shell.display_pub.publish(data=data, metadata=output_metadata())
 
 
 def _holders_of(shell: Any, outside: bool) -> Holders:

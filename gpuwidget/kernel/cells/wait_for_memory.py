@@ -28,6 +28,7 @@ from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.model.translation import Text, _, in_view_language, joined, translatable, with_english
 from gpuwidget.pytorch import allocator
 from gpuwidget.sampler import OPEN_TIMEOUT_S, Sampler, process_sampler
+from gpuwidget.views.saved_outputs import output_metadata
 
 _LOG = logging.getLogger(__name__)
 
@@ -357,7 +358,7 @@ class StatusLine:
         if self._slot is not None:
             self._slot.fill(data)
         elif first:
-            self._shell.display_pub.publish(data=data, metadata={})
+            self._shell.display_pub.publish(data=data, metadata=output_metadata())
 
     def close(self) -> None:
         """Remove the line. Safe to call twice."""

@@ -36,6 +36,7 @@ from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import error_text, in_view_language, translatable
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 from gpuwidget.views import card
+from gpuwidget.views.saved_outputs import output_metadata
 
 _LOG = logging.getLogger(__name__)
 
@@ -156,7 +157,7 @@ class CellWatch:
         if self._slot is not None:
             self._slot.append(bundle)
         else:
-            self._shell.display_pub.publish(data=bundle, metadata={})
+            self._shell.display_pub.publish(data=bundle, metadata=output_metadata())
 
     def _close_outputs(self, *, cell_has_result: bool = False) -> None:
         if self._view is not None:

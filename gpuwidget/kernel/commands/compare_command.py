@@ -14,6 +14,7 @@ from gpuwidget.model.report import Report
 from gpuwidget.model.terminal_text import clean_line
 from gpuwidget.model.translation import Text, joined, translatable
 from gpuwidget.views.comparison import Comparison, compare_reports, run_name
+from gpuwidget.views.saved_outputs import output_metadata
 
 _USAGE = translatable(
     "%gpu compare A B compares two runs. Each is a cell number, a label (in quotes if it contains spaces) or "
@@ -44,7 +45,7 @@ def command(shell: Any, arguments: Sequence[str]) -> None:
     if len(names) != 2:
         raise OptionError(translatable("%gpu compare needs two runs. {usage}", usage=_USAGE))
     comparison = _compare(*((_find(name, shell.user_ns), name) for name in names))
-    shell.display_pub.publish(data=comparison._repr_mimebundle_(), metadata={})
+    shell.display_pub.publish(data=comparison.bundle(), metadata=output_metadata())
 
 
 def _compare(first: tuple[Report, str], second: tuple[Report, str]) -> Comparison:

@@ -23,6 +23,7 @@ from gpuwidget.pytorch import cuda_state, torch_switches
 from gpuwidget.system.daemon_thread import run_in_daemon_thread
 from gpuwidget.version import __version__
 from gpuwidget.views import diagnosis_view
+from gpuwidget.views.saved_outputs import output_metadata
 
 _WIDTH = 100
 _USAGE = translatable("%gpu doctor has no options. It checks everything from PyTorch down to the GPU.")
@@ -52,8 +53,14 @@ class DiagnosisDisplay:
     def __repr__(self) -> str:
         return diagnosis_view.text(self.doctor, _WIDTH)
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+    def bundle(self) -> dict[str, str]:
+        """Return the mime bundle of the diagnosis."""
         return {"text/plain": repr(self), "text/html": diagnosis_view.html(self.doctor)}
+
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> tuple[dict[str, str], dict[str, Any]]:
+        return self.bundle(), output_metadata()
 
 
 def doctor() -> DiagnosisDisplay:
@@ -68,7 +75,7 @@ def command(shell: Any, arguments: Sequence[str]) -> None:
     """Run ``%gpu doctor``."""
     if arguments:
         raise OptionError(_USAGE)
-    shell.display_pub.publish(data=doctor()._repr_mimebundle_(), metadata={})
+    shell.display_pub.publish(data=doctor().bundle(), metadata=output_metadata())
 
 
 class SharedDiagnosis:

@@ -23,6 +23,7 @@ from gpuwidget.model.errors import OptionError
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import _, in_view_language, joined, translatable
 from gpuwidget.pytorch import cuda_state
+from gpuwidget.views.saved_outputs import output_metadata
 
 _LOG = logging.getLogger(__name__)
 
@@ -53,7 +54,9 @@ def free(shell: Any, arguments: Sequence[str]) -> None:
         lines += _release(shell)
     elif not names:
         lines += _list_freeable(shell)
-    shell.display_pub.publish(data={"text/plain": printable_lines("\n".join(lines))}, metadata={})
+    shell.display_pub.publish(
+        data={"text/plain": printable_lines("\n".join(lines))}, metadata=output_metadata()
+    )
 
 
 def _list_freeable(shell: Any) -> list[str]:

@@ -19,6 +19,7 @@ from gpuwidget.model.translation import Text, _, in_view_language, translatable
 from gpuwidget.model.units import UNKNOWN
 from gpuwidget.pytorch import torch_switches
 from gpuwidget.pytorch.torch_switches import TORCH_SWITCHES, SwitchValue, TorchSwitch, find_switch
+from gpuwidget.views.saved_outputs import output_metadata
 
 _LOG = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ def command(shell: Any, arguments: Sequence[str]) -> None:
         names = {find_switch(name).name for name in arguments}
         shown = [switch for switch in SWITCHES.state if switch.name in names or not names]
         text = "\n".join([*_table(shown), *([f"\n{_(shown[0].trades)}"] if names else ["", _(_USAGE)])])
-    shell.display_pub.publish(data={"text/plain": printable_lines(text)}, metadata={})
+    shell.display_pub.publish(data={"text/plain": printable_lines(text)}, metadata=output_metadata())
 
 
 def _table(switches: Sequence[Switch]) -> list[str]:

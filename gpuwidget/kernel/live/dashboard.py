@@ -32,6 +32,7 @@ from gpuwidget.model.samples import Sample
 from gpuwidget.model.translation import _, error_text, in_view_language, translatable
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 from gpuwidget.sampler import Sampler, Subscription, process_sampler
+from gpuwidget.views.saved_outputs import output_metadata
 
 if TYPE_CHECKING:
     from gpuwidget.kernel.live.dashboard_widgets import DashboardView
@@ -137,8 +138,10 @@ class Dashboard:
     def __repr__(self) -> str:
         return default_device.describe_devices()
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        return self.bundle()
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        return self.bundle(), output_metadata()
 
     def bundle(self) -> dict[str, Any]:
         """Return the mime bundle. The first call starts sampling. After :meth:`close`, the bundle contains
@@ -323,7 +326,7 @@ def dashboard() -> Dashboard:
 
 def show(shell: Any) -> None:
     """Run ``%gpu``: display a new dashboard in the running cell."""
-    shell.display_pub.publish(data=_new(shell).bundle(), metadata={})
+    shell.display_pub.publish(data=_new(shell).bundle(), metadata=output_metadata())
 
 
 def close() -> None:

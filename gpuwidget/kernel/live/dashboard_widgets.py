@@ -48,7 +48,9 @@ class DashboardView:
         self._resume = ipywidgets.Button(description=_("Resume"), layout=ipywidgets.Layout(display="none"))
         self._chart_box = ipywidgets.Box(layout=ipywidgets.Layout(display="block"))
         self._root = ipywidgets.VBox(
-            [ipywidgets.HBox([self._device, self._new_tensors, self._resume]), self._text, self._chart_box]
+            [ipywidgets.HBox([self._device, self._new_tensors, self._resume]), self._text, self._chart_box],
+            # `gpuwidget clean` recognizes the saved widgets by this class.
+            _dom_classes=("gpuwidget-dashboard",),
         )
         self._device.observe(self._selected, "value")
         self._new_tensors.observe(self._selected, "value")

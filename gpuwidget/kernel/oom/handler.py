@@ -14,6 +14,7 @@ from gpuwidget.kernel.oom.failed_cell import FailedCell
 from gpuwidget.kernel.shell.interrupts import ignore_interrupts
 from gpuwidget.kernel.shell.running_cells import RunningCell, RunningCells
 from gpuwidget.pytorch import oom_error
+from gpuwidget.views.saved_outputs import output_metadata
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,4 +66,4 @@ class OutOfMemoryCards:
         from gpuwidget.views import oom_card
 
         context = collect_context(self._shell, found, cell)
-        self._shell.display_pub.publish(data=oom_card.bundle(context), metadata={})
+        self._shell.display_pub.publish(data=oom_card.bundle(context), metadata=output_metadata())

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpuwidget.measure.printed_lines import PRINTED_LINES
+from gpuwidget.views.saved_outputs import output_metadata
 
 _LOG = logging.getLogger(__name__)
 
@@ -116,13 +117,13 @@ class OutputSlot:
             return
         publisher = self._shell.display_pub
         if any(_may_have_text(stream) for stream in (sys.stdout, sys.stderr)):
-            publisher.publish(data=dict(data), metadata={})
+            publisher.publish(data=dict(data), metadata=output_metadata())
             return
         # ipykernel's publisher would flush both streams, which waits for the sending thread although there is
         # no text to send.
         publisher._flush_streams = lambda: None
         try:
-            publisher.publish(data=dict(data), metadata={})
+            publisher.publish(data=dict(data), metadata=output_metadata())
         finally:
             del publisher._flush_streams
 
@@ -182,7 +183,7 @@ class IOPubChannel:
         self._send("update_display_data", data, display_id)
 
     def _send(self, message_type: str, data: Mapping[str, Any], display_id: str) -> None:
-        content = {"data": dict(data), "metadata": {}, "transient": {"display_id": display_id}}
+        content = {"data": dict(data), "metadata": output_metadata(), "transient": {"display_id": display_id}}
         self._kernel.session.send(
             self._kernel.iopub_socket, message_type, content, parent=self._parent, ident=_IDENT
         )

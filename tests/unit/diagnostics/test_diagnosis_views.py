@@ -362,7 +362,7 @@ def test_from_python_nothing_is_imported_or_started(tmp_path: Path) -> None:
         "import gpuwidget, json, sys\n"
         "found = gpuwidget.doctor()\n"
         "loaded = [name for name in ('torch', 'pynvml', 'bqplot', 'IPython') if name in sys.modules]\n"
-        "bundle = found._repr_mimebundle_()\n"
+        "bundle, _ = found._repr_mimebundle_()\n"
         "same = repr(found) == bundle['text/plain']\n"
         "print(json.dumps([loaded, found.to_dict(), sorted(bundle), same, found.ok]))"
     )

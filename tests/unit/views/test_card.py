@@ -400,7 +400,7 @@ def test_untrusted_text_is_escaped() -> None:
     assert HOSTILE[:20] in " ".join(Page(made).labels)
     line = card.line_bundle(reports.hostile())["text/html"]
     assert "<img" not in line
-    table = Reports([reports.hostile()])._repr_mimebundle_()["text/html"]
+    table = Reports([reports.hostile()])._repr_mimebundle_()[0]["text/html"]
     assert "<img" not in table
 
 
@@ -789,7 +789,7 @@ def test_many_reports_display_as_a_table() -> None:
         "  In [3]            2.0 s  no GPU used                              ok\n"
         "                    1.2 s     +2.9 GiB  14.6 GiB  11 %  2.3 kJ   error"
     )
-    bundle = several._repr_mimebundle_()
+    bundle, _ = several._repr_mimebundle_()
     assert bundle["text/plain"] == repr(several)
     assert Page(bundle["text/html"]).tags <= TAGS
     assert "|In [3]|warm-up|14.0 s|+2.9 GiB|14.6 GiB|11 %|2.3 kJ|ok" in Page(bundle["text/html"]).text

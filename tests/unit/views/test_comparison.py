@@ -328,7 +328,7 @@ def test_every_pair_can_be_shown(make: object) -> None:
     """
     for other in (reports.starved, reports.hostile, reports.no_gpu):
         made = compare(make(), other())  # type: ignore[operator]
-        data = made._repr_mimebundle_()
+        data, _ = made._repr_mimebundle_()
         assert sorted(data) == ["text/html", "text/plain"]
         assert len(json.dumps(data)) < 20_000
         assert "<img" not in data["text/html"]
