@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from gpuwidget.diagnostics.compare import compare
 from gpuwidget.diagnostics.isolated_run import parse_diagnosis, run_in_subprocess
+from gpuwidget.diagnostics.private_data import UserPaths, remove_private_data
 from gpuwidget.diagnostics.probe_process import ProbeEnvironment
 from gpuwidget.model.diagnosis import Diagnosis
 from gpuwidget.model.errors import DoctorError, OptionError
@@ -33,7 +35,7 @@ def run(version: str, *, as_json: bool, earlier: Path | None, width: int) -> tup
 
 def _read(path: Path) -> Diagnosis:
     try:
-        return parse_diagnosis(json.loads(path.read_text(encoding="utf-8-sig")))
+        diagnosis = parse_diagnosis(json.loads(path.read_text(encoding="utf-8-sig")))
     except (OSError, ValueError, DoctorError) as error:
         if isinstance(error, OSError):
             why = f"{error.strerror or error}."
@@ -42,3 +44,5 @@ def _read(path: Path) -> Diagnosis:
         raise OptionError(
             f"Can't compare with {str(path)!r}: {why} Save a diagnosis with: gpuwidget doctor --json >FILE."
         ) from None
+    # An older version of gpuwidget did not shorten paths, which is no difference between the environments.
+    return remove_private_data(diagnosis, UserPaths.find(os.environ))

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from gpuwidget.diagnostics.private_data import UserPaths, clean_text
 from gpuwidget.diagnostics.probe_process import (
     ProbeEnvironment,
     ProbeProcess,
@@ -85,7 +86,8 @@ def run_in_subprocess(
     if result.ending == "hung":
         why: str = translatable("it did not finish within {seconds:.0f} s", seconds=RUN_TIMEOUT_S)
     else:
-        why = result.detail or translatable("it printed nothing")
+        detail = clean_text(result.detail, UserPaths.find(environment.variables))
+        why = detail or translatable("it printed nothing")
     raise DoctorError(
         translatable(
             "The doctor could not check this environment ({why}). In a terminal, 'gpuwidget doctor' may show "

@@ -16,7 +16,6 @@ from pathlib import Path
 from gpuwidget.system import host_limits
 
 VARIABLES = (
-    "CONDA_PREFIX",
     "CUDA_DEVICE_ORDER",
     "CUDA_HOME",
     "CUDA_LAUNCH_BLOCKING",
@@ -37,9 +36,9 @@ VARIABLES = (
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_NVML_BASED_CUDA_CHECK",
-    "VIRTUAL_ENV",
 )
-"""The only environment variables that are read and shown."""
+"""The only environment variables that are shown: those that CUDA, NCCL, torch's CUDA part, the dynamic loader
+and gpuwidget itself read."""
 _CONTAINERS = re.compile(r"docker|kubepods|containerd|crio|libpod|lxc|podman")
 _GPU_FILE = re.compile(r"nvidia\d+")
 _CONTROL_FILES = ("nvidiactl", "nvidia-uvm")

@@ -19,6 +19,7 @@ from gpuwidget.diagnostics import (
     packages,
 )
 from gpuwidget.diagnostics.issues import add_issues
+from gpuwidget.diagnostics.private_data import UserPaths, remove_private_data
 from gpuwidget.diagnostics.probe_process import ProbeProcess
 from gpuwidget.diagnostics.probe_results import ProbeResults, parse_nvml_result
 from gpuwidget.diagnostics.target import Target
@@ -90,7 +91,7 @@ def diagnose(results: ProbeResults) -> Diagnosis:
     unfinished = unfinished_steps(results)
     broken = [check for check in links if check.status == "broken"]
     doubtful = [check for check in links if check.status in ("warning", "unknown")]
-    return Diagnosis(
+    diagnosis = Diagnosis(
         schema=SCHEMA,
         version=results.version,
         time=time.time(),
@@ -102,6 +103,7 @@ def diagnose(results: ProbeResults) -> Diagnosis:
         unfinished=unfinished,
         links=links,
     )
+    return remove_private_data(diagnosis, UserPaths.find(results.variables))
 
 
 def _summary(broken: list[Check], doubtful: list[Check], unfinished: tuple[str, ...]) -> str:

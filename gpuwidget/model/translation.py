@@ -83,6 +83,11 @@ def with_english(text: str, english: str) -> str:
     return made
 
 
+def with_params(text: Text, params: Mapping[str, Any]) -> Text:
+    """Return the text of the same template with other parameters."""
+    return translatable(text.template, **params)
+
+
 def _(text: str, /, **params: Any) -> str:
     """Return a text in the view's language: a translatable text, or a template with its parameters.
 
