@@ -149,6 +149,24 @@ def test_a_terminal_is_named_after_a_visible_process() -> None:
     )
 
 
+def test_full_command_lines() -> None:
+    """If the server may send full command lines, those of terminals and other processes are sent, but neither
+    those of kernels nor those of hidden processes."""
+    listed = (
+        process(10, 4 * GIB),
+        process(20, 3 * GIB, program="bash"),
+        process(30, 2 * GIB, user="ben", program="python a.py"),
+        process(31, GIB, user="anna", program="python b.py"),
+    )
+    commands = {10: "kernel", 20: "terminal", 30: "of ben", 31: "of anna"}
+    shown = [holder.command for holder in ownership(*listed, commands=commands).holdings]
+    assert shown == [None, "terminal", "of ben", "of anna"]
+    hidden = [holder.command for holder in ownership(*listed, commands=commands, own_user="anna").holdings]
+    assert "of ben" not in hidden
+    assert "of anna" in hidden
+    assert [holder.command for holder in ownership(*listed).holdings] == [None] * 4
+
+
 def test_a_gpu_without_processes() -> None:
     """If no process is listed for a GPU, all of its used memory is unattributed, and no reason is given."""
     assert (ownership().holdings, ownership().unattributed, ownership().reason) == ((), 60 * GIB, None)
