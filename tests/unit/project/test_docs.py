@@ -47,3 +47,20 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
         if not path.exists() or (anchor and path.suffix == ".md" and anchor not in anchors(path)):
             missing.append(target)
     assert missing == []
+
+
+def test_each_protection_names_tests_that_exist() -> None:
+    """On the page about security, each protection names at least one test, and each named test exists."""
+    rows = [
+        line
+        for line in (ROOT / "docs" / "security.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("| ") and not line.endswith("| test |")
+    ]
+    named = [re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row) for row in rows]
+    assert [row for row, tests in zip(rows, named, strict=True) if not tests] == []
+    assert [
+        f"{path}::{name}"
+        for tests in named
+        for path, name in tests
+        if f"def {name}(" not in (ROOT / path).read_text(encoding="utf-8")
+    ] == []

@@ -1,4 +1,4 @@
-"""Tests that requirements/lock.txt pins a package version for everything that a supported Python needs."""
+"""Tests of the lock files: every package that CI installs has a pinned version and hashes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from helpers_programs import skip
 
 from tools import lock
@@ -18,6 +19,21 @@ PYTHONS = ("3.10.0", "3.11.0", "3.11.2", "3.12.0", "3.13.0", "3.14.0")
 """The first release of each supported minor version of Python, and Debian 12's release. The lock is tested
 with first releases, because a package may require a later patch release."""
 OF_TORCH = re.compile(r"(torch|triton|cuda-.+|nvidia-(?!ml-py).+)==")
+
+
+PINNED = re.compile(r"[\w.-]+==[\w.!+]+( ; [^\n]+)?( \\\n    --hash=sha256:[0-9a-f]{64})+\n?")
+"""An entry of a lock file."""
+
+
+def entries(text: str) -> list[str]:
+    """Return the entries of a lock file, each with its marker and hashes."""
+    return [entry for entry in re.split(r"\n(?=\S)", text) if not entry.startswith("#")]
+
+
+def pins(name: str) -> dict[str, tuple[str, ...]]:
+    """Return the hashes of each pin (``name==version``) of a lock file."""
+    found = entries((lock.REQUIREMENTS / name).read_text(encoding="utf-8"))
+    return {entry.split()[0]: tuple(re.findall(r"sha256:\w+", entry)) for entry in found}
 
 
 def requirements(text: str) -> set[str]:
@@ -58,26 +74,60 @@ def test_every_python_has_a_wheel_of_every_pin(python: str) -> None:
     assert resolved - left_out - requirements(LOCK.read_text()) == set()
 
 
-def test_every_pin_has_hashes_and_no_index() -> None:
-    """Every package in the lock has a hash that pip verifies. The lock names no package index, so pip uses
+@pytest.mark.parametrize("name", lock.FILES)
+def test_every_pin_has_hashes_and_no_index(name: str) -> None:
+    """Every package in a lock file has a hash that pip verifies. The file names no package index, so pip uses
     the one that is configured."""
-    text = LOCK.read_text()
-    entries = re.split(r"\n(?=\S)", text.removeprefix(lock.HEADER))
-    assert [entry for entry in entries if not re.search(r"\n +--hash=sha256:[0-9a-f]{64}", entry)] == []
+    text = (lock.REQUIREMENTS / name).read_text(encoding="utf-8")
+    pinned = entries(text.removeprefix(lock.header(name)))
+    assert len(pinned) > 1
+    assert [entry for entry in pinned if not re.fullmatch(PINNED, entry)] == []
     assert re.findall(r"https?://\S+|--\w*index\S*", text) == []
 
 
-def test_torch_is_left_out_of_the_lock_but_not_its_python_packages() -> None:
-    """`without_torch()` removes torch, triton and the CUDA libraries from the lock, since they differ between
-    machines. It keeps the other packages that torch requires."""
-    resolved = (
-        "filelock==4.2.11 ; python_full_version >= '3.11' \\\n    --hash=sha256:1\n"
-        "nvidia-cublas==13.1.1.3 ; sys_platform == 'linux' \\\n    --hash=sha256:2\n"
-        "nvidia-ml-py==13.615.71 \\\n    --hash=sha256:3 \\\n    --hash=sha256:4\n"
-        "torch==2.13.0 \\\n    --hash=sha256:5\n"
-        "triton==3.7.1 ; python_full_version < '3.15' and sys_platform == 'linux' \\\n    --hash=sha256:6\n"
+def test_no_lock_file_is_forgotten() -> None:
+    """``make lock`` writes every lock file of the folder."""
+    assert {path.name for path in lock.REQUIREMENTS.glob("*.txt")} == set(lock.FILES)
+
+
+def test_the_container_gets_the_packages_that_are_tested() -> None:
+    """The container has the versions with which the tests run, with the same hashes. For JupyterHub, only the
+    packages that JupyterHub needs in addition may differ."""
+    assert pins("lab.txt").items() <= pins("lock.txt").items()
+    assert pins("lab.txt").items() <= pins("jupyterhub.txt").items()
+
+
+@pytest.mark.parametrize("name", ["oldest", "oldest-lab"])
+def test_the_oldest_versions_are_locked(name: str) -> None:
+    """The lock file of an environment with the oldest packages has the versions in the list of the oldest
+    versions."""
+    listed = requirements((lock.REQUIREMENTS / f"{name}.in").read_text().replace("_", "-"))
+    assert listed - requirements((lock.REQUIREMENTS / f"{name}.txt").read_text()) == set()
+
+
+def test_make_installs_only_packages_with_hashes() -> None:
+    """``make`` installs packages only from lock files, with hashes. torch is the exception, because machines
+    use different builds. gpuwidget itself is installed without its requirements."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    pip, hashed, *installs = re.findall(
+        r"^.*(?:pip install|\$\(PIP\)|\$\(HASHED\)).*$", makefile, re.MULTILINE
     )
-    assert lock.without_torch(resolved) == (
-        "filelock==4.2.11 ; python_full_version >= '3.11' \\\n    --hash=sha256:1\n"
-        "nvidia-ml-py==13.615.71 \\\n    --hash=sha256:3 \\\n    --hash=sha256:4\n"
-    )
+    assert pip.startswith("PIP := -m pip install ")
+    assert hashed == "HASHED := $(PIP) --require-hashes --requirement"
+    assert [re.sub(r"^.*?\$\((?=PIP|HASHED)", "$(", line) for line in installs] == [
+        "$(HASHED) $(LOCK)",
+        "$(PIP) $(TORCH_PACKAGE))",
+        "$(PIP) --no-deps --no-build-isolation --editable .",
+        "$(HASHED) requirements/node.txt",
+        "$(HASHED) $(2)",
+        "$(PIP) --no-deps --no-index --force-reinstall $(1)/editable/*.whl",
+    ]
+    oldest = re.findall(r"\$\(call install_oldest,\S+?,(\S+)\)$", makefile, re.MULTILINE)
+    assert oldest == ["requirements/oldest.txt", "requirements/oldest-lab.txt"]
+    assert "$(RUN) build --no-isolation\n" in makefile
+
+
+def test_no_npm_package_runs_a_script_when_it_is_installed() -> None:
+    """Installing the panel's npm packages runs none of their scripts."""
+    settings = yaml.safe_load((ROOT / ".yarnrc.yml").read_text(encoding="utf-8"))
+    assert settings["enableScripts"] is False

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import importlib.metadata
 import json
+import re
+import shutil
 import subprocess
 import sys
 import venv
@@ -11,26 +14,38 @@ import zipfile
 from email.message import Message
 from email.parser import Parser
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import gpuwidget
+from tools.sbom import BUNDLED, PYTHON_LICENSES, bill_of_materials
+from tools.sbom import pins as locked_pins
 
 ROOT = Path(__file__).parents[3]
 LARGEST = 1_100_000
 LARGEST_PANEL = 120 * 1024
 DATA = f"jupyterlab_gpuwidget-{gpuwidget.__version__}.data/data"
 LABEXTENSION = "share/jupyter/labextensions/jupyterlab-gpuwidget"
+SBOM = "sboms/jupyterlab-gpuwidget.cdx.json"
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the wheel. It is built from the sdist, as it would be for a package index."""
-    folder = tmp_path_factory.mktemp("dist")
-    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    done = subprocess.run(build, capture_output=True, text=True, check=False)
+    return build(ROOT, tmp_path_factory.mktemp("dist"))
+
+
+def build(sources: Path, folder: Path) -> Path:
+    """Build the sdist, and from it the wheel, into ``folder``. Return the wheel."""
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(sources)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = folder.glob("*.whl")
     return path
@@ -79,7 +94,8 @@ def test_it_contains_the_recording(installed: Path) -> None:
 
 def test_it_contains_the_package_and_nothing_else(wheel: Path) -> None:
     """The wheel contains all files of the package except the sources of its translations, the marker of its
-    type hints, the labextension and the license. It contains no tests, notes or tools."""
+    type hints, the labextension, the license and the bill of materials. It contains no tests, notes or
+    tools."""
     tracked = subprocess.run(
         ["git", "ls-files", "gpuwidget"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
@@ -95,7 +111,7 @@ def test_it_contains_the_package_and_nothing_else(wheel: Path) -> None:
     assert outside == {
         *(
             f"{information}/{name}"
-            for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+            for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE", SBOM)
         ),
         f"{DATA}/etc/jupyter/jupyter_server_config.d/gpuwidget.json",
         f"{DATA}/{LABEXTENSION}/install.json",
@@ -183,6 +199,126 @@ def test_package_indexes_and_jupyterlab_list_it(wheel: Path) -> None:
     assert told.get_all("Classifier") == declared.classifiers
     assert "Framework :: Jupyter :: JupyterLab :: Extensions :: Prebuilt" in declared.classifiers
     assert (told.get_all("Project-URL") or []) == [f"{label}, {url}" for label, url in declared.urls.items()]
+
+
+@pytest.mark.timeout(900)
+def test_a_second_build_gives_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
+    """Two builds from the same sources give the same wheel, byte for byte, although each build is in another
+    folder. Anyone can check that a wheel was built from these sources."""
+    again = build(ROOT, tmp_path)
+    with zipfile.ZipFile(wheel) as first, zipfile.ZipFile(again) as second:
+        assert [one.filename for one in first.infolist()] == [one.filename for one in second.infolist()]
+        assert [name for name in first.namelist() if first.read(name) != second.read(name)] == []
+    assert again.read_bytes() == wheel.read_bytes()
+
+
+def test_the_bill_of_materials_is_valid(wheel: Path) -> None:
+    """The wheel contains a bill of materials (SBOM) at the place of PEP 770. It is valid CycloneDX 1.6, and
+    has neither a random number nor the time of the build. ``make build`` puts a copy beside the wheel."""
+    text = sbom(wheel)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    (copy,) = wheel.parent.glob("*.cdx.json")
+    assert copy.name == f"jupyterlab_gpuwidget-{gpuwidget.__version__}.cdx.json"
+    assert copy.read_text(encoding="utf-8") == text
+    told = json.loads(text)
+    assert "serialNumber" not in told
+    assert set(told["metadata"]) == {"component"}
+    assert told["metadata"]["component"]["purl"] == f"pkg:pypi/jupyterlab-gpuwidget@{gpuwidget.__version__}"
+    assert told["metadata"]["component"]["licenses"] == [{"license": {"id": "BSD-3-Clause"}}]
+
+
+def test_the_bill_of_materials_lists_what_the_panel_contains(wheel: Path) -> None:
+    """The SBOM lists every npm package whose code is in the labextension, with its version, license and
+    checksum from yarn.lock."""
+    with zipfile.ZipFile(wheel) as archive:
+        licenses = json.loads(archive.read(f"{DATA}/{LABEXTENSION}/static/third-party-licenses.json"))
+    listed = {
+        one["purl"]: (one["licenses"], properties(one))
+        for one in json.loads(sbom(wheel))["components"]
+        if one["purl"].startswith("pkg:npm/")
+    }
+    lock = (ROOT / "yarn.lock").read_text(encoding="utf-8")
+    assert listed == {
+        f"pkg:npm/{one['name']}@{one['versionInfo']}": (
+            [{"license": {"id": one["licenseId"]}}],
+            {"included": "yes", "yarn-checksum": checksum},
+        )
+        for one in licenses["packages"]
+        for checksum in re.findall(
+            rf'"{one["name"]}@npm:{re.escape(one["versionInfo"])}"\n(?:  .*\n)*?  checksum: (\w+)\n', lock
+        )
+    }
+    assert "pkg:npm/uplot@1.6.32" in listed
+
+
+def test_the_bill_of_materials_lists_the_requirements(wheel: Path) -> None:
+    """The SBOM lists every Python package that gpuwidget requires, also in an extra, in each version of the
+    lock, with the hashes of its files and its license."""
+    listed: dict[str, list[Any]] = {}
+    for one in json.loads(sbom(wheel))["components"]:
+        if one["purl"].startswith("pkg:pypi/"):
+            listed.setdefault(properties(one)["requirement"], []).append(one)
+    core = ProjectMetadata(str(ROOT), PluginManager()).core
+    extras = {text for texts in core.optional_dependencies.values() for text in texts}
+    assert set(listed) == set(core.dependencies) | extras
+    pins = locked_pins((ROOT / "requirements" / "lock.txt").read_text(encoding="utf-8"))
+    for text, components in listed.items():
+        assert {one["scope"] for one in components} == {"optional" if text in extras else "required"}
+        pinned = pins.get(canonicalize_name(Requirement(text).name), [])
+        hashes = [
+            [file["content"] for file in one["externalReferences"][0]["hashes"]]
+            for one in components
+            if "version" in one
+        ]
+        assert sorted(map(sorted, hashes)) == sorted(sorted(pin.hashes) for pin in pinned)
+        assert {one["version"] for one in components if "version" in one} == {pin.version for pin in pinned}
+    assert [one for one in listed["torch>=2.3"] if "version" in one] == []
+
+
+def test_the_licenses_in_the_bill_of_materials_are_those_of_the_packages() -> None:
+    """The licenses of the required Python packages in the SBOM are those that the installed packages
+    declare."""
+    for name, license_text in PYTHON_LICENSES.items():
+        try:
+            declared = importlib.metadata.metadata(name)["License-Expression"]
+        except importlib.metadata.PackageNotFoundError:
+            assert name == "torch"
+            continue
+        if declared is not None:
+            assert license_text in declared
+
+
+def test_the_bill_of_materials_has_the_time_of_the_sources(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """If ``SOURCE_DATE_EPOCH`` is set, the SBOM has this time."""
+    built = tmp_path / BUNDLED
+    built.parent.mkdir(parents=True)
+    built.write_text('{"packages": []}')
+    for name in (
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "yarn.lock",
+        "requirements/lock.txt",
+        "gpuwidget/version.py",
+        "tools/metadata_hook.py",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
+    assert json.loads(bill_of_materials(tmp_path))["metadata"]["timestamp"] == "2026-01-01T00:00:00+00:00"
+
+
+def sbom(wheel: Path) -> str:
+    """Return the text of the wheel's bill of materials."""
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.read(f"jupyterlab_gpuwidget-{gpuwidget.__version__}.dist-info/{SBOM}").decode()
+
+
+def properties(component: dict[str, Any]) -> dict[str, str]:
+    """Return gpuwidget's properties of a component of the bill of materials."""
+    return {one["name"].removeprefix("gpuwidget:"): one["value"] for one in component["properties"]}
 
 
 IPYWIDGETS_NEEDS = ("ipykernel", "ipython", "traitlets")
