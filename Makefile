@@ -27,7 +27,7 @@ OLDEST_LAB := .venv-oldest-lab
 OLDEST_LAB_INSTALLED := $(OLDEST_LAB)/.installed
 NODE_MODULES := node_modules/.installed
 LABEXTENSION := $(VENV)/.labextension
-LABEXTENSION_SOURCES := $(wildcard labextension/src/* labextension/src/*/* labextension/style/* labextension/schema/* labextension/*.json rspack.config.cjs)
+LABEXTENSION_SOURCES := $(wildcard labextension/src/* labextension/src/*/* labextension/style/* labextension/schema/* labextension/*.json labextension/*.cjs)
 LANGUAGES := $(wildcard gpuwidget/locale/*/LC_MESSAGES/*.po)
 LINK := share/jupyter/labextensions/jupyterlab-gpuwidget
 JLPM := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" jlpm

@@ -22,7 +22,11 @@ export default ts.config(
     }
   },
   // Plain JavaScript, of no TypeScript project.
-  { files: ['labextension/style/*.js'], extends: [ts.configs.disableTypeChecked] },
+  {
+    files: ['labextension/style/*.js', 'labextension/*.cjs'],
+    languageOptions: { globals: { module: 'writable' } },
+    extends: [ts.configs.disableTypeChecked]
+  },
   {
     files: ['labextension/tests/*.ts'],
     // node:test awaits what test() returns by itself.
