@@ -12,11 +12,12 @@ from typing import Any
 from helpers_programs import compile_library
 
 from gpuwidget.diagnostics.machine import DeviceFile, MachineState
-from gpuwidget.diagnostics.packages import InstalledPackage, InstalledPackages, TorchCopy, TorchFiles
+from gpuwidget.diagnostics.packages import InstalledPackage, InstalledPackages
 from gpuwidget.diagnostics.probe_process import Ending, ProbeResult
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.diagnostics.run_checks import diagnose
 from gpuwidget.diagnostics.target import NotebookState
+from gpuwidget.diagnostics.torch_copies import TorchCopy, TorchFiles
 from gpuwidget.model.diagnosis import Check
 from gpuwidget.sources.nvml_diagnostics import GpuHealth, NvmlHealth, PeerAccess
 from gpuwidget.system.host_limits import SharedMemory
@@ -138,7 +139,7 @@ MACHINE = MachineState(
 )
 PACKAGES = InstalledPackages(
     torch=TorchFiles(f"{SITE}/torch/__init__.py", (f"{SITE}/torch",), "2.13.0", "13.0"),
-    torch_copies=(TorchCopy("2.13.0", SITE),),
+    torch_copies=(TorchCopy("2.13.0", SITE, "13.0", metadata=("2.13.0",), by="pip"),),
     required={"nvidia-cudnn-cu13": "==9.10.2.21", "nvidia-nccl-cu13": "==2.27.5"},
     installed={
         "nvidia-cudnn-cu13": InstalledPackage("nvidia-cudnn-cu13", "9.10.2.21", "pip"),
@@ -242,16 +243,23 @@ _LIBCUDA = r"""
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-static int code(void) {
-  const char *said = getenv("FAKE_CUINIT");
-  while (said && !strcmp(said, "hang")) sleep(600);
-  return said ? atoi(said) : 0;
+static const char *value(const char *name, const char *fallback) {
+  const char *found = getenv(name);
+  return found ? found : fallback;
 }
-int cuInit(unsigned flags) { (void)flags; return code(); }
-int cuDriverGetVersion(int *out) { *out = 13000; return 0; }
+static int number(const char *name, const char *fallback) { return atoi(value(name, fallback)); }
+int cuInit(unsigned flags) {
+  const char *said = value("FAKE_CUINIT", "0");
+  (void)flags;
+  while (!strcmp(said, "hang")) sleep(600);
+  if (!strcmp(said, "abort")) abort();
+  if (!strcmp(said, "segfault")) *(volatile int *)0 = 0;
+  return atoi(said);
+}
+int cuDriverGetVersion(int *out) { *out = number("FAKE_CUDA_DRIVER", "13000"); return 0; }
 int cuGetErrorName(int error, const char **out) { (void)error; *out = "CUDA_ERROR_OF_A_TEST"; return 0; }
 int cuGetErrorString(int error, const char **out) { (void)error; *out = "what a test says"; return 0; }
-int cuDeviceGetCount(int *out) { *out = 1; return 0; }
+int cuDeviceGetCount(int *out) { *out = number("FAKE_CUDA_COUNT", "1"); return 0; }
 int cuDeviceGet(int *out, int place) { *out = place; return 0; }
 int cuDeviceGetName(char *out, int size, int on) { (void)on; strncpy(out, "NVIDIA H200", size); return 0; }
 int cuDeviceGetUuid(void *out, int device) { (void)device; memset(out, 0xab, 16); return 0; }
@@ -261,7 +269,11 @@ int cuDeviceGetAttribute(int *out, int which, int on) { (void)on; *out = which =
 
 def build_libcuda(folder: Path) -> Path:
     """Build a fake CUDA driver library with one H200.
-    Its cuInit returns the value of the environment variable FAKE_CUINIT, or hangs if that is ``hang``."""
+
+    Its cuInit returns the value of the environment variable FAKE_CUINIT, or hangs, aborts or crashes if that
+    is ``hang``, ``abort`` or ``segfault``. FAKE_CUDA_DRIVER is the driver's newest CUDA version, such as
+    12080, and FAKE_CUDA_COUNT the number of devices.
+    """
     source = folder / "libcuda.c"
     source.write_text(_LIBCUDA)
     library = folder / "libcuda.so.1"

@@ -18,11 +18,12 @@ from gpuwidget.diagnostics.fixes import (
     missing_library_fix,
     reinstall,
     reinstall_libraries,
-    remove_duplicate_torch,
+    replace_torch_leftovers,
 )
 from gpuwidget.diagnostics.issues import build_check, skipped_check
 from gpuwidget.diagnostics.packages import normalize_name
 from gpuwidget.diagnostics.probe_results import ProbeResults
+from gpuwidget.diagnostics.shadowed_torch import shadowed_torch_issues
 from gpuwidget.model.diagnosis import Check, Fix, Issue
 from gpuwidget.model.translation import joined, translatable
 
@@ -39,6 +40,7 @@ def check_torch(results: ProbeResults) -> Check:
     files, result, torch = results.packages.torch, results.torch_result, results.torch
     evidence = {
         "file": torch.get("file") or (files.origin if files is not None else None),
+        "copies": ", ".join(map(str, results.packages.torch_copies)),
         "packages": ", ".join(results.package("torch", "pytorch")),
         "interpreter": results.python,
     }
@@ -57,22 +59,23 @@ def check_torch(results: ProbeResults) -> Check:
         )
     if result.ending == "not started":
         return build_check(TORCH, version, [messages.python_not_started(result.detail)], evidence)
+    shadowed = shadowed_torch_issues(results)
     if not torch.get("imported"):
-        issues = [_import_issue(results), *file_issues(results, "torch"), *_shadowing_issues(results)]
+        own = [_import_issue(results), *file_issues(results, "torch"), *_shadowing_issues(results)]
         found = (
             translatable("whose import did not finish")
             if result.ending == "hung"
             else translatable("which can't be imported")
         )
-        return build_check(TORCH, joined([version, found]), issues, evidence)
+        return build_check(TORCH, joined([version, found]), _with_shadowed(own, shadowed), evidence)
     if torch.get("cuda") is None:
         what = (
             translatable("built for AMD's ROCm")
             if torch.get("hip")
             else translatable("built for the CPU only")
         )
-        issues = [_no_cuda_issue(results), *file_issues(results, "torch"), *_numpy_issues(results)]
-        return build_check(TORCH, joined([version, what]), issues, evidence)
+        own = [_no_cuda_issue(results), *file_issues(results, "torch"), *_numpy_issues(results)]
+        return build_check(TORCH, joined([version, what]), _with_shadowed(own, shadowed), evidence)
     found = translatable("{version}, built for CUDA {cuda}", version=version, cuda=torch["cuda"])
     issues = [
         *file_issues(results, "torch"),
@@ -80,7 +83,13 @@ def check_torch(results: ProbeResults) -> Check:
         *_stale_module_issues(results),
         *_shadowing_issues(results),
     ]
-    return build_check(TORCH, found, [*issues, *_duplicate_issues(results)], evidence)
+    return build_check(TORCH, found, [*issues, *shadowed], evidence)
+
+
+def _with_shadowed(own: list[Issue], shadowed: list[Issue]) -> list[Issue]:
+    """Return the issues of a torch that can't use the GPU. If it hides another copy, its own issues do not
+    matter."""
+    return shadowed if any(issue.status == "broken" for issue in shadowed) else [*own, *shadowed]
 
 
 def _stale_module_issues(results: ProbeResults) -> list[Issue]:
@@ -89,13 +98,6 @@ def _stale_module_issues(results: ProbeResults) -> list[Issue]:
     if loaded is None or loaded == installed:
         return []
     return [messages.changed_since_import(loaded, installed)]
-
-
-def _duplicate_issues(results: ProbeResults) -> list[Issue]:
-    copies = results.packages.torch_copies
-    if len(copies) < 2:
-        return []
-    return [messages.installed_several_times(copies, remove_duplicate_torch(results))]
 
 
 def _numpy_issues(results: ProbeResults) -> list[Issue]:
@@ -139,12 +141,23 @@ def _hidden_torch_issue(results: ProbeResults) -> Issue | None:
     files = results.packages.torch
     if files is None:
         return None
+    copies = results.packages.torch_copies
+    first = copies[0] if copies else None
+    other = next((copy for copy in copies[1:] if copy.package), None)
     if files.in_working_directory and files.origin is not None and files.version is not None:
-        return messages.in_working_directory(files.origin)
+        return messages.in_working_directory(files.origin, other)
     if results.torch.get("imported") and results.torch.get("version") and not files.in_working_directory:
         return None
     if files.in_working_directory or files.origin is None or not files.folders:
-        return messages.hidden_torch(files.origin or next(iter(files.folders), None))
+        file = files.origin or next(iter(files.folders), None)
+        if (
+            first is not None
+            and not first.package
+            and not files.origin
+            and first.source in ("environment", "user-site")
+        ):
+            return messages.leftovers(first.path, replace_torch_leftovers(results, first.path))
+        return messages.hidden_torch(file, other, first)
     return None
 
 

@@ -12,9 +12,10 @@ import shlex
 import subprocess
 from collections.abc import Sequence
 
-from gpuwidget.diagnostics import cuda_versions, packages
+from gpuwidget.diagnostics import cuda_versions, messages_torch, packages
 from gpuwidget.diagnostics import messages_packages as messages
 from gpuwidget.diagnostics.probe_results import ProbeResults
+from gpuwidget.diagnostics.torch_copies import TorchCopy
 from gpuwidget.model import installation
 from gpuwidget.model.diagnosis import Fix
 
@@ -130,24 +131,51 @@ def replace_package(results: ProbeResults, wrong: str, right: str) -> Fix:
     return messages.replace_package(wrong, right, command)
 
 
-def remove_duplicate_torch(results: ProbeResults) -> Fix:
-    """Return the fix for several installed copies of torch.
+def remove_torch_copy(results: ProbeResults, copy: TorchCopy) -> Fix:
+    """Return the fix that makes Python import the next copy of torch instead of this one, the first.
 
-    The fix uninstalls the first copy or, if the second copy is in the same folder, reinstalls torch. If the
-    first copy is outside the virtual environment, pip does not uninstall it. The fix is then to remove its
-    folder from ``sys.path``.
+    The fix removes the folder of the copy from what puts it into ``sys.path``. If the folder belongs to the
+    environment or the user, the fix uninstalls the copy. pip uninstalls the first copy that it finds, so
+    without metadata in this folder it would uninstall the wrong one.
     """
-    first, second = results.packages.torch_copies[:2]
+    match copy.source:
+        case "pythonpath":
+            return _remove_from_pythonpath(results, copy)
+        case "pth-file":
+            return messages.remove_from_pth_file(copy.folder, copy.set_in or "")
+        case "working-directory":
+            return messages_torch.leave_working_directory()
+        case "code":
+            return messages.remove_from_code(copy.folder)
+    outside = copy.source == "user-site" and results.packages.isolated
+    if copy.by is None or not copy.package or outside:
+        return messages_torch.rename_file(copy.path)
+    remove = _uninstall_arguments(results, copy.by, "torch")
+    if remove is None:
+        return messages.remove_torch_copy_with_installer(copy.folder, copy.by)
+    return messages.remove_torch_copy(copy.folder, _shell_command(results, remove))
+
+
+def _remove_from_pythonpath(results: ProbeResults, copy: TorchCopy) -> Fix:
+    entries = results.variables.get("PYTHONPATH", "").split(os.pathsep)
+    unwanted = os.path.realpath(copy.folder)
+    rest = [entry for entry in entries if entry and os.path.realpath(entry) != unwanted]
+    entry, in_shell = copy.set_in or copy.folder, results.place == "shell"
+    if results.machine.system == "win32":
+        return messages.edit_pythonpath(entry)
+    command = f"export PYTHONPATH={shlex.quote(os.pathsep.join(rest))}" if rest else "unset PYTHONPATH"
+    return messages.remove_from_pythonpath(entry, command, in_shell=in_shell)
+
+
+def reinstall_torch_copies(results: ProbeResults) -> Fix:
+    """Return the fix for a folder with the metadata of several versions of torch, which overwrote each other.
+
+    The fix uninstalls all of them, and installs one.
+    """
     by = _installer_of(results, "torch")
     remove = _uninstall_arguments(results, by, "torch")
     if remove is None:
-        return messages.remove_torch_copy_with_installer(first.folder, by)
-    if results.packages.isolated and not first.folder.startswith(
-        os.path.join(_environment_prefix(results), "")
-    ):
-        return messages.remove_torch_from_path(first.folder)
-    if first.folder != second.folder:
-        return messages.remove_torch_copy(first.folder, _shell_command(results, remove))
+        return messages.remove_torch_copy_with_installer(results.packages.torch_copies[0].folder, by)
     fix = reinstall(results, "torch")
     install = _reinstall_arguments(
         results, by, _requirement(results, "torch") or "", _index_options(results, "torch")
@@ -155,6 +183,14 @@ def remove_duplicate_torch(results: ProbeResults) -> Fix:
     if fix.command is None or install is None:
         return fix
     return messages.reinstall_torch_copies(_shell_commands(results, [*install, "--dry-run"], remove, install))
+
+
+def replace_torch_leftovers(results: ProbeResults, folder: str) -> Fix:
+    """Return the fix for a folder that an incomplete uninstallation of torch has left."""
+    if "torch" in results.packages.installed:
+        return reinstall(results, "torch")
+    install = install_torch(results, "missing")
+    return messages.replace_torch_leftovers(folder, install)
 
 
 def conda_cuda_build(results: ProbeResults) -> Fix:

@@ -342,30 +342,80 @@ def gpu_too_old() -> Fix:
 
 
 def remove_torch_copy(folder: str, command: str) -> Fix:
-    """Return the fix that uninstalls one of several copies of torch."""
-    after = translatable(" removes the copy in {folder}.", folder=folder)
-    return command_fix("remove-torch-copy", "Keep one copy:", command, after, folder=folder)
+    """Return the fix that uninstalls the copy of torch that hides another one."""
+    before = translatable("Uninstall the copy in {folder}:", folder=folder)
+    return command_fix("remove-torch-copy", before, command, folder=folder)
 
 
 def remove_torch_copy_with_installer(folder: str, installer: str) -> Fix:
-    """Return the fix that uninstalls one of several copies of torch with an installer other than pip and
-    uv."""
+    """Return the fix that uninstalls a copy of torch with an installer other than pip and uv."""
     return text_fix(
         "remove-torch-copy-with-its-installer",
-        "Keep one copy: uninstall the copy in {folder} with {installer}, which installed it.",
+        "Uninstall the copy in {folder} with {installer}, which installed it.",
         folder=folder,
         installer=installer,
     )
 
 
-def remove_torch_from_path(folder: str) -> Fix:
-    """Return the fix for a copy of torch outside the virtual environment, which pip does not uninstall."""
+def remove_from_pythonpath(entry: str, command: str, *, in_shell: bool) -> Fix:
+    """Return the fix that removes a folder from PYTHONPATH.
+
+    ``in_shell`` is whether the doctor runs in the shell whose variable it is.
+    """
+    before = (
+        translatable("Remove {entry} from PYTHONPATH:", entry=entry)
+        if in_shell
+        else translatable(
+            "Remove {entry} from PYTHONPATH in the shell that starts Jupyter, and restart Jupyter:",
+            entry=entry,
+        )
+    )
+    after = (
+        translatable(". If a startup file, such as ~/.bashrc, sets PYTHONPATH, change this file, too.")
+        if in_shell
+        else translatable(". If the kernel's kernel.json sets PYTHONPATH, change this file instead.")
+    )
+    return command_fix("remove-from-pythonpath", before, command, after, entry=entry)
+
+
+def edit_pythonpath(entry: str) -> Fix:
+    """Return the fix that removes a folder from PYTHONPATH, without a command."""
     return text_fix(
-        "remove-torch-from-path",
-        "Keep one copy: remove {folder} from Python's path (PYTHONPATH, a .pth file), or "
-        "delete the copy in this folder.",
+        "edit-pythonpath",
+        "Remove {entry} from the environment variable PYTHONPATH, and restart Jupyter.",
+        entry=entry,
+    )
+
+
+def remove_from_pth_file(folder: str, file: str) -> Fix:
+    """Return the fix that removes a folder from a .pth file."""
+    return text_fix(
+        "remove-from-pth-file",
+        "Remove the line with {folder} from {file}, and restart the kernel.",
+        folder=folder,
+        file=file,
+    )
+
+
+def remove_from_code(folder: str) -> Fix:
+    """Return the fix for a folder that code has added to ``sys.path``."""
+    return text_fix(
+        "remove-from-code",
+        "Remove the code that adds {folder} to sys.path, such as sys.path.insert(), and restart the kernel.",
         folder=folder,
     )
+
+
+def replace_torch_leftovers(folder: str, install: Fix) -> Fix:
+    """Return the fix that deletes what an uninstallation of torch has left, and installs torch."""
+    if install.command is None:
+        return text_fix(
+            "delete-torch-leftovers",
+            translatable("Delete {folder}. {install}", folder=folder, install=install.before),
+            folder=folder,
+        )
+    before = translatable("Delete {folder}. Then install PyTorch:", folder=folder)
+    return command_fix("replace-torch-leftovers", before, install.command, install.after, folder=folder)
 
 
 def reinstall_torch_copies(command: str) -> Fix:

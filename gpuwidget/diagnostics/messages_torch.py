@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpuwidget.diagnostics.files_probe import CheckedPackage
 from gpuwidget.diagnostics.messages import text_fix
 from gpuwidget.diagnostics.messages_packages import damage
-from gpuwidget.diagnostics.packages import TorchCopy
+from gpuwidget.diagnostics.torch_copies import TorchCopy
 from gpuwidget.model.diagnosis import Fix, Issue
 from gpuwidget.model.translation import Text, joined, translatable
 
@@ -21,14 +20,76 @@ def not_installed(fix: Fix) -> Issue:
     return Issue("torch-not-installed", "broken", {}, reason, fix)
 
 
-def installed_several_times(copies: Sequence[TorchCopy], fix: Fix) -> Issue:
-    """Return the issue reporting that torch is installed several times."""
+def installed_several_times(copy: TorchCopy, fix: Fix) -> Issue:
+    """Return the issue reporting that a folder has the metadata of several versions of torch."""
     reason = translatable(
-        "PyTorch is installed {number} times: {copies}. Python imports the first copy.",
-        number=len(copies),
-        copies=", ".join(map(str, copies)),
+        "{folder} contains the metadata of {number} versions of PyTorch ({versions}), which overwrote each "
+        "other's files.",
+        folder=copy.folder,
+        number=len(copy.metadata),
+        versions=joined(copy.metadata),
     )
-    return Issue("torch-copies", "warning", {"copies": tuple(map(str, copies))}, reason, fix)
+    params = {"folder": copy.folder, "versions": copy.metadata}
+    return Issue("torch-copies", "warning", params, reason, fix)
+
+
+def shadowed(first: TorchCopy, second: TorchCopy, problem: Text | None, fix: Fix) -> Issue:
+    """Return the issue reporting that Python imports another copy of torch than the one it should.
+
+    ``problem`` is a sentence that explains why the first copy can't use the GPU; None if it can.
+    """
+    reason = translatable(
+        "'import torch' finds {first}, not {second}: {source}.",
+        first=str(first),
+        second=str(second),
+        source=path_source(first),
+    )
+    params = {
+        "first": first.path,
+        "second": second.path,
+        "source": first.source,
+        "set_in": first.set_in,
+    }
+    text = reason if problem is None else joined([reason, problem], " ")
+    return Issue("torch-shadowed", "warning" if problem is None else "broken", params, text, fix)
+
+
+def path_source(copy: TorchCopy) -> Text:
+    """Return what puts the folder of a copy of torch into ``sys.path``, without a full stop."""
+    match copy.source:
+        case "environment":
+            return translatable("its folder comes first in sys.path")
+        case "working-directory":
+            return translatable("the working directory comes first in sys.path")
+        case "pythonpath":
+            return translatable("PYTHONPATH contains {entry}", entry=copy.set_in)
+        case "user-site":
+            return translatable("pip install --user installed it, and this folder comes first in sys.path")
+        case "pth-file":
+            return translatable("{file} adds this folder to sys.path", file=copy.set_in)
+        case "code":
+            return translatable(
+                "neither PYTHONPATH nor a .pth file contains this folder, so code has added it to sys.path"
+            )
+
+
+def for_cpu_only() -> Text:
+    """Return the sentence for a copy of torch that has no CUDA."""
+    return translatable("The copy that Python finds is built for the CPU only.")
+
+
+def fails(error: str) -> Text:
+    """Return the sentence for a copy of torch that can't be imported."""
+    return translatable("The copy that Python finds can't be imported: {error}.", error=error)
+
+
+def leftovers(folder: str, fix: Fix) -> Issue:
+    """Return the issue reporting that only a part of torch's files is installed."""
+    reason = translatable(
+        "{folder} has no __init__.py: an installation or uninstallation of PyTorch did not finish.",
+        folder=folder,
+    )
+    return Issue("torch-leftovers", "broken", {"folder": folder}, reason, fix)
 
 
 def changed_since_import(loaded: str, installed: str | None) -> Issue:
@@ -119,33 +180,63 @@ def rename_file(file: str) -> Fix:
     return text_fix("rename-file", "Rename {file}, and restart the kernel.", file=file)
 
 
-def in_working_directory(file: str) -> Issue:
+def in_working_directory(file: str, other: TorchCopy | None) -> Issue:
     """Return the issue reporting that torch is imported from the working directory, whose files the doctor
-    does not run."""
-    return Issue(
-        "torch-in-working-directory",
-        "unknown",
-        {"file": file},
+    does not run. ``other`` is the copy that it hides."""
+    reason = (
         translatable(
             "'import torch' finds {file}, in the working directory. The doctor runs no file of "
             "the working directory, so this PyTorch was not checked.",
             file=file,
-        ),
-        text_fix(
-            "use-another-folder",
-            "Start the kernel or the command in another folder, and run the doctor again.",
-        ),
+        )
+        if other is None
+        else translatable(
+            "'import torch' finds {file}, in the working directory, not {other}. The doctor runs no file of "
+            "the working directory, so this PyTorch was not checked.",
+            file=file,
+            other=str(other),
+        )
+    )
+    params = {"file": file, "second": None if other is None else other.path}
+    return Issue("torch-in-working-directory", "unknown", params, reason, leave_working_directory())
+
+
+def leave_working_directory() -> Fix:
+    """Return the fix for a torch in the working directory."""
+    return text_fix(
+        "use-another-folder",
+        "Start the kernel or the command in another folder, and run the doctor again.",
     )
 
 
-def hidden_torch(file: str | None) -> Issue:
+def hidden_torch(file: str | None, other: TorchCopy | None, source: TorchCopy | None) -> Issue:
     """Return the issue reporting that a file hides the package torch.
 
-    ``file`` is None if the file is unknown.
+    ``file`` is None if the file is unknown. ``other`` is the copy that it hides, and ``source`` is the copy
+    of torch that the file is, if they are known.
     """
     what = file or translatable("a folder")
-    reason = translatable("'import torch' finds {what} instead of the package.", what=what)
-    return Issue("torch-hidden", "broken", {"file": file}, reason, rename_file(what))
+    where = (
+        translatable("the package")
+        if other is None
+        else translatable("the package in {folder}", folder=other.folder)
+    )
+    reason = (
+        translatable("'import torch' finds {what} instead of {where}.", what=what, where=where)
+        if source is None or source.source == "environment"
+        else translatable(
+            "'import torch' finds {what} instead of {where}: {source}.",
+            what=what,
+            where=where,
+            source=path_source(source),
+        )
+    )
+    params = {
+        "file": file,
+        "second": None if other is None else other.path,
+        "source": None if source is None else source.source,
+    }
+    return Issue("torch-hidden", "broken", params, reason, rename_file(what))
 
 
 # -- the import ------------------------------------------------------------------------------------------

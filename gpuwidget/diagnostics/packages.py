@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import base64
 import csv
 import hashlib
@@ -14,12 +13,22 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
 from pathlib import Path
+from types import MappingProxyType
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion
 
 from gpuwidget.diagnostics.probe_process import without_working_directory
+from gpuwidget.diagnostics.torch_copies import (
+    TorchCopy,
+    TorchFiles,
+    TorchMetadata,
+    environment_prefix,
+    find_copies,
+    find_torch,
+    in_working_directory,
+)
 from gpuwidget.model.installation import DISTRIBUTION
 
 OUR_DISTRIBUTION = DISTRIBUTION
@@ -43,39 +52,13 @@ class InstalledPackage:
 
 
 @dataclass(frozen=True, slots=True)
-class TorchFiles:
-    """The files that ``import torch`` would find, and the content of torch's version file."""
-
-    origin: str | None
-    """The file that ``import torch`` would run; None if torch is a folder without such a file."""
-    folders: tuple[str, ...]
-    version: str | None
-    cuda: str | None
-    real: str | None = None
-    """``origin`` with symbolic links resolved."""
-    in_working_directory: bool = False
-    """Whether torch is found only in the working directory. If so, the doctor does not import it."""
-
-
-@dataclass(frozen=True, slots=True)
-class TorchCopy:
-    """One installed copy of torch."""
-
-    version: str
-    folder: str
-
-    def __str__(self) -> str:
-        return f"{self.version} in {self.folder}"
-
-
-@dataclass(frozen=True, slots=True)
 class InstalledPackages:
     """The installed packages, according to their metadata."""
 
     torch: TorchFiles | None
     """The torch that would be imported; None if none is found."""
     torch_copies: tuple[TorchCopy, ...]
-    """All installed copies of torch, in the order of ``sys.path``; the first one is imported."""
+    """All copies of torch in ``sys.path``, in its order; the first one is imported."""
     cuda: tuple[InstalledPackage, ...]
     """The installed torch and NVIDIA's libraries."""
     binding: tuple[InstalledPackage, ...]
@@ -104,26 +87,29 @@ class InstalledPackages:
     without torch."""
 
 
-def inspect(path: Sequence[str]) -> InstalledPackages:
-    """Return the packages that are installed in the folders of ``path``, an environment's ``sys.path``."""
+def inspect(
+    path: Sequence[str], python: str = "", variables: Mapping[str, str] = MappingProxyType({})
+) -> InstalledPackages:
+    """Return the packages that are installed in the folders of ``path``, an environment's ``sys.path``.
+
+    ``python`` is the environment's interpreter, by default this process's.
+    """
     found: dict[str, InstalledPackage] = {}
     first: dict[str, metadata.Distribution] = {}
-    copies: dict[tuple[str, str], TorchCopy] = {}
-    torch = _find_torch(path)
+    of_torch: list[TorchMetadata] = []
+    torch, prefix = find_torch(path), Path(environment_prefix(python))
     for name, distribution in _distributions(path):
+        by = installer(distribution)
         if name == "torch":
-            folder = str(distribution.locate_file(""))
-            if os.path.isfile(os.path.join(folder, "torch", "__init__.py")):
-                # In many environments, lib64 is a link to lib, and both folders are in ``path``.
-                copies.setdefault(
-                    (os.path.realpath(folder), distribution.version), TorchCopy(distribution.version, folder)
-                )
-        # If several folders contain a package of this name, the first one is imported.
-        if name not in found and (name != "torch" or _is_metadata_of(distribution, torch)):
+            of_torch.append(TorchMetadata(str(distribution.locate_file("")), distribution.version, by))
+        # If several folders contain a package of this name, the first one is imported. The first metadata of
+        # torch may belong to a copy that is not imported.
+        is_imported = name not in first and (name != "torch" or _is_metadata_of(distribution, torch))
+        if is_imported:
             first[name] = distribution
-        if name not in found:
-            found[name] = InstalledPackage(name, distribution.version, installer(distribution))
-    conda = _conda_packages()
+        if is_imported or name not in found:
+            found[name] = InstalledPackage(name, distribution.version, by)
+    conda = _conda_packages(prefix)
     relevant = [
         package
         for name, package in found.items()
@@ -132,11 +118,11 @@ def inspect(path: Sequence[str]) -> InstalledPackages:
     required = _required(first)
     return InstalledPackages(
         torch=torch,
-        torch_copies=tuple(copies.values()),
+        torch_copies=find_copies(path, python, variables, of_torch),
         cuda=tuple(sorted({*relevant, *conda}, key=lambda package: (package.name, package.by))),
         binding=tuple(found[name] for name in _NVML_BINDINGS if name in found),
-        conda=(Path(sys.prefix) / "conda-meta").is_dir(),
-        isolated=sys.prefix != sys.base_prefix,
+        conda=(prefix / "conda-meta").is_dir(),
+        isolated=(prefix / "pyvenv.cfg").is_file(),
         ours=found[OUR_DISTRIBUTION].version if OUR_DISTRIBUTION in found else None,
         ours_by=found[OUR_DISTRIBUTION].by if OUR_DISTRIBUTION in found else None,
         other=found[OTHER_DISTRIBUTION].version if OTHER_DISTRIBUTION in found else None,
@@ -151,7 +137,7 @@ def inspect(path: Sequence[str]) -> InstalledPackages:
 def torch_distributions(path: Sequence[str]) -> dict[str, metadata.Distribution]:
     """Return the installed packages among torch, numpy, torch's requirements and NVIDIA's libraries."""
     first: dict[str, metadata.Distribution] = {}
-    torch = _find_torch(path)
+    torch = find_torch(path)
     for name, distribution in _distributions(path):
         if name != "torch" or _is_metadata_of(distribution, torch):
             first.setdefault(name, distribution)
@@ -255,46 +241,14 @@ def _is_pip_leftover(distribution: metadata.Distribution) -> bool:
     return path is not None and str(getattr(path, "name", "")).startswith("~")
 
 
-def _conda_packages() -> list[InstalledPackage]:
+def _conda_packages(prefix: Path) -> list[InstalledPackage]:
     """Return conda's CUDA packages, which have no Python metadata."""
     found = []
-    for path in sorted((Path(sys.prefix) / "conda-meta").glob("*.json")):
+    for path in sorted((prefix / "conda-meta").glob("*.json")):
         name, version, _ = (*path.stem.rsplit("-", 2), "", "")[:3]
         if _CUDA_PACKAGES.fullmatch(name):
             found.append(InstalledPackage(name, version, "conda"))
     return found
-
-
-def _find_torch(path: Sequence[str]) -> TorchFiles | None:
-    # importlib.util.find_spec is avoided: it calls import hooks, which may only run in a probe process.
-    spec = PathFinder.find_spec("torch", list(path))
-    if spec is None:
-        return None
-    folders = tuple(spec.submodule_search_locations or ())
-    version = cuda = None
-    for folder in folders:
-        version, cuda = _read_version_file(Path(folder) / "version.py")
-    real = None if spec.origin is None else os.path.realpath(spec.origin)
-    return TorchFiles(spec.origin, folders, version, cuda, real, _in_working_directory("torch", path))
-
-
-def _read_version_file(path: Path) -> tuple[str | None, str | None]:
-    """Return torch's version and CUDA version from the version file that torch's build wrote."""
-    known: dict[str, str] = {}
-    try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError):
-        return None, None
-    for statement in tree.body:
-        targets: Iterable[ast.expr] = ()
-        if isinstance(statement, ast.Assign):
-            targets = statement.targets
-        elif isinstance(statement, ast.AnnAssign):
-            targets = (statement.target,)
-        value = getattr(statement, "value", None)
-        if isinstance(value, ast.Constant) and isinstance(value.value, str):
-            known |= {target.id: value.value for target in targets if isinstance(target, ast.Name)}
-    return known.get("__version__"), known.get("cuda")
 
 
 def _shadowing_stdlib(path: Sequence[str]) -> Iterator[str]:
@@ -318,25 +272,12 @@ def _shadowing_required(path: Sequence[str], required: Iterable[str]) -> Iterato
     """Yield files in the working directory that hide a package that torch requires."""
     for name in ("numpy", *required):
         module = name.replace("-", "_")
-        if _in_working_directory(module, path) and PathFinder.find_spec(
+        if in_working_directory(module, path) and PathFinder.find_spec(
             module, without_working_directory(path)
         ):
             spec = PathFinder.find_spec(module, list(path))
             if spec is not None and spec.origin is not None:
                 yield os.path.abspath(spec.origin)
-
-
-def _in_working_directory(module: str, path: Sequence[str]) -> bool:
-    """Return whether the module would be imported from the working directory."""
-    elsewhere = without_working_directory(path)
-    if len(elsewhere) == len(path):
-        return False
-    specs = [PathFinder.find_spec(module, list(folders)) for folders in (path, elsewhere)]
-    files = [
-        None if spec is None else (spec.origin, tuple(spec.submodule_search_locations or ()))
-        for spec in specs
-    ]
-    return files[0] is not None and files[0] != files[1]
 
 
 def _entries(folder: str) -> list[str]:

@@ -43,7 +43,7 @@ def run_checks(target: Target) -> Diagnosis:
     processes = [ProbeProcess(f"gpuwidget.diagnostics.{probe}", environment) for probe in _PROBES]
     try:
         machine_state = machine.inspect(environment.variables, target.root, _TOOLKIT_LIBRARIES)
-        installed = packages.inspect(environment.path)
+        installed = packages.inspect(environment.path, environment.python, environment.variables)
         torch_result, cuda_result, nvml_result, files_result = (
             process.wait(deadline) for process in processes
         )

@@ -21,10 +21,11 @@ from helpers_doctor import (
     results,
 )
 
-from gpuwidget.diagnostics.packages import InstalledPackage, TorchCopy, TorchFiles
+from gpuwidget.diagnostics.packages import InstalledPackage
 from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.diagnostics.target import NotebookState
+from gpuwidget.diagnostics.torch_copies import TorchFiles
 
 
 def reinstall_text(package: str) -> str:
@@ -207,18 +208,6 @@ def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
         "Restart the kernel.",
     )
     assert check_of("torch", results(notebook=NotebookState("2.13.0"))).status == "ok"
-
-
-def test_two_torches_on_the_path() -> None:
-    """If there are two copies of torch on ``sys.path``, the PyTorch check lists both, and its fix uninstalls
-    the first copy."""
-    copies = (TorchCopy("2.9.0", "/home/anna/.local/lib"), TorchCopy("2.13.0", SITE))
-    assert outcome(check_of("torch", results(packages={"torch_copies": copies}))) == (
-        "warning",
-        f"PyTorch is installed 2 times: 2.9.0 in /home/anna/.local/lib, 2.13.0 in {SITE}. "
-        "Python imports the first copy.",
-        f"Keep one copy: {PIP} uninstall -y torch removes the copy in /home/anna/.local/lib.",
-    )
 
 
 def test_another_cudnn_in_the_library_path_that_is_not_loaded_yet() -> None:

@@ -21,10 +21,10 @@ from gpuwidget.cli.main import main
 from gpuwidget.diagnostics import isolated_run
 from gpuwidget.diagnostics.compare import Change, compare
 from gpuwidget.diagnostics.issues import build_check
-from gpuwidget.diagnostics.packages import TorchFiles
 from gpuwidget.diagnostics.probe_process import ProbeEnvironment
 from gpuwidget.diagnostics.run_checks import diagnose
 from gpuwidget.diagnostics.target import NotebookState
+from gpuwidget.diagnostics.torch_copies import TorchFiles
 from gpuwidget.kernel.commands import doctor_command
 from gpuwidget.model.diagnosis import Diagnosis, Issue
 from gpuwidget.model.to_json import to_json

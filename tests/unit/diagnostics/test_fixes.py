@@ -281,32 +281,30 @@ def test_a_package_that_torch_requires_is_missing(machine: FakeMachine, left: st
         machine.follow("torch", reinstall_command("sympy==1.14"))
 
 
-def test_two_torches_in_two_folders(machine: FakeMachine, tmp_path: Path) -> None:
-    """If torch is installed in two folders, the doctor's command uninstalls one copy and leaves the other
-    intact."""
+def test_a_cpu_build_that_hides_another_torch(machine: FakeMachine, tmp_path: Path) -> None:
+    """If the environment's CPU build hides a torch with CUDA in a later folder, the doctor's command
+    uninstalls the CPU build and leaves the other copy intact."""
     on_the_index(machine.environment.wheels)
-    torch_wheel(machine.environment.wheels, "2.12.0+cu130", "13.0", (CU13, NCCL13))
+    torch_wheel(machine.environment.wheels, "2.13.0+cpu", None, files=())
     machine.extra.append(str(tmp_path / "other"))
-    machine.environment.pip("install", "--target", machine.extra[0], "torch==2.12.0+cu130")
-    machine.environment.pip("install", "torch==2.13.0+cu130")
+    machine.environment.pip("install", "--target", machine.extra[0], "torch==2.13.0+cu130")
+    machine.environment.pip("install", "torch==2.13.0+cpu")
     machine.follow("torch", "pip uninstall -y torch")
+    assert (tmp_path / "other/torch/__init__.py").is_file()
 
 
-def test_two_torches_one_of_which_pip_does_not_uninstall(machine: FakeMachine, tmp_path: Path) -> None:
-    """If one of two copies of torch is outside the virtual environment, the doctor offers no command, because
-    pip can't uninstall that copy."""
+def test_leftovers_of_torch(machine: FakeMachine) -> None:
+    """If an uninstallation has left a folder without an __init__.py, the doctor's fix deletes that folder and
+    installs torch."""
     on_the_index(machine.environment.wheels)
-    other = str(tmp_path / "other")
-    machine.environment.pip("install", "--target", other, "torch")
-    machine.environment.pip("install", "torch")
-    path = [other, *machine.environment.path]
-    seen = ProbeEnvironment(machine.environment.python, path, machine.variables)
-    found = run_checks(Target("shell", "0.1.0", seen, root=machine.root, timeout_s=60.0)).links[0]
-    assert (found.status, found.command) == ("warning", None)
-    assert found.remedy == (
-        f"Keep one copy: remove {other} from Python's path (PYTHONPATH, a .pth file), or "
-        "delete the copy in this folder."
-    )
+    rest = machine.environment.site / "torch/lib"
+    rest.mkdir(parents=True)
+    fix = machine.check("torch").issues[0].fix
+    assert fix is not None
+    assert fix.before == f"Delete {rest.parent}. Then install PyTorch:"
+    shutil.rmtree(rest.parent)
+    machine.environment.shell(fix.command or "")
+    assert machine.check("torch").status == "ok"
 
 
 def test_two_torches_in_one_folder(machine: FakeMachine) -> None:
@@ -403,7 +401,9 @@ def test_a_module_pynvml_that_is_not_nvidias(machine: FakeMachine) -> None:
 EXECUTED: dict[str, Callable[..., None]] = {
     "build_command": test_a_driver_that_is_too_old_for_the_build,
     "install_torch": test_a_build_for_the_cpu_gets_cuda_in_its_own_version,
-    "remove_duplicate_torch": test_two_torches_in_one_folder,
+    "remove_torch_copy": test_a_cpu_build_that_hides_another_torch,
+    "reinstall_torch_copies": test_two_torches_in_one_folder,
+    "replace_torch_leftovers": test_leftovers_of_torch,
     "install_nvml_binding": test_a_module_pynvml_that_is_not_nvidias,
     "install_older_numpy": test_a_numpy_that_is_too_new,
     "reinstall_gpuwidget": test_reinstalling_after_another_package_overwrote_files,
@@ -459,4 +459,4 @@ def test_every_other_command_has_its_reason() -> None:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "command_fix"
     }
-    assert found == {*CHANGES_THE_MACHINE, "command"}
+    assert found == {*CHANGES_THE_MACHINE, "command", "install.command"}

@@ -15,7 +15,8 @@ import pytest
 from helpers_doctor import fake_torch
 
 from gpuwidget.diagnostics import machine, packages
-from gpuwidget.diagnostics.packages import InstalledPackage, TorchCopy, TorchFiles
+from gpuwidget.diagnostics.packages import InstalledPackage
+from gpuwidget.diagnostics.torch_copies import TorchCopy, TorchFiles
 from gpuwidget.diagnostics.torch_probe import LIBRARIES
 
 
@@ -180,8 +181,8 @@ def test_installed_packages(tmp_path: Path) -> None:
     )
     assert found.binding == (InstalledPackage("nvidia-ml-py", "13.580.65", "pip"),)
     assert found.torch_copies == (
-        TorchCopy("2.10.0", str(tmp_path / "a")),
-        TorchCopy("2.9.0", str(tmp_path / "b")),
+        TorchCopy("2.10.0", str(tmp_path / "a"), "12.8", "code", None, ("2.10.0",), "pip"),
+        TorchCopy("2.10.0", str(tmp_path / "b"), "12.8", "code", None, ("2.9.0",), "pip"),
     )
     folder = tmp_path / "a/torch"
     file = f"{folder}/__init__.py"
@@ -199,7 +200,9 @@ def test_one_torch_is_not_counted_twice(tmp_path: Path) -> None:
     (tmp_path / "lib/torch-2.8.0.dist-info").rename(tmp_path / "lib/~orch-2.8.0.dist-info")
     install(tmp_path / "gone", "torch", "2.7.0")
     found = packages.inspect([str(tmp_path / name) for name in ("lib64", "lib", "gone")])
-    assert found.torch_copies == (TorchCopy("2.9.0", str(tmp_path / "lib64")),)
+    assert found.torch_copies == (
+        TorchCopy("2.10.0", str(tmp_path / "lib64"), "12.8", "code", None, ("2.9.0",), "pip"),
+    )
     assert found.cuda == (InstalledPackage("torch", "2.9.0", "pip"),)
 
 

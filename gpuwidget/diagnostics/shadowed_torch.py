@@ -1,0 +1,75 @@
+"""Issues of a copy of torch that Python imports instead of another copy."""
+
+from __future__ import annotations
+
+import os
+
+from gpuwidget.diagnostics import messages_torch as messages
+from gpuwidget.diagnostics.fixes import reinstall_torch_copies, remove_torch_copy
+from gpuwidget.diagnostics.probe_results import ProbeResults
+from gpuwidget.diagnostics.torch_copies import TorchCopy
+from gpuwidget.model.diagnosis import Issue
+from gpuwidget.model.translation import Text
+
+
+def shadowed_torch_issues(results: ProbeResults) -> list[Issue]:
+    """Return an issue if the copy of torch that Python imports should not be the first one in ``sys.path``.
+
+    If this copy can't use the GPU, another copy should be first. If it can, the environment's own copy should
+    be first, unless it is the same build or a build without CUDA.
+    """
+    copies = results.packages.torch_copies
+    if not copies:
+        return []
+    first, *others = copies
+    if len(first.metadata) > 1:
+        return [messages.installed_several_times(first, reinstall_torch_copies(results))]
+    if not _is_imported(first, results):
+        return []
+    problem = _problem(first, results)
+    right = _better_copy(first, others) if problem is not None else _own_copy(first, others)
+    if right is None:
+        return []
+    return [messages.shadowed(first, right, problem, remove_torch_copy(results, first))]
+
+
+def _is_imported(first: TorchCopy, results: ProbeResults) -> bool:
+    """Return whether the torch probe has tested this copy. An import hook may find yet another one."""
+    file = results.torch.get("file")
+    return not isinstance(file, str) or os.path.realpath(file).startswith(os.path.realpath(first.path))
+
+
+def _problem(first: TorchCopy, results: ProbeResults) -> Text | None:
+    """Return why the first copy can't use the GPU, if the reason is the copy itself."""
+    torch = results.torch
+    if torch.get("imported"):
+        return messages.for_cpu_only() if torch.get("cuda") is None and not torch.get("hip") else None
+    if first.source == "environment":
+        # The environment's own copy is broken, and should be repaired.
+        return None
+    if "import_error" in torch:
+        lines = str(torch["import_error"]).strip().splitlines()
+        return messages.fails(lines[0].rstrip(" .:") if lines else str(torch.get("import_error_type")))
+    result = results.torch_result
+    return (
+        messages.fails(result.detail) if result.ending == "crashed" and result.detail != "SIGKILL" else None
+    )
+
+
+def _better_copy(first: TorchCopy, others: list[TorchCopy]) -> TorchCopy | None:
+    """Return the copy to use instead of one that can't use the GPU: a build for CUDA, if there is one."""
+    for copy in others:
+        if copy.package and copy.cuda is not None:
+            return copy
+    own = next((copy for copy in others if copy.package and copy.source == "environment"), None)
+    return None if first.source == "environment" else own
+
+
+def _own_copy(first: TorchCopy, others: list[TorchCopy]) -> TorchCopy | None:
+    """Return the environment's own copy if it is another build for CUDA than the first one."""
+    if first.source == "environment":
+        return None
+    own = next((copy for copy in others if copy.package and copy.source == "environment"), None)
+    if own is None or own.cuda is None or (own.version, own.cuda) == (first.version, first.cuda):
+        return None
+    return own

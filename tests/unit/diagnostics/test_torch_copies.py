@@ -1,0 +1,257 @@
+"""Tests of a torch that hides another torch: the doctor names both, what brought the first one into
+``sys.path``, and a fix that removes it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from helpers_faults import FaultMachine
+
+from gpuwidget.model.diagnosis import Check
+
+OWN = "2.13.0+cu130"
+FOR_CPU = "The copy that Python finds is built for the CPU only."
+
+
+def torch_check(machine: FaultMachine) -> Check:
+    return machine.run_doctor().links[0]
+
+
+def text(check: Check) -> tuple[str, str | None, str | None]:
+    """Return a check's status, reason and fix."""
+    return check.status, check.reason, check.remedy
+
+
+@pytest.fixture
+def machine(fault_machine: FaultMachine) -> FaultMachine:
+    """Return a machine whose environment has a working torch."""
+    fault_machine.install_all()
+    return fault_machine
+
+
+@pytest.mark.parametrize(
+    ("rest", "command"), [([], "unset PYTHONPATH"), (["/a b", "/c"], "export PYTHONPATH='/a b:/c'")]
+)
+def test_a_torch_in_pythonpath(machine: FaultMachine, rest: list[str], command: str) -> None:
+    """For a torch in a folder of PYTHONPATH, the command removes only this folder from the variable. After
+    the command, the environment's own torch is imported."""
+    cluster = machine.folder / "cluster"
+    machine.install_cpu_torch(cluster)
+    machine.variables["PYTHONPATH"] = ":".join([str(cluster), *rest])
+    before = (
+        f"Remove {cluster} from PYTHONPATH in the shell that starts Jupyter, and restart Jupyter: {command}. "
+        "If the kernel's kernel.json sets PYTHONPATH, change this file instead."
+    )
+    found = torch_check(machine)
+    assert text(found) == (
+        "broken",
+        f"'import torch' finds 2.9.0+cpu in {cluster}, not {OWN} in {machine.site}: PYTHONPATH contains "
+        f"{cluster}. {FOR_CPU}",
+        before,
+    )
+    print_it = f'{found.command}; printf %s "$PYTHONPATH"'
+    done = subprocess.run(["/bin/sh", "-c", print_it], env=machine.variables, capture_output=True, text=True)
+    machine.variables["PYTHONPATH"] = done.stdout
+    assert torch_check(machine).status == "ok"
+
+
+def test_a_torch_in_pythonpath_in_a_shell(machine: FaultMachine) -> None:
+    """In a shell, the fix does not mention Jupyter."""
+    machine.install_cpu_torch(machine.folder / "cluster")
+    machine.variables["PYTHONPATH"] = str(machine.folder / "cluster")
+    machine.place = "shell"
+    assert torch_check(machine).remedy == (
+        f"Remove {machine.folder / 'cluster'} from PYTHONPATH: unset PYTHONPATH. If a startup file, such as "
+        "~/.bashrc, sets PYTHONPATH, change this file, too."
+    )
+
+
+def test_a_torch_of_the_user(machine: FaultMachine) -> None:
+    """For a torch that `pip install --user` installed, the command uninstalls this copy with the interpreter
+    of the environment, whose pip finds it first."""
+    machine.install_cpu_torch(machine.user_site)
+    assert text(torch_check(machine)) == (
+        "broken",
+        f"'import torch' finds 2.9.0+cpu in {machine.user_site}, not {OWN} in {machine.site}: pip install "
+        f"--user installed it, and this folder comes first in sys.path. {FOR_CPU}",
+        f"Uninstall the copy in {machine.user_site}: {machine.python} -m pip uninstall -y torch.",
+    )
+
+
+def test_a_users_torch_without_metadata(machine: FaultMachine) -> None:
+    """If a copy has no metadata, pip would uninstall the environment's torch instead, so the fix is to rename
+    the folder of the copy."""
+    machine.install_cpu_torch(machine.user_site)
+    for file in machine.user_site.glob("*.dist-info/*"):
+        file.unlink()
+    for folder in machine.user_site.glob("*.dist-info"):
+        folder.rmdir()
+    found = torch_check(machine)
+    assert (found.status, found.command) == ("broken", None)
+    assert found.remedy == f"Rename {machine.user_site}/torch, and restart the kernel."
+
+
+def test_a_torch_that_a_virtual_environment_hides(machine: FaultMachine) -> None:
+    """If the environment has a CPU build and a later folder has a build for CUDA, the fix uninstalls the CPU
+    build. The command never uninstalls a build for CUDA."""
+    machine.uninstall("torch")
+    machine.install_cpu_torch()
+    later = machine.folder / "later"
+    machine.install_torch(later)
+    (machine.site / "later.pth").write_text(f"{later}\n")
+    assert text(torch_check(machine)) == (
+        "broken",
+        f"'import torch' finds 2.9.0+cpu in {machine.site}, not {OWN} in {later}: its folder comes first in "
+        f"sys.path. {FOR_CPU}",
+        f"Uninstall the copy in {machine.site}: {machine.python} -m pip uninstall -y torch.",
+    )
+
+
+def test_a_torch_that_code_has_added(machine: FaultMachine) -> None:
+    """If neither PYTHONPATH nor a .pth file contains the folder of the first torch, the doctor attributes it
+    to code, and offers no command."""
+    other = machine.folder / "other"
+    machine.install_cpu_torch(other)
+    machine.first = [str(other)]
+    assert text(torch_check(machine)) == (
+        "broken",
+        f"'import torch' finds 2.9.0+cpu in {other}, not {OWN} in {machine.site}: neither PYTHONPATH nor a "
+        f".pth file contains this folder, so code has added it to sys.path. {FOR_CPU}",
+        f"Remove the code that adds {other} to sys.path, such as sys.path.insert(), and restart the kernel.",
+    )
+
+
+def test_a_torch_of_a_pth_file(machine: FaultMachine) -> None:
+    """If a .pth file contains the folder of the first torch, the fix names the file."""
+    other, file = machine.folder / "other", machine.site / "a.pth"
+    machine.install_cpu_torch(other)
+    file.write_text(f"# a comment\n{other}\n")
+    machine.first = [str(other)]
+    found = torch_check(machine)
+    assert f": {file} adds this folder to sys.path. " in (found.reason or "")
+    assert found.remedy == f"Remove the line with {other} from {file}, and restart the kernel."
+
+
+def test_a_torch_that_fails_and_hides_another(machine: FaultMachine) -> None:
+    """If the first copy can't be imported, for example a checkout that was not built, the reason contains the
+    error, and the fix removes the copy instead of repairing it."""
+    checkout = machine.folder / "checkout"
+    machine.install_torch(checkout, imports="raise ImportError('No C extensions:\\nmore')")
+    machine.install_libraries(site=checkout)
+    machine.variables["PYTHONPATH"] = str(checkout)
+    found = torch_check(machine)
+    assert found.reason == (
+        f"'import torch' finds {OWN} in {checkout}, not {OWN} in {machine.site}: PYTHONPATH contains "
+        f"{checkout}. The copy that Python finds can't be imported: No C extensions."
+    )
+    assert found.command == "unset PYTHONPATH"
+
+
+def test_another_version_that_works(machine: FaultMachine) -> None:
+    """If the first copy is another version that works, it is a warning. The same build is no issue, and
+    neither is a second copy without CUDA, because then the first copy is the right one."""
+    same, cluster = machine.folder / "same", machine.folder / "cluster"
+    for folder in (same, cluster):
+        machine.install_libraries(site=folder)
+    machine.install_torch(same)
+    machine.variables["PYTHONPATH"] = str(same)
+    assert torch_check(machine).status == "ok"
+    machine.install_torch(cluster, version="2.10.0+cu130")
+    machine.variables["PYTHONPATH"] = str(cluster)
+    assert text(torch_check(machine))[:2] == (
+        "warning",
+        f"'import torch' finds 2.10.0+cu130 in {cluster}, not {OWN} in {machine.site}: PYTHONPATH contains "
+        f"{cluster}.",
+    )
+    machine.uninstall("torch")
+    machine.install_cpu_torch()
+    assert torch_check(machine).status == "ok"
+
+
+@pytest.mark.parametrize("name", ["torch.py", "torch/__init__.py"])
+def test_a_torch_in_the_working_directory(
+    machine: FaultMachine, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A torch.py or a torch package beside the notebook is reported with the path of the torch that it
+    hides."""
+    here = machine.folder / "notebooks"
+    (here / name).parent.mkdir(parents=True)
+    (here / name).write_text("__version__ = '0'\n")
+    monkeypatch.chdir(here)
+    machine.first = [""]
+    found = torch_check(machine)
+    assert found.reason == (
+        f"'import torch' finds {here / name} instead of the package in {machine.site}: the working directory "
+        "comes first in sys.path."
+    )
+    assert found.remedy == f"Rename {here / name}, and restart the kernel."
+
+
+def test_a_checkout_of_torch_in_the_working_directory(
+    machine: FaultMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkout of torch in the working directory is reported with the torch that it hides. The fix is
+    another working directory."""
+    here = machine.folder / "pytorch"
+    machine.install_torch(here)
+    monkeypatch.chdir(here)
+    machine.first = [""]
+    found = torch_check(machine)
+    assert (found.reason or "").startswith(
+        f"'import torch' finds {here}/torch/__init__.py, in the working directory, not {OWN} in "
+        f"{machine.site}. "
+    )
+    assert found.issues[0].fix is not None
+    assert found.issues[0].fix.id == "use-another-folder"
+
+
+def test_leftovers_without_init(machine: FaultMachine) -> None:
+    """A folder torch without __init__.py does no harm beside a torch in a later folder. If it is all that is
+    left, the doctor reports it, and the fix deletes it and installs torch."""
+    rest = machine.user_site / "torch/lib"
+    rest.mkdir(parents=True)
+    assert torch_check(machine).status == "ok"
+    machine.uninstall("torch")
+    rest.parent.joinpath("lib").rmdir()
+    rest.parent.rmdir()
+    (machine.site / "torch/test").mkdir(parents=True)
+    found = torch_check(machine)
+    assert found.reason == (
+        f"{machine.site}/torch has no __init__.py: an installation or uninstallation of PyTorch did not "
+        "finish."
+    )
+    assert found.remedy == (
+        f"Delete {machine.site}/torch. Then install PyTorch: {machine.python} -m pip install torch."
+    )
+
+
+def test_a_folder_named_torch(fault_machine: FaultMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no torch is installed, a user's folder named torch in the working directory is what `import torch`
+    finds. The fix is to rename it."""
+    here = fault_machine.folder / "notebooks"
+    (here / "torch").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    fault_machine.first = [""]
+    found = torch_check(fault_machine)
+    assert found.reason == (
+        f"'import torch' finds {here}/torch instead of the package: the working directory comes first in "
+        "sys.path."
+    )
+
+
+def test_two_metadata_in_one_folder(machine: FaultMachine) -> None:
+    """If a folder has the metadata of two versions of torch, the doctor names both versions."""
+    machine.install_torch(version="2.12.0+cu130")
+    found = torch_check(machine)
+    assert {issue.id for issue in found.issues} >= {"torch-copies"}
+    versions = {tuple(sorted(issue.params.get("versions", ()))) for issue in found.issues}
+    assert ("2.12.0+cu130", "2.13.0+cu130") in versions
+
+
+def test_paths_of_the_environment_itself(machine: FaultMachine, tmp_path: Path) -> None:
+    """The environment's own folder is not attributed to PYTHONPATH if the variable contains it as well."""
+    machine.variables["PYTHONPATH"] = str(machine.site)
+    check = torch_check(machine)
+    assert (check.status, check.evidence["copies"]) == ("ok", f"{OWN} in {machine.site}")
