@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from helpers_allocator import MIB, StandInGpu
+from helpers_faults import FaultMachine, Stubs
 from helpers_nvml import Install, Machine, replace_driver
 from helpers_out_of_memory import LimitedGpu
 from nvml_standin import OLD_DRIVER, build
@@ -71,3 +72,19 @@ def old_machine(install: Install, old_library: Path) -> Machine:
     """Return a machine whose NVML stand-in reports one H200 and lacks the functions that a driver of the 470
     series lacks."""
     return install(old_library)
+
+
+@pytest.fixture(scope="session")
+def stubs(tmp_path_factory: pytest.TempPathFactory) -> Stubs:
+    """Compile stubs of CUDA's driver library and of torch's libraries, once per test session."""
+    return Stubs(tmp_path_factory.mktemp("stubs"))
+
+
+@pytest.fixture
+def fault_machine(
+    tmp_path: Path, stubs: Stubs, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FaultMachine]:
+    """Return a simulated machine with one H200 and a working driver, and an environment without packages."""
+    machine = FaultMachine(tmp_path, stubs, library, monkeypatch)
+    yield machine
+    machine.standin.scenario()

@@ -11,13 +11,12 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 import pytest
 from helpers_doctor import build_libcuda
 from helpers_programs import compile_library
-from helpers_wheels import BORROWED
+from helpers_wheels import borrow_packages, standard_library
 from nvml_standin import Standin
 
 from gpuwidget.diagnostics.probe_process import ProbeEnvironment
@@ -29,7 +28,9 @@ from gpuwidget.system.host_limits import SharedMemory
 
 GIB = 1024**3
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
-CUDART, CUDNN, OPS, NCCL = "libcudart.so.13", "libcudnn.so.9", "libcudnn_ops.so.9", "libnccl.so.2"
+CUDART, CUDNN, OPS, NCCL = "libcudart.so.913", "libcudnn.so.909", "libcudnn_ops.so.909", "libnccl.so.902"
+"""The libraries' names have versions that do not exist, so that the loader finds none of the test's machine
+instead."""
 LIBRARIES = {
     "nvidia-cuda-runtime": ("13.0.96", "nvidia/cu13/lib", (CUDART,)),
     "nvidia-cudnn-cu13": ("9.10.2.21", "nvidia/cudnn/lib", (CUDNN, OPS)),
@@ -212,11 +213,7 @@ class FaultMachine:
         self.timeout_s = 60.0
         self.shm = SharedMemory(64 * GIB, 60 * GIB)
         monkeypatch.setattr(host_limits, "shared_memory", lambda _root: self.shm)
-        self.borrowed = folder / "borrowed"
-        self.borrowed.mkdir()
-        for name in BORROWED:
-            found = {Path(str(one.locate_file(name))) for one in metadata.distributions()}
-            (self.borrowed / name).symlink_to(next(path for path in sorted(found) if path.exists()))
+        self.borrowed = borrow_packages(folder / "borrowed")
 
     # -- the machine -------------------------------------------------------------------------------------
 
@@ -305,7 +302,10 @@ class FaultMachine:
         for info in self.site.glob(f"{name.replace('-', '_')}-*.dist-info"):
             for line in (info / "RECORD").read_text().splitlines():
                 (self.site / line.split(",")[0]).unlink(missing_ok=True)
-            shutil.rmtree(info, ignore_errors=True)
+            shutil.rmtree(info)
+        for folder in sorted(self.site.rglob("*"), reverse=True):
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
 
     def virtual(self) -> None:
         """Make the environment a virtual one, which has no user site-packages."""
@@ -314,7 +314,6 @@ class FaultMachine:
     @property
     def path(self) -> list[str]:
         """Return ``sys.path`` in the order in which Python's start builds it."""
-        standard = [os.path.dirname(os.__file__), os.path.join(os.path.dirname(os.__file__), "lib-dynload")]
         pythonpath = [entry for entry in self.variables.get("PYTHONPATH", "").split(os.pathsep) if entry]
         virtual = (self.env / "pyvenv.cfg").exists()
         user = [str(self.user_site)] if self.user_site.is_dir() and not virtual else []
@@ -324,7 +323,15 @@ class FaultMachine:
             for line in file.read_text().splitlines()
             if line.startswith("/")
         ]
-        return [*self.first, *pythonpath, *standard, *user, str(self.site), *added, str(self.borrowed)]
+        return [
+            *self.first,
+            *pythonpath,
+            *standard_library(),
+            *user,
+            str(self.site),
+            *added,
+            str(self.borrowed),
+        ]
 
     # -- the doctor --------------------------------------------------------------------------------------
 

@@ -101,6 +101,21 @@ def content(of: str) -> bytes:
     return of.encode().ljust(LIBRARY_SIZE, b".")
 
 
+def borrow_packages(folder: Path) -> Path:
+    """Create a folder with links to the packages that the doctor imports, and return the folder."""
+    folder.mkdir()
+    for name in BORROWED:
+        found = {Path(str(one.locate_file(name))) for one in metadata.distributions()}
+        (folder / name).symlink_to(next(path for path in sorted(found) if path.exists()))
+    return folder
+
+
+def standard_library() -> list[str]:
+    """Return the folders of the standard library in ``sys.path``."""
+    folder = os.path.dirname(os.__file__)
+    return [folder, os.path.join(folder, "lib-dynload")]
+
+
 class Installation:
     """A virtual environment with pip, the wheels that pip can find,
     and the packages that the doctor needs."""
@@ -108,20 +123,11 @@ class Installation:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.wheels = folder / "wheels"
-        self.borrowed = folder / "borrowed"
+        self.borrowed = borrow_packages(folder / "borrowed")
         subprocess.run([sys.executable, "-m", "venv", str(folder / "env")], check=True)
         self.python = str(folder / "env/bin/python")
         (self.site,) = (folder / "env/lib").glob("python3*/site-packages")
         self._pips_own = {path.name for path in self.site.iterdir()}
-        self.borrowed.mkdir()
-        for name in BORROWED:
-            (source,) = {
-                str(found)
-                for one in metadata.distributions()
-                for found in (Path(str(one.locate_file(name))),)
-                if found.exists()
-            }
-            (self.borrowed / name).symlink_to(source)
 
     def clear(self) -> None:
         """Remove every package except pip from the environment, and every wheel that pip could find."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from gpuwidget.diagnostics import messages_libraries as messages
 from gpuwidget.diagnostics import messages_packages
-from gpuwidget.diagnostics.cuda_versions import format_cudnn_version
+from gpuwidget.diagnostics.cuda_versions import format_cudnn_version, has_tf32
 from gpuwidget.diagnostics.file_issues import file_issues
 from gpuwidget.diagnostics.fixes import (
     missing_library,
@@ -67,6 +68,7 @@ def check_cuda(results: ProbeResults) -> Check:
         *file_issues(results, "cuda"),
         *_shadowed_issues(results, _CUDA_LIBRARIES),
         *_shared_file_issues(results),
+        *_variable_issues(results),
     ]
     return build_check(CUDA, cuda, issues, evidence)
 
@@ -83,11 +85,25 @@ def _shadowed_issues(results: ProbeResults, libraries: tuple[str, ...]) -> list[
         for path in results.mapped(library):
             folder = str(PurePosixPath(path).parent)
             entry = results.in_library_path(folder)
+            if path in results.machine.same_as_torchs:
+                continue
             if entry is not None and not _belongs_to_torch(folder, results):
                 file = PurePosixPath(path).name
                 fix = messages_packages.remove_from_library_path(entry)
                 return [messages.overridden(file, folder, entry, fix)]
     return []
+
+
+def _variable_issues(results: ProbeResults) -> list[Issue]:
+    """Return the issues of environment variables that make CUDA slower or change its results."""
+    issues = []
+    if results.variables.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
+        issues.append(messages.launch_blocking())
+    override = results.variables.get("NVIDIA_TF32_OVERRIDE")
+    capabilities = results.capabilities
+    if override and (not capabilities or any(map(has_tf32, capabilities))):
+        issues.append(messages.tf32_override(override))
+    return issues
 
 
 def _second_cudnn_issues(results: ProbeResults) -> list[Issue]:
@@ -96,10 +112,17 @@ def _second_cudnn_issues(results: ProbeResults) -> list[Issue]:
     if not results.package("nvidia-cudnn"):
         return []
     for folder, name in results.on_library_path("libcudnn").items():
-        if not _belongs_to_torch(folder, results):
+        if not _belongs_to_torch(folder, results) and not _same_as_torchs(folder, results):
             fix = messages_packages.remove_from_library_path(folder)
             return [messages.second_cudnn(folder, name, fix)]
     return []
+
+
+def _same_as_torchs(folder: str, results: ProbeResults) -> bool:
+    """Return whether all files of cuDNN in this folder of LD_LIBRARY_PATH are the same builds as torch's
+    own."""
+    names = [name for name in results.machine.libraries[folder] if name.startswith("libcudnn")]
+    return all(str(PurePosixPath(folder) / name) in results.machine.same_as_torchs for name in names)
 
 
 def _belongs_to_torch(folder: str, results: ProbeResults) -> bool:
@@ -140,7 +163,7 @@ def check_cudnn(results: ProbeResults) -> Check:
             evidence,
         )
     if not torch.get("imported") or results.cuda is None:
-        return skipped_check(CUDNN, translatable("comes with PyTorch for CUDA"), evidence)
+        return _check_files(CUDNN, results, evidence)
     error, number = torch.get("cudnn_error"), torch.get("cudnn")
     issues = file_issues(results, "cudnn")
     if error:
@@ -173,7 +196,7 @@ def check_nccl(results: ProbeResults) -> Check:
             evidence,
         )
     if not torch.get("imported") or results.cuda is None:
-        return skipped_check(NCCL, translatable("comes with PyTorch for CUDA"), evidence)
+        return _check_files(NCCL, results, evidence)
     if torch.get("nccl") is None:
         return skipped_check(
             NCCL, translatable("none in this build of PyTorch (needed only for several GPUs)"), evidence
@@ -192,9 +215,20 @@ def check_nccl(results: ProbeResults) -> Check:
     return build_check(NCCL, str(torch["nccl"]), issues, evidence)
 
 
+def _check_files(
+    id_and_title: tuple[str, str], results: ProbeResults, evidence: Mapping[str, str | None]
+) -> Check:
+    """Check the installed files of a library that can't be tested, because torch was not imported."""
+    issues = file_issues(results, id_and_title[0]) if results.cuda is not None else []
+    if not issues:
+        return skipped_check(id_and_title, translatable("comes with PyTorch for CUDA"), evidence)
+    return build_check(id_and_title, translatable("not checked"), issues, evidence)
+
+
 def _mixed_issues(results: ProbeResults, library: messages.Library) -> list[Issue]:
     """Return an issue if parts of one library were loaded from several folders: they may be incompatible."""
-    folders = sorted({str(PurePosixPath(path).parent) for path in results.mapped(f"lib{library}")})
+    different = set(results.mapped(f"lib{library}")) - results.machine.same_as_torchs
+    folders = sorted({str(PurePosixPath(path).parent) for path in different})
     if len(folders) < 2:
         return []
     on_path = [entry for folder in folders if (entry := results.in_library_path(folder)) is not None]

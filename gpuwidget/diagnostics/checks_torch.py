@@ -21,9 +21,11 @@ from gpuwidget.diagnostics.fixes import (
     replace_torch_leftovers,
 )
 from gpuwidget.diagnostics.issues import build_check, skipped_check
+from gpuwidget.diagnostics.messages_probes import fix_driver_first
 from gpuwidget.diagnostics.packages import normalize_name
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.diagnostics.shadowed_torch import shadowed_torch_issues
+from gpuwidget.diagnostics.unfinished_probes import libcuda_fails
 from gpuwidget.model.diagnosis import Check, Fix, Issue
 from gpuwidget.model.translation import joined, translatable
 
@@ -82,6 +84,7 @@ def check_torch(results: ProbeResults) -> Check:
         *_numpy_issues(results),
         *_stale_module_issues(results),
         *_shadowing_issues(results),
+        *_thread_issues(results),
     ]
     return build_check(TORCH, found, [*issues, *shadowed], evidence)
 
@@ -98,6 +101,18 @@ def _stale_module_issues(results: ProbeResults) -> list[Issue]:
     if loaded is None or loaded == installed:
         return []
     return [messages.changed_since_import(loaded, installed)]
+
+
+def _thread_issues(results: ProbeResults) -> list[Issue]:
+    """Return an issue if OMP_NUM_THREADS limits the thread on which a DataLoader prepares its batches.
+
+    A DataLoader with worker processes is not affected: torch uses one thread in each of them in any case.
+    """
+    limit = results.variables.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    loaders = results.notebook.loaders
+    if limit != "1" or results.notebook.cpu_threads != 1 or not loaders:
+        return []
+    return [messages.one_thread(loaders)]
 
 
 def _numpy_issues(results: ProbeResults) -> list[Issue]:
@@ -169,7 +184,9 @@ def _import_issue(results: ProbeResults) -> Issue:
     if result.ending == "crashed" and result.detail == "SIGKILL":
         return messages.import_killed()
     if result.ending == "crashed" and "import_error" not in torch:
-        return messages.import_crashed(result.detail, reinstall_libraries(results))
+        driver_crashes = results.cuda_result.ending == "crashed" and libcuda_fails(results)
+        fix = fix_driver_first() if driver_crashes else reinstall_libraries(results)
+        return messages.import_crashed(result.detail, fix)
     if "import_error" not in torch:
         return messages.import_ended(reinstall_libraries(results))
     error, kind = str(torch["import_error"]), str(torch.get("import_error_type", ""))

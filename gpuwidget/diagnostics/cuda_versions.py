@@ -69,6 +69,11 @@ def driver_too_old(driver: str, cuda: str) -> bool:
     return minimum is not None and bool(installed) and installed < version_tuple(minimum)
 
 
+def has_tf32(capability: str) -> bool:
+    """Return whether GPUs of this compute capability have TF32."""
+    return version_tuple(capability) >= _AMPERE
+
+
 def torch_wheel(
     driver: str | None, capabilities: Collection[str], *, arm: bool = False, version: str | None = None
 ) -> str | None:

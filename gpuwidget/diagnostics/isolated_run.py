@@ -19,7 +19,7 @@ from gpuwidget.diagnostics.probe_process import (
     without_working_directory,
 )
 from gpuwidget.diagnostics.target import PROBE_TIMEOUT_S, RUN_TIMEOUT_S, NotebookState, Target
-from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis, EnvironmentKind, Fix, Issue
+from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis, EnvironmentKind, Fix, Issue, Problem
 from gpuwidget.model.errors import DoctorError
 from gpuwidget.model.to_json import to_json
 from gpuwidget.model.translation import restore_texts, text_sources, translatable
@@ -110,8 +110,11 @@ def parse_diagnosis(values: Any) -> Diagnosis:
             for mapping in (values["variables"], *(check.evidence for check in links))
         ):
             raise TypeError
-        known = _select_fields(Diagnosis, {"unfinished": (), **values})
-        return Diagnosis(**{**known, "unfinished": tuple(known["unfinished"]), "links": links})
+        # Diagnoses of older versions lack these two fields.
+        known = _select_fields(Diagnosis, {"unfinished": (), "problems": (), **values})
+        known["unfinished"] = tuple(known["unfinished"])
+        known["problems"] = tuple(map(_parse_problem, known["problems"]))
+        return Diagnosis(**{**known, "links": links})
     except (KeyError, TypeError, AttributeError) as error:
         raise DoctorError("This is not a diagnosis made by gpuwidget.") from error
 
@@ -123,10 +126,19 @@ def _parse_check(values: Mapping[str, Any]) -> Check:
 
 
 def _parse_issue(values: Mapping[str, Any]) -> Issue:
-    known, fix = _select_fields(Issue, values), values["fix"]
-    if fix is not None:
-        fix = Fix(**{**_select_fields(Fix, fix), "params": _parse_params(fix["params"])})
-    return Issue(**{**known, "params": _parse_params(values["params"]), "fix": fix})
+    known = _select_fields(Issue, values)
+    return Issue(**{**known, "params": _parse_params(values["params"]), "fix": _parse_fix(values["fix"])})
+
+
+def _parse_fix(values: Mapping[str, Any] | None) -> Fix | None:
+    if values is None:
+        return None
+    return Fix(**{**_select_fields(Fix, values), "params": _parse_params(values["params"])})
+
+
+def _parse_problem(values: Mapping[str, Any]) -> Problem:
+    known = _parse_params(_select_fields(Problem, values))
+    return Problem(**{**known, "fix": _parse_fix(values["fix"])})
 
 
 def _parse_params(values: Mapping[str, Any]) -> dict[str, Any]:

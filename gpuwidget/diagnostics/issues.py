@@ -1,4 +1,4 @@
-"""Build a check from its issues: the worst issue is shown with its fix, the others are in the evidence."""
+"""Build a check from its issues. Its reason and fix are those of the worst issue."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ def build_check(
 ) -> Check:
     """Return the check with this id and title; it is ``ok`` without issues.
 
-    Only the worst issue is shown with its fix, which usually solves the other issues too. The sentences of
-    the other issues are in the evidence.
+    The sentences of the other issues are in the evidence. ``problems`` decides which fixes are shown.
     """
     known = {name: value for name, value in (evidence or {}).items() if value}
     if not issues:
@@ -32,7 +31,7 @@ def build_check(
 
 
 def add_issues(check: Check, issues: Sequence[Issue]) -> Check:
-    """Return the check with more issues. The worst of all issues is shown, the others are in the evidence."""
+    """Return the check with more issues. Its reason and fix are those of the worst of all issues."""
     if not issues:
         return check
     findings = {finding_name(number) for number in range(len(check.issues))}

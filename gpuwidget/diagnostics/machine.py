@@ -8,11 +8,12 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpuwidget.diagnostics.same_library import same_library
 from gpuwidget.system import host_limits
 
 VARIABLES = (
@@ -39,8 +40,8 @@ VARIABLES = (
     "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_NVML_BASED_CUDA_CHECK",
 )
-"""The only environment variables that are shown: those that CUDA, NCCL, torch's CUDA part, the dynamic loader
-and gpuwidget itself read."""
+"""The only environment variables that are shown: those that CUDA, NCCL, torch's CUDA part and threads, Python's
+search for modules, the dynamic loader and gpuwidget itself read."""
 _CONTAINERS = re.compile(r"docker|kubepods|containerd|crio|libpod|lxc|podman")
 _GPU_FILE = re.compile(r"nvidia\d+")
 _CONTROL_FILES = ("nvidiactl", "nvidia-uvm")
@@ -91,12 +92,17 @@ class MachineState:
     real_folders: Mapping[str, str] = field(default_factory=dict)
     """The folders of LD_LIBRARY_PATH that are keys of ``libraries``, by real path. If a folder contains links
     to libraries in other folders, it is listed under the real paths of those folders, too."""
+    same_as_torchs: frozenset[str] = frozenset()
+    """The files of ``libraries`` that are the same builds as torch's own, by path and by real path."""
 
 
-def inspect(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> MachineState:
+def inspect(
+    variables: Mapping[str, str], root: Path, names: Sequence[str], own_folders: Sequence[str] = ()
+) -> MachineState:
     """Return the state of the machine under ``root`` (/ except in tests).
 
-    ``names`` are the names of the libraries to look for in LD_LIBRARY_PATH.
+    ``names`` are the names of the libraries to look for in LD_LIBRARY_PATH. ``own_folders`` are the folders
+    with the libraries that come with torch.
     """
     devices = _device_files(root)
     present = {Path(device.path).name for device in devices}
@@ -115,6 +121,7 @@ def inspect(variables: Mapping[str, str], root: Path, names: Sequence[str]) -> M
         xids=_logged_xids(root),
         libraries=libraries,
         real_folders=_real_folders(libraries),
+        same_as_torchs=frozenset(_same_as_torchs(libraries, own_folders)),
     )
 
 
@@ -229,6 +236,18 @@ def _real_folders(libraries: Mapping[str, Sequence[str]]) -> dict[str, str]:
         for candidate in (os.path.realpath(folder), *map(os.path.dirname, real)):
             found.setdefault(candidate, folder)  # the first folder in the variable is searched first
     return found
+
+
+def _same_as_torchs(libraries: Mapping[str, Sequence[str]], own_folders: Sequence[str]) -> Iterator[str]:
+    """Yield the path and the real path of each library that is the same build as torch's own."""
+    own: dict[str, Path] = {}
+    for path in (path for folder in own_folders for path in _entries(Path(folder))):
+        own.setdefault(path.name, path)
+    for folder, names in libraries.items():
+        for name in names:
+            file = os.path.join(folder, name)
+            if name in own and same_library(file, str(own[name])):
+                yield from (file, os.path.realpath(file))
 
 
 def _stem(name: str) -> str:

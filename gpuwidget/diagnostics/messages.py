@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpuwidget.model.diagnosis import Check, Fix
+from gpuwidget.model.diagnosis import Fix
 from gpuwidget.model.translation import Text, counted, joined, translatable
 
 
@@ -36,38 +36,35 @@ def gpu_count(number: int) -> Text:
 # -- the summary -----------------------------------------------------------------------------------------
 
 
-def broken_summary(broken: Sequence[Check]) -> str:
-    """Return the summary for these broken checks, with the reason of the first of them."""
+def broken_summary(titles: Sequence[str], reason: str) -> str:
+    """Return the summary for broken checks with these titles, and the reason of the first problem."""
     return translatable(
         "{problems}: {titles}. {reason}",
-        problems=counted(len(broken), "{number} problem", "{number} problems"),
-        titles=_titles(broken),
-        reason=broken[0].reason,
+        problems=counted(len(titles), "{number} problem", "{number} problems"),
+        titles=joined(titles),
+        reason=reason,
     )
 
 
-def unfinished_summary(step: str, check: Check | None) -> str:
-    """Return the summary for the case that ``step`` did not finish. ``check`` is the check whose issue
-    explains why, or None."""
-    if check is None:
-        return translatable("Incomplete: {step}.", step=step)
-    return translatable("Incomplete: {title}. {reason}", title=check.title, reason=check.reason)
+def unfinished_summary(title: str, reason: str | None) -> str:
+    """Return the summary for the case that a step did not finish: the title of its check and the reason, or
+    the name of the step, if no reason is known."""
+    if reason is None:
+        return translatable("Incomplete: {step}.", step=title)
+    return translatable("Incomplete: {title}. {reason}", title=title, reason=reason)
 
 
-def doubtful_summary(doubtful: Sequence[Check]) -> str:
-    """Return the summary for the case that no check is broken, but these have a warning or no result."""
+def doubtful_summary(titles: Sequence[str]) -> str:
+    """Return the summary for the case that no check is broken, but checks with these titles have a warning or
+    no result."""
     checks = counted(
-        len(doubtful),
+        len(titles),
         "{number} check has a warning or no result",
         "{number} checks have a warning or no result",
     )
-    return translatable("Nothing is broken; {checks}: {titles}.", checks=checks, titles=_titles(doubtful))
+    return translatable("Nothing is broken; {checks}: {titles}.", checks=checks, titles=joined(titles))
 
 
 def healthy_summary() -> str:
     """Return the summary for the case that no check has an issue."""
     return translatable("No problems: all checks passed, from PyTorch to the GPU.")
-
-
-def _titles(checks: Sequence[Check]) -> Text:
-    return joined([check.title for check in checks])

@@ -145,3 +145,51 @@ def keep_original_copy(library: Library) -> Fix:
         ),
         library=library,
     )
+
+
+# -- environment variables -------------------------------------------------------------------------------
+
+
+def launch_blocking() -> Issue:
+    """Return the issue reporting that CUDA_LAUNCH_BLOCKING is set."""
+    return Issue(
+        "cuda-launch-blocking",
+        "warning",
+        {},
+        translatable(
+            "CUDA_LAUNCH_BLOCKING is set: Python waits until each GPU kernel has ended, which makes most "
+            "programs slower."
+        ),
+        text_fix(
+            "unset-launch-blocking",
+            "Unset CUDA_LAUNCH_BLOCKING and restart the kernel, unless you need it to find the line of a "
+            "CUDA error.",
+        ),
+    )
+
+
+def tf32_override(value: str) -> Issue:
+    """Return the issue reporting that NVIDIA_TF32_OVERRIDE is set."""
+    reason = (
+        translatable(
+            "NVIDIA_TF32_OVERRIDE is 0: NVIDIA's libraries never use TF32, whatever PyTorch's settings are. "
+            "Matrix products and convolutions of float32 can be slower."
+        )
+        if value.strip() == "0"
+        else translatable(
+            "NVIDIA_TF32_OVERRIDE is {value!r}: it can override PyTorch's TF32 settings in NVIDIA's "
+            "libraries.",
+            value=value,
+        )
+    )
+    return Issue(
+        "tensor-float-override",
+        "warning",
+        {"value": value},
+        reason,
+        text_fix(
+            "unset-tensor-float-override",
+            "Unset NVIDIA_TF32_OVERRIDE and restart the kernel. Then PyTorch's settings apply "
+            "(%gpu switches).",
+        ),
+    )

@@ -89,6 +89,16 @@ def see_what_crashes() -> Fix:
     )
 
 
+def repair_driver(library: str) -> Fix:
+    """Return the fix for a crash in this file, the driver's CUDA library."""
+    return text_fix(
+        "repair-driver",
+        "The crash is in the driver's library {library}, not in PyTorch. Restart the machine if the driver "
+        "was updated; otherwise, install the driver again. The kernel log (dmesg) may show the cause.",
+        library=library,
+    )
+
+
 def fix_driver_first() -> Fix:
     """Return the fix for a step that waits for the driver."""
     return text_fix("fix-driver-first", "Fix the driver first.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpuwidget.diagnostics.files_probe import CheckedPackage
@@ -136,6 +137,25 @@ def numpy_fails(error: str, fix: Fix) -> Issue:
     """
     reason = translatable("numpy fails with this PyTorch: {error}.", error=error)
     return Issue("numpy-fails", "warning", {"error": error}, reason, fix)
+
+
+def one_thread(loaders: Sequence[str]) -> Issue:
+    """Return the issue reporting that these DataLoaders prepare their batches on one thread."""
+    return Issue(
+        "omp-one-thread",
+        "warning",
+        {"loaders": tuple(loaders)},
+        translatable(
+            "OMP_NUM_THREADS is 1, so PyTorch uses one CPU thread in this notebook. DataLoaders without "
+            "workers prepare their batches on it: {loaders}.",
+            loaders=joined(loaders),
+        ),
+        text_fix(
+            "add-workers-or-threads",
+            "Give the DataLoader workers, such as num_workers=4. Or unset OMP_NUM_THREADS where Jupyter is "
+            "started, and restart Jupyter.",
+        ),
+    )
 
 
 # -- files that hide modules -----------------------------------------------------------------------------

@@ -6,6 +6,7 @@ This process imports neither torch nor NVML's Python binding, and creates no CUD
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 
 from gpuwidget.diagnostics import (
     checks_condition,
@@ -22,10 +23,12 @@ from gpuwidget.diagnostics.issues import add_issues
 from gpuwidget.diagnostics.private_data import UserPaths, remove_private_data
 from gpuwidget.diagnostics.probe_process import ProbeProcess
 from gpuwidget.diagnostics.probe_results import ProbeResults, parse_nvml_result
+from gpuwidget.diagnostics.problems import find_problems
 from gpuwidget.diagnostics.target import Target
+from gpuwidget.diagnostics.torch_copies import library_folders
 from gpuwidget.diagnostics.torch_probe import LIBRARIES
 from gpuwidget.diagnostics.unfinished_probes import probe_issues, unfinished_steps
-from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis
+from gpuwidget.model.diagnosis import SCHEMA, Diagnosis, Problem
 
 _TOOLKIT_LIBRARIES = tuple(
     name for name in LIBRARIES if name not in ("libcuda", "libtorch_cuda", "libtorch_cpu")
@@ -42,8 +45,9 @@ def run_checks(target: Target) -> Diagnosis:
     deadline = time.monotonic() + target.timeout_s
     processes = [ProbeProcess(f"gpuwidget.diagnostics.{probe}", environment) for probe in _PROBES]
     try:
-        machine_state = machine.inspect(environment.variables, target.root, _TOOLKIT_LIBRARIES)
         installed = packages.inspect(environment.path, environment.python, environment.variables)
+        own_folders = library_folders(installed.torch)
+        machine_state = machine.inspect(environment.variables, target.root, _TOOLKIT_LIBRARIES, own_folders)
         torch_result, cuda_result, nvml_result, files_result = (
             process.wait(deadline) for process in processes
         )
@@ -88,9 +92,8 @@ def diagnose(results: ProbeResults) -> Diagnosis:
     )
     more = probe_issues(results)
     links = tuple(add_issues(check, more.get(check.id, ())) for check in checked)
-    unfinished = unfinished_steps(results)
-    broken = [check for check in links if check.status == "broken"]
-    doubtful = [check for check in links if check.status in ("warning", "unknown")]
+    unfinished, problems = unfinished_steps(results), find_problems(links)
+    statuses = {check.status for check in links}
     diagnosis = Diagnosis(
         schema=SCHEMA,
         version=results.version,
@@ -98,20 +101,30 @@ def diagnose(results: ProbeResults) -> Diagnosis:
         place=results.place,
         python=results.python,
         variables=machine.select_variables(results.variables),
-        status="broken" if broken else "warning" if doubtful else "ok",
-        summary=_summary(broken, doubtful, unfinished),
+        status="broken" if "broken" in statuses else "warning" if problems else "ok",
+        summary=_summary(problems, {check.id: check.title for check in links}, unfinished),
         unfinished=unfinished,
+        problems=problems,
         links=links,
     )
     return remove_private_data(diagnosis, UserPaths.find(results.variables))
 
 
-def _summary(broken: list[Check], doubtful: list[Check], unfinished: tuple[str, ...]) -> str:
+def _summary(problems: Sequence[Problem], titles: Mapping[str, str], unfinished: tuple[str, ...]) -> str:
+    broken = [problem for problem in problems if problem.status == "broken"]
     if broken:
-        return messages.broken_summary(broken)
+        return messages.broken_summary(_titles(broken, titles), broken[0].reasons[0])
     if unfinished:
-        unknown = [check for check in doubtful if check.status == "unknown"]
-        return messages.unfinished_summary(unfinished[0], next(iter(unknown or doubtful), None))
-    if doubtful:
-        return messages.doubtful_summary(doubtful)
+        unknown = [problem for problem in problems if problem.status == "unknown"]
+        first = next(iter(unknown or problems), None)
+        if first is None:
+            return messages.unfinished_summary(unfinished[0], None)
+        return messages.unfinished_summary(titles[first.check], first.reasons[0])
+    if problems:
+        return messages.doubtful_summary(_titles(problems, titles))
     return messages.healthy_summary()
+
+
+def _titles(problems: Sequence[Problem], titles: Mapping[str, str]) -> list[str]:
+    """Return the titles of the problems' checks, each once."""
+    return [titles[check] for check in dict.fromkeys(problem.check for problem in problems)]

@@ -26,6 +26,10 @@ class NotebookState:
     """Whether ``torch.backends.cudnn.enabled`` is False in the notebook."""
     devices: Sequence[str | None] | None = None
     """UUIDs of the CUDA devices that torch uses in the notebook; None before CUDA is initialized."""
+    cpu_threads: int | None = None
+    """How many CPU threads torch uses for one operation in the notebook; None if torch is not imported."""
+    loaders: Sequence[str] = ()
+    """Names of the notebook's DataLoaders without worker processes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,15 @@ def find_copies(
     return tuple((found or without_init).values())
 
 
+def library_folders(torch: TorchFiles | None) -> tuple[str, ...]:
+    """Return the folders with the libraries that come with this torch: its own and those of NVIDIA's
+    packages."""
+    if torch is None or torch.real is None:
+        return ()
+    package = Path(torch.real).parent
+    return tuple(map(str, [package / "lib", *sorted(package.parent.glob("nvidia/*/lib"))]))
+
+
 def in_working_directory(module: str, path: Sequence[str]) -> bool:
     """Return whether the module would be imported from the working directory."""
     elsewhere = without_working_directory(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gpuwidget.diagnostics import cuda_probe, torch_probe
+from gpuwidget.diagnostics import cuda_probe, messages_packages, torch_probe
 from gpuwidget.diagnostics import messages_probes as messages
 from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.diagnostics.probe_results import ProbeResults
@@ -37,9 +37,11 @@ def probe_issues(results: ProbeResults) -> dict[str, list[Issue]]:
     found: dict[str, list[Issue]] = {}
     for result, steps in _probes(results):
         for check, issue in _unfinished_issues(result, steps):
-            if result is results.torch_result and result.unfinished in _CUDA_STEPS and _cuda_hangs(results):
+            if result is results.torch_result and result.unfinished in _CUDA_STEPS and libcuda_fails(results):
                 # The step failed because of the driver, which the driver's check reports as broken.
                 issue = replace(issue, status="unknown", fix=messages.fix_driver_first())
+            elif result is results.cuda_result and result.ending == "crashed":
+                issue = replace(issue, fix=_crash_fix(results)) if issue.fix is not None else issue
             found.setdefault(check, []).append(issue)
     if results.files_result.unfinished is not None:
         name = _step_name(results.files_result, {})
@@ -59,8 +61,18 @@ def probe_issues(results: ProbeResults) -> dict[str, list[Issue]]:
     return found
 
 
-def _cuda_hangs(results: ProbeResults) -> bool:
-    return results.cuda_result.ending == "hung" and results.cuda_result.unfinished == "init"
+def libcuda_fails(results: ProbeResults) -> bool:
+    """Return whether the driver's CUDA library hangs or crashes when it is loaded or initialized."""
+    result = results.cuda_result
+    return result.ending in ("hung", "crashed") and result.unfinished in ("load", "init")
+
+
+def _crash_fix(results: ProbeResults) -> Fix:
+    """Return the fix for a crash in the driver's CUDA library, which has been loaded without torch."""
+    preload, library = results.variables.get("LD_PRELOAD"), ", ".join(results.mapped("libcuda"))
+    if preload:
+        return messages_packages.unset_preload(preload)
+    return messages.repair_driver(library or "libcuda.so.1")
 
 
 def _probes(results: ProbeResults) -> tuple[tuple[ProbeResult, _Steps], ...]:

@@ -84,6 +84,24 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class Problem:
+    """One cause with its fix, and the checks that fail because of it."""
+
+    check: str
+    """The id of the check that has found the cause."""
+    status: IssueStatus
+    """The worst status of the cause and of the issues that follow from it."""
+    issues: tuple[str, ...]
+    """The id of the issue that is the cause, and the ids of issues of the same check with the same fix."""
+    reasons: tuple[str, ...]
+    """A sentence for each item of ``issues``."""
+    fix: Fix | None
+    """What to do about the cause, or None if nothing can be done."""
+    affects: tuple[str, ...]
+    """The ids of the other checks that have issues that follow from the cause."""
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """The results of all checks of one environment on one machine at one moment."""
 
@@ -104,6 +122,8 @@ class Diagnosis:
     """A summary of all checks, such as the title and the reason of the first broken check."""
     unfinished: tuple[str, ...]
     """The steps of probes that did not finish, such as ``'import torch'``. Empty if all steps finished."""
+    problems: tuple[Problem, ...]
+    """The problems in the order of fixing. Each issue of a check is a problem, or follows from one."""
     links: tuple[Check, ...]
     """The results of the checks: first those from PyTorch down to the GPU, then the others."""
 

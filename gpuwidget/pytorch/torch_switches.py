@@ -89,6 +89,14 @@ def compute_switches() -> ComputeSwitches | None:
     )
 
 
+def cpu_threads() -> int | None:
+    """Return how many CPU threads torch uses for one operation, or None if torch is not loaded."""
+    try:
+        return int(getattr(cuda_state.loaded_torch(), "_C", None).get_num_threads())  # type: ignore[union-attr]
+    except Exception:
+        return None
+
+
 def switch_values() -> dict[str, SwitchValue] | None:
     """Return the values of all ``TORCH_SWITCHES`` by name, or None if torch is not loaded."""
     torch: Any = cuda_state.loaded_torch()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from gpuwidget.diagnostics.compare import Change
-from gpuwidget.model.diagnosis import Check, Diagnosis, Fix
+from gpuwidget.model.diagnosis import Check, Diagnosis, Fix, Problem
 from gpuwidget.model.terminal_text import clean_line, display_width, pad, printable, wrap
 from gpuwidget.model.translation import _, in_view_language, translatable
 from gpuwidget.views import styles
@@ -28,6 +28,35 @@ _PUNCTUATION = ".,; 。，；"
 command on a separate line, so it removes this punctuation from their start."""
 
 
+class _Problems:
+    """The problems of a diagnosis by check."""
+
+    def __init__(self, doctor: Diagnosis) -> None:
+        self._problems = doctor.problems
+        self._checks = {check.id: check for check in doctor.links}
+
+    def checks_in_order(self) -> list[Check]:
+        """Return the checks with problems in the order of fixing, then the other checks."""
+        order = dict.fromkeys((*(problem.check for problem in self._problems), *self._checks))
+        return [self._checks[check] for check in order]
+
+    def of(self, check: Check) -> list[Problem]:
+        """Return the problems whose cause this check has found."""
+        return [problem for problem in self._problems if problem.check == check.id]
+
+    def affected(self, problem: Problem) -> str:
+        """Return which other checks this problem affects."""
+        return _("Also affected: {titles}.", titles=self._titles(problem.affects))
+
+    def causes(self, check: Check) -> str:
+        """Return which checks have found the causes of this check's issues; empty if there are none."""
+        causes = dict.fromkeys(problem.check for problem in self._problems if check.id in problem.affects)
+        return _("See: {titles}.", titles=self._titles(tuple(causes))) if causes else ""
+
+    def _titles(self, checks: Sequence[str]) -> str:
+        return ", ".join(_(self._checks[check].title) for check in checks)
+
+
 # -- text ------------------------------------------------------------------------------------------------
 
 
@@ -42,8 +71,9 @@ def text(doctor: Diagnosis, width: int = 100, changes: Sequence[Change] | None =
     status_width = max(display_width(_(word)) for word in _STATUS_WORDS.values())
     lines = wrap(printable(_(doctor.summary)), width)
     lines.append("")
-    for check in doctor.links:
-        lines += _text_lines(check, title_width, status_width, width)
+    problems = _Problems(doctor)
+    for check in problems.checks_in_order():
+        lines += _text_lines(check, problems, title_width, status_width, width)
     if changes is not None:
         lines += ["", _("Changed since then:") if changes else _("Nothing has changed since then.")]
         for change in changes:
@@ -51,24 +81,32 @@ def text(doctor: Diagnosis, width: int = 100, changes: Sequence[Change] | None =
     return "\n".join(lines)
 
 
-def _text_lines(check: Check, title_width: int, status_width: int, width: int) -> list[str]:
+def _text_lines(
+    check: Check, problems: _Problems, title_width: int, status_width: int, width: int
+) -> list[str]:
     indent = " " * (status_width + title_width + 4)
     status, title = pad(_(_STATUS_WORDS[check.status]), status_width), pad(_(check.title), title_width)
     lines = wrap(printable(_(check.found)), width, f"{status}  {title}  ", indent)
     # Sentences and commands start further left than the column above: they would be hard to read and to copy
     # if they were as narrow as that column.
     indent = " " * (status_width + 4)
-    if not check.issues:
-        return lines
-    worst = check.issues[0]
-    lines += wrap(printable(_(worst.reason)), width, indent, indent)
-    if worst.fix is not None:
-        lines += wrap(printable(_("Fix: {text}", text=worst.fix.before)), width, indent, indent)
-        if worst.fix.command is not None:
-            # The command stays on one line, however long that is, so that users copy all of it.
-            lines.append(f"{indent}  {printable(worst.fix.command)}")
-        lines += wrap(printable(_(worst.fix.after).lstrip(_PUNCTUATION)), width, indent, indent)
-    return lines
+    for problem in problems.of(check):
+        for reason in problem.reasons:
+            lines += wrap(printable(_(reason)), width, indent, indent)
+        lines += _fix_lines(problem.fix, width, indent)
+        if problem.affects:
+            lines += wrap(printable(problems.affected(problem)), width, indent, indent)
+    return [*lines, *wrap(printable(problems.causes(check)), width, indent, indent)]
+
+
+def _fix_lines(fix: Fix | None, width: int, indent: str) -> list[str]:
+    if fix is None:
+        return []
+    lines = wrap(printable(_("Fix: {text}", text=fix.before)), width, indent, indent)
+    if fix.command is not None:
+        # The command stays on one line, however long that is, so that users copy all of it.
+        lines.append(f"{indent}  {printable(fix.command)}")
+    return [*lines, *wrap(printable(_(fix.after).lstrip(_PUNCTUATION)), width, indent, indent)]
 
 
 # -- HTML ------------------------------------------------------------------------------------------------
@@ -77,7 +115,8 @@ def _text_lines(check: Check, title_width: int, status_width: int, width: int) -
 @in_view_language
 def html(doctor: Diagnosis) -> str:
     """Return the diagnosis as HTML: the summary, one row per check, and the collapsed evidence."""
-    rows = "".join(_html_row(check) for check in doctor.links)
+    problems = _Problems(doctor)
+    rows = "".join(_html_row(check, problems) for check in problems.checks_in_order())
     return styles.frame(
         f"<div><b>{_cleaned(_(doctor.summary))}</b></div>"
         "<div style='overflow-x:auto'><table cellpadding='4' style='margin:4px 0 0;text-align:left;"
@@ -86,17 +125,20 @@ def html(doctor: Diagnosis) -> str:
     )
 
 
-def _html_row(check: Check) -> str:
+def _html_row(check: Check, problems: _Problems) -> str:
     color = _STATUS_COLORS.get(check.status)
     status = escape(_(_STATUS_WORDS[check.status]))
     if color is not None:
         status = f"<b style='color:{color}'>{status}</b>"
     result = _cleaned(_(check.found))
-    if check.issues:
-        worst = check.issues[0]
-        result += f"<div>{_cleaned(_(worst.reason))}</div>"
-        if worst.fix is not None:
-            result += f"<div><b>{escape(_('Fix:'))}</b> {_fix_html(worst.fix)}</div>"
+    for problem in problems.of(check):
+        result += "".join(f"<div>{_cleaned(_(reason))}</div>" for reason in problem.reasons)
+        if problem.fix is not None:
+            result += f"<div><b>{escape(_('Fix:'))}</b> {_fix_html(problem.fix)}</div>"
+        if problem.affects:
+            result += f"<div>{_cleaned(problems.affected(problem))}</div>"
+    if causes := problems.causes(check):
+        result += f"<div>{_cleaned(causes)}</div>"
     quiet = f";{styles.QUIET}" if check.status == "skipped" else ""
     return (
         f"<tr style='background:none{quiet}'><td style='{_CELL};white-space:nowrap'>{status}</td>"

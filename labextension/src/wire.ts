@@ -1029,6 +1029,22 @@ export interface Fix {
   readonly after: string;
 }
 
+/** One cause with its fix, and the checks that fail because of it. */
+export interface Problem {
+  /** The id of the check that has found the cause. */
+  readonly check: string;
+  /** The worst status of the cause and of the issues that follow from it. */
+  readonly status: 'broken' | 'warning' | 'unknown';
+  /** The id of the issue that is the cause, and the ids of issues of the same check with the same fix. */
+  readonly issues: readonly string[];
+  /** A sentence for each item of `issues`. */
+  readonly reasons: readonly string[];
+  /** What to do about the cause, or null if nothing can be done. */
+  readonly fix: Fix | null;
+  /** The ids of the other checks that have issues that follow from the cause. */
+  readonly affects: readonly string[];
+}
+
 /** One problem that a check has found. */
 export interface Issue {
   /** Identifies the problem for programs, because its text may change between versions. */
@@ -1094,6 +1110,8 @@ export interface Diagnosis {
   readonly summary: string;
   /** The steps of probes that did not finish, such as `'import torch'`. Empty if all steps finished. */
   readonly unfinished: readonly string[];
+  /** The problems in the order of fixing. Each issue of a check is a problem, or follows from one. */
+  readonly problems: readonly Problem[];
   /** The results of the checks: first those from PyTorch down to the GPU, then the others. */
   readonly links: readonly Check[];
 }

@@ -5,7 +5,8 @@ import {
   diagnosticsSummary,
   mergedChecks,
   textAfterCommand,
-  toJson
+  toJson,
+  type ShownCheck
 } from '../src/diagnostics/diagnosticsMessages';
 import {
   DiagnosticsModel,
@@ -14,7 +15,7 @@ import {
 } from '../src/diagnostics/diagnosticsModel';
 import { ActiveKernel } from '../src/kernel/activeKernel';
 import type { TranslatedDiagnosis } from '../src/kernel/kernelReply';
-import type { Check } from '../src/wire';
+import type { Check, Problem } from '../src/wire';
 import { FakeKernel, FakeClock, ok, settled, trans } from './fakes';
 
 const NO_REPLY = 'The kernel did not answer.';
@@ -33,6 +34,11 @@ function check(id: string, status: Check['status'] = 'ok'): Check {
   };
 }
 
+function problem(id: string, status: Problem['status'], affects: readonly string[] = []): Problem {
+  return { check: id, status, issues: [], reasons: [], fix: null, affects };
+}
+
+/** Return a diagnosis in which each check without a good result is a problem of its own. */
 function doctor(...checks: Check[]): TranslatedDiagnosis {
   return {
     schema: 1,
@@ -44,6 +50,9 @@ function doctor(...checks: Check[]): TranslatedDiagnosis {
     status: 'ok',
     summary: '',
     unfinished: [],
+    problems: checks
+      .filter(({ status }) => status !== 'ok' && status !== 'skipped')
+      .map(({ id, status }) => problem(id, status as Problem['status'])),
     links: checks,
     texts: {}
   };
@@ -151,6 +160,9 @@ test('the summary is about the worst status', () => {
   assert.deepEqual(summary(done(check('torch')), failed), ['unknown', 'could not run']);
   const broken = done(check('driver', 'broken'), check('gpu', 'unknown'));
   assert.deepEqual(summary(broken, broken), ['broken', '1 problem: driver']);
+  const following = { ...doctor(check('torch', 'broken'), check('driver', 'broken')) };
+  const one = { ...following, problems: [problem('driver', 'broken', ['torch'])] };
+  assert.deepEqual(summary({ kind: 'done', doctor: one }), ['broken', '1 problem: driver']);
   assert.deepEqual(summary(done(check('cuda', 'broken')), broken), ['broken', '2 problems: cuda, driver']);
   assert.deepEqual(summary(broken, failed), ['broken', '1 problem: driver']);
   const doubtful = done(check('shm', 'warning'), check('gpu', 'unknown'));
@@ -176,8 +188,8 @@ test('the JSON is that of the command line', () => {
   assert.equal(toJson({ ...doctor(), texts: { a: 'b' } }), toJson(doctor()));
 });
 
-test('broken checks come first, and equal results of the kernel and the server are shown once', () => {
-  const ids = (checks: readonly Check[]): string[] => checks.map(({ id }) => id);
+test('problems come first, and equal results of the kernel and the server are shown once', () => {
+  const ids = (checks: readonly ShownCheck[]): string[] => checks.map(shown => shown.check.id);
   const { shared, kernel, server } = mergedChecks(
     doctor(check('torch', 'broken'), check('driver'), check('gpu', 'broken'), check('shm', 'warning')),
     doctor(check('torch'), check('driver'), check('gpu', 'broken'), check('mig', 'skipped'))
@@ -187,4 +199,24 @@ test('broken checks come first, and equal results of the kernel and the server a
   assert.deepEqual(ids(server), ['torch', 'mig']);
   const alone = mergedChecks(null, doctor(check('torch'), check('gpu', 'unknown')));
   assert.deepEqual([alone.shared, alone.kernel, ids(alone.server)], [[], [], ['gpu', 'torch']]);
+});
+
+test('a check that follows from a problem comes after the problems, with the check that found the cause', () => {
+  const checks = [check('torch', 'warning'), check('gpu', 'broken'), check('driver', 'broken')];
+  const problems = [problem('driver', 'broken', ['gpu']), problem('torch', 'warning')];
+  const kernel = { ...doctor(...checks), problems };
+  const { server } = mergedChecks(null, kernel);
+  assert.deepEqual(
+    server.map(shown => [shown.check.id, shown.problems.map(({ affects }) => affects), shown.causes]),
+    [
+      ['driver', [['gpu']], []],
+      ['torch', [[]], []],
+      ['gpu', [], ['driver']]
+    ]
+  );
+  const other = { ...kernel, problems: [problem('driver', 'broken'), problem('gpu', 'broken')] };
+  assert.deepEqual(
+    mergedChecks(kernel, other).shared.map(shown => shown.check.id),
+    ['driver']
+  );
 });

@@ -43,6 +43,16 @@ const DOCTOR: Diagnosis = {
   status: 'warning',
   summary: 'Something is unknown.',
   unfinished: [],
+  problems: [
+    {
+      check: 'torch',
+      status: 'broken',
+      issues: ['torch-not-installed'],
+      reasons: ['PyTorch is not installed in this environment.'],
+      fix: null,
+      affects: ['cuda']
+    }
+  ],
   links: [
     {
       id: 'torch',
@@ -178,6 +188,7 @@ test('a diagnosis of another shape is incompatible', () => {
     null,
     {},
     { ...DOCTOR, links: null },
+    { ...DOCTOR, problems: [{ check: 'torch' }] },
     { ...DOCTOR, status: 'great' },
     withIssues(undefined),
     withIssues([{ ...check?.issues[0], id: null }]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from helpers_lab import Notebook
@@ -44,6 +45,19 @@ def with_issue(status: str, reason: str, before: str | None, command: str | None
     return {"status": status, "reason": reason, "remedy": remedy, "command": command, "issues": [issue]}
 
 
+def problem(check: dict[str, Any], affects: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the problem that is the first issue of a check."""
+    issue = check["issues"][0]
+    return {
+        "check": check["id"],
+        "status": issue["status"],
+        "issues": [issue["id"]],
+        "reasons": [issue["reason"]],
+        "fix": issue["fix"],
+        "affects": list(affects),
+    }
+
+
 def healthy(place: str = "server") -> dict[str, Any]:
     """Return a diagnosis in which all checks pass."""
     return {
@@ -56,6 +70,7 @@ def healthy(place: str = "server") -> dict[str, Any]:
         "status": "ok",
         "summary": "No problems: all checks passed, from PyTorch to the GPU.",
         "unfinished": [],
+        "problems": [],
         "links": [
             check("torch", "PyTorch", "2.13.0+cu130", evidence={"file": "/opt/conda/lib/torch/__init__.py"}),
             check("cuda", "CUDA runtime", "13.0"),
@@ -97,7 +112,8 @@ def unhealthy(place: str = "kernel") -> dict[str, Any]:
         "found": "not visible",
     }
     summary = "1 problem: PyTorch. This build of PyTorch can't use NVIDIA GPUs: it has no CUDA."
-    return made | {"status": "broken", "summary": summary}
+    problems = [problem(checks[name]) for name in ("torch", "shm", "gpu")]
+    return made | {"status": "broken", "summary": summary, "problems": problems}
 
 
 def fake_doctor_route(notebook: Notebook, *answers: tuple[int, Any]) -> list[str]:

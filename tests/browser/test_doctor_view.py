@@ -74,8 +74,15 @@ def test_checks_without_a_result(open_notebook: Open) -> None:
     """The section's header counts warnings without the checks that have no result. If there are only such
     checks, it names them."""
     warned = unhealthy("server")
-    warned["links"] = [one for one in warned["links"] if one["status"] != "broken"]
-    unknown = {**warned, "links": [one for one in warned["links"] if one["status"] != "warning"]}
+    for name in ("links", "problems"):
+        warned[name] = [one for one in warned[name] if one["status"] != "broken"]
+    unknown = {
+        **warned,
+        **{
+            name: [one for one in warned[name] if one["status"] != "warning"]
+            for name in ("links", "problems")
+        },
+    }
     notebook = open_notebook(["1"])
     fake_doctor_route(notebook, (200, warned), (200, unknown))
     show(notebook, 300)
@@ -137,6 +144,21 @@ def test_a_broken_check_is_expanded_with_its_fix(open_notebook: Open) -> None:
     warned = notebook.page.locator(f"{CHECK}[data-status=warning]")
     assert "docker run --shm-size=8g …" in warned.inner_text()
     assert warned.locator("code").count() == 0  # An incomplete command has no copy button.
+
+
+def test_a_check_that_follows_from_a_problem(open_notebook: Open) -> None:
+    """A problem lists the checks that it affects. Such a check is collapsed, and refers to the check with the
+    cause instead of repeating a fix."""
+    doctor = unhealthy()
+    cause, following = doctor["problems"][0], doctor["problems"].pop()
+    cause["affects"] = [following["check"]]
+    notebook = open_doctor(open_notebook, doctor, healthy())
+    broken = notebook.page.locator(f"{CHECK}[data-status=broken]")
+    assert "Also affected: GPU." in broken.inner_text()
+    affected = notebook.page.locator(f"{ENVIRONMENT}:first-child .jp-gpuwidget-diagnostics-check").last
+    assert affected.get_attribute("open") is None
+    affected.locator("summary").first.click()
+    assert "See: PyTorch." in affected.inner_text()
 
 
 def test_the_copied_json_has_the_format_of_the_command(open_notebook: Open) -> None:

@@ -57,7 +57,7 @@ class RunContextBuilder:
         if measured_s(report.cell) < MIN_RUN_S:
             return RunContext(cell=self._cell, earlier_runs=earlier)
         elapsed = max(time.monotonic() - self._started, 1e-9)
-        variables = _or_default(_user_variables, list[tuple[str, object]]())
+        variables = _or_default(user_variables, list[tuple[str, object]]())
         return RunContext(
             cell=self._cell,
             loaders=_or_default(lambda: torch_variables.loaders(variables), ()),
@@ -112,7 +112,8 @@ def _or_default(query: Callable[[], _T], default: _T) -> _T:
         return default
 
 
-def _user_variables() -> list[tuple[str, object]]:
+def user_variables() -> list[tuple[str, object]]:
+    """Return the names and values of the notebook's or script's variables."""
     # Skip private names and IPython's names for past results, such as _3. Also skip keys of globals() that
     # are not strings, which Python allows.
     return [

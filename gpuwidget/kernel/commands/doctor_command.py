@@ -15,11 +15,12 @@ from typing import Any
 from gpuwidget.diagnostics import isolated_run
 from gpuwidget.diagnostics.probe_process import ProbeEnvironment
 from gpuwidget.diagnostics.target import NotebookState
+from gpuwidget.kernel.cells.run_context import user_variables
 from gpuwidget.model.diagnosis import Diagnosis, EnvironmentKind
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.to_json import to_json
 from gpuwidget.model.translation import translatable
-from gpuwidget.pytorch import cuda_state, torch_switches
+from gpuwidget.pytorch import cuda_state, torch_switches, torch_variables
 from gpuwidget.system.daemon_thread import run_in_daemon_thread
 from gpuwidget.version import __version__
 from gpuwidget.views import diagnosis_view
@@ -99,9 +100,19 @@ def _run_checks() -> Diagnosis:
         torch=None if version is None else str(version),
         cudnn_off=switches is not None and switches.cudnn is False,
         devices=_devices(),
+        cpu_threads=torch_switches.cpu_threads(),
+        loaders=_loaders_without_workers(),
     )
     place: EnvironmentKind = "kernel" if "ipykernel" in sys.modules else "shell"
     return isolated_run.run_in_subprocess(place, __version__, ProbeEnvironment.current(), notebook=notebook)
+
+
+def _loaders_without_workers() -> list[str]:
+    try:
+        found = torch_variables.loaders(user_variables())
+    except Exception:  # The checks then run without the DataLoaders.
+        return []
+    return [loader.name for loader in found if loader.num_workers == 0]
 
 
 def _devices() -> list[str | None] | None:

@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { TranslatedDiagnosis } from '../kernel/kernelReply';
-import type { Check, Diagnosis } from '../wire';
+import type { Check, Diagnosis, Problem } from '../wire';
 import type { DiagnosisState } from './diagnosticsModel';
 
 /** Symbols shown beside the status, so that the status is not indicated by color alone. */
@@ -59,42 +59,93 @@ export function diagnosticsSummary(
     : ['unknown', trans.__('no result: %1', unknown.join(', '))];
 }
 
-/** Return the titles of the checks that have this status, without duplicates. */
-function titles(doctors: readonly Diagnosis[], wanted: Check['status']): string[] {
-  const checks = doctors.flatMap(({ links }) => links).filter(({ status }) => status === wanted);
-  return [...new Map(checks.map(({ id, title }) => [id, title])).values()];
+/** Return the titles of the checks that have found problems with this status, without duplicates. */
+function titles(doctors: readonly Diagnosis[], wanted: Problem['status']): string[] {
+  const found = doctors.flatMap(doctor =>
+    doctor.problems
+      .filter(({ status }) => status === wanted)
+      .map(({ check }) => [check, titleOf(doctor, check)] as const)
+  );
+  return [...new Map(found).values()];
+}
+
+function titleOf(doctor: Diagnosis, id: string): string {
+  return doctor.links.find(check => check.id === id)?.title ?? id;
+}
+
+/** A problem with the titles of the other checks that it affects. */
+export interface ShownProblem {
+  readonly problem: Problem;
+  readonly affects: readonly string[];
+}
+
+/** A check with the problems that it has found, and the titles of the checks that have found the others. */
+export interface ShownCheck {
+  readonly check: Check;
+  readonly problems: readonly ShownProblem[];
+  readonly causes: readonly string[];
 }
 
 /** The checks of the kernel's and the server's diagnosis. */
 export interface MergedChecks {
   /** The checks with the same result in both. */
-  readonly shared: readonly Check[];
-  readonly kernel: readonly Check[];
-  readonly server: readonly Check[];
+  readonly shared: readonly ShownCheck[];
+  readonly kernel: readonly ShownCheck[];
+  readonly server: readonly ShownCheck[];
 }
 
-/** Return the checks of two diagnoses, broken checks first, and equal results only once. */
+/** Return the checks of two diagnoses, problems first in the order of fixing, and equal results only once. */
 export function mergedChecks(kernel: Diagnosis | null, server: Diagnosis | null): MergedChecks {
-  const own = (kernel?.links ?? []).map(check => [check, JSON.stringify(check)] as const);
-  const others = (server?.links ?? []).map(check => [check, JSON.stringify(check)] as const);
+  const [own, others] = [shownChecks(kernel), shownChecks(server)].map(checks =>
+    checks.map(shown => [shown, resultOf(shown)] as const)
+  ) as [(readonly [ShownCheck, string])[], (readonly [ShownCheck, string])[]];
   const [ownKeys, otherKeys] = [new Set(own.map(([, key]) => key)), new Set(others.map(([, key]) => key))];
   return {
-    shared: sorted(own.filter(([, key]) => otherKeys.has(key))),
-    kernel: sorted(own.filter(([, key]) => !otherKeys.has(key))),
-    server: sorted(others.filter(([, key]) => !ownKeys.has(key)))
+    shared: own.filter(([, key]) => otherKeys.has(key)).map(([shown]) => shown),
+    kernel: own.filter(([, key]) => !otherKeys.has(key)).map(([shown]) => shown),
+    server: others.filter(([, key]) => !ownKeys.has(key)).map(([shown]) => shown)
   };
+}
+
+/** Return the result of a check as text. It does not depend on the other checks that its problems affect. */
+function resultOf({ check, problems, causes }: ShownCheck): string {
+  return JSON.stringify([check, problems.map(({ problem }) => ({ ...problem, affects: [] })), causes]);
+}
+
+/** Return the checks that have found problems in the order of fixing, then the others, the worst first. */
+function shownChecks(doctor: Diagnosis | null): ShownCheck[] {
+  if (doctor === null) {
+    return [];
+  }
+  const { links, problems } = doctor;
+  const fixing = problems.map(({ check }) => check);
+  const rank = (check: Check): number => {
+    const place = fixing.indexOf(check.id);
+    return place >= 0 ? place : fixing.length + ORDER.indexOf(check.status);
+  };
+  return [...links]
+    .sort((one, other) => rank(one) - rank(other))
+    .map(check => ({
+      check,
+      problems: problems
+        .filter(problem => problem.check === check.id)
+        .map(problem => ({ problem, affects: problem.affects.map(id => titleOf(doctor, id)) })),
+      causes: [
+        ...new Set(
+          problems
+            .filter(({ affects }) => affects.includes(check.id))
+            .map(cause => titleOf(doctor, cause.check))
+        )
+      ]
+    }));
 }
 
 /** The statuses in the order of display. */
 const ORDER: readonly Check['status'][] = ['broken', 'warning', 'unknown', 'ok', 'skipped'];
 
 /** Return the rank of the worst status in a list of checks, the lowest for broken checks. */
-export function worstRank(checks: readonly Check[]): number {
-  return Math.min(ORDER.length, ...checks.map(({ status }) => ORDER.indexOf(status)));
-}
-
-function sorted(checks: readonly (readonly [Check, string])[]): Check[] {
-  return checks.map(([check]) => check).sort((one, other) => worstRank([one]) - worstRank([other]));
+export function worstRank(checks: readonly ShownCheck[]): number {
+  return Math.min(ORDER.length, ...checks.map(({ check }) => ORDER.indexOf(check.status)));
 }
 
 /**

@@ -3,8 +3,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { element, setAttribute, Text } from '../ui/dom';
 import { moment } from '../ui/format';
 import type { TranslatedDiagnosis } from '../kernel/kernelReply';
-import type { Check, Fix } from '../wire';
-import { statusLabel, SYMBOLS, textAfterCommand, toJson } from './diagnosticsMessages';
+import type { Fix } from '../wire';
+import { statusLabel, SYMBOLS, textAfterCommand, toJson, type ShownCheck } from './diagnosticsMessages';
 import { newestDiagnosis, type DiagnosisState } from './diagnosticsModel';
 
 /** Copies a text to the clipboard. */
@@ -25,7 +25,7 @@ export class EnvironmentView {
   private readonly about = new Text('diagnostics-about', 'div');
   private readonly copyJson: HTMLButtonElement;
   private shown: TranslatedDiagnosis | null = null;
-  private shownChecks: readonly Check[] | null = null;
+  private shownChecks: readonly ShownCheck[] | null = null;
   /** The copy button whose label currently confirms a click, and the timer that restores its label. */
   private copied: { readonly restore: () => void; readonly timer: number } | null = null;
 
@@ -59,7 +59,7 @@ export class EnvironmentView {
     title: string,
     state: DiagnosisState | null,
     reason: string,
-    checks: readonly Check[],
+    checks: readonly ShownCheck[],
     texts: TranslatedDiagnosis['texts']
   ): void {
     this.title.set(title);
@@ -134,18 +134,18 @@ function translator(texts: TranslatedDiagnosis['texts']): Translate {
 }
 
 /**
- * Return a line for one check that expands to the check's details. A check with a problem is expanded from
- * the start.
+ * Return a line for one check that expands to the check's details. A check that has found the cause of a
+ * problem is expanded from the start.
  */
 function checkView(
   trans: TranslationBundle,
-  check: Check,
+  { check, problems, causes }: ShownCheck,
   translate: Translate,
   copyFrom: CopyFrom
 ): HTMLElement {
-  const { status, title, evidence, issues } = check;
+  const { status, title, evidence } = check;
   const found = translate(check.found);
-  const worst = issues.at(0);
+  const titles = (others: readonly string[]): string => others.map(translate).join(', ');
   const symbol = element('span', 'diagnostics-symbol', SYMBOLS[status]);
   symbol.setAttribute('aria-hidden', 'true');
   const head = element(
@@ -157,11 +157,17 @@ function checkView(
     element('span', 'diagnostics-check-status', statusLabel(trans, status))
   );
   const body = element('div', 'diagnostics-check-body', element('div', 'diagnostics-check-result', found));
-  if (worst !== undefined) {
-    body.append(element('div', '', translate(worst.reason)));
-    if (worst.fix !== null) {
-      body.append(...fixView(trans, worst.fix, translate, copyFrom));
+  for (const { problem, affects } of problems) {
+    body.append(...problem.reasons.map(reason => element('div', '', translate(reason))));
+    if (problem.fix !== null) {
+      body.append(...fixView(trans, problem.fix, translate, copyFrom));
     }
+    if (affects.length > 0) {
+      body.append(element('div', '', trans.__('Also affected: %1.', titles(affects))));
+    }
+  }
+  if (causes.length > 0) {
+    body.append(element('div', '', trans.__('See: %1.', titles(causes))));
   }
   const entries = Object.entries(evidence);
   if (entries.length > 0) {
@@ -176,7 +182,7 @@ function checkView(
   }
   const node = element('details', 'diagnostics-check', head, body);
   node.dataset.status = status;
-  node.open = worst !== undefined;
+  node.open = problems.length > 0;
   return node;
 }
 

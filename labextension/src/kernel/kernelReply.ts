@@ -12,6 +12,7 @@ import {
   type KernelState,
   type Check,
   type MessageId,
+  type Problem,
   type Switch
 } from '../wire';
 
@@ -205,6 +206,16 @@ const errorReply = object<Extract<KernelReply, { status: 'error' }>>({
   state: nullable(kernelState)
 });
 
+const fix = nullable(
+  object<Fix>({
+    id: text,
+    params: record,
+    before: text,
+    command: nullable(text),
+    after: text
+  })
+);
+
 const diagnosis = object<Diagnosis>({
   schema: finite,
   version: text,
@@ -215,6 +226,16 @@ const diagnosis = object<Diagnosis>({
   status: oneOf('ok', 'broken', 'warning'),
   summary: text,
   unfinished: list(text),
+  problems: list(
+    object<Problem>({
+      check: text,
+      status: oneOf('broken', 'warning', 'unknown'),
+      issues: list(text),
+      reasons: list(text),
+      fix,
+      affects: list(text)
+    })
+  ),
   links: list(
     object<Check>({
       id: text,
@@ -231,15 +252,7 @@ const diagnosis = object<Diagnosis>({
           status: oneOf('broken', 'warning', 'unknown'),
           params: record,
           reason: text,
-          fix: nullable(
-            object<Fix>({
-              id: text,
-              params: record,
-              before: text,
-              command: nullable(text),
-              after: text
-            })
-          )
+          fix
         })
       )
     })

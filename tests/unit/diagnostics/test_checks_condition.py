@@ -141,7 +141,7 @@ def test_the_summary_names_what_to_fix_first() -> None:
     broken = diagnose(results(machine={"container": "/.dockerenv", "devices": ()}, **NO_GPUS))
     assert (broken.status, broken.summary) == (
         "broken",
-        "2 problems: Driver, Device files. This container was started without the machine's GPUs.",
+        "1 problem: Driver. This container was started without the machine's GPUs.",
     )
     doubtful = diagnose(results(nvml=nvml(h200(pcie_width=8))))
     assert (doubtful.status, doubtful.summary) == (

@@ -239,6 +239,45 @@ def test_memory_that_is_too_little_for_the_import() -> None:
     )
 
 
+def test_one_thread_for_a_data_loader() -> None:
+    """OMP_NUM_THREADS=1 is a warning only beside a DataLoader that prepares its batches in the notebook's
+    process, and only if torch really uses one thread."""
+    one = NotebookState("2.13.0", cpu_threads=1, loaders=("train", "test"))
+    limited = {"OMP_NUM_THREADS": "1"}
+    assert outcome(check_of("torch", results(variables=limited, notebook=one))) == (
+        "warning",
+        "OMP_NUM_THREADS is 1, so PyTorch uses one CPU thread in this notebook. DataLoaders without workers "
+        "prepare their batches on it: train, test.",
+        "Give the DataLoader workers, such as num_workers=4. Or unset OMP_NUM_THREADS where Jupyter is "
+        "started, and restart Jupyter.",
+    )
+    for variables, notebook in (
+        ({}, one),
+        ({"OMP_NUM_THREADS": "8"}, one),
+        (limited, replace(one, loaders=())),
+        (limited, replace(one, cpu_threads=8)),
+        (limited, replace(one, cpu_threads=None)),
+    ):
+        assert check_of("torch", results(variables=variables, notebook=notebook)).status == "ok"
+
+
+def test_a_crash_in_the_drivers_library_is_not_blamed_on_torch() -> None:
+    """If the driver's library crashes without torch, too, the fix for torch's crash is to fix the driver."""
+    crashed = ProbeResult("crashed", "SIGABRT", {"step": "init"})
+    one = replace(
+        results(), cuda_result=crashed, torch_result=ProbeResult("crashed", "SIGABRT", {"step": "import"})
+    )
+    assert outcome(check_of("torch", one))[2] == "Fix the driver first."
+    assert outcome(check_of("driver", one)) == (
+        "broken",
+        "CUDA initialization (cuInit) crashed Python (SIGABRT).",
+        "The crash is in the driver's library libcuda.so.1, not in PyTorch. Restart the machine if the "
+        "driver was updated; otherwise, install the driver again. The kernel log (dmesg) may show the cause.",
+    )
+    preloaded = replace(one, variables={"LD_PRELOAD": "/x.so"})
+    assert (outcome(check_of("driver", preloaded))[2] or "").startswith("Unset LD_PRELOAD (/x.so)")
+
+
 # -- cuDNN, NCCL -----------------------------------------------------------------------------------------
 
 
@@ -347,6 +386,31 @@ def test_a_library_path_that_leads_to_torchs_own_by_links() -> None:
         packages={"torch": TorchFiles("/x/torch/__init__.py", (), "2", "13", f"{SITE}/torch/__init__.py")},
     )
     assert check_of("cudnn", linked).status == "ok"
+
+
+def test_variables_that_change_cudas_speed_or_results() -> None:
+    """CUDA_LAUNCH_BLOCKING and NVIDIA_TF32_OVERRIDE are warnings that state what they do. TF32 is not
+    mentioned on a GPU without TF32."""
+    assert outcome(check_of("cuda", results(variables={"CUDA_LAUNCH_BLOCKING": "1"}))) == (
+        "warning",
+        "CUDA_LAUNCH_BLOCKING is set: Python waits until each GPU kernel has ended, which makes most "
+        "programs slower.",
+        "Unset CUDA_LAUNCH_BLOCKING and restart the kernel, unless you need it to find the line of a CUDA "
+        "error.",
+    )
+    assert outcome(check_of("cuda", results(variables={"NVIDIA_TF32_OVERRIDE": "0"})))[:2] == (
+        "warning",
+        "NVIDIA_TF32_OVERRIDE is 0: NVIDIA's libraries never use TF32, whatever PyTorch's settings are. "
+        "Matrix products and convolutions of float32 can be slower.",
+    )
+    assert outcome(check_of("cuda", results(variables={"NVIDIA_TF32_OVERRIDE": "1"})))[:2] == (
+        "warning",
+        "NVIDIA_TF32_OVERRIDE is '1': it can override PyTorch's TF32 settings in NVIDIA's libraries.",
+    )
+    turing = nvml(h200(compute_capability="7.5"))
+    for variables in ({"CUDA_LAUNCH_BLOCKING": "0"}, {"NVIDIA_TF32_OVERRIDE": ""}):
+        assert check_of("cuda", results(variables=variables)).status == "ok"
+    assert check_of("cuda", results(variables={"NVIDIA_TF32_OVERRIDE": "0"}, nvml=turing)).status == "ok"
 
 
 def test_nccl() -> None:

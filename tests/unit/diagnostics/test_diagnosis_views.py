@@ -28,8 +28,9 @@ from gpuwidget.diagnostics.torch_copies import TorchFiles
 from gpuwidget.kernel.commands import doctor_command
 from gpuwidget.model.diagnosis import Diagnosis, Issue
 from gpuwidget.model.to_json import to_json
-from gpuwidget.pytorch import cuda_state, torch_switches
+from gpuwidget.pytorch import cuda_state, torch_switches, torch_variables
 from gpuwidget.pytorch.cuda_state import TorchDevice
+from gpuwidget.pytorch.torch_variables import Loader
 from gpuwidget.views import diagnosis_view
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m'\"&"
@@ -147,7 +148,7 @@ def test_json_is_stable_and_can_be_read_back() -> None:
     values = json.loads(json.dumps(to_json(ILL)))
     assert list(values) == [
         *("schema", "version", "time", "place", "python", "variables", "status", "summary", "unfinished"),
-        "links",
+        *("problems", "links"),
     ]
     assert list(values["links"][0]) == [
         *("id", "title", "status", "found", "reason", "remedy", "command", "evidence", "issues")
@@ -210,7 +211,7 @@ def test_another_wording_is_no_change() -> None:
 
 
 def test_a_diagnosis_of_an_older_version() -> None:
-    """A diagnosis of an older version, which has no field `issues`, can be read. Its issues are unknown."""
+    """A diagnosis of an older version, which has no fields `issues`, can be read. Its issues are unknown."""
     values = json.loads(json.dumps(to_json(ILL)))
     for check in values["links"]:
         del check["issues"]
@@ -378,8 +379,8 @@ def test_from_python_nothing_is_imported_or_started(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_notebooks_torch_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a notebook, the cuDNN setting and the CUDA devices of the notebook's torch are passed to the
-    diagnosis, because a probe process can't read them."""
+    """In a notebook, the cuDNN setting, CUDA devices and CPU threads of the notebook's torch and the
+    DataLoaders without workers are passed to the diagnosis, because a probe process can't read them."""
     asked: list[NotebookState] = []
 
     def run(place: str, version: str, environment: object, *, notebook: NotebookState) -> Diagnosis:
@@ -396,3 +397,8 @@ def test_settings_of_the_notebooks_torch_are_checked(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(cuda_state, "devices", lambda: (TorchDevice(0, "aa-bb"), TorchDevice(1, None)))
     doctor_command.doctor()
     assert asked[2].devices == ["aa-bb", None]
+    loaders = [Loader(name, workers, False, None, False) for name, workers in (("train", 0), ("test", 4))]
+    monkeypatch.setattr(torch_variables, "loaders", lambda _variables: loaders)
+    monkeypatch.setattr(torch_switches, "cpu_threads", lambda: 1)
+    doctor_command.doctor()
+    assert (asked[3].cpu_threads, asked[3].loaders) == (1, ["train"])

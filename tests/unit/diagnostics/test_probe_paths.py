@@ -71,15 +71,16 @@ def test_no_file_runs_when_python_starts(run_torch_check: RunTorchCheck, folder:
 
 
 def test_a_torch_py_beside_the_notebook_is_found_without_running_it(
-    run_torch_check: RunTorchCheck, folder: Path
+    run_torch_check: RunTorchCheck, folder: Path, tmp_path: Path
 ) -> None:
     """If the working directory contains a torch.py, which the notebook would import instead of torch, the
     PyTorch check is "broken". The file is not run."""
-    mark = leaves_a_mark(folder, "torch")
+    mark, site = leaves_a_mark(folder, "torch"), tmp_path / "site"
     one = run_torch_check()
     assert (one.status, one.reason, one.remedy) == (
         "broken",
-        f"'import torch' finds {folder}/torch.py instead of the package.",
+        f"'import torch' finds {folder}/torch.py instead of the package in {site}: the working directory "
+        "comes first in sys.path.",
         f"Rename {folder}/torch.py, and restart the kernel.",
     )
     assert not mark.exists()
@@ -97,15 +98,18 @@ def test_a_server_ignores_torch_in_its_working_directory(
     )
 
 
-def test_a_checkout_of_torch_is_not_imported(run_torch_check: RunTorchCheck, folder: Path) -> None:
+def test_a_checkout_of_torch_is_not_imported(
+    run_torch_check: RunTorchCheck, folder: Path, tmp_path: Path
+) -> None:
     """If the working directory contains a whole torch package, the PyTorch check is "unknown" and explains
     that this torch was not checked."""
     fake_torch(folder, WORKING)
     one = run_torch_check()
     assert (one.status, one.reason) == (
         "unknown",
-        f"'import torch' finds {folder}/torch/__init__.py, in the working directory. The doctor runs no file "
-        "of the working directory, so this PyTorch was not checked.",
+        f"'import torch' finds {folder}/torch/__init__.py, in the working directory, not 2.10.0 in "
+        f"{tmp_path / 'site'}. The doctor runs no file of the working directory, so this PyTorch was not "
+        "checked.",
     )
 
 

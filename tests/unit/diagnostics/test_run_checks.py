@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from helpers_doctor import WORKING, build_libcuda, fake_torch
+from helpers_wheels import borrow_packages, standard_library
 from nvml_standin import Standin
 
 from gpuwidget.diagnostics import isolated_run
@@ -40,7 +41,8 @@ class FakeEnvironment:
         for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
             (self.root / "dev" / name).touch()
         self.variables = {**standin.environment(), "PATH": "/usr/bin:/bin"}
-        self.path = [str(folder / "site"), *sys.path]
+        # The path contains no torch of the test's environment, which the fake one would hide.
+        self.path = [str(folder / "site"), *standard_library(), str(borrow_packages(folder / "borrowed"))]
 
     def torch(self, body: str, **results: str | None) -> None:
         """Create a package torch whose import runs ``body``."""

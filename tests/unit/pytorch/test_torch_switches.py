@@ -325,3 +325,10 @@ def test_reading_and_setting_do_not_initialize_cuda() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[] False\n"
+
+
+def test_cpu_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of torch's CPU threads is known while torch is loaded."""
+    assert torch_switches.cpu_threads() == torch.get_num_threads()
+    monkeypatch.setattr("gpuwidget.pytorch.cuda_state.loaded_torch", lambda: None)
+    assert torch_switches.cpu_threads() is None
