@@ -40,8 +40,8 @@ VARIABLES = (
     "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_NVML_BASED_CUDA_CHECK",
 )
-"""The only environment variables that are shown: those that CUDA, NCCL, torch's CUDA part and threads, Python's
-search for modules, the dynamic loader and gpuwidget itself read."""
+"""The only environment variables that are shown: those that CUDA, NCCL, torch's CUDA part and CPU threads,
+Python's search for modules, the dynamic loader and gpuwidget itself read."""
 _CONTAINERS = re.compile(r"docker|kubepods|containerd|crio|libpod|lxc|podman")
 _GPU_FILE = re.compile(r"nvidia\d+")
 _CONTROL_FILES = ("nvidiactl", "nvidia-uvm")
