@@ -48,6 +48,34 @@ def test_the_panel(open_notebook: Open) -> None:
         assert shown.count(sentence) == 1, sentence
 
 
+@pytest.mark.parametrize("width", [240, 300, 420])
+def test_a_process_begins_and_ends(two_gpu_lab: Lab, browser: Browser, width: int) -> None:
+    """When the only process on a GPU begins or ends, its line appears or disappears, and nothing moves."""
+    faked: list[FakeOwnershipStream] = []
+    notebook = two_gpu_lab.open(
+        browser,
+        two_gpu_lab.write("process.ipynb", ["1"]),
+        height=1400,
+        prepare=lambda page: faked.append(FakeOwnershipStream(page)),
+    )
+    show(notebook, width)
+    page = notebook.page
+    page.wait_for_selector(LOAD_BUTTON)
+    page.wait_for_selector(f"{CARD} canvas")
+    known = uuids(two_gpu_lab)
+    faked[0].send([], [gpu(uuid, allocation(30, pid=4711, program="python", arguments="eval.py")) for uuid in known])
+    wait_for_text(notebook, f"{CARD} .jp-gpuwidget-holder", "eval.py")
+    notebook.script(TWO_FRAMES)
+    notebook.record_layout_shifts(PANEL)
+    faked[0].send([], [gpu(uuid) for uuid in known])
+    page.wait_for_selector(f"{CARD} .jp-gpuwidget-holder", state="detached")
+    notebook.script(TWO_FRAMES)
+    faked[0].send([], [gpu(uuid, allocation(30, pid=4711, program="python", arguments="eval.py")) for uuid in known])
+    wait_for_text(notebook, f"{CARD} .jp-gpuwidget-holder", "eval.py")
+    notebook.script(TWO_FRAMES)
+    assert notebook.layout_shifts() == []
+
+
 @pytest.mark.parametrize("height", [700, 1400])
 def test_a_new_hint(two_gpu_lab: Lab, browser: Browser, height: int) -> None:
     """When a hint appears and when it disappears, nothing in the panel moves: neither the GPUs nor the heads
