@@ -19,6 +19,7 @@ from helpers_wheels import borrow_packages, standard_library
 from nvml_standin import Standin
 
 from gpuwidget.diagnostics import isolated_run
+from gpuwidget.diagnostics.private_data import UserPaths
 from gpuwidget.diagnostics.probe_process import ProbeEnvironment, ProbeProcess
 from gpuwidget.diagnostics.run_checks import run_checks
 from gpuwidget.diagnostics.target import NotebookState, Target
@@ -235,7 +236,8 @@ def test_a_run_in_a_subprocess_returns_the_diagnosis(fake: FakeEnvironment) -> N
     doctor = isolated_run.run_in_subprocess(
         "kernel", "0.1.0", fake.environment, notebook=NotebookState("2.9.0", cudnn_off=True)
     )
-    assert (doctor.place, doctor.python) == ("kernel", sys.executable)
+    python = UserPaths.find(fake.variables).shorten(sys.executable)
+    assert (doctor.place, doctor.python) == ("kernel", python)
     assert links(doctor)["torch"].found == "2.10.0, built for CUDA 12.8"
     assert links(doctor)["torch"].remedy == "Restart the kernel."
     assert links(doctor)["cudnn"].status == "warning"
