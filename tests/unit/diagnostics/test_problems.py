@@ -25,7 +25,7 @@ from gpuwidget.diagnostics.files_probe import CheckedPackage, DamagedFile
 from gpuwidget.diagnostics.isolated_run import parse_diagnosis
 from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.diagnostics.probe_results import ProbeResults
-from gpuwidget.diagnostics.problems import _RULES
+from gpuwidget.diagnostics.problems import _FIXING_ORDER, _RULES
 from gpuwidget.diagnostics.run_checks import diagnose
 from gpuwidget.model.diagnosis import Diagnosis
 from gpuwidget.model.to_json import to_json
@@ -230,6 +230,11 @@ def test_issues_with_the_same_fix_in_one_check() -> None:
     (problem,) = diagnose(results(nvml=gpus, packages={"cuda": cuda})).problems
     assert problem.issues == ("memory-errors-uncorrected", "memory-errors-uncorrected")
     assert [reason[:5] for reason in problem.reasons] == ["GPU 0", "GPU 1"]
+
+
+def test_every_check_has_its_place_in_the_order_of_fixing() -> None:
+    """The order of fixing contains each check once."""
+    assert sorted(_FIXING_ORDER) == sorted(check.id for check in diagnose(results()).links)
 
 
 def test_rules_name_existing_issues() -> None:
