@@ -56,11 +56,12 @@ def test_each_protection_names_tests_that_exist() -> None:
         for line in (ROOT / "docs" / "security.md").read_text(encoding="utf-8").splitlines()
         if line.startswith("| ") and not line.endswith("| test |")
     ]
-    named = [re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row) for row in rows]
+    named = [re.findall(r"`((?:labextension/)?tests/[\w./]+)::([^`]+)`", row) for row in rows]
     assert [row for row, tests in zip(rows, named, strict=True) if not tests] == []
     assert [
         f"{path}::{name}"
         for tests in named
         for path, name in tests
-        if f"def {name}(" not in (ROOT / path).read_text(encoding="utf-8")
+        if not {f"def {name}(", f"test('{name}'"}
+        & set(re.findall(r"def \w+\(|test\('[^']+'", (ROOT / path).read_text(encoding="utf-8")))
     ] == []

@@ -42,9 +42,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(ROOT, tmp_path_factory.mktemp("dist"))
 
 
-def build(sources: Path, folder: Path) -> Path:
-    """Build the sdist, and from it the wheel, into ``folder``. Return the wheel."""
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(sources)]
+def build(sources: Path, folder: Path, *options: str) -> Path:
+    """Build the sdist, and from it the wheel, into ``folder``, or what ``options`` name. Return the wheel."""
+    command = [sys.executable, "-m", "build", "--no-isolation", *options, "--outdir", str(folder)]
+    command.append(str(sources))
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = folder.glob("*.whl")
@@ -205,7 +206,10 @@ def test_package_indexes_and_jupyterlab_list_it(wheel: Path) -> None:
 def test_a_second_build_gives_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
     """Two builds from the same sources give the same wheel, byte for byte, although each build is in another
     folder. Anyone can check that a wheel was built from these sources."""
-    again = build(ROOT, tmp_path)
+    (sdist,) = wheel.parent.glob("*.tar.gz")
+    shutil.unpack_archive(sdist, tmp_path / "sources")
+    (sources,) = (tmp_path / "sources").iterdir()
+    again = build(sources, tmp_path / "dist", "--wheel")
     with zipfile.ZipFile(wheel) as first, zipfile.ZipFile(again) as second:
         assert [one.filename for one in first.infolist()] == [one.filename for one in second.infolist()]
         assert [name for name in first.namelist() if first.read(name) != second.read(name)] == []
