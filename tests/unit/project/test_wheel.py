@@ -29,7 +29,7 @@ from tools.sbom import BUNDLED, PYTHON_LICENSES, bill_of_materials
 from tools.sbom import pins as locked_pins
 
 ROOT = Path(__file__).parents[3]
-LARGEST = 1_100_000
+LARGEST = 1_200_000
 LARGEST_PANEL = 120 * 1024
 DATA = f"jupyterlab_gpuwidget-{gpuwidget.__version__}.data/data"
 LABEXTENSION = "share/jupyter/labextensions/jupyterlab-gpuwidget"
