@@ -11,6 +11,7 @@ import type { Kernel as JupyterKernel, KernelMessage } from '@jupyterlab/service
 
 import type { CellRuns, RunningCells, StartedCell } from './cellRuns';
 import type { Clock } from '../clock';
+import { releaseClosedComms } from '../kernel/closedComms';
 
 const MAX_SCROLL_ATTEMPTS = 5;
 
@@ -92,6 +93,7 @@ export class CellTracker {
 
   private connect(panel: NotebookPanel): void {
     const { sessionContext } = panel;
+    releaseClosedComms(sessionContext);
     sessionContext.iopubMessage.connect((_, message) => {
       this.onIopubMessage(panel, message);
     });
