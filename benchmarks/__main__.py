@@ -36,6 +36,8 @@ from benchmarks import (
     panel,
     pure_python,
     sampling,
+    soak,
+    soak_page,
     stragglers,
     streams,
     ticks,
@@ -74,7 +76,11 @@ BENCHMARKS: dict[str, Measure] = {
     "oom": out_of_memory.measure,
     "holders": holders.measure,
     "interrupts": interrupts.measure,
+    "soak": soak.measure,
+    "soak-page": soak_page.measure,
 }
+_ONLY_BY_NAME = ("soak-page",)
+"""Benchmarks that take hours, and that run only if they are named."""
 _RESULTS = Path(__file__).with_name("results")
 _PACKAGES = (
     "ipykernel",
@@ -96,13 +102,13 @@ _PACKAGES = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the named benchmarks; return 1 if a benchmark failed with an error."""
     options = _parser().parse_args(arguments)
-    names: list[str] = options.names or list(BENCHMARKS)
+    names: list[str] = options.names or [name for name in BENCHMARKS if name not in _ONLY_BY_NAME]
     for name in names:
         if name not in BENCHMARKS:
             _parser().error(f"no benchmark {name!r}; there are {', '.join(BENCHMARKS)}")
     out: Path | None = options.out
     if out is None and not options.quick:
-        what = "all" if names == list(BENCHMARKS) else "-".join(names)
+        what = "all" if not options.names else "-".join(names)
         out = _RESULTS / f"{datetime.now(timezone.utc):%Y-%m-%d}-{what}.json"
     facts = machine_info()
     figures: list[Figure] = []
@@ -189,7 +195,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=(__doc__ or "").partition(":")[2]
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all if none")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"of {', '.join(BENCHMARKS)}; if none, all but {', '.join(_ONLY_BY_NAME)}",
+    )
     parser.add_argument("--quick", action="store_true", help="few short runs, to see that everything works")
     parser.add_argument("--out", type=Path, metavar="FILE", help="where the results go, as JSON")
     return parser

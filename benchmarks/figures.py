@@ -12,10 +12,17 @@ from typing import Any, Literal
 
 from benchmarks import statistics
 
-Unit = Literal["ms", "ratio", "%", "B", "KiB"]
+Unit = Literal["ms", "ratio", "%", "B", "KiB", "MiB/h", "/h"]
 
-_FORMATS: Mapping[Unit, str] = {"ms": "{:,.2f} ms", "ratio": "{:.4f}", "%": "{:.3f} %", "B": "{:,.0f} B",
-                                "KiB": "{:,.0f} KiB"}  # fmt: skip
+_FORMATS: Mapping[Unit, str] = {
+    "ms": "{:,.2f} ms",
+    "ratio": "{:.4f}",
+    "%": "{:.3f} %",
+    "B": "{:,.0f} B",
+    "KiB": "{:,.0f} KiB",
+    "MiB/h": "{:,.3f} MiB/h",
+    "/h": "{:,.2f} /h",
+}
 
 
 @dataclass(frozen=True)

@@ -179,13 +179,16 @@ class Page:
         busy = [self.window() for _ in range(count)]
         return busy, self.heap() - before
 
-    def window(self, seconds: float = 10.0) -> float:
-        """Return how many milliseconds per second the main thread was busy, measured for ``seconds``."""
+    def window(self, seconds: float = 10.0, interval_s: float = 0.2) -> float:
+        """Return how many milliseconds per second the main thread was busy, measured for ``seconds``.
+
+        The values of the stand-in GPUs change every ``interval_s`` seconds.
+        """
         before = self._metrics()
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self._standin.scenario(*self._machine())
-            time.sleep(0.2)
+            time.sleep(interval_s)
         after = self._metrics()
         busy = (after["TaskDuration"] - before["TaskDuration"]) / (after["Timestamp"] - before["Timestamp"])
         return 1e3 * busy
@@ -198,6 +201,13 @@ class Page:
         """Return the size of the JavaScript heap after a garbage collection, in bytes."""
         self._session.send("HeapProfiler.collectGarbage")
         return self._metrics()["JSHeapUsedSize"]
+
+    def counts(self) -> dict[str, float]:
+        """Return the size of the JavaScript heap in bytes and the numbers of documents, DOM nodes and event
+        listeners, after a garbage collection."""
+        heap = self.heap()
+        metrics = self._metrics()
+        return {"heap": heap, **{name: metrics[name] for name in ("Documents", "Nodes", "JSEventListeners")}}
 
     def kept(self) -> float:
         """Return the bytes that the page retains after a garbage collection, with DOM nodes, but without

@@ -1,14 +1,26 @@
-"""Medians, percentiles, and pairs of runs in alternating order."""
+"""Medians, percentiles, slopes, and pairs of runs in alternating order."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from statistics import median
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import NormalDist, linear_regression, median
 from typing import TypeVar
 
-__all__ = ["alternating", "median", "median_interval", "overhead_ratio", "p95", "p99", "ratios"]
+__all__ = [
+    "Slope",
+    "alternating",
+    "median",
+    "median_interval",
+    "overhead_ratio",
+    "p95",
+    "p99",
+    "ratios",
+    "slope",
+]
 
 T = TypeVar("T")
 
@@ -43,6 +55,46 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
         return None
     ordered = sorted(values)
     return ordered[rank], ordered[count - 1 - rank]
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A slope with its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def slope(times: Sequence[float], values: Sequence[float]) -> Slope | None:
+    """Return the slope of the least-squares line through ``values``, per unit of ``times``.
+
+    Successive samples of a process's memory resemble each other, so they contain less information than
+    independent ones. The interval is wider by the usual correction for this: with the correlation ``r`` of
+    successive residuals, N samples count as N (1 - r) / (1 + r). The result is None if fewer than three
+    samples count.
+    """
+    if len(times) < 3:
+        return None
+    line = linear_regression(times, values)
+    residuals = [
+        value - line.intercept - line.slope * time for time, value in zip(times, values, strict=True)
+    ]
+    squares = sum(residual * residual for residual in residuals)
+    if squares == 0.0:
+        return Slope(line.slope, line.slope, line.slope)
+    products = sum(one * other for one, other in pairwise(residuals))
+    correlation = max(0.0, products / squares)
+    freedom = len(times) * (1 - correlation) / (1 + correlation) - 2
+    if freedom <= 0:
+        return None
+    middle = sum(times) / len(times)
+    error = math.sqrt(squares / freedom / sum((time - middle) ** 2 for time in times))
+    normal = NormalDist().inv_cdf(0.975)
+    # The first terms of the expansion of Student's t for many degrees of freedom.
+    student = normal + (normal**3 + normal) / (4 * freedom)
+    student += (5 * normal**5 + 16 * normal**3 + 3 * normal) / (96 * freedom**2)
+    return Slope(line.slope, line.slope - student * error, line.slope + student * error)
 
 
 def alternating(pairs: int, plain: Callable[[], T], watched: Callable[[], T]) -> list[tuple[T, T]]:

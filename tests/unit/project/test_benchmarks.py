@@ -14,8 +14,9 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from benchmarks import __main__ as bench
 from benchmarks.figures import Figure, table
+from benchmarks.growth import growth
 from benchmarks.settings import ROOT, Settings
-from benchmarks.statistics import alternating, median_interval, overhead_ratio, p99, ratios
+from benchmarks.statistics import alternating, median_interval, overhead_ratio, p99, ratios, slope
 
 FACTS: dict[str, Any] = {"date": "2025-01-01T00:00Z", "gpus": [], "driver": None}
 
@@ -34,6 +35,68 @@ def test_median_interval_covers_the_median_with_95_percent() -> None:
     assert median_interval([float(value) for value in range(1, 21)]) == (6.0, 15.0)
     assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) == (1.0, 6.0)
     assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
+
+
+def test_slope_is_that_of_the_least_squares_line() -> None:
+    """`slope()` returns the slope of the least-squares line with the 95 % interval of Student's t. Three
+    points on a line have an interval of width 0, and two points have no interval at all."""
+    times = [float(hour) for hour in range(12)]
+    noise = [0.3, -0.3, 0.1, -0.1, -0.2, 0.2, -0.2, 0.2, 0.1, -0.1, -0.1, 0.1]
+    found = slope(times, [5 + 2 * time + each for time, each in zip(times, noise, strict=True)])
+    assert found is not None
+    # The squares of the residuals add up to 0.4, and those of the times to 143 around their mean. Student's t
+    # for 10 degrees of freedom is 2.2281.
+    half = 2.2281 * (0.4 / 10 / 143) ** 0.5
+    assert found.value == pytest.approx(2.0)
+    assert (found.low, found.high) == pytest.approx((2.0 - half, 2.0 + half), abs=1e-4)
+    exact = slope([0.0, 1.0, 2.0], [1.0, 1.5, 2.0])
+    assert exact is not None
+    assert (exact.low, exact.value, exact.high) == (0.5, 0.5, 0.5)
+    assert slope([0.0, 1.0], [1.0, 2.0]) is None
+
+
+def test_slope_of_correlated_values_is_less_certain() -> None:
+    """If successive values resemble each other, as a process's memory does, the interval is wider than for
+    the same values in another order."""
+    times = [float(hour) for hour in range(20)]
+    waves = [1.0, 1.0, 1.0, 1.0, 1.0, -1.0, -1.0, -1.0, -1.0, -1.0] * 2
+    mixed = [1.0, -1.0] * 10
+    wide, narrow = slope(times, waves), slope(times, mixed)
+    assert wide is not None
+    assert narrow is not None
+    assert wide.high - wide.low > 2 * (narrow.high - narrow.low)
+
+
+def test_growth_is_flat_up_to_one_per_hour() -> None:
+    """Memory is flat if it grows by at most 1 MiB per hour. Memory that shrinks is flat, too. The row has the
+    slope's interval; with two samples it is not measured, and not 0."""
+    hours = [0.0, 0.5, 1.0, 1.5]
+    flat = growth("soak", "memory", "MiB/h", hours, [10.0, 10.25, 10.5, 10.75])
+    assert (flat.median, flat.met) == (0.5, True)
+    assert flat.details["95 % of the slope"] == [0.5, 0.5]
+    assert growth("soak", "memory", "MiB/h", hours, [10.0, 9.0, 8.0, 7.0]).met is True
+    assert growth("soak", "memory", "MiB/h", hours, [10.0, 11.0, 12.0, 13.0]).met is False
+    assert growth("soak", "memory", "MiB/h", hours[:2], [10.0, 11.0]).not_measured == (
+        "2 samples are too few for a slope"
+    )
+
+
+def test_benchmarks_that_take_hours_run_only_by_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without names, all benchmarks run except those that take hours."""
+    ran: list[str] = []
+
+    def measure(name: str) -> list[Figure]:
+        ran.append(name)
+        return []
+
+    names = ("import", "soak-page")
+    monkeypatch.setattr(bench, "BENCHMARKS", {name: lambda _, name=name: measure(name) for name in names})
+    assert bench.main(["--quick"]) == 0
+    assert ran == ["import"]
+    assert bench.main(["--quick", "soak-page"]) == 0
+    assert ran == ["import", "soak-page"]
 
 
 def test_pairs_alternate_which_runs_first() -> None:
