@@ -199,3 +199,15 @@ test('a limit that is turned off and on again while it is exceeded alerts again'
   page.configure({ memory: 90 });
   assert.deepEqual(page.pass(10, hot), []);
 });
+
+test('a GPU may have the name of a property of all objects', () => {
+  const tracker = new AlertTracker(new FakeStore(), QUIET);
+  for (const uuid of ['__proto__', 'constructor']) {
+    const at = (time: number, errors: number): readonly unknown[] => {
+      const { gpus, readings, ...rest } = sample(time, [reading(0, { uuid, ecc_uncorrected: errors })]);
+      return tracker.take({ ...rest, gpus: gpus.map(each => ({ ...each, uuid })), readings }, 1);
+    };
+    assert.deepEqual([at(1, 1).length, at(2, 2).length, at(3, 2).length], [0, 1, 0]);
+  }
+  assert.equal(Object.hasOwn(Object.prototype, 'uncorrected'), false);
+});

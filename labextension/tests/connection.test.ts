@@ -218,3 +218,61 @@ test('a websocket that always hangs although the server replies is blocked', asy
   await clock.pass(5 * 25_000);
   assert.equal(connection.state, 'blocked');
 });
+
+test('a first message that cannot be read means another version of gpuwidget', () => {
+  for (const message of [{}, hello({ interval_s: 0 }), { ...hello(), sample: 'x' }, 'text']) {
+    const { connection, server, types } = setUp();
+    connection.start();
+    server.socket.receive(message);
+    assert.deepEqual([connection.state, types, server.socket.closed], ['foreign', [], true]);
+  }
+});
+
+test('after a sample that cannot be read, the stream is reopened', async () => {
+  const other = sample(2, [reading(0, { uuid: 'GPU-9' })]);
+  for (const message of [
+    { type: 'changes', time: 2, readings: [] },
+    { type: 'changes', time: 2, readings: [{ uuid: 'GPU-9' }] },
+    { type: 'sample', sample: { ...other, gpus: sample(2).gpus } },
+    { type: 'sample', sample: { ...sample(2), gpus: [] } },
+    { type: 'other' }
+  ]) {
+    const { connection, server, clock, types } = setUp();
+    connection.start();
+    server.socket.receive(hello({ sample: sample(1) }));
+    const first = server.socket;
+    first.receive(message);
+    assert.deepEqual([connection.state, first.closed, types], ['lost', true, ['hello']]);
+    await clock.pass(2000);
+    server.socket.receive(hello({ sample: sample(3) }));
+    assert.deepEqual([connection.state, server.sockets.length, types], ['open', 2, ['hello', 'hello']]);
+    connection.stop();
+  }
+});
+
+test('only the address of a web page is a link to the documentation', () => {
+  const { connection, server } = setUp();
+  const links: unknown[] = [];
+  connection.received.connect((_, message) => {
+    links.push(message.type === 'hello' ? message.documentation : undefined);
+  });
+  connection.start();
+  server.socket.receive(hello({ documentation: 'javascript:alert(1)' }));
+  server.socket.receive(hello({ documentation: 'https://example.org/gpus' }));
+  assert.deepEqual(links, [null, 'https://example.org/gpus']);
+});
+
+test('a value of an unexpected type is unknown, and the others are shown', () => {
+  const { connection, server } = setUp();
+  const received: ReceivedMessage[] = [];
+  connection.received.connect((_, message) => received.push(message));
+  connection.start();
+  server.socket.receive(hello({ sample: sample(1) }));
+  const strange = { utilization: '97', memory_used: -1, power_w: 1e300, temperature_c: -5, throttle: 7 };
+  server.socket.receive({ type: 'changes', time: 2, readings: [strange] });
+  const [first] = sample(1).readings;
+  const known = { utilization: null, memory_used: null, power_w: null, temperature_c: -5, throttle: null };
+  assert.deepEqual(received.slice(1), [
+    { type: 'sample', sample: { ...sample(2), readings: [{ ...first, ...known }] } }
+  ]);
+});

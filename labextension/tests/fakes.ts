@@ -209,10 +209,9 @@ export function gpu(index: number, changes: Partial<Gpu> = {}): Gpu {
 }
 
 /** Null for every metric, as the default for the metrics that a test does not set. */
-const UNKNOWN_METRICS = Object.fromEntries(METRIC_TABLE.map(({ name }) => [name, null])) as Record<
-  Exclude<MetricName, keyof Activity>,
-  null
->;
+const UNKNOWN_METRICS = Object.fromEntries(
+  METRIC_TABLE.filter(({ counter }) => !counter).map(({ name }) => [name, null])
+) as Record<Exclude<MetricName, keyof Activity>, null>;
 
 export function reading(index: number, changes: Partial<Reading> = {}): Reading {
   return {
@@ -238,7 +237,7 @@ export function reading(index: number, changes: Partial<Reading> = {}): Reading 
     xid: null,
     xid_time: null,
     activity: null,
-    processes: [],
+    processes: null,
     missing: {},
     missing_ids: {},
     ...changes

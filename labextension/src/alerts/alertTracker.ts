@@ -237,8 +237,13 @@ function hasLasted(since: Map<string, number>, key: string, time: number, second
 function parse(text: string | null): RaisedAlerts {
   try {
     const raised = JSON.parse(text ?? '') as Partial<RaisedAlerts> | null;
-    return { events: raised?.events ?? {}, errors: raised?.errors ?? {} };
+    return { events: dictionary(raised?.events), errors: dictionary(raised?.errors) };
   } catch {
-    return { events: {}, errors: {} };
+    return { events: dictionary(), errors: dictionary() };
   }
+}
+
+/** Return a copy without a prototype, whose properties no UUID can name. */
+function dictionary<Value>(values: Record<string, Value> = {}): Record<string, Value> {
+  return Object.assign(Object.create(null) as Record<string, Value>, values);
 }

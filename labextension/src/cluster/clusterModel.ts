@@ -5,8 +5,27 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import type { Clock } from '../clock';
 import type { ClusterServer } from '../stream/serverApi';
 import { errorText } from '../ui/format';
-import type { ClusterSnapshot } from '../wire';
+import {
+  amount,
+  count,
+  each,
+  flag,
+  known,
+  list,
+  nullable,
+  number,
+  object,
+  oneOf,
+  optionalText,
+  orNull,
+  parsed,
+  text,
+  time
+} from '../parsing';
+import type { ClusterGpu, ClusterNode, ClusterSnapshot } from '../wire';
 
+/** Maximum number of GPUs, and of machines, of a cluster. */
+const MAX_GPUS = 100_000;
 /** Seconds until the next request after a failed one. */
 const RETRY_S = 5;
 /** Minimum seconds between two requests. */
@@ -80,28 +99,31 @@ export class ClusterModel {
   }
 }
 
-/** Return the snapshot; null if the reply does not have its format. */
+const snapshot = object<ClusterSnapshot>({
+  time: nullable(time),
+  interval_s: known(amount),
+  problem: nullable(text),
+  nodes: list(object<ClusterNode>({ name: text, up: flag, last_seen: orNull(time) }), MAX_GPUS),
+  gpus: list(
+    object<ClusterGpu>({
+      ...each(text, 'uuid', 'node'),
+      index: count,
+      ...each(optionalText, 'model', 'mig', 'job'),
+      ...each(list(text), 'users', 'notebooks'),
+      exporters: list(oneOf('gpuwidget', 'dcgm', 'nvidia_gpu')),
+      ...each(amount, 'utilization', 'memory_used', 'memory_total', 'power_w', 'power_limit_w', 'idle_s'),
+      ...each(count, 'xid', 'ecc_uncorrected'),
+      temperature_c: number,
+      lost: flag
+    }),
+    MAX_GPUS
+  )
+});
+
+/**
+ * Return the snapshot; null if the reply does not have its format. Values of an unexpected type are null, which
+ * means unknown.
+ */
 export function parseSnapshot(reply: unknown): ClusterSnapshot | null {
-  const { time, interval_s: interval, problem, nodes, gpus } = asRecord(reply);
-  const valid =
-    (time === null || typeof time === 'number') &&
-    typeof interval === 'number' &&
-    (problem === null || typeof problem === 'string') &&
-    isListOf(nodes, ({ name, up }) => typeof name === 'string' && typeof up === 'boolean') &&
-    isListOf(
-      gpus,
-      ({ uuid, node, users, notebooks, exporters }) =>
-        typeof uuid === 'string' &&
-        typeof node === 'string' &&
-        [users, notebooks, exporters].every(Array.isArray)
-    );
-  return valid ? (reply as ClusterSnapshot) : null;
-}
-
-function isListOf(value: unknown, isItem: (item: Record<string, unknown>) => boolean): boolean {
-  return Array.isArray(value) && value.every(item => isItem(asRecord(item)));
-}
-
-function asRecord(value: unknown): Record<string, unknown> {
-  return (typeof value === 'object' && value !== null ? value : {}) as Record<string, unknown>;
+  return parsed(snapshot, reply);
 }

@@ -1,4 +1,19 @@
 import {
+  count,
+  finite,
+  flag,
+  index,
+  list,
+  nullable,
+  object,
+  oneOf,
+  parsed,
+  record,
+  ShapeError,
+  text,
+  texts
+} from '../parsing';
+import {
   KERNEL_SCHEMA,
   type CandidateGpu,
   type DeviceChoice,
@@ -15,6 +30,9 @@ import {
   type Problem,
   type Switch
 } from '../wire';
+
+/** Maximum number of holders of a GPU, and of GPUs that a device may be: a tooltip lists them. */
+const MAX_NAMES = 256;
 
 /** A reply from another version of gpuwidget, whose format this page cannot read. */
 export interface IncompatibleReply {
@@ -34,98 +52,20 @@ export type ParsedReply = KernelReply | IncompatibleReply;
  * version of gpuwidget sends other fields.
  */
 export function parseReply(content: unknown): ParsedReply {
-  try {
-    const { status } = record(content);
-    switch (status) {
-      case 'ok':
-        return okReply(content);
-      case 'error':
-        return errorReply(content);
-      case 'examined':
-        return doctorReply(content);
-      default:
-        throw new ShapeError();
-    }
-  } catch (error) {
-    if (error instanceof ShapeError) {
-      return { status: 'incompatible', version: versionIn(content) };
-    }
-    throw error;
-  }
+  return parsed(reply, content) ?? { status: 'incompatible', version: versionIn(content) };
 }
 
-/** Thrown by a parser if a value has an unexpected type. */
-class ShapeError extends Error {}
-
-type Parser<Value> = (value: unknown) => Value;
-
-function record(value: unknown): Readonly<Record<string, unknown>> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw new ShapeError();
-  }
-  return value as Readonly<Record<string, unknown>>;
-}
-
-/** Return a parser for an object with these fields. The parser drops all other fields. */
-function object<Value>(fields: { readonly [Key in keyof Value]-?: Parser<Value[Key]> }): Parser<Value> {
-  return value => {
-    const given = record(value);
-    const parsers = Object.entries<Parser<unknown>>(fields);
-    return Object.fromEntries(parsers.map(([name, parser]) => [name, parser(given[name])])) as Value;
-  };
-}
-
-function list<Value>(parser: Parser<Value>): Parser<readonly Value[]> {
-  return value => {
-    if (!Array.isArray(value)) {
+function reply(content: unknown): KernelReply {
+  switch (record(content).status) {
+    case 'ok':
+      return okReply(content);
+    case 'error':
+      return errorReply(content);
+    case 'examined':
+      return doctorReply(content);
+    default:
       throw new ShapeError();
-    }
-    return value.map(parser);
-  };
-}
-
-function nullable<Value>(parser: Parser<Value>): Parser<Value | null> {
-  return value => (value === null ? null : parser(value));
-}
-
-function oneOf<const Value>(...values: readonly Value[]): Parser<Value> {
-  return value => {
-    const found = values.find(each => each === value);
-    if (found === undefined) {
-      throw new ShapeError();
-    }
-    return found;
-  };
-}
-
-function text(value: unknown): string {
-  if (typeof value !== 'string') {
-    throw new ShapeError();
   }
-  return value;
-}
-
-function flag(value: unknown): boolean {
-  if (typeof value !== 'boolean') {
-    throw new ShapeError();
-  }
-  return value;
-}
-
-function finite(value: unknown): number {
-  if (typeof value !== 'number' || !Number.isFinite(value)) {
-    throw new ShapeError();
-  }
-  return value;
-}
-
-/** Return a non-negative integer that JavaScript represents exactly; null for any other value. */
-function count(value: unknown): number | null {
-  return Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : null;
-}
-
-function texts(value: unknown): Readonly<Record<string, string>> {
-  return Object.fromEntries(Object.entries(record(value)).map(([name, each]) => [name, text(each)]));
 }
 
 const kernelState = object<KernelState>({
@@ -151,16 +91,17 @@ const kernelState = object<KernelState>({
       compute_capability: nullable(text),
       memory_total: count,
       memory_free: count,
-      holders: list(text),
+      holders: list(text, MAX_NAMES),
       candidates: list(
         object<CandidateGpu>({
           uuid: text,
-          index: finite,
+          index,
           name: text,
           compute_capability: nullable(text),
           memory_total: count,
           memory_free: count
-        })
+        }),
+        MAX_NAMES
       )
     })
   ),
@@ -281,14 +222,7 @@ export interface TranslatedDiagnosis extends Diagnosis {
  * gpuwidget.
  */
 export function parseDiagnosis(content: unknown): TranslatedDiagnosis | null {
-  try {
-    return { ...diagnosis(content), texts: translations(record(content).texts) };
-  } catch (error) {
-    if (error instanceof ShapeError) {
-      return null;
-    }
-    throw error;
-  }
+  return parsed(value => ({ ...diagnosis(value), texts: translations(record(value).texts) }), content);
 }
 
 /**
@@ -296,9 +230,5 @@ export function parseDiagnosis(content: unknown): TranslatedDiagnosis | null {
  * the version is in the reply's `state`.
  */
 function versionIn(content: unknown): string | null {
-  try {
-    return text(record(record(content).state).version);
-  } catch {
-    return null;
-  }
+  return parsed(value => text(record(record(value).state).version), content);
 }

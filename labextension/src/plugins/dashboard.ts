@@ -45,7 +45,7 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
     const labTrans = (translator ?? nullTranslator).load('jupyterlab');
     const { commands, serviceManager, shell } = app;
     const tracker = new WidgetTracker<MainAreaWidget<GpuDashboard>>({ namespace: 'gpuwidget-dashboard' });
-    const server = new ServerApi(serviceManager.serverSettings, () => 0);
+    const server = new ServerApi(serviceManager.serverSettings, () => 0, trans);
     /**
      * The state of the dashboard that was opened last. After that dashboard is closed, a new one starts with
      * this state.

@@ -26,9 +26,10 @@ export const monitor: JupyterFrontEndPlugin<IMonitor> = {
   optional: [INotebookTracker, ITranslator],
   activate: (app: JupyterFrontEnd, tracker: INotebookTracker | null, translator: ITranslator | null) => {
     // Set the translation of "unknown" here: every view requires this plugin, so none has used the text yet.
-    translateUnknown((translator ?? nullTranslator).load(DOMAIN));
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    translateUnknown(trans);
     const model = new StreamModel();
-    const server = new ServerApi(app.serviceManager.serverSettings, () => model.seconds);
+    const server = new ServerApi(app.serviceManager.serverSettings, () => model.seconds, trans);
     const connection = new Connection(server, BROWSER_CLOCK, Math.random);
     const kernels = new ActiveKernel(BROWSER_CLOCK);
     if (tracker !== null) {
@@ -52,15 +53,13 @@ export const clusterModel: JupyterFrontEndPlugin<IClusterModel> = {
   autoStart: true,
   provides: IClusterModel,
   optional: [ITranslator],
-  activate: ({ serviceManager }: JupyterFrontEnd, translator: ITranslator | null) =>
+  activate: ({ serviceManager }: JupyterFrontEnd, translator: ITranslator | null) => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
     // The page config is known before a stream is open, so a layout can be restored without waiting for it.
-    PageConfig.getOption('gpuwidgetCluster') !== 'true'
+    return PageConfig.getOption('gpuwidgetCluster') !== 'true'
       ? null // No Prometheus is configured.
-      : new ClusterModel(
-          (translator ?? nullTranslator).load(DOMAIN),
-          new ServerApi(serviceManager.serverSettings, () => 0),
-          BROWSER_CLOCK
-        )
+      : new ClusterModel(trans, new ServerApi(serviceManager.serverSettings, () => 0, trans), BROWSER_CLOCK);
+  }
 };
 
 /** The runs of the active notebook's cells. */

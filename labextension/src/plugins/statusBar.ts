@@ -38,7 +38,7 @@ export const statusBar: JupyterFrontEndPlugin<void> = {
       return; // The user has disabled JupyterLab's status bar.
     }
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    const server = new ServerApi(app.serviceManager.serverSettings, () => 0);
+    const server = new ServerApi(app.serviceManager.serverSettings, () => 0, trans);
     const newest = new NewestSample(server, monitor, BROWSER_CLOCK);
     const model = new StatusModel(trans, monitor.kernels, newest, BROWSER_CLOCK);
     const item = new StatusItem(trans, model, () => {

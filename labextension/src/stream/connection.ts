@@ -1,15 +1,8 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Clock } from '../clock';
-import {
-  STREAM_SCHEMA,
-  type ActivityRequest,
-  type SampleChanges,
-  type RateRequest,
-  type ReceivedMessage,
-  type Sample,
-  type StreamMessage
-} from '../wire';
+import type { ActivityRequest, RateRequest, ReceivedMessage, Sample } from '../wire';
+import { applyChanges, parseStreamMessage } from './streamMessages';
 
 const FIRST_RETRY_MS = 500;
 const MAX_RETRY_MS = 10_000;
@@ -28,6 +21,8 @@ const HANDSHAKE_TIMEOUT_MS = 15_000;
  * assumed to block websockets.
  */
 const MAX_UNEXPLAINED_FAILURES = 3;
+/** After an unreadable message, the next attempt waits as long as after this many failed ones. */
+const ATTEMPTS_AFTER_UNREADABLE = 2;
 
 /**
  * The state of the connection to the server:
@@ -166,14 +161,11 @@ export class Connection {
   }
 
   private handleMessage(data: unknown): void {
-    const message = JSON.parse(String(data)) as StreamMessage;
-    if (message.type === 'hello') {
+    const message = parseStreamMessage(data);
+    if (message === null) {
+      this.handleUnreadable();
+    } else if (message.type === 'hello') {
       this.cancelTimer();
-      if (message.schema !== STREAM_SCHEMA) {
-        this.release();
-        this.setState('foreign');
-        return;
-      }
       this.attempts = 0;
       this.sample = message.sample;
       if (this.wantsActivity) {
@@ -187,13 +179,31 @@ export class Connection {
     } else if (message.type === 'changes') {
       if (this.sample !== null) {
         this.sample = applyChanges(this.sample, message);
-        this.messages.emit({ type: 'sample', sample: this.sample });
+        if (this.sample === null) {
+          this.handleUnreadable();
+        } else {
+          this.messages.emit({ type: 'sample', sample: this.sample });
+        }
       }
     } else {
       if (message.type === 'sample') {
         this.sample = message.sample;
       }
       this.messages.emit(message);
+    }
+  }
+
+  /**
+   * Handle a message that this page cannot read. If it is the first message, the server has another version of
+   * gpuwidget. Otherwise, the following changes would apply to an unknown sample, so the stream is reopened.
+   */
+  private handleUnreadable(): void {
+    this.release();
+    if (this.currentState === 'open') {
+      this.attempts = ATTEMPTS_AFTER_UNREADABLE;
+      this.handleClose();
+    } else {
+      this.setState('foreign');
     }
   }
 
@@ -286,9 +296,4 @@ export class Connection {
       this.stateChanges.emit(state);
     }
   }
-}
-
-function applyChanges(before: Sample, { time, readings: changes }: SampleChanges): Sample {
-  const readings = before.readings.map((reading, index) => ({ ...reading, ...changes[index] }));
-  return { ...before, time, readings };
 }

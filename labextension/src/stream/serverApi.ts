@@ -1,8 +1,10 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
+import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { MetricHistory, Sample } from '../wire';
 import type { Socket, StreamServer } from './connection';
+import { parseHistory, parseSample } from './streamMessages';
 
 const STREAM = 'gpuwidget/api/stream';
 const SAMPLE = 'gpuwidget/api/sample';
@@ -55,7 +57,8 @@ export class ServerApi implements StreamServer, HistoryServer, SampleServer, Clu
   /** `historySeconds` returns how much history a new stream starts with. */
   constructor(
     private readonly settings: ServerConnection.ISettings,
-    private readonly historySeconds: () => number
+    private readonly historySeconds: () => number,
+    private readonly trans: TranslationBundle
   ) {}
 
   /** Open the stream. */
@@ -77,14 +80,20 @@ export class ServerApi implements StreamServer, HistoryServer, SampleServer, Clu
       query.set(name, String(seconds));
     }
     const url = `${URLExt.join(this.settings.baseUrl, HISTORY)}?${query.toString()}`;
-    return (await this.json(url, { cache: 'no-store', signal })) as MetricHistory;
+    const history = parseHistory(await this.json(url, { cache: 'no-store', signal }));
+    if (history === null) {
+      throw new Error(
+        this.trans.__('The server and this page have different versions of gpuwidget. Reload the page.')
+      );
+    }
+    return history;
   }
 
   /** Return the newest sample; null if the server refuses. */
   async sample(signal: AbortSignal): Promise<Sample | null> {
     const url = URLExt.join(this.settings.baseUrl, SAMPLE);
     try {
-      return (await this.json(url, { cache: 'no-store', signal })) as Sample;
+      return parseSample(await this.json(url, { cache: 'no-store', signal }));
     } catch (error) {
       if (error instanceof ServerConnection.ResponseError && error.response.status < 500) {
         return null;
