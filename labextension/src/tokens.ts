@@ -85,6 +85,8 @@ export interface ICellRuns {
   readonly runs: readonly CellRun[];
   /** Number of reports that were written by an incompatible version of gpuwidget. */
   readonly incompatible: number;
+  /** Number of reports in the notebook. `runs` contains only the last ones if there are very many. */
+  readonly reports: number;
   /** The running cell, or null if no cell runs. */
   readonly running: RunningCell | null;
   /** Set whether `view` is visible. Outputs are read only while any view is visible. */

@@ -99,3 +99,9 @@ test('the totals leave out what is unknown', () => {
     '2 runs · 500 ms · 850 J'
   );
 });
+
+test('the sums of runs that are not trusted say so', () => {
+  const sums = { seconds: 2, joules: null, atLeast: false };
+  assert.equal(totalsText(trans, 3, sums), '3 runs · 2.0 s');
+  assert.equal(totalsText(trans, 3, sums, false), 'Not trusted · 3 runs · 2.0 s');
+});

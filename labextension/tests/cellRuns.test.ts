@@ -212,7 +212,7 @@ test('the growth is unknown if the kernel is silent, has no figures or is anothe
   }
 });
 
-test('bands show when a cell used a GPU, sorted by start', () => {
+test('bands show when a trusted cell used a GPU, sorted by start', () => {
   const card = (count: number, started: number, ...gpus: number[]): FakeOutput =>
     FakeOutput.report(
       report(
@@ -224,7 +224,8 @@ test('bands show when a cell used a GPU, sorted by start', () => {
   const { cells } = made(
     new FakeCells([
       codeCell('a', card(2, NOW - 10, 0)),
-      codeCell('b', card(1, NOW - 20, 0, 1), card(3, NOW, 1))
+      codeCell('b', card(1, NOW - 20, 0, 1), card(3, NOW, 1)),
+      { ...codeCell('c', card(4, NOW - 5, 0)), trusted: false }
     ])
   );
   assert.deepEqual(cells.bands('GPU-0'), [

@@ -117,7 +117,15 @@ export class FakeCells implements CellModels {
   }
 }
 
-/** Return a code cell with these outputs. */
-export function codeCell(id: string, ...outputs: Output[]): CellModel & { outputs: FakeOutputs } {
-  return { id, sharedModel: { getSource: () => `# ${id}` }, outputs: new FakeOutputs(outputs) };
+/** Return a trusted code cell with these outputs. */
+export function codeCell(
+  id: string,
+  ...outputs: Output[]
+): CellModel & { trusted: boolean; outputs: FakeOutputs } {
+  return {
+    id,
+    sharedModel: { getSource: () => `# ${id}` },
+    trusted: true,
+    outputs: new FakeOutputs(outputs)
+  };
 }

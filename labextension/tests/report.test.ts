@@ -104,3 +104,59 @@ test('a report of a recording is labelled as one', () => {
   const source = { kind: 'replay', reason: null, recording: 'Recording of 4 × NVIDIA H200' };
   assert.equal(read(report(3, { source })).recording, 'Recording of 4 × NVIDIA H200');
 });
+
+test('numbers that no run can have are unknown', () => {
+  for (const impossible of [-1, 1e300, -1e300, 2 ** 60]) {
+    const gpu = reportedGpu(0, {
+      index: impossible,
+      torch: {
+        allocated: span(impossible, GIB, impossible),
+        reserved: span(0, GIB, GIB),
+        ooms: impossible
+      },
+      energy_j: impossible
+    });
+    const cell = { execution_count: impossible, duration_s: impossible, started: 1e13 };
+    const { executionCount, duration, started, ooms, delta, peak, energy, gpus } = read(
+      report(3, { gpus: [gpu] }, cell)
+    );
+    assert.deepEqual([executionCount, duration, started, ooms], [null, null, null, 0]);
+    assert.deepEqual([delta, peak, energy, gpus[0]?.number], [null, null, null, '?']);
+  }
+});
+
+test('texts are cut and contain no invisible characters; markup is only text', () => {
+  const label = '<b>x</b>\u202e\u0000\n5 GiB';
+  const gpu = reportedGpu(0, {
+    uuid: 'G'.repeat(1e6),
+    torch_device: '\u2067cuda:0',
+    missing: { energy_j: 'y'.repeat(1e6) }
+  });
+  const found = read(report(3, { gpus: [gpu] }, { label }));
+  assert.equal(found.label, '<b>x</b> 5 GiB');
+  assert.deepEqual(
+    [found.gpus[0]?.uuid.length, found.gpus[0]?.torchDevice, found.missing.energy_j?.length],
+    [200, 'cuda:0', 200]
+  );
+  assert.equal(read(report(3, {}, { label: '\u202e\n' })).label, null);
+});
+
+test('a report of any size and depth is read in part', () => {
+  const missing = Object.fromEntries(
+    Array.from({ length: 1e5 }, (_, index) => [`field ${String(index)}`, 'x'])
+  );
+  const nested = JSON.parse(`${'['.repeat(1000)}1${']'.repeat(1000)}`) as unknown;
+  const gpus = Array.from({ length: 1e5 }, (_, index) => reportedGpu(index, { missing }));
+  const found = read(report(3, { gpus, nested }, { label: nested, duration_s: nested }));
+  assert.deepEqual([found.gpus.length, found.missing, found.label, found.duration], [64, {}, null, null]);
+});
+
+test('the names of a prototype are no fields', () => {
+  const evil = '{"__proto__": {"shown": false, "polluted": 1}, "constructor": 1, "hasOwnProperty": 1}';
+  const keys = JSON.parse(evil) as Record<string, unknown>;
+  const { gpus, missing } = read(
+    report(3, { ...keys, gpus: [{ ...reportedGpu(0), missing: keys, ...keys }] })
+  );
+  assert.deepEqual([gpus.length, missing], [1, {}]);
+  assert.equal(({} as { polluted?: number }).polluted, undefined);
+});

@@ -22,7 +22,7 @@ function listed(reader: ReportReader): [string, number | null][] {
 test('the reports of a saved notebook are listed in its order', () => {
   const cells = new FakeCells([
     codeCell('a', new FakeOutput('stream'), FakeOutput.report(report(3))),
-    { id: 'markdown', sharedModel: { getSource: () => '' } },
+    { id: 'markdown', trusted: false, sharedModel: { getSource: () => '' } },
     codeCell('b', FakeOutput.report(report(1)), FakeOutput.report(report(2)))
   ]);
   const { reader } = made(cells);
@@ -152,4 +152,75 @@ test('the first line of code is neither blank nor a comment nor a cell magic', (
   );
   assert.equal(first('%gpu device cuda:1'), '%gpu device cuda:1');
   assert.equal(first('# only a comment'), '');
+});
+
+test('code of any length is searched only at its beginning, and no invisible character is shown', () => {
+  const first = (source: string): string => firstCodeLine({ sharedModel: { getSource: () => source } });
+  assert.equal(first(`${'\n'.repeat(20_000)}late`), '');
+  assert.equal(first('x'.repeat(1e6)).length, 200);
+  assert.equal(first('a\u202eb\u0007c'), 'a b c');
+});
+
+test('a notebook with 100,000 outputs is read in parts, with pauses', async () => {
+  const outputs = Array.from({ length: 100_000 }, (_, place) =>
+    place % 1000 === 7
+      ? FakeOutput.report(report(place))
+      : new FakeOutput('display_data', { 'image/png': '' })
+  );
+  const { reader, clock, emitted } = made(new FakeCells([codeCell('a', ...outputs)]));
+  const reads = (): number => outputs.reduce((sum, output) => sum + output.reads, 0);
+  assert.deepEqual([reads(), reader.runs.length, emitted()], [10_000, 0, 0]);
+  await clock.pass(15);
+  assert.equal(reads(), 20_000);
+  await clock.pass(1000);
+  assert.deepEqual([reads(), reader.runs.length, emitted(), clock.running], [100_000, 100, 1, 0]);
+});
+
+test('a cell that changes while its outputs are read is read again', async () => {
+  const outputs = Array.from({ length: 25_000 }, () => FakeOutput.report(report(1)));
+  const cell = codeCell('a', ...outputs);
+  const { reader, clock } = made(new FakeCells([cell]));
+  await clock.pass(15);
+  cell.outputs.clear();
+  cell.outputs.add(FakeOutput.report(report(2)));
+  await clock.pass(1000);
+  assert.deepEqual([listed(reader), reader.reports], [[['a', 2]], 1]);
+  cell.outputs.clear();
+  reader.setCells(null);
+  await clock.pass(1000);
+  assert.deepEqual([listed(reader), clock.running], [[], 0]);
+});
+
+test('of very many reports, only the last 500 are listed, and all are counted', async () => {
+  const cells = Array.from({ length: 300 }, (_, place) =>
+    codeCell(String(place), ...[0, 1, 2].map(each => FakeOutput.report(report(3 * place + each))))
+  );
+  const first = FakeOutput.report(
+    new Proxy(report(0), {
+      get: () => {
+        throw new Error('A report that is not listed was parsed.');
+      }
+    })
+  );
+  const { reader, clock } = made(new FakeCells([codeCell('first', first), ...cells]));
+  await clock.pass(1000);
+  assert.deepEqual([reader.runs.length, reader.reports, clock.running], [500, 901, 0]);
+  assert.deepEqual(
+    [reader.runs.at(0)?.report.executionCount, reader.runs.at(-1)?.report.executionCount],
+    [400, 899]
+  );
+});
+
+test('a report in an untrusted cell is marked until the user trusts the cell', async () => {
+  const output = FakeOutput.report(report(1));
+  const cell = codeCell('a', output);
+  cell.trusted = false;
+  const { reader, clock } = made(new FakeCells([cell, codeCell('b', FakeOutput.report(report(2)))]));
+  const trusted = (): boolean[] => reader.runs.map(run => run.trusted);
+  assert.deepEqual(trusted(), [false, true]);
+  cell.trusted = true;
+  // JupyterLab creates the models of the outputs again.
+  cell.outputs.changed.emit({ oldValues: [output], newValues: [output] });
+  await clock.pass(200);
+  assert.deepEqual(trusted(), [true, true]);
 });

@@ -21,6 +21,7 @@ CELLS = f"{PANEL} .jp-gpuwidget-cells"
 ROW = f"{CELLS} .jp-gpuwidget-cells-rows > [role=row]"
 RUNNING = f"{CELLS} .jp-gpuwidget-cells-running"
 STATUS = ".jp-gpuwidget-status"
+TIME = ".jp-gpuwidget-cells-time"
 MIME = "application/vnd.gpuwidget.report+json"
 WATCHED = "%%gpuwatch --name {label}\n{body}"
 ACTIVE = "return panel.content.activeCellIndex;"
@@ -60,8 +61,8 @@ def report(count: int, gib: int, seconds: float, uuid: str = "GPU-1", started: f
 def write_reports(
     lab: Lab, name: str, reports: Sequence[dict[str, Any]], cells: int = 0, source: str = "1"
 ) -> Path:
-    """Write a notebook with ``cells`` cells without a report, followed by one cell for each report. Return
-    its path."""
+    """Write a trusted notebook with ``cells`` cells without a report, followed by one cell for each report.
+    Return its path."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for _ in range(cells)])
     for one in reports:
         cell = nbformat.v4.new_code_cell(source, execution_count=one["cell"]["execution_count"])
@@ -70,6 +71,7 @@ def write_reports(
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     path = lab.notebooks / name
     nbformat.write(notebook, path)
+    lab.trust(path)
     return path
 
 
@@ -256,6 +258,34 @@ def test_another_versions_reports_are_left_out(open_notebook: Open, lab: Lab) ->
     assert notebook.page.get_attribute(f"{CELLS} .jp-gpuwidget-cells-toggle", "aria-expanded") == "false"
     notebook.page.click(f"{CELLS} .jp-gpuwidget-cells-toggle")
     notebook.page.wait_for_selector(ROW)
+
+
+def test_figures_of_an_untrusted_notebook_are_marked(open_notebook: Open, lab: Lab) -> None:
+    """If JupyterLab does not trust a notebook, the list says that its figures may not be genuine, also to
+    screen readers. Markup in a name is text. The mark disappears when the user trusts the notebook."""
+    reports = [report(1, 4, 0.5), report(2, 2, 1.0)]
+    reports[0]["cell"]["label"] = "<img src=x onerror='window.hacked = 1'>\u202e\n9 GiB"
+    path = write_reports(lab, "sent.ipynb", reports)
+    path.write_text(path.read_text().replace('"card"', '"changed"'))  # The signature is no longer valid.
+    notebook = open_notebook(path, kernel=False, height=3200)
+    page = notebook.page
+    show(notebook, 300)
+    wait_for_names(notebook, "[1] <img src=x onerror='window.hacked = 1'> 9 GiB", "[2] 1")
+    note = page.locator("#jp-gpuwidget-cells-untrusted")
+    assert note.inner_text() == "▲ This notebook is not trusted: figures in italics may not be genuine."
+    assert page.get_attribute(f"{CELLS} [role=table]", "aria-describedby") == note.get_attribute("id")
+    assert "trust the notebook if you trust its author" in (note.get_attribute("title") or "")
+    totals = f"{CELLS} .jp-gpuwidget-cells-totals"
+    assert page.inner_text(totals) == "Not trusted · 2 runs · 1.5 s · 6.0 kJ"
+    slanted = f"rows => rows.map(row => getComputedStyle(row.querySelector('{TIME}')).fontStyle)"
+    assert page.eval_on_selector_all(ROW, slanted) == ["italic", "italic"]
+    assert unreadable(notebook) == []
+    notebook.script("void app.commands.execute('notebook:trust');")
+    page.click(".jp-Dialog button.jp-mod-accept, .jp-Dialog button.jp-mod-warn")
+    note.wait_for(state="hidden")
+    assert page.inner_text(totals) == "2 runs · 1.5 s · 6.0 kJ"
+    assert page.eval_on_selector_all(ROW, slanted) == ["normal", "normal"]
+    assert page.evaluate("window.hacked") is None
 
 
 def test_bands_on_the_charts(two_gpu_lab: Lab, browser: Browser) -> None:

@@ -118,7 +118,7 @@ export interface FinishedCell {
   readonly seconds: number;
   /** Whether the kernel's process has died while the cell was running. */
   readonly died: boolean;
-  /** Return the cell's outputs in the notebook format. */
+  /** Return the errors and the last reports in the cell's outputs, in the notebook format. */
   readonly outputs: () => readonly unknown[];
   /** Scroll to the cell and select it. */
   readonly reveal: () => void;
@@ -220,6 +220,10 @@ export class CellRuns implements ICellRuns {
     return this.reader.incompatible;
   }
 
+  get reports(): number {
+    return this.reader.reports;
+  }
+
   get running(): RunningCell | null {
     const cell = this.runningCell();
     return cell === null
@@ -285,7 +289,8 @@ export class CellRuns implements ICellRuns {
     };
     for (const run of this.runs) {
       const band = bandOf(run);
-      if (band !== null) {
+      // A report that anyone may have written must not mark what this machine's GPUs did.
+      if (band !== null && run.trusted) {
         run.report.gpus.forEach(({ uuid }) => {
           add(uuid, band);
         });
@@ -379,7 +384,7 @@ export class CellRuns implements ICellRuns {
 export function runName({
   report: { executionCount, label },
   code
-}: Omit<CellRun, 'key' | 'cellId'>): string {
+}: Pick<CellRun, 'report' | 'code'>): string {
   const count = executionCount === null ? '' : `[${String(executionCount)}]`;
   return [count, label ?? code].filter(part => part !== '').join(' ');
 }

@@ -10,6 +10,7 @@ import {
 import type { Kernel as JupyterKernel, KernelMessage } from '@jupyterlab/services';
 
 import type { CellRuns, RunningCells, StartedCell } from './cellRuns';
+import { MAX_REPORTS, reportIn, type Outputs } from './reportReader';
 import type { Clock } from '../clock';
 import { releaseClosedComms } from '../kernel/closedComms';
 
@@ -126,7 +127,7 @@ export class CellTracker {
       died,
       outputs: () => {
         const widget = panel.content.widgets.find(({ model }) => model.id === cellId);
-        return widget instanceof CodeCell ? widget.model.outputs.toJSON() : [];
+        return widget instanceof CodeCell ? outcomesIn(widget.model.outputs) : [];
       },
       reveal: () => {
         void this.reveal(panel, cellId);
@@ -160,6 +161,18 @@ export class CellTracker {
       }
     }
   }
+}
+
+/** Return the errors and the last reports in a cell's outputs, in the notebook format. */
+function outcomesIn(outputs: Outputs): readonly object[] {
+  const found: object[] = [];
+  for (let index = outputs.length; index-- > 0 && found.length < MAX_REPORTS;) {
+    const output = outputs.get(index);
+    if (output.type === 'error' || reportIn(output) !== undefined) {
+      found.push(output.toJSON());
+    }
+  }
+  return found;
 }
 
 /**

@@ -1,13 +1,20 @@
 /**
  * Parses the reports in a notebook's outputs. The kernel writes each report as JSON of the dataclass
- * `Report`.
+ * `Report`, but anyone may have written the notebook. Therefore, a value of an unexpected type or size counts
+ * as unknown, and the work is limited, however large the JSON is.
  */
+
+import { amount, count, parsed, time } from '../parsing';
 
 /** The MIME type of a report in a cell's outputs. */
 export const REPORT_MIME = 'application/vnd.gpuwidget.report+json';
 const REPORT_SCHEMA = 1;
 const MAX_TEXT_LENGTH = 200;
 const MAX_GPUS = 64;
+/** The fields of a GPU whose reasons in `missing` are shown. */
+const FIELDS_WITH_REASON = ['torch', 'process_memory', 'device_memory', 'energy_j'] as const;
+/** Control characters, separators of lines, and characters that change the direction of the text around them. */
+const INVISIBLE = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+/gu;
 
 /** What the memory figures measure: torch's allocations, the process's memory, or the whole GPU's memory. */
 export type MemoryKind = 'torch' | 'process' | 'device';
@@ -78,12 +85,12 @@ export function parseReport(value: unknown): CellReport | null {
   const energies = gpus.flatMap(({ energy }) => (energy === null ? [] : [energy]));
   const peaks = gpus.flatMap(({ peak }) => (peak === null ? [] : [peak]));
   return {
-    executionCount: number(cell.execution_count),
+    executionCount: count(cell.execution_count),
     label: text(cell.label),
-    started: number(cell.started),
-    duration: number(cell.duration_s),
+    started: parsed(time, cell.started),
+    duration: amount(cell.duration_s),
     status: cell.status === 'error' || cell.status === 'interrupted' ? cell.status : 'ok',
-    ooms: used.reduce((sum, gpu) => sum + (number(fields(gpu.torch).ooms) ?? 0), 0),
+    ooms: used.reduce((sum, gpu) => sum + (count(fields(gpu.torch).ooms) ?? 0), 0),
     recording: text(fields(report.source).recording),
     hasGpus: all.length > 0,
     gpus,
@@ -106,14 +113,14 @@ function memoryKind(gpus: readonly Fields[]): MemoryKind {
   const process =
     gpus.length > 0 &&
     gpus.every(gpu => isObject(gpu.process_memory)) &&
-    processes.some(span => number(span.peak) !== null);
+    processes.some(span => amount(span.peak) !== null);
   // The figures of torch in the kernel do not include the memory of child processes. The figure for the
   // process's memory does.
   if (process && gpus.some(gpu => list(gpu.children).length > 0)) {
     return 'process';
   }
   const torch = gpus.length > 0 && gpus.every(gpu => isObject(gpu.torch));
-  if (torch && gpus.some(gpu => (number(fields(fields(gpu.torch).reserved).peak) ?? 0) > 0)) {
+  if (torch && gpus.some(gpu => (amount(fields(fields(gpu.torch).reserved).peak) ?? 0) > 0)) {
     return 'torch';
   }
   return process ? 'process' : 'device';
@@ -127,16 +134,16 @@ function part(gpu: Fields, kind: MemoryKind): GpuPart {
         ? gpu.process_memory
         : gpu.device_memory
   );
-  const [start, end] = [number(span.start), number(span.end)];
-  const index = String(number(gpu.index) ?? '?');
-  const slice = number(gpu.mig_index);
+  const [start, end] = [amount(span.start), amount(span.end)];
+  const index = String(count(gpu.index) ?? '?');
+  const slice = count(gpu.mig_index);
   return {
-    uuid: String(gpu.uuid),
+    uuid: text(gpu.uuid) ?? '',
     number: slice === null ? index : `${index}:${String(slice)}`,
     torchDevice: text(gpu.torch_device),
     delta: start === null || end === null ? null : end - start,
-    peak: number(span.peak),
-    energy: number(gpu.energy_j)
+    peak: amount(span.peak),
+    energy: amount(gpu.energy_j)
   };
 }
 
@@ -147,8 +154,12 @@ function part(gpu: Fields, kind: MemoryKind): GpuPart {
 function reasons(gpus: readonly Fields[]): Record<string, string> {
   const found: Record<string, string> = {};
   for (const gpu of gpus) {
-    for (const [name, reason] of Object.entries(fields(gpu.missing))) {
-      found[name] ??= text(reason) ?? '';
+    const missing = fields(gpu.missing);
+    for (const name of FIELDS_WITH_REASON) {
+      const reason = name in found ? null : text(missing[name]);
+      if (reason !== null) {
+        found[name] = reason;
+      }
     }
   }
   return found;
@@ -167,7 +178,6 @@ function sum(values: readonly (number | null)[]): number | null {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-// A notebook may come from an untrusted source, so a value of an unexpected type counts as unknown.
 function isObject(value: unknown): value is Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
@@ -180,10 +190,11 @@ function list(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-function number(value: unknown): number | null {
-  return typeof value === 'number' && Number.isFinite(value) ? value : null;
+function text(value: unknown): string | null {
+  return typeof value === 'string' ? visibleText(value) || null : null;
 }
 
-function text(value: unknown): string | null {
-  return typeof value === 'string' && value !== '' ? value.slice(0, MAX_TEXT_LENGTH) : null;
+/** Return the beginning of a text without invisible characters, for one line of the page. */
+export function visibleText(text: string): string {
+  return text.slice(0, MAX_TEXT_LENGTH).replace(INVISIBLE, ' ').trim();
 }

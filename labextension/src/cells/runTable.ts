@@ -8,6 +8,11 @@ export interface CellRun {
   readonly cellId: string;
   /** The first line of the cell's code; empty if there is none. It names a run without a label. */
   readonly code: string;
+  /**
+   * Whether JupyterLab trusts the cell's outputs: this user has run the cell, or has trusted the notebook. If
+   * not, anyone may have written the report.
+   */
+  readonly trusted: boolean;
   readonly report: CellReport;
 }
 

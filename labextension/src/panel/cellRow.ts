@@ -67,6 +67,8 @@ export interface RunActions {
  */
 export class RunRow extends Row {
   private readonly report: CellReport;
+  /** Whether JupyterLab trusts the cell's outputs. */
+  readonly trusted: boolean;
 
   constructor(
     trans: TranslationBundle,
@@ -77,6 +79,8 @@ export class RunRow extends Row {
     super(reveal);
     const { report } = run;
     this.report = report;
+    this.trusted = run.trusted;
+    setAttribute(this.node, 'data-untrusted', run.trusted ? '' : 'true');
     this.node.dataset.cellId = run.cellId;
     const [mark, meaning] = outcomeMark(trans, report) ?? ['', ''];
     const name = cellName(trans, run);
@@ -90,9 +94,11 @@ export class RunRow extends Row {
     );
     setAttribute(this.mark.node, 'aria-label', meaning);
     setAttribute(this.mark.node, 'role', meaning === '' ? '' : 'img');
-    this.button.title = [meaning === '' ? name : `${name}: ${meaning}`, trans.__('Go to the cell')].join(
-      '\n'
-    );
+    this.button.title = [
+      meaning === '' ? name : `${name}: ${meaning}`,
+      ...(run.trusted ? [] : [trans.__('Not trusted')]),
+      trans.__('Go to the cell')
+    ].join('\n');
     const memory = memoryTitle(trans, report);
     this.delta.set('', memory);
     this.peak.set('', memory);
@@ -240,11 +246,15 @@ export function energyTitle(trans: TranslationBundle, report: CellReport): strin
   return [...parts, atLeast ? (missing.energy_j ?? '') : ''].filter(line => line !== '').join('\n');
 }
 
-/** Return the number of runs, and the sums of their times and energies, on one line. */
-export function totalsText(trans: TranslationBundle, count: number, totals: Totals): string {
+/**
+ * Return the number of runs, and the sums of their times and energies, on one line. `trusted` is whether
+ * JupyterLab trusts all of the runs' cells.
+ */
+export function totalsText(trans: TranslationBundle, count: number, totals: Totals, trusted = true): string {
   return count === 0
     ? ''
     : [
+        ...(trusted ? [] : [trans.__('Not trusted')]),
         trans._n('%1 run', '%1 runs', count),
         ...(totals.seconds === null ? [] : [elapsedTime(totals.seconds)]),
         ...(totals.joules === null ? [] : [energyText(totals)])

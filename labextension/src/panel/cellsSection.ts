@@ -3,6 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { RunningRow, RunRow, totalsText } from './cellRow';
 import type { PanelState } from './panelState';
 import type { ICellRuns } from '../tokens';
+import { MAX_REPORTS } from '../cells/reportReader';
 import { sortedRuns, toggledSort, totals, type CellRun, type Column, type Sort } from '../cells/runTable';
 import { SERVER_HISTORY_S, type TimeRange } from '../dashboard/dashboardState';
 import { element, setAttribute, Text } from '../ui/dom';
@@ -38,6 +39,7 @@ export class CellsSection {
   private readonly list = element('div', 'cells-rows');
   private readonly header: HTMLElement;
   private readonly empty = new Text('cells-empty', 'div');
+  private readonly untrusted = new Text('cells-untrusted', 'div');
   private readonly notes = new Text('cells-notes', 'div');
   private readonly running: RunningRow;
   private readonly rows = new Map<string, RunRow>();
@@ -74,7 +76,15 @@ export class CellsSection {
     table.onkeydown = event => {
       this.onKeyDown(event);
     };
-    const body = element('div', 'cells-body', this.empty.node, this.notes.node, table);
+    this.untrusted.node.id = 'jp-gpuwidget-cells-untrusted';
+    setAttribute(table, 'aria-describedby', this.untrusted.node.id);
+    this.untrusted.set(
+      trans.__('▲ This notebook is not trusted: figures in italics may not be genuine.'),
+      trans.__(
+        'Anyone may have written these reports into the file. Run the cells yourself, or trust the notebook if you trust its author.'
+      )
+    );
+    const body = element('div', 'cells-body', this.empty.node, this.untrusted.node, this.notes.node, table);
     body.id = 'jp-gpuwidget-cells';
     setAttribute(this.toggle, 'aria-controls', body.id);
     this.node = element('section', 'cells', this.toggle, body);
@@ -92,10 +102,20 @@ export class CellsSection {
     setAttribute(this.toggle, 'aria-expanded', String(expanded));
     setAttribute(this.node, 'data-open', String(expanded));
     if (runs !== this.shownRuns) {
+      const trusted = runs.every(run => run.trusted);
       this.totals.set(
-        this.isEmpty ? this.trans.__('none watched yet') : totalsText(this.trans, runs.length, totals(runs)),
-        this.trans.__('Time and energy of all runs with a report; a run inside another run counts once')
+        this.isEmpty
+          ? this.trans.__('none watched yet')
+          : totalsText(this.trans, runs.length, totals(runs), trusted),
+        [
+          this.trans.__('Time and energy of all runs with a report; a run inside another run counts once'),
+          this.omission()
+        ]
+          .filter(line => line !== '')
+          .join('\n')
       );
+      setAttribute(this.totals.node, 'data-untrusted', trusted ? '' : 'true');
+      this.untrusted.node.hidden = trusted;
     }
     if (!expanded) {
       this.shownRuns = runs;
@@ -152,7 +172,7 @@ export class CellsSection {
     const now = Date.now() / 1000;
     for (const run of runs) {
       let row = this.rows.get(run.key);
-      if (row?.node.dataset.cellId !== run.cellId) {
+      if (row?.node.dataset.cellId !== run.cellId || row.trusted !== run.trusted) {
         row?.node.remove();
         row = new RunRow(
           this.trans,
@@ -238,6 +258,7 @@ export class CellsSection {
   private updateNotes(runs: readonly CellRun[]): void {
     const { incompatible } = this.cells;
     const notes = [
+      this.omission(),
       runs.some(({ report }) => report.kind === 'device' && report.gpus.length > 0)
         ? this.trans.__('* Memory of the whole GPU, including other processes.')
         : '',
@@ -256,6 +277,14 @@ export class CellsSection {
     ];
     this.notes.set(notes.filter(note => note !== '').join(' '));
     this.notes.node.hidden = this.notes.value === '';
+  }
+
+  /** Return a sentence about the reports that were not read; empty if all were. */
+  private omission(): string {
+    const { reports } = this.cells;
+    return reports <= MAX_REPORTS
+      ? ''
+      : this.trans.__('Showing the last %1 of %2 reports in this notebook.', MAX_REPORTS, reports);
   }
 
   private showTime({ report: { started, duration } }: CellRun): void {

@@ -213,7 +213,7 @@ const memoryOwnership = object<MemoryOwnership>({
           memory: amount,
           source: oneOf('driver', 'torch'),
           ...each(nullable(text), 'kernel', 'terminal'),
-          ...each(optionalText, 'user', 'program', 'arguments')
+          ...each(optionalText, 'user', 'program', 'arguments', 'command')
         })
       ),
       unattributed: amount,
