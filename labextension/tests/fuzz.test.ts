@@ -382,6 +382,16 @@ const DOCTOR: Diagnosis = {
   status: 'warning',
   summary: 'Something is unknown.',
   unfinished: ['import torch'],
+  problems: [
+    {
+      check: 'torch',
+      status: 'unknown',
+      issues: ['slow'],
+      reasons: ['It took too long.'],
+      fix: null,
+      affects: ['cuda']
+    }
+  ],
   links: [
     {
       id: 'torch',
