@@ -64,10 +64,10 @@ test-kernel-newest: $(INSTALLED) compiler
 	$(PYTEST) tests/kernel
 
 # The ignored files run once, in test-kernel-newest: the first two always use the packages of $(VENV), and the others
-# test texts, advice, the doctor and GPU models, which are the same with every version of IPython and ipykernel.
+# test texts, advice, the doctor, processes and the driver, which are the same with every version of IPython and ipykernel.
 test-kernel-oldest: $(INSTALLED) $(OLDEST_INSTALLED) compiler
 	GPUWIDGET_TEST_PYTHON=$(CURDIR)/$(OLDEST)/bin/python $(PYTEST) tests/kernel \
-		$(patsubst %,--ignore=tests/kernel/test_%.py,notebooks quickstart advice compare doctor_kernel gpu_models languages ranks)
+		$(patsubst %,--ignore=tests/kernel/test_%.py,notebooks quickstart advice children compare doctor_kernel errors_and_gpus faults gpu_models languages ranks waiting)
 
 test-browser: test-browser-newest test-browser-oldest ## notebooks and the panel in Chromium, with the newest and the oldest JupyterLab
 
