@@ -106,8 +106,8 @@ def figures(samples: Sequence[Mapping[str, Any]], settings: Settings) -> Iterato
         chosen = [sample for sample in samples if sample["seconds"] >= full]
         hours = [sample["seconds"] / 3600 for sample in chosen]
         what = {"renderer": "the page's renderer"}.get(name, f"the {name}")
-        held = [sample[name]["pss"] / 1024 for sample in chosen]
-        yield growth("soak-page", f"memory of {what}", "MiB/h", hours, held)
+        held = [sample[name]["private"] / 1024 for sample in chosen]
+        yield growth("soak-page", f"private memory of {what}", "MiB/h", hours, held)
         for count in ("threads", "descriptors", "children"):
             values = [sample[name][count] for sample in chosen]
             yield growth("soak-page", f"number of {count} of {what}", "/h", hours, values)
