@@ -26,6 +26,7 @@ from benchmarks import (
     dask_workers,
     device,
     empty_cell,
+    faults,
     holders,
     idle,
     importing,
@@ -78,6 +79,7 @@ BENCHMARKS: dict[str, Measure] = {
     "interrupts": interrupts.measure,
     "soak": soak.measure,
     "soak-page": soak_page.measure,
+    "faults": faults.measure,
 }
 _ONLY_BY_NAME = ("soak-page",)
 """Benchmarks that take hours, and that run only if they are named."""
@@ -110,6 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if out is None and not options.quick:
         what = "all" if not options.names else "-".join(names)
         out = _RESULTS / f"{datetime.now(timezone.utc):%Y-%m-%d}-{what}.json"
+    settings = Settings(quick=options.quick, seeds=options.seeds, first_seed=options.first_seed)
     facts = machine_info()
     figures: list[Figure] = []
     broken = False
@@ -117,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log_progress(f"{name} …")
         began = time.perf_counter()
         try:
-            figures += BENCHMARKS[name](Settings(quick=options.quick))
+            figures += BENCHMARKS[name](settings)
         except Exception as error:
             traceback.print_exc()
             broken = True
@@ -202,6 +205,10 @@ def _parser() -> argparse.ArgumentParser:
         help=f"of {', '.join(BENCHMARKS)}; if none, all but {', '.join(_ONLY_BY_NAME)}",
     )
     parser.add_argument("--quick", action="store_true", help="few short runs, to see that everything works")
+    parser.add_argument("--seeds", type=int, metavar="N", help="faults: how many random schedules to run")
+    parser.add_argument(
+        "--from", dest="first_seed", type=int, default=0, metavar="SEED", help="faults: the first schedule"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="where the results go, as JSON")
     return parser
 

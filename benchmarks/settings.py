@@ -23,6 +23,10 @@ class Settings:
     quick: bool = False
     """Whether runs are few and short. Such runs check that everything works, but their figures are not
     reliable."""
+    seeds: int | None = None
+    """How many seeds a benchmark with random inputs takes; None for its default."""
+    first_seed: int = 0
+    """The first of these seeds."""
 
     def pick(self, full: _N, quick: _N) -> _N:
         """Return ``quick`` if runs are to be quick, else ``full``."""

@@ -25,7 +25,7 @@ def machine(folder: Path, gpus: int, *, spun: bool = False, source: Path | None 
     driver does not spin for the whole call, so the CPU time measured with ``spun`` is an upper bound.
     ``source`` is a C file that includes the stand-in's source and implements more calls.
     """
-    standin = _tests_package()
+    standin = tests_package()
     source = source or standin.SOURCE
     built = folder / f"{source.stem}-{'spun' if spun else 'slept'}"
     library = built / standin.LIBRARY
@@ -60,7 +60,8 @@ def changing(gpus: int) -> list[str]:
     return lines
 
 
-def _tests_package() -> ModuleType:
+def tests_package() -> ModuleType:
+    """Return the package of the tests' NVML stand-in."""
     spec = importlib.util.spec_from_file_location("nvml_standin", _PACKAGE)
     assert spec is not None
     assert spec.loader is not None

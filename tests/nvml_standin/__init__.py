@@ -27,6 +27,9 @@ slice. If a call fails on the GPU, the value ``ok`` for the slice makes the call
 - ``gpu.1.nvmlDeviceGetMemoryInfo_v2=error 15``: the call fails for GPU 1;
   with ``gpu.1.*`` as the key, every call for GPU 1 fails
 - ``gpu.1.nvmlDeviceGetMemoryInfo_v2=hang``: the call does not return while the scenario contains this line
+- ``gpu.1.nvmlDeviceGetMemoryInfo_v2=slow 300``: the call succeeds after 300 ms
+- ``restarts=1``: the driver has been restarted once. When the number changes, NVML must be initialized again,
+  and the handles from before are invalid
 - ``nvmlInitWithFlags=error 9``: a call that has no GPU argument fails; with ``*`` as the key, all calls fail
 - ``gpu.0.field.186=error 3`` ``gpu.0.gpm.2=error 3``: one value can't be read, but the call succeeds
 - ``gpu.0.ecc=2`` ``.ecc_mode`` ``.remapped`` ``.remap_pending`` ``.remap_failed``
@@ -49,10 +52,13 @@ import struct
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 SOURCE = Path(__file__).with_name("nvml.c")
 LIBRARY = "libnvidia-ml.so.1"
 _COUNTER = struct.Struct("56sQ")
+_SERVED = struct.Struct("ddihh8s")
+_SERVED_COUNT = struct.Struct("Q")
 
 OLD_DRIVER = (
     "nvmlDeviceGetMemoryInfo_v2",
@@ -85,10 +91,27 @@ def build(folder: Path, absent: Iterable[str] = ()) -> Path:
     return library
 
 
+class Served(NamedTuple):
+    """A value that a call returned."""
+
+    time: float
+    """When it was returned, in seconds of ``time.monotonic()``."""
+    value: float
+    pid: int
+    """The process that made the call."""
+    gpu: int
+    slice: int
+    """The index of a MIG slice, or -1 for a whole GPU."""
+    what: str
+    """``memory`` or ``own`` (bytes), ``util`` or ``mem_util`` (percent), ``power`` (watts), ``energy``
+    (joules), ``gpm.ID``, or the first 8 letters of another key of the scenario."""
+
+
 class Standin:
     """A copy of the library in ``folder``, together with its scenario and its call counters."""
 
-    def __init__(self, library: Path, folder: Path, scenario: str = "") -> None:
+    def __init__(self, library: Path, folder: Path, scenario: str = "", *, record: bool = False) -> None:
+        """With ``record``, the library records the values that calls return, for :meth:`served`."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         # Each copy of the library has its own static variables, so that no state of one test reaches the
@@ -96,6 +119,9 @@ class Standin:
         self.library = Path(shutil.copy(library, folder / LIBRARY))
         self._scenario = folder / "scenario.txt"
         self._calls = folder / "calls"
+        self._served = folder / "served"
+        self._served_before = 0
+        self._more = {"NVML_STANDIN_SERVED": str(self._served)} if record else {}
         self._counted: Counter[str] = Counter()
         self.scenario(scenario)
 
@@ -108,7 +134,7 @@ class Standin:
     @property
     def variables(self) -> dict[str, str]:
         """Return the environment variables that the library reads."""
-        return {"NVML_STANDIN": str(self._scenario), "NVML_STANDIN_CALLS": str(self._calls)}
+        return {"NVML_STANDIN": str(self._scenario), "NVML_STANDIN_CALLS": str(self._calls), **self._more}
 
     def environment(self) -> dict[str, str]:
         """Return an environment for a process that loads this library as NVML."""
@@ -125,3 +151,22 @@ class Standin:
         since = counted - self._counted
         self._counted = counted
         return since
+
+    def served(self) -> list[Served]:
+        """Return the values that calls of any process returned since this method was last used, oldest first.
+
+        Of more than 65,536 values, only the newest are returned.
+        """
+        if not self._served.exists():
+            return []
+        content = self._served.read_bytes()
+        if len(content) <= _SERVED_COUNT.size:
+            return []
+        (count,) = _SERVED_COUNT.unpack_from(content)
+        room = (len(content) - _SERVED_COUNT.size) // _SERVED.size
+        found = []
+        for number in range(max(self._served_before, count - room), count):
+            *rest, what = _SERVED.unpack_from(content, _SERVED_COUNT.size + number % room * _SERVED.size)
+            found.append(Served(*rest, what.rstrip(b"\0").decode()))
+        self._served_before = count
+        return found

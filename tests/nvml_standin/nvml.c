@@ -3,6 +3,7 @@
  *
  * The variable NVML_STANDIN names the scenario, a file of key=value lines that is read again whenever it
  * changes. NVML_STANDIN_CALLS names a file that counts the calls of each function over all processes.
+ * NVML_STANDIN_SERVED names a file that contains the newest values returned, over all processes.
  * __init__.py describes the keys.
  */
 #define _GNU_SOURCE
@@ -28,11 +29,13 @@ enum {
     TIMEOUT = 10
 };
 enum { MAX_GPUS = 16, MAX_SLICES = 7, MAX_LINES = 2048, MAX_TEXT = 1 << 16, MAX_VALUE = 1024, SAMPLES = 70 };
+enum { STARTS = 8, MAX_SERVED = 1 << 16 };
 
 typedef int result;
 
 typedef struct {
     int gpu, slice; /* slice is -1 for a whole GPU */
+    int start;      /* the driver's start, modulo STARTS, for which the handle is valid */
 } device;
 
 typedef struct {
@@ -61,8 +64,8 @@ static const struct {
 static const double OTHER_US = 1.2;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static device devices[MAX_GPUS][MAX_SLICES + 1];
-static int initialized;
+static device devices[STARTS][MAX_GPUS][MAX_SLICES + 1];
+static int initialized, start;
 
 /* -- the scenario (callers hold the lock) -------------------------------------------------------------- */
 
@@ -118,7 +121,7 @@ static double number(const device *of, const char *name, double otherwise) {
 }
 
 static double power(int gpu) {
-    device of = {gpu, -1};
+    device of = {gpu, -1, 0};
     return number(&of, "power", 76);
 }
 
@@ -152,8 +155,12 @@ static void refresh(void) {
         lines[line_count].hash = hash_of(line);
         lines[line_count].key = line;
         lines[line_count++].value = equals + 1;
-        effects |= !strncmp(equals + 1, "error ", 6) || !strcmp(equals + 1, "hang");
+        effects |= !strncmp(equals + 1, "error ", 6) || !strncmp(equals + 1, "slow ", 5) ||
+                   !strcmp(equals + 1, "hang");
     }
+    int restarts = (int)number(NULL, "restarts", 0) % STARTS;
+    if (restarts != start) initialized = 0;
+    start = restarts;
 }
 
 static const char *effect_on(const device *of, const char *function) {
@@ -184,6 +191,41 @@ static const char *effect_on(const device *of, const char *function) {
 
 static result error_in(const char *value) {
     return value && !strncmp(value, "error ", 6) ? atoi(value + 6) : SUCCESS;
+}
+
+/* -- the values returned ------------------------------------------------------------------------------- */
+
+struct served {
+    double time; /* CLOCK_MONOTONIC */
+    double value;
+    int pid;
+    short gpu, slice;
+    char what[8];
+};
+
+static struct {
+    uint64_t count;
+    struct served ring[MAX_SERVED];
+} *served;
+
+/* Record a value that a call returns. Does nothing without NVML_STANDIN_SERVED. */
+static void serve(const device *of, const char *what, double value) {
+    static int opened;
+    if (!opened) {
+        opened = 1;
+        const char *path = getenv("NVML_STANDIN_SERVED");
+        int file = path ? open(path, O_RDWR | O_CREAT, 0600) : -1;
+        if (file >= 0 && !ftruncate(file, sizeof *served)) {
+            served = mmap(NULL, sizeof *served, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+            if (served == MAP_FAILED) served = NULL;
+        }
+        if (file >= 0) close(file);
+    }
+    if (!served) return;
+    uint64_t at = __atomic_fetch_add(&served->count, 1, __ATOMIC_RELAXED);
+    struct served *entry = served->ring + at % MAX_SERVED;
+    *entry = (struct served){seconds(CLOCK_MONOTONIC), value, getpid(), (short)of->gpu, (short)of->slice, ""};
+    for (size_t i = 0; i < sizeof entry->what && what[i]; i++) entry->what[i] = what[i];
 }
 
 /* -- the start of every call --------------------------------------------------------------------------- */
@@ -236,7 +278,15 @@ static result begin(struct counter **counter, const char *function, const device
         refresh();
     }
     result outcome = error_in(effect);
+    if (!strncmp(effect, "slow ", 5)) {
+        useconds_t us = (useconds_t)(atoi(effect + 5) * 1000);
+        pthread_mutex_unlock(&lock);
+        usleep(us);
+        pthread_mutex_lock(&lock);
+        refresh();
+    }
     if (!outcome && needs_init && !initialized) outcome = UNINITIALIZED;
+    if (!outcome && of && of->start != start) outcome = INVALID_ARGUMENT;
     const char *latency = find("latency");
     int slow = latency && !strcmp(latency, "h200");
     pthread_mutex_unlock(&lock);
@@ -263,6 +313,7 @@ static result begin(struct counter **counter, const char *function, const device
         BEGIN(of);                                                            \
         WHOLE_GPU_ONLY(of);                                                   \
         LOCKED(*out = (type)llround(number(of, what, otherwise) * (factor))); \
+        serve(of, what, (double)*out / (factor));                             \
         return SUCCESS;                                                       \
     }
 
@@ -270,8 +321,10 @@ static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void after_fork(void) { pthread_mutex_unlock(&lock); }
 
 __attribute__((constructor)) static void set_up(void) {
-    for (int gpu = 0; gpu < MAX_GPUS; gpu++)
-        for (int slice = -1; slice < MAX_SLICES; slice++) devices[gpu][slice + 1] = (device){gpu, slice};
+    for (int each = 0; each < STARTS; each++)
+        for (int gpu = 0; gpu < MAX_GPUS; gpu++)
+            for (int slice = -1; slice < MAX_SLICES; slice++)
+                devices[each][gpu][slice + 1] = (device){gpu, slice, each};
     pthread_atfork(before_fork, after_fork, after_fork);
 }
 
@@ -322,8 +375,10 @@ result nvmlDeviceGetCount_v2(unsigned *out) {
 
 result nvmlDeviceGetHandleByIndex_v2(unsigned index, device **out) {
     if (index >= MAX_GPUS) return INVALID_ARGUMENT;
-    BEGIN(&devices[index][0]);
-    *out = &devices[index][0];
+    device *of;
+    LOCKED(refresh(); of = &devices[start][index][0]);
+    BEGIN(of);
+    *out = of;
     return SUCCESS;
 }
 
@@ -379,7 +434,7 @@ NUMBER(nvmlDeviceGetMemoryBusWidth, of, unsigned, "bus_width", 6144, 1)
 /* -- MIG: `mig` lists the indices that hold a slice ------------------------------------------------------ */
 
 static int has_slice(int gpu, int slice) {
-    device of = {gpu, -1};
+    device of = {gpu, -1, 0};
     const char *list = find_for(&of, "mig");
     char *end;
     for (; list && *list; list = end) {
@@ -401,7 +456,7 @@ result nvmlDeviceGetMigDeviceHandleByIndex(device *of, unsigned index, device **
     int there = 0;
     if (index < MAX_SLICES) LOCKED(there = has_slice(of->gpu, (int)index));
     if (!there) return NOT_FOUND;
-    *out = &devices[of->gpu][index + 1];
+    *out = &devices[of->start][of->gpu][index + 1];
     return SUCCESS;
 }
 
@@ -418,6 +473,8 @@ result nvmlDeviceGetUtilizationRates(device *of, unsigned out[2]) {
     BEGIN(of);
     if (of->slice >= 0) return NOT_SUPPORTED;
     LOCKED(out[0] = (unsigned)number(of, "util", 0); out[1] = (unsigned)number(of, "memory_util", 0));
+    serve(of, "util", out[0]);
+    serve(of, "mem_util", out[1]);
     return SUCCESS;
 }
 
@@ -437,6 +494,7 @@ static result memory(const device *of, memory_v2 *out) {
            out->used = (unsigned long long)number(of, "memory_used", 0);
            stale = of->slice >= 0 && !has_slice(of->gpu, of->slice));
     out->free = out->total - out->reserved - out->used;
+    if (!stale) serve(of, "memory", (double)out->used);
     return stale ? NOT_FOUND : SUCCESS;
 }
 
@@ -477,6 +535,7 @@ result nvmlDeviceGetFieldValues(device *of, int count, field_value *values) {
         if (each->id == 186) each->value.ui = (unsigned)lround(number(of, "power", 76) * 1000);
         else if (each->id == 82) each->value.ui = (unsigned)number(of, "memory_temperature", 33);
         else each->outcome = NOT_SUPPORTED;
+        if (each->id == 186 && !each->outcome) serve(of, "power", each->value.ui / 1000.0);
     }
     pthread_mutex_unlock(&lock);
     return SUCCESS;
@@ -543,6 +602,7 @@ result nvmlDeviceGetTotalEnergyConsumption(device *of, unsigned long long *out) 
     WHOLE_GPU_ONLY(of);
     LOCKED(integrate_energy();
            *out = (unsigned long long)((number(of, "energy", 2706.568) + joules[of->gpu]) * 1000));
+    serve(of, "energy", (double)*out / 1000);
     return SUCCESS;
 }
 
@@ -592,6 +652,7 @@ static result processes(const device *of, const char *list, unsigned *count, pro
         out[found].pid = strncmp(each, "self", 4) ? (unsigned)atol(each) : (unsigned)getpid();
         out[found].memory = bytes ? strtoull(bytes + 1, NULL, 10) : ~0ull;
         out[found].gpu_instance = out[found].compute_instance = ~0u;
+        if (bytes && out[found].pid == (unsigned)getpid()) serve(of, "own", (double)out[found].memory);
     }
     *count = found;
     return found > room ? INSUFFICIENT_SIZE : SUCCESS;
@@ -685,8 +746,8 @@ result nvmlGpmMigSampleGet(device *of, unsigned instance, sample *into) {
     if (instance < 1 || instance > MAX_SLICES) return INVALID_ARGUMENT;
     into->busy = 1;
     static struct counter *counter;
-    result outcome = begin(&counter, __func__, &devices[of->gpu][instance], 1);
-    into->of = &devices[of->gpu][instance];
+    result outcome = begin(&counter, __func__, &devices[of->start][of->gpu][instance], 1);
+    into->of = &devices[of->start][of->gpu][instance];
     into->busy = 0;
     return outcome;
 }
@@ -701,6 +762,7 @@ result nvmlGpmMetricsGet(gpm_metrics *get) {
         snprintf(key, sizeof key, "gpm.%u", each->id);
         each->outcome = error_in(find_for(get->second->of, key));
         each->value = number(get->second->of, key, 0);
+        if (!each->outcome) serve(get->second->of, key, each->value);
     }
     pthread_mutex_unlock(&lock);
     return SUCCESS;

@@ -1,0 +1,112 @@
+"""Run random schedules of faults against a kernel and a server, and check that gpuwidget stays harmless.
+
+Each seed gives one schedule: a watched cell with a live chart, and faults that happen before and while it
+runs. The driver is the tests' stand-in for NVML. Most schedules run on the same kernel and server, so that
+what one leaves behind would show in the next. ``python -m benchmarks faults --seeds 100 --from 500`` runs the
+seeds from 500 to 599. Start with ``schedules.py`` and ``bench.py``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from operator import attrgetter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.faults.bench import Bench, Resources
+from benchmarks.faults.schedules import KINDS, schedule
+from benchmarks.figures import Figure
+from benchmarks.settings import Settings, log_progress
+
+_SETTLE_EVERY = 10
+_WARM_UP = 50
+"""Seeds after which the growth of memory is measured. Before, caches fill and modules are imported."""
+_MAX_GROWTH = 64.0
+_MIB = 1 << 20
+
+
+def measure(settings: Settings) -> Iterator[Figure]:
+    """Run the seeds, and yield the delays of the cells, the failures, and the growth of memory."""
+    count = settings.seeds or settings.pick(200, 10)
+    seeds = range(settings.first_seed, settings.first_seed + count)
+    kinds: Counter[str] = Counter()
+    failed: dict[int, list[str]] = {}
+    delays: list[float] = []
+    lives: list[list[tuple[int, Resources]]] = []
+    began = time.monotonic()
+    with TemporaryDirectory() as folder, Bench(Path(folder)) as bench:
+        restarts = -1
+        for number, seed in enumerate(seeds):
+            made = schedule(seed)
+            outcome = bench.run(made)
+            problems = list(outcome.problems)
+            if outcome.delay_s is not None:
+                delays.append(1000 * outcome.delay_s)
+            if number % _SETTLE_EVERY == _SETTLE_EVERY - 1 or problems:
+                found, resources = bench.settle()
+                problems += found
+                if bench.restarts != restarts:
+                    restarts = bench.restarts
+                    lives.append([])
+                lives[-1].append((seed, resources))
+            kinds.update(made.kinds)
+            if problems:
+                failed[seed] = problems
+                log_progress(f"seed {seed} failed: {made}\n  " + "\n  ".join(problems))
+            if number % 50 == 49:
+                log_progress(f"{number + 1} seeds, {len(failed)} failed, {time.monotonic() - began:.0f} s")
+        at_end = bench.end()
+        private_shm = bench.private_shm
+    if at_end:
+        log_progress("at the end:\n  " + "\n  ".join(at_end))
+    yield Figure(
+        benchmark="faults",
+        what="time that a watched cell takes longer than its code, with faults",
+        unit="ms",
+        values=delays,
+        conditions={"no schedule breaks a promise": not failed, "nothing is left running": not at_end},
+        details={
+            "first seed": seeds.start,
+            "seeds": len(seeds),
+            "seconds": round(time.monotonic() - began),
+            "failed seeds": {str(seed): problems for seed, problems in failed.items()},
+            "schedules by fault": {kind: kinds[kind] for kind in KINDS},
+            "the kernel's /dev/shm can be filled": private_shm,
+        },
+    )
+    yield from _growth(lives)
+
+
+def _growth(lives: list[list[tuple[int, Resources]]]) -> Iterator[Figure]:
+    """Return how fast the memory of the kernel and of the server grows."""
+    for name, used in (("kernel", attrgetter("kernel_bytes")), ("server", attrgetter("server_bytes"))):
+        slopes = [
+            slope
+            for life in lives
+            if (slope := _slope([(seed, used(resources)) for seed, resources in life])) is not None
+        ]
+        yield Figure(
+            benchmark="faults",
+            what=f"growth of the {name}'s memory per schedule",
+            unit="KiB",
+            bar=_MAX_GROWTH,
+            values=[slope / 1024 for slope in slopes],
+            details={"processes that lived long enough": len(slopes)},
+            not_measured=None if slopes else f"no {name} ran {2 * _WARM_UP} schedules",
+        )
+
+
+def _slope(points: list[tuple[int, int]]) -> float | None:
+    """Return the slope of a line through the points after the warm-up; None if there are too few."""
+    if not points:
+        return None
+    first = points[0][0]
+    kept = [(x, y) for x, y in points if x - first >= _WARM_UP]
+    if len(kept) < 3 or kept[-1][0] - kept[0][0] < _WARM_UP:
+        return None
+    mean_x = sum(x for x, _ in kept) / len(kept)
+    mean_y = sum(y for _, y in kept) / len(kept)
+    spread = sum((x - mean_x) ** 2 for x, _ in kept)
+    return sum((x - mean_x) * (y - mean_y) for x, y in kept) / spread
