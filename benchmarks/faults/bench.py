@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import signal
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,8 @@ from benchmarks.faults.streams import Streams
 from benchmarks.kernels import CARD_MIME
 
 _CHANGE_INTERVAL_S = 0.25
-_MAX_EXTRA_FILES = 3
+_MAX_EXTRA_FILES = 12
+_LOST_REPLY_S = 10.0
 _MAX_DELAY_S = 5.0
 """A watched cell may take this many seconds longer than its code. Other programs may use the CPU."""
 _THREADS = "sorted(t.name for t in __import__('threading').enumerate() if t.name.startswith('gpuwidget'))"
@@ -37,6 +38,8 @@ class Outcome:
     problems: tuple[str, ...]
     delay_s: float | None
     """How much longer the cell took than its code; None if the cell did not run to its end."""
+    lost_reply: bool = False
+    """Whether ipykernel sent no reply, because an interrupt arrived in its code."""
 
 
 @dataclass(frozen=True)
@@ -117,10 +120,18 @@ class Bench:
         ran = Ran()
         interrupts: list[float] = []
         changed = sent
+        lost_reply = False
         while not ran.complete and self.restarts == restarts:
             now = time.monotonic()
+            if interrupts and not steps and now > sent + schedule.seconds + _LOST_REPLY_S:
+                # ipykernel sends no reply if an interrupt arrives in its own code while it handles the
+                # request. The kernel then runs the next request.
+                self._services.wait_until_ready()
+                ran = self._services.take(request, 0.0)
+                lost_reply = not ran.complete
+                break
             if now > sent + schedule.seconds + PATIENCE_S:
-                problems.append("the cell does not end")
+                problems.append(f"the cell does not end: {self._stacks()}")
                 problems += self._restart_kernel(kill=True)
                 break
             # Before the kernel has begun, the time is not known; a fault may also happen between cells.
@@ -134,15 +145,16 @@ class Bench:
             if now - changed >= _CHANGE_INTERVAL_S:
                 self._driver.change()
                 changed = now
-            ran = self._services.take(request, 0.02 if due is None else min(0.02, due - now))
+            ran = self._services.take(request, 0.05 if due is None else min(0.05, due - now))
         self._driver.heal()
         self._empty_shm()
         delay = None
+        self._driver.collect()
         if ran.complete:
             self._services.forget(request)
             if ran.reply is not None and ran.reply["status"] == "error":
                 self._services.wait_until_ready()
-            problems += checks.check_cell(ran, cell, schedule.seconds, interrupts)
+            problems += checks.check_cell(ran, cell, schedule.seconds, sent, interrupts)
             problems += self._check_report(ran, schedule, sent, interrupted=bool(interrupts))
             if not interrupts:
                 assert ran.ended is not None
@@ -150,7 +162,15 @@ class Bench:
                 if delay > _MAX_DELAY_S:
                     problems.append(f"the cell took {delay:.1f} s longer than its code")
         problems += self._check_outputs(max(watching - 1.0, self._since))
-        return Outcome(tuple(problems), delay)
+        return Outcome(tuple(problems), delay, lost_reply)
+
+    def _stacks(self) -> str:
+        """Return the stacks of the kernel's threads."""
+        before = len(self._services.log.read_bytes())
+        self._services.dump_stacks()
+        time.sleep(1.0)
+        self._log_read = len(self._services.log.read_bytes())
+        return self._services.log.read_bytes()[before:].decode(errors="replace")
 
     def _pause(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -252,6 +272,7 @@ class Bench:
         ]
 
     def _check_outputs(self, since: float) -> list[str]:
+        self._driver.collect()
         received, problems = self._client.take() if self._streams is not None else ([], [])
         values = partial(self._driver.values, self._services.server_pid)
         problems += dict.fromkeys(checks.check_stream(received, values, since))
@@ -266,6 +287,7 @@ class Bench:
     def settle(self) -> tuple[list[str], Resources]:
         """Wait until every view shows the healthy GPUs again. Check that nothing is left of the faults."""
         self._driver.heal()
+        since = max(time.monotonic() - 1.0, self._since)
         problems = self._wait_until_healthy()
         found = self._resources()
         if self._first_files is None:
@@ -277,7 +299,7 @@ class Bench:
                 problems.append(f"the {name} has {now} open files; there were {first}")
         children = psutil.Process(self._services.kernel_pid).children()
         problems += [f"the kernel has the child process {child.pid}" for child in children]
-        return problems + self._check_outputs(self._since), found
+        return problems + self._check_outputs(since), found
 
     def _wait_until_healthy(self) -> list[str]:
         deadline = time.monotonic() + PATIENCE_S
@@ -297,10 +319,12 @@ class Bench:
             names = self._services.value(_THREADS)
             if len(known) == GPUS and self._idle(names):
                 break
+            self._driver.change()
             if time.monotonic() > deadline:
                 problems.append(f"still unhealthy: {[(g['index'], g['missing']) for g in gpus]}, {names}")
                 break
             time.sleep(0.1)
+        self._driver.collect()
         values = partial(self._driver.values, self._services.kernel_pid)
         for card in cards[-1:]:
             problems += checks.check_report(card, values, sent, ran, 0.0, full=True)
@@ -311,7 +335,7 @@ class Bench:
         allowed = ["gpuwidget-fast", "gpuwidget-slow", "gpuwidget-watchdog", "gpuwidget-ranks"]
         if self._dashboard:
             allowed.append("gpuwidget-dashboard")
-        running: Sequence[str] = [name.strip("' ") for name in names.strip("[]").split(",") if name.strip()]
+        running: list[str] = ast.literal_eval(names)
         return len(running) == len(set(running)) and set(running) <= set(allowed)
 
     def _resources(self) -> Resources:

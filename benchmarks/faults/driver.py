@@ -6,7 +6,7 @@ import random
 import struct
 import subprocess
 import time
-from collections import deque
+from bisect import bisect_left, bisect_right
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from benchmarks.standin import tests_package
 
 _MIB = 1 << 20
 _REVISIONS = 60_000
-_KEPT_S = 30.0
+_KEPT_S = 60.0
 _COUNTERS = (1, 2, 3, 5, 10, 11, 12, 13)
 """The hardware counters that have values."""
 
@@ -43,7 +43,7 @@ class Driver:
         self._restarts = 0
         self._revision = 0
         self._random = random.Random(0)
-        self._served: deque[Any] = deque()
+        self._served: dict[tuple[int, int, int, str], tuple[list[float], list[float]]] = {}
         self.change()
 
     @property
@@ -71,7 +71,9 @@ class Driver:
                 f"gpu.{gpu}.compute=self:{number * _MIB // 4}",
                 f"gpu.{gpu}.util={choose.randint(1, 100)}",
                 f"gpu.{gpu}.memory_util={choose.randint(1, 100)}",
-                f"gpu.{gpu}.power={choose.randint(60, 700)}",
+                # The driver has two functions for the power. They return the same value.
+                f"gpu.{gpu}.power={(power := choose.randint(60, 700))}",
+                f"gpu.{gpu}.power_average={power}",
                 *(f"gpu.{gpu}.gpm.{counter}={choose.uniform(1, 99):.2f}" for counter in _COUNTERS),
             ]
         self._standin.scenario(*lines, *(f"{key}={value}" for key, value in self._lines.items()))
@@ -107,18 +109,22 @@ class Driver:
 
     # -- what the driver has returned --------------------------------------------------------------------
 
+    def collect(self) -> None:
+        """Read what the driver has returned, for :meth:`values`."""
+        for each in self._standin.served():
+            times, values = self._served.setdefault((each.pid, each.gpu, each.slice, each.what), ([], []))
+            times.append(each.time)
+            values.append(each.value)
+        oldest = time.monotonic() - _KEPT_S
+        for key, (times, values) in list(self._served.items()):
+            first = bisect_left(times, oldest)
+            del times[:first], values[:first]
+            if not times:
+                del self._served[key]
+
     def values(
         self, pid: int, gpu: int, mig: int | None, what: str, since: float, until: float
     ) -> list[float]:
         """Return the values that calls of a process returned between two times of ``time.monotonic()``."""
-        self._served.extend(self._standin.served())
-        oldest = time.monotonic() - _KEPT_S
-        while self._served and self._served[0].time < oldest:
-            self._served.popleft()
-        part = -1 if mig is None else mig
-        return [
-            each.value
-            for each in self._served
-            if (each.pid, each.gpu, each.slice, each.what) == (pid, gpu, part, what)
-            and since <= each.time <= until
-        ]
+        times, values = self._served.get((pid, gpu, -1 if mig is None else mig, what), ([], []))
+        return values[bisect_left(times, since) : bisect_right(times, until)]

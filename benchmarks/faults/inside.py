@@ -6,9 +6,12 @@ a lost GPU to return and for the driver to be opened again.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import logging
 import os
+import signal
+import sys
 import traceback
 
 ERRORS = "FAULTS_ERRORS"
@@ -35,6 +38,8 @@ class _Record(logging.Handler):
 
 def install() -> None:
     """Shorten the intervals, and record the log."""
+    # The original descriptor, because ipykernel replaces sys.stderr.
+    faulthandler.register(signal.SIGUSR1, file=sys.__stderr__ or 2)
     from gpuwidget.sampler import guarded_source, poll_loops, poll_threads, sampler
     from gpuwidget.sources import nvml
 

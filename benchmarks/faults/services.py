@@ -29,7 +29,7 @@ PATIENCE_S = 60.0
 _ASK_AGAIN_S = 1.0
 _SPEC = "faults"
 _HOMES = ("HOME", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
-_CONFIG = "from benchmarks.faults import inside\ninside.install()\nc.GpuWidget.interval = 0.1\n"
+_CONFIG = "from benchmarks.faults import inside\ninside.install()\nc.GpuWidget.interval = 0.2\n"
 _SETUP = """
 from benchmarks.faults import inside
 inside.install()
@@ -204,6 +204,10 @@ class Services:
     def interrupt(self) -> None:
         """Send the kernel an interrupt."""
         os.kill(self.kernel_pid, signal.SIGINT)
+
+    def dump_stacks(self) -> None:
+        """Make the kernel write the stacks of its threads to the log."""
+        os.kill(self.kernel_pid, signal.SIGUSR1)
 
     def send(self, code: str, *, silent: bool = False, expression: str | None = None) -> str:
         """Send a request to run a cell, and return its id."""

@@ -30,6 +30,8 @@ _MIN_COUNTED = 0.6
 _MIN_IDLE_KNOWN = 0.9
 """Minimum fraction of the run that the driver's utilization windows must cover for the idle energy to be
 reported."""
+_CLOCK_MARGIN_S = 1.0
+"""Maximum number of seconds by which the system's clock and the monotonic clock may differ during a run."""
 _MAX_PARTS = 64
 """Maximum number of parts of a run for which rates are kept separately."""
 _FIRST_PART_S = 0.5
@@ -247,14 +249,28 @@ class GpuTotals:
     """When the GPU's utilization and power were last read, in seconds since the run's start."""
     _last_measured: float | None = None
     _was_lost: bool = False
+    fresh: bool = True
+    """Whether the newest reading is not from before the run. It is, for example, if the GPU has not answered
+    since then."""
+    _requested_at: float = float("-inf")
 
     # -- adding readings -----------------------------------------------------------------------------
 
-    def begin(self, reading: Reading, holding: ProcessMemory, fresh: bool) -> None:
+    def begin(
+        self, reading: Reading, holding: ProcessMemory, fresh: bool, requested_at: float = float("-inf")
+    ) -> None:
         """Add the reading taken just before the run. If ``fresh`` is False, the reading is too old, and the
-        start values are unknown."""
+        start values are unknown.
+
+        In that case, readings count only after the GPU has been read again after ``requested_at`` (epoch
+        seconds).
+        """
         self._update(reading, holding)
         self._last_measured = reading.measured
+        self.fresh, self._requested_at = fresh, requested_at
+        if reading.activity is not None:
+            # Its epoch seconds do not prove that it is from before the run if the clock was set back.
+            self._last_activity = reading.activity.until
         if fresh:
             self._device.start = reading.memory_used
             self._process.start = holding.memory
@@ -271,7 +287,10 @@ class GpuTotals:
     def add(self, t: float, reading: Reading, holding: ProcessMemory, started: float) -> None:
         """Add a reading ``t`` seconds into the run that began at ``started`` (epoch seconds)."""
         self._update(reading, holding)
-        self._add_memory(reading, holding)
+        if not self.fresh and reading.measured is not None:
+            self.fresh = reading.measured >= self._requested_at
+        if self.fresh:
+            self._add_memory(reading, holding)
         if reading.measured is None:
             self._energy.add(t, None)
         elif reading.measured != self._last_measured:
@@ -362,7 +381,8 @@ class GpuTotals:
         if activity.until == self._last_activity:
             return
         self._counter_window_s = max(self._counter_window_s or 0.0, activity.until - activity.since)
-        if activity.since < started:
+        # A window that ends later than now is from before the system's clock was set back.
+        if activity.since < started or activity.until > started + t + _CLOCK_MARGIN_S:
             return
         self._last_activity = activity.until
         for rates in self._rates_at(t):

@@ -87,7 +87,8 @@ class RunGpus:
         self._update(sample)
         for gpu, reading in self._pairs(sample):
             holding = self._holding(gpu, reading)
-            self._by_uuid[gpu.uuid].begin(reading, holding, _is_fresh(reading, requested_at))
+            fresh = _is_fresh(reading, sample, requested_at)
+            self._by_uuid[gpu.uuid].begin(reading, holding, fresh, requested_at)
             self.workers.begin(gpu, reading, holding)
         self._time_series.add(0.0, self.all, self.started)
 
@@ -111,7 +112,7 @@ class RunGpus:
         """Add the sample taken at the run's end, requested at ``requested_at`` (epoch seconds)."""
         self._update(sample, t)
         for gpu, reading in self._pairs(sample):
-            holding, fresh = self._holding(gpu, reading), _is_fresh(reading, requested_at)
+            holding, fresh = self._holding(gpu, reading), _is_fresh(reading, sample, requested_at)
             self._by_uuid[gpu.uuid].end(t, reading, holding, self.started, fresh)
             self.workers.add(t, gpu, reading, holding)
         self._time_series.add(t, self.all, self.started)
@@ -235,5 +236,6 @@ class RunGpus:
         }
 
 
-def _is_fresh(reading: Reading, requested_at: float) -> bool:
-    return reading.measured is not None and reading.measured >= requested_at
+def _is_fresh(reading: Reading, sample: Sample, requested_at: float) -> bool:
+    # If the system's clock was set back, an old reading may be later than the sample that contains it.
+    return reading.measured is not None and requested_at <= reading.measured <= sample.time

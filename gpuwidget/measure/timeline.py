@@ -157,7 +157,8 @@ class RunTimeSeries:
             activity = reading.activity
             sm = activity.sm if activity is not None and activity.since >= started else None
             utilization = reading.utilization if inside else None
-            row += (utilization, reading.memory_used, reading.power_w, sm)
+            memory, power = (reading.memory_used, reading.power_w) if gpu.fresh else (None, None)
+            row += (utilization, memory, power, sm)
         self._series.add(t, row)
 
     def points(self) -> tuple[tuple[float, ...], list[GpuTimeSeries]]:

@@ -188,7 +188,7 @@ class FastPollLoop:
 
     def _read_all(self, state: GpuState, requested: bool) -> None:
         source, gpu = self._source.source, state.gpu
-        now = self._clock.monotonic()
+        now, measured = self._clock.monotonic(), self._clock.time()
         fast = source.read_fast(gpu)
         changed = fast.memory_used is None or fast.memory_used != state.memory_at_processes
         max_age = _PROCESSES_MAX_AGE_S if requested or self._delayed else _PROCESSES_INTERVAL_S
@@ -206,7 +206,7 @@ class FastPollLoop:
             state.status = source.read_status(gpu)
             state.status_read_at = now
         state.fast = fast
-        state.measured = self._clock.time()
+        state.measured = measured
         state.memory_used = fast.memory_used
         state.processes = processes
 

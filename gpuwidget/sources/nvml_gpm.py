@@ -57,7 +57,7 @@ class GpmCounters:
         self._discarded = False
         self._last: Any = None
         self._next: Any = None
-        self._last_time = self._last_monotonic = float("-inf")
+        self._last_monotonic = float("-inf")
         self._metrics_request: _MetricsRequest | None = None
 
     def read(self) -> Activity | None:
@@ -95,9 +95,10 @@ class GpmCounters:
             self._next = self._nvml.nvmlGpmSampleAlloc()
         self._take(self._next)
         until, monotonic = self._clock.time(), self._clock.monotonic()
-        before, since = self._last, self._last_time
+        # The system's clock may have been set since the previous sample.
+        before, since = self._last, until - (monotonic - self._last_monotonic)
         self._last, self._next = self._next, before
-        self._last_time, self._last_monotonic = until, monotonic
+        self._last_monotonic = monotonic
         return None if before is None else self._between(before, self._last, since, until)
 
     def _between(self, first: Any, second: Any, since: float, until: float) -> Activity:

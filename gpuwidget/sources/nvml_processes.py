@@ -14,6 +14,8 @@ _FUNCTIONS: dict[ProcessKind, str] = {
     "graphics": "nvmlDeviceGetGraphicsRunningProcesses",
 }
 _INITIAL_CAPACITY = 32
+_MAX_CAPACITY = 16_384
+"""Capacity from which on the driver's error counts, because a broken driver may always require more."""
 _UNAVAILABLE = 2**64 - 1
 
 
@@ -44,8 +46,8 @@ def list_processes(nvml: Any, kind: ProcessKind, version: int, handle: Any) -> S
         buffer = (ProcessInfo * capacity)()
         count = ctypes.c_uint(capacity)
         code = call(handle, ctypes.byref(count), buffer)
-        if code == nvml_messages.INSUFFICIENT_SIZE:
-            capacity = max(2 * capacity, count.value)
+        if code == nvml_messages.INSUFFICIENT_SIZE and capacity < _MAX_CAPACITY:
+            capacity = min(max(2 * capacity, count.value), _MAX_CAPACITY)
         elif code:
             raise nvml.NVMLError(code)
         else:

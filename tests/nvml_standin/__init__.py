@@ -46,6 +46,7 @@ slice. If a call fails on the GPU, the value ``ok`` for the slice makes the call
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import struct
@@ -159,14 +160,19 @@ class Standin:
         """
         if not self._served.exists():
             return []
-        content = self._served.read_bytes()
-        if len(content) <= _SERVED_COUNT.size:
+        size = self._served.stat().st_size
+        if size <= _SERVED_COUNT.size:
             return []
-        (count,) = _SERVED_COUNT.unpack_from(content)
-        room = (len(content) - _SERVED_COUNT.size) // _SERVED.size
         found = []
-        for number in range(max(self._served_before, count - room), count):
-            *rest, what = _SERVED.unpack_from(content, _SERVED_COUNT.size + number % room * _SERVED.size)
-            found.append(Served(*rest, what.rstrip(b"\0").decode()))
+        with (
+            self._served.open("rb") as file,
+            mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as content,
+        ):
+            (count,) = _SERVED_COUNT.unpack_from(content)
+            room = (size - _SERVED_COUNT.size) // _SERVED.size
+            for number in range(max(self._served_before, count - room), count):
+                offset = _SERVED_COUNT.size + number % room * _SERVED.size
+                at, value, pid, gpu, mig, what = _SERVED.unpack_from(content, offset)
+                found.append(Served(at, value, pid, gpu, mig, what.rstrip(b"\0").decode()))
         self._served_before = count
         return found

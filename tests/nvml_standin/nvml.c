@@ -541,7 +541,14 @@ result nvmlDeviceGetFieldValues(device *of, int count, field_value *values) {
     return SUCCESS;
 }
 
-NUMBER(nvmlDeviceGetPowerUsage, of, unsigned, "power_average", 75, 1000)
+result nvmlDeviceGetPowerUsage(device *of, unsigned *out) {
+    BEGIN(of);
+    WHOLE_GPU_ONLY(of);
+    LOCKED(*out = (unsigned)llround(number(of, "power_average", 75) * 1000));
+    serve(of, "power", *out / 1000.0);
+    return SUCCESS;
+}
+
 NUMBER(nvmlDeviceGetEnforcedPowerLimit, of, unsigned, "power_limit", 700, 1000)
 /* A GPU has no fan, like a GPU in a server, unless the scenario sets a fan speed. */
 result nvmlDeviceGetFanSpeed(device *of, unsigned *out) {

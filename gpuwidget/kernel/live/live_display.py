@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from gpuwidget.kernel.shell.interrupts import defer_interrupts
 from gpuwidget.kernel.shell.output_slot import EMPTY, OutputSlot
 from gpuwidget.measure.progress import Progress
 from gpuwidget.model.errors import GpuWidgetError
@@ -45,7 +46,9 @@ def import_libraries() -> None:
         if _imported:
             return
         try:
-            import gpuwidget.kernel.live.live_chart  # noqa: F401
+            # An interrupt would leave numpy half imported, and user code could no longer import it either.
+            with defer_interrupts():
+                import gpuwidget.kernel.live.live_chart  # noqa: F401
         except Exception as error:  # a broken package raises more than ImportError
             raise LiveUnavailable(
                 translatable(

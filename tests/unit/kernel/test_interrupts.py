@@ -4,11 +4,13 @@ traceback."""
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import weakref
 
 import pytest
 
+from gpuwidget.kernel.live import live_display
 from gpuwidget.kernel.shell.interrupts import defer_interrupts, drop_frames_on_interrupt
 
 
@@ -26,6 +28,29 @@ def test_a_deferred_interrupt_arrives_afterwards() -> None:
     with pytest.raises(KeyboardInterrupt):
         switch_device()
     assert done == [True]
+
+
+def test_an_interrupt_leaves_no_library_half_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the user clicks stop while gpuwidget imports the live chart's libraries, the import is completed
+    first. User code could not import numpy any more after an import that was broken off."""
+
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, path: object, target: object = None) -> None:
+            if name == "gpuwidget.kernel.live.live_chart":
+                signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(live_display, "_imported", False)
+    monkeypatch.delitem(sys.modules, "gpuwidget.kernel.live.live_chart", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
+
+    def start_cell() -> None:
+        live_display.import_libraries()
+        threading.Event().wait(10)
+
+    with pytest.raises(KeyboardInterrupt):
+        start_cell()
+    assert live_display.libraries_imported()
 
 
 def test_an_interrupt_keeps_no_objects_alive() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from fakes import EPOCH
@@ -13,7 +15,8 @@ from helpers_samples import GIB, h200, process, reading, sample
 from gpuwidget.measure.run_gpus import RunGpus
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.model.readings import Reading
+from gpuwidget.model.readings import Activity, Reading
+from gpuwidget.model.report import Level, Span
 from gpuwidget.model.samples import Gpu, Origin
 from gpuwidget.system import processes
 
@@ -85,11 +88,56 @@ def test_a_reading_from_before_the_start_is_not_the_start() -> None:
     """If a GPU does not answer at the start or end of a run, an older reading is not used in place of the
     missing one."""
     gpus = RunGpus(1.0)
-    gpus.begin(sample(at(0), at(1, measured=0.5)), EPOCH + 0.5)
+    gpus.begin(sample(at(0), at(1, measured=0.5), time=EPOCH + 0.5), EPOCH + 0.5)
     gpus.started = EPOCH + 0.5
-    gpus.end(1.0, sample(at(0, measured=1.5), at(1, measured=0.5)), EPOCH + 1.5)
+    newest = sample(at(0, measured=1.5), at(1, measured=0.5), time=EPOCH + 1.5)
+    gpus.end(1.0, newest, EPOCH + 1.5)
     spans = [totals.device_memory() for totals in gpus.all]
     assert [(span.start, span.end) for span in spans] == [(None, 60 * GIB), (60 * GIB, None)]
+
+
+def test_a_reading_from_before_the_start_does_not_count() -> None:
+    """If a GPU has not answered since before the run, its older memory and power are neither the peak nor a
+    point of the timeline."""
+    gpus = RunGpus(1.0)
+    gpus.begin(sample(at(0), time=EPOCH + 1.0), EPOCH + 1.0)
+    gpus.started = EPOCH + 1.0
+    for t in (0.1, 0.2):
+        gpus.add(t, sample(at(0), time=EPOCH + 1.0 + t))
+    _, series = gpus.time_series()
+    assert gpus.all[0].device_memory() == Span(None, None, None)
+    assert set(series[h200(0).uuid].memory_used) == set(series[h200(0).uuid].power_w) == {None}
+    gpus.add(0.3, sample(at(0, measured=1.3), time=EPOCH + 1.3))
+    assert gpus.all[0].device_memory() == Span(None, None, 60 * GIB)
+    _, series = gpus.time_series()
+    assert series[h200(0).uuid].memory_used[-1] == 60 * GIB
+
+
+def test_an_old_reading_is_not_new_because_the_clock_was_set_back() -> None:
+    """If the system's clock is set back, a reading from before is not taken for the newest reading, although
+    its time is later."""
+    gpus = RunGpus(1.0)
+    gpus.begin(sample(at(0, measured=1.0), time=EPOCH + 1.0), EPOCH + 1.0)
+    gpus.started = EPOCH + 1.0
+    gpus.end(1.0, sample(at(0, measured=1.9), time=EPOCH - 3600), EPOCH - 3600)
+    assert gpus.all[0].device_memory() == Span(60 * GIB, None, 60 * GIB)
+
+
+@pytest.mark.parametrize("jump", [0.3, 3600.0])
+def test_a_window_of_the_counters_from_before_the_clock_was_set_back(jump: float) -> None:
+    """If the system's clock was set back before a run, an earlier window of the hardware counters does not
+    count, although its times are later than the run's start."""
+    counters = (field.name for field in fields(Activity))
+    unknown: dict[str, Any] = dict.fromkeys(counters)
+    window = Activity(**{**unknown, "since": EPOCH + jump - 0.1, "until": EPOCH + jump, "sm": 90.0})
+    one = replace(reading(h200(0), measured=EPOCH), activity=window)
+    gpus = RunGpus(1.0)
+    gpus.begin(sample((h200(0), one), time=EPOCH), EPOCH)
+    gpus.started = EPOCH
+    later = replace(one, activity=replace(window, since=EPOCH + 0.5, until=EPOCH + 1.0, sm=20.0))
+    gpus.add(0.5, sample((h200(0), replace(one, measured=EPOCH + 0.5)), time=EPOCH + 0.5))
+    gpus.end(1.0, sample((h200(0), replace(later, measured=EPOCH + 1.0)), time=EPOCH + 1.0), EPOCH + 1.0)
+    assert gpus.all[0].activity("sm_activity", 0.5) == Level(20.0, 20.0)
 
 
 def test_recent_totals() -> None:

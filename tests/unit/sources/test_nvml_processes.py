@@ -122,3 +122,15 @@ def test_process_lists_of_faulty_drivers_are_not_used(machine: Machine, driver: 
         {"processes": nvml_messages.SCRAMBLED_PROCESS_LISTS} if scrambled else {}
     )
     assert (source.read_processes(gpu) is None) == scrambled
+
+
+def test_a_driver_that_always_requires_more_room(machine: Machine) -> None:
+    """If the driver finds every list too short, the processes are unknown. The list does not grow until the
+    machine has no memory left."""
+    machine.set_scenario("gpu.0.nvmlDeviceGetComputeRunningProcesses_v3=error 7")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    machine.calls()
+    assert source.read_processes(gpu) is None
+    assert sum(machine.calls().values()) == 10
+    assert "processes" in source.read_fast(gpu).missing
