@@ -30,6 +30,19 @@ HEADER = """\
 // GENERATED from gpuwidget's dataclasses by `python -m tools.wire`: change those, never this file.
 """
 
+
+def _without_comments(code: str) -> str:
+    """Return Python code without docstrings, whole-line comments and blank lines, as every browser loads
+    it."""
+    lines = code.splitlines()
+    kept = [bool(line.strip()) and not line.lstrip().startswith("#") for line in lines]
+    for node in ast.walk(ast.parse(code)):
+        # Only a docstring, or a text below an assignment, is a statement that consists of a string.
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            kept[node.lineno - 1 : node.end_lineno] = [False] * ((node.end_lineno or 0) - node.lineno + 1)
+    return "".join(f"{line}\n" for line, keep in zip(lines, kept, strict=True) if keep)
+
+
 CONSTANTS: Mapping[str, tuple[object, str]] = {
     "STREAM_SCHEMA": (wire.SCHEMA, "Version of the stream's messages that this labextension reads."),
     "SAMPLE_SCHEMA": (samples.SCHEMA, "Version of single samples that this labextension reads."),
@@ -37,7 +50,9 @@ CONSTANTS: Mapping[str, tuple[object, str]] = {
     "KERNEL_REQUEST": (kernel_requests.REQUEST, "Message type of a request to a kernel."),
     "KERNEL_REPLY": (kernel_requests.REPLY, "Message type of a kernel's reply."),
     "LOAD_CODE": (
-        (_PROJECT / "gpuwidget" / "kernel" / "load_from_panel.py").read_text(encoding="utf-8"),
+        _without_comments(
+            (_PROJECT / "gpuwidget" / "kernel" / "load_from_panel.py").read_text(encoding="utf-8")
+        ),
         "Python code that loads gpuwidget in a kernel: gpuwidget/kernel/load_from_panel.py.",
     ),
     "XIDS_OF_PROGRAMS": (
