@@ -24,8 +24,10 @@ export default ts.config(
   // Plain JavaScript, of no TypeScript project.
   {
     files: ['labextension/style/*.js', 'labextension/*.cjs'],
-    languageOptions: { globals: { module: 'writable' } },
-    extends: [ts.configs.disableTypeChecked]
+    languageOptions: { globals: { module: 'writable', require: 'readonly' } },
+    extends: [ts.configs.disableTypeChecked],
+    // A .cjs file has no import statements.
+    rules: { '@typescript-eslint/no-require-imports': 'off' }
   },
   {
     files: ['labextension/tests/*.ts'],
