@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,66 +25,94 @@ _SETTLE_EVERY = 20
 _WARM_UP = 50
 """Seeds after which the growth of memory is measured. Before, caches fill and modules are imported."""
 _MAX_GROWTH = 64.0
+_LOG_EVERY = 50
 _NOTABLE_DELAY_S = 2.0
+_MIB = 1 << 20
+
+
+@dataclass
+class _Totals:
+    """What the schedules have shown so far."""
+
+    seeds: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    failed: dict[int, list[str]] = field(default_factory=dict)
+    """What was wrong, by seed."""
+    delays_ms: list[float] = field(default_factory=list)
+    lives: list[list[tuple[int, Resources]]] = field(default_factory=list)
+    """For each kernel, after how many seeds it used which resources."""
+    lost_replies: int = 0
+    at_end: list[str] = field(default_factory=list)
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    """Run the seeds, and yield the delays of the cells, the failures, and the growth of memory."""
-    count = settings.seeds or settings.pick(200, 10)
-    seeds = range(settings.first_seed, settings.first_seed + count)
-    kinds: Counter[str] = Counter()
-    failed: dict[int, list[str]] = {}
-    delays: list[float] = []
-    lives: list[list[tuple[int, Resources]]] = []
+    """Run the seeds, and yield the delays of the cells, the failures, and the growth of memory.
+
+    An interrupt ends the run, and the results are those of the seeds that are done.
+    """
+    seeds = range(settings.first_seed, settings.first_seed + (settings.seeds or settings.pick(200, 10)))
+    totals = _Totals()
     began = time.monotonic()
     with TemporaryDirectory() as folder, Bench(Path(folder)) as bench:
-        restarts, started, lost_replies = -1, -1, 0
-        for number, seed in enumerate(seeds):
-            made = schedule(seed)
-            # The first cell of a kernel also imports the live chart's libraries.
-            first = bench.restarts != started
-            started = bench.restarts
-            outcome = bench.run(made)
-            problems = list(outcome.problems)
-            lost_replies += outcome.lost_reply
-            if outcome.delay_s is not None and not first:
-                delays.append(1000 * outcome.delay_s)
-            if number % _SETTLE_EVERY == _SETTLE_EVERY - 1:
-                found, resources = bench.settle()
-                problems += found
-                if bench.restarts != restarts:
-                    restarts = bench.restarts
-                    lives.append([])
-                lives[-1].append((seed, resources))
-            if (outcome.delay_s or 0.0) > _NOTABLE_DELAY_S:
-                log_progress(f"seed {seed}: the cell took {outcome.delay_s:.1f} s longer: {made}")
-            kinds.update(made.kinds)
-            if problems:
-                failed[seed] = problems
-                log_progress(f"seed {seed} failed: {made}\n  " + "\n  ".join(problems))
-            if number % 50 == 49:
-                log_progress(f"{number + 1} seeds, {len(failed)} failed, {time.monotonic() - began:.0f} s")
-        at_end = bench.end()
         private_shm = bench.private_shm
-    if at_end:
-        log_progress("at the end:\n  " + "\n  ".join(at_end))
+        try:
+            _run(bench, seeds, totals)
+            totals.at_end = bench.end()
+        except KeyboardInterrupt:
+            log_progress(f"interrupted; go on with --from {seeds.start + totals.seeds}")
+    if totals.at_end:
+        log_progress("at the end:\n  " + "\n  ".join(totals.at_end))
     yield Figure(
         benchmark="faults",
         what="time that a watched cell takes longer than its code, with faults; not in a new kernel",
         unit="ms",
-        values=delays,
-        conditions={"no schedule breaks a promise": not failed, "nothing is left running": not at_end},
+        values=totals.delays_ms,
+        conditions={
+            "no schedule breaks a promise": not totals.failed,
+            "nothing is left running": not totals.at_end,
+        },
         details={
             "first seed": seeds.start,
-            "seeds": len(seeds),
+            "seeds": totals.seeds,
             "seconds": round(time.monotonic() - began),
-            "failed seeds": {str(seed): problems for seed, problems in failed.items()},
-            "schedules by fault": {kind: kinds[kind] for kind in KINDS},
-            "interrupted cells whose reply ipykernel lost": lost_replies,
+            "failed seeds": {str(seed): problems for seed, problems in totals.failed.items()},
+            "schedules by fault": {kind: totals.kinds[kind] for kind in KINDS},
+            "interrupted cells whose reply ipykernel lost": totals.lost_replies,
             "the kernel's /dev/shm can be filled": private_shm,
         },
     )
-    yield from _growth(lives)
+    yield from _growth(totals.lives)
+
+
+def _run(bench: Bench, seeds: range, totals: _Totals) -> None:
+    began = time.monotonic()
+    restarts = seen = -1
+    for seed in seeds:
+        made = schedule(seed)
+        # The first cell of a kernel also imports the live chart's libraries.
+        first, restarts = bench.restarts != restarts, bench.restarts
+        outcome = bench.run(made)
+        problems = list(outcome.problems)
+        totals.seeds += 1
+        totals.lost_replies += outcome.lost_reply
+        totals.kinds.update(made.kinds)
+        if outcome.delay_s is not None and not first:
+            totals.delays_ms.append(1000 * outcome.delay_s)
+            if outcome.delay_s > _NOTABLE_DELAY_S:
+                log_progress(f"seed {seed}: the cell took {outcome.delay_s:.1f} s longer: {made}")
+        if totals.seeds % _SETTLE_EVERY == 0:
+            found, resources = bench.settle()
+            problems += found
+            if bench.restarts != seen:
+                seen = bench.restarts
+                totals.lives.append([])
+            totals.lives[-1].append((totals.seeds, resources))
+        if problems:
+            totals.failed[seed] = problems
+            log_progress(f"seed {seed} failed: {made}\n  " + "\n  ".join(problems))
+        if totals.seeds % _LOG_EVERY == 0:
+            seconds = time.monotonic() - began
+            log_progress(f"{totals.seeds} seeds, {len(totals.failed)} failed, {seconds:.0f} s")
 
 
 def _growth(lives: list[list[tuple[int, Resources]]]) -> Iterator[Figure]:
@@ -100,7 +129,12 @@ def _growth(lives: list[list[tuple[int, Resources]]]) -> Iterator[Figure]:
             unit="KiB",
             bar=_MAX_GROWTH,
             values=[slope / 1024 for slope in slopes],
-            details={"processes that lived long enough": len(slopes)},
+            details={
+                "processes that lived long enough": len(slopes),
+                "MiB after seeds": [
+                    [(seed, round(used(resources) / _MIB)) for seed, resources in life] for life in lives
+                ],
+            },
             not_measured=None if slopes else f"no {name} ran {2 * _WARM_UP} schedules",
         )
 

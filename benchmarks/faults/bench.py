@@ -24,7 +24,7 @@ from benchmarks.kernels import CARD_MIME
 _CHANGE_INTERVAL_S = 0.25
 _MAX_EXTRA_FILES = 12
 _LOST_REPLY_S = 10.0
-_MAX_DELAY_S = 5.0
+_MAX_DELAY_S = 10.0
 """A watched cell may take this many seconds longer than its code. Other programs may use the CPU."""
 _THREADS = "sorted(t.name for t in __import__('threading').enumerate() if t.name.startswith('gpuwidget'))"
 _UNLOADED = "%unload_ext gpuwidget"

@@ -22,7 +22,8 @@ class Cell:
     may_fail: tuple[str, ...] = ()
     """Names of errors with which the cell may end, depending on the fault."""
     ignores_interrupts: bool = False
-    """Whether ipykernel may ignore an interrupt of this cell, or IPython may lose it while Python forks."""
+    """Whether ipykernel may ignore an interrupt of this cell."""
+    forks: bool = False
 
     def body(self, seconds: float) -> str:
         """Return the code of a cell that runs for ``seconds``."""
@@ -66,14 +67,14 @@ CELLS: Mapping[str, Cell] = {
         "import os, time\nchild = os.fork()\nif child == 0:\n    time.sleep(SECONDS / 2)\n    os._exit(7)\n"
         "try:\n    time.sleep(SECONDS)\nfinally:\n    ended = os.waitpid(child, 0)[1] >> 8\nended",
         result="7",
-        ignores_interrupts=True,
+        forks=True,
     ),
     "multiprocessing": Cell(
         "import multiprocessing, time\n"
         "process = multiprocessing.get_context('fork').Process(target=time.sleep, args=(SECONDS / 2,))\n"
         "process.start()\ntry:\n    time.sleep(SECONDS)\nfinally:\n    process.join()\nprocess.exitcode",
         result="0",
-        ignores_interrupts=True,
+        forks=True,
     ),
     "watch": Cell(
         "import gpuwidget, time\nwith gpuwidget.watch('part') as w:\n    time.sleep(SECONDS)\n"

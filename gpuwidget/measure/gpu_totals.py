@@ -243,6 +243,8 @@ class GpuTotals:
     """The part of :attr:`_idle_known_j` that was drawn while no CUDA kernel ran."""
     _last_power: float | None = None
     _last_activity: float | None = None
+    counted: Activity | None = None
+    """The newest window of the hardware counters that lies inside the run."""
     _counter_window_s: float | None = None
     """Length of the longest window of the hardware counters that was read, or None if none was read."""
     _last_t: float = 0.0
@@ -385,6 +387,7 @@ class GpuTotals:
         if activity.since < started or activity.until > started + t + _CLOCK_MARGIN_S:
             return
         self._last_activity = activity.until
+        self.counted = activity
         for rates in self._rates_at(t):
             rates.add_activity(activity)
 

@@ -154,8 +154,8 @@ class RunTimeSeries:
             # Leave out utilization and activity whose measurement window began before the run.
             window = reading.utilization_window or INTERVAL_S
             inside = reading.measured is not None and reading.measured >= started + window
-            activity = reading.activity
-            sm = activity.sm if activity is not None and activity.since >= started else None
+            counted = gpu.counted
+            sm = counted.sm if counted is not None and counted == reading.activity else None
             utilization = reading.utilization if inside else None
             memory, power = (reading.memory_used, reading.power_w) if gpu.fresh else (None, None)
             row += (utilization, memory, power, sm)

@@ -131,6 +131,9 @@ class CellWatch:
                 hide_own_frames(result.error_in_exec)
                 if self.run is not None:
                     self.run.end(_status(result))
+        except KeyboardInterrupt:
+            # It arrived before the interrupts were deferred or just after that.
+            interrupt_soon()
         except Exception:
             _LOG.debug("the run of a failed cell could not be ended", exc_info=True)
 

@@ -35,3 +35,19 @@ def test_the_note_about_the_wait(monkeypatch: pytest.MonkeyPatch, note: str | No
     assert [one for one in kept.notes if one not in made.notes] == ([] if note is None else [note])
     assert (note or "") in card["text/plain"]
     assert ("Waited" in card["text/plain"]) == (note is not None)
+
+
+def test_an_interrupt_while_a_failed_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the user clicks stop just when a cell fails, the interrupt does not replace the cell's error. It
+    arrives shortly afterwards."""
+    watch = CellWatch(SimpleNamespace())
+    error = ValueError("of the cell")
+
+    def end(status: str) -> None:
+        raise KeyboardInterrupt
+
+    watch.run = SimpleNamespace(end=end)  # type: ignore[assignment]
+    later: list[None] = []
+    monkeypatch.setattr(watched_cells, "interrupt_soon", lambda: later.append(None))
+    watch.end_failed(SimpleNamespace(error_before_exec=None, error_in_exec=error))
+    assert later == [None]
