@@ -8,6 +8,7 @@ seeds from 500 to 599. Start with ``schedules.py`` and ``bench.py``.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ _WARM_UP = 50
 """Seeds after which the growth of memory is measured. Before, caches fill and modules are imported."""
 _MAX_GROWTH = 64.0
 _LOG_EVERY = 50
+_MAX_PROBLEM = 200
 _NOTABLE_DELAY_S = 2.0
 _MIB = 1 << 20
 
@@ -75,7 +77,10 @@ def measure(settings: Settings) -> Iterator[Figure]:
             "first seed": seeds.start,
             "seeds": totals.seeds,
             "seconds": round(time.monotonic() - began),
-            "failed seeds": {str(seed): problems for seed, problems in totals.failed.items()},
+            "failed seeds": {
+                str(seed): [_without_folders(problem) for problem in problems]
+                for seed, problems in totals.failed.items()
+            },
             "schedules by fault": {kind: totals.kinds[kind] for kind in KINDS},
             "interrupted cells whose reply ipykernel lost": totals.lost_replies,
             "the kernel's /dev/shm can be filled": private_shm,
@@ -113,6 +118,11 @@ def _run(bench: Bench, seeds: range, totals: _Totals) -> None:
         if totals.seeds % _LOG_EVERY == 0:
             seconds = time.monotonic() - began
             log_progress(f"{totals.seeds} seeds, {len(totals.failed)} failed, {seconds:.0f} s")
+
+
+def _without_folders(problem: str) -> str:
+    """Return the beginning of a problem's text for the results, which contain no folder names."""
+    return re.sub(r"(?:/[\w.-]+)+/", "", problem)[:_MAX_PROBLEM]
 
 
 def _growth(lives: list[list[tuple[int, Resources]]]) -> Iterator[Figure]:

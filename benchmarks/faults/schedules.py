@@ -144,6 +144,9 @@ def _functions(choose: random.Random) -> tuple[str, ...]:
 
 def _error(choose: random.Random, seconds: float) -> Actions:
     line = _line(choose, f"error {choose.choice(_CODES)}", _functions(choose))
+    if line.endswith("nvmlDeviceGetMemoryInfo_v2=error 3"):
+        # "Not supported" means that the GPU uses the host's memory, whose size the stand-in does not return.
+        line = line.replace("error 3", "error 10")
     yield from _for_a_while(choose, seconds, line)
 
 

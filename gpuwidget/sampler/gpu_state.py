@@ -43,6 +43,8 @@ class GpuState:
         self.lost_since: float | None = None
         self.fast = _NO_FAST
         self.measured: float | None = None
+        self.read_at = _NEVER
+        """When the last complete fast read began, in monotonic seconds."""
         self.memory_used: int | None = None
         self.processes: tuple[Process, ...] | None = None
         self.memory_at_processes: int | None = None

@@ -55,8 +55,12 @@ class GuardedSource:
         """All GPUs found so far, including lost ones, in NVML's order."""
         return tuple(state.gpu for state in self._states.values())
 
-    def sample(self) -> Sample:
-        """Return the current readings of all GPUs; the source must have been opened."""
+    def sample(self, since: float = float("-inf")) -> Sample:
+        """Return the current readings of all GPUs; the source must have been opened.
+
+        ``measured`` is None in each reading from before ``since`` (monotonic seconds). Its epoch seconds
+        would not show its age if the system's clock has been set.
+        """
         origin = self._origin
         assert origin is not None
         states = self._states.values()
@@ -65,7 +69,10 @@ class GuardedSource:
             time=self._clock.time(),
             origin=origin,
             gpus=tuple(state.gpu for state in states),
-            readings=tuple(state.reading() for state in states),
+            readings=tuple(
+                state.reading() if state.read_at >= since else replace(state.reading(), measured=None)
+                for state in states
+            ),
         )
 
     # -- opening and closing -------------------------------------------------------------------------

@@ -206,7 +206,7 @@ class FastPollLoop:
             state.status = source.read_status(gpu)
             state.status_read_at = now
         state.fast = fast
-        state.measured = measured
+        state.measured, state.read_at = measured, now
         state.memory_used = fast.memory_used
         state.processes = processes
 

@@ -180,19 +180,20 @@ class Sampler:
     def read_now(self, timeout_s: float) -> Sample | None:
         """Return a sample that was read after this method was called. Needs a subscription.
 
-        If there is none after ``timeout_s`` seconds, return the latest readings instead. Their ``answered``
-        shows how old each of them is. Returns None if the source has not been opened by then. The timeout
-        counts from the start of the opening, as in :meth:`wait_until_open`.
+        If there is none after ``timeout_s`` seconds, return the latest readings instead. ``measured`` is None
+        in those from before the call, and their ``answered`` shows how old they are. Returns None if the
+        source has not been opened by then. The timeout counts from the start of the opening, as in
+        :meth:`wait_until_open`.
         """
         with self._wake_fast:
             if not self._subscriptions:
                 return None
-            number = self._fast.request()
+            number, requested = self._fast.request(), self._clock.monotonic()
             self._wake_fast.notify_all()
             self._wait_for(lambda: self._fast.is_done(number), self._waiting_since() + timeout_s)
             if self._fast.is_done(number):
                 return self._latest
-            return self._source.sample() if self._source.opened else None
+            return self._source.sample(requested) if self._source.opened else None
 
     def wait_until_open(self, timeout_s: float) -> bool:
         """Wait until the source is open, and return whether it is. Needs a subscription.

@@ -332,10 +332,11 @@ def test_reading_beside_a_hung_call_has_a_timeout(
     sampler: Sampler, source: FakeSource, clock: FakeClock
 ) -> None:
     """If a call to a GPU hangs, `read_now()` returns after its timeout. The reading of that GPU contains the
-    time of its last answer."""
+    time of its last answer. It is not taken for a new one, even if the system's clock was set back."""
     with sampler.subscribe():
         clock.until(lambda: sampler.latest is not None)
         source.hanging[0] = threading.Event()
+        clock.advance(0.05)
         answers: list[Sample | None] = []
         asked = clock.time()
         waiting = threading.Thread(target=lambda: answers.append(sampler.read_now(0.25)))
@@ -344,7 +345,8 @@ def test_reading_beside_a_hung_call_has_a_timeout(
         waiting.join()
     assert answers[0] is not None
     assert answers[0].readings[0].answered == EPOCH
-    assert asked == EPOCH
+    assert answers[0].readings[0].measured is None
+    assert asked == EPOCH + 0.05
 
 
 def test_a_driver_that_hangs_while_it_is_opened(
