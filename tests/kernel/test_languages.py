@@ -60,9 +60,8 @@ def test_the_doctor_in_the_environments_language(start_kernel: Callable[..., Ker
     assert "故障  cuDNN         缺少 libcudnn.so.9" in shown["text/plain"].splitlines()
     assert "<b>解决办法：</b>" in shown["text/html"]
     assert "GPUWIDGET_SOURCE 是 'none'，" in shown["text/plain"]
-    assert kernel.value("found.doctor.links[0].reason") == repr(
-        f"'import torch' raises ImportError: {BROKEN}."
-    )
+    reason = kernel.value("found.doctor.links[0].reason")
+    assert f"The copy that Python finds can't be imported: {BROKEN}." in reason
     assert not HAN.search(json.loads(json.dumps(kernel.value("found.to_json()"))))
 
 
@@ -77,7 +76,7 @@ def test_the_doctor_in_the_panel(start_kernel: Callable[..., Kernel], tmp_path: 
     torch = reply["doctor"]["links"][0]
     assert torch["found"] == "2.10.0, which can't be imported"
     assert reply["texts"][torch["found"]] == "2.10.0, 无法导入"
-    assert reply["texts"][torch["reason"]] == f"'import torch' 引发 ImportError：{BROKEN}。"
+    assert f"Python 找到的这一份无法导入：{BROKEN}。" in reply["texts"][torch["reason"]]
     assert not HAN.search(json.dumps(reply["doctor"], ensure_ascii=False))
     assert kernel.answer_to(ask="doctor", locale="en")["texts"] == {}
 

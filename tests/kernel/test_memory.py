@@ -169,7 +169,9 @@ def test_nested_cells_and_a_missed_end(kernel: Kernel) -> None:
     assert (cells["a"], cells["b"]) == (1, 1)
     hook = (
         "from gpuwidget.kernel import magics\n"
-        "get_ipython().events.{}('post_run_cell', magics._loaded._running.after)\n"
+        "_, hook = magics._loaded._hooks[-1]\n"
+        "assert hook.__wrapped__ == magics._loaded._running.after\n"
+        "get_ipython().events.{}('post_run_cell', hook)\n"
     )
     kernel.ok(hook.format("unregister"))
     ran = kernel.ok(hook.format("register") + "c = gpu.empty(3000)\nget_ipython().displayhook.prompt_count")

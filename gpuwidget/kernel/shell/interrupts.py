@@ -21,6 +21,10 @@ class InterruptState:
     def __init__(self) -> None:
         self.interrupted = False
 
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Handle SIGINT."""
+        self.interrupted = True
+
 
 @contextmanager
 def ignore_interrupts() -> Iterator[InterruptState]:
@@ -34,14 +38,11 @@ def ignore_interrupts() -> Iterator[InterruptState]:
         yield state
         return
 
-    def record(number: int, frame: FrameType | None) -> None:
-        state.interrupted = True
-
     previous = signal.getsignal(signal.SIGINT)
     if previous is None:  # Python can't restore a handler that it did not set
         yield state
         return
-    signal.signal(signal.SIGINT, record)
+    signal.signal(signal.SIGINT, state)
     try:
         yield state
     finally:
@@ -50,14 +51,21 @@ def ignore_interrupts() -> Iterator[InterruptState]:
 
 @contextmanager
 def defer_interrupts() -> Iterator[InterruptState]:
-    """Defer interrupts until this block has ended, so that its work is never left half done."""
+    """Defer interrupts until this block has ended, so that its work is never left half done.
+
+    A block around this one decides what happens to an interrupt: it ignores or defers it too.
+    """
     state = InterruptState()
     try:
         with ignore_interrupts() as state:
             yield state
     finally:
         if state.interrupted:
-            interrupt_soon()
+            outer = signal.getsignal(signal.SIGINT)
+            if isinstance(outer, InterruptState):
+                outer.interrupted = True
+            else:
+                interrupt_soon()
 
 
 def interrupt_soon() -> None:

@@ -11,7 +11,11 @@ import weakref
 import pytest
 
 from gpuwidget.kernel.live import live_display
-from gpuwidget.kernel.shell.interrupts import defer_interrupts, drop_frames_on_interrupt
+from gpuwidget.kernel.shell.interrupts import (
+    defer_interrupts,
+    drop_frames_on_interrupt,
+    ignore_interrupts,
+)
 
 
 def test_a_deferred_interrupt_arrives_afterwards() -> None:
@@ -28,6 +32,15 @@ def test_a_deferred_interrupt_arrives_afterwards() -> None:
     with pytest.raises(KeyboardInterrupt):
         switch_device()
     assert done == [True]
+
+
+def test_a_deferred_interrupt_is_ignored_if_interrupts_are() -> None:
+    """An interrupt after the cell's code is ignored, even while work is done that defers interrupts."""
+    threads = threading.active_count()
+    with ignore_interrupts() as state, defer_interrupts():
+        signal.raise_signal(signal.SIGINT)
+    assert state.interrupted
+    assert threading.active_count() == threads  # no timer that delivers the interrupt
 
 
 def test_an_interrupt_leaves_no_library_half_imported(monkeypatch: pytest.MonkeyPatch) -> None:
