@@ -269,6 +269,7 @@ def test_a_settings_file_with_a_syntax_error(
 def menu_items(page: Page, menu: str) -> list[str]:
     """Open a menu of the menu bar, and return the labels of its items."""
     page.keyboard.press("Escape")
+    page.wait_for_selector(".lm-Menu-item", state="detached")  # the menu that was open before
     page.click(f".lm-MenuBar-itemLabel:text-is('{menu}')")
     page.wait_for_selector(".lm-Menu-item")
     return page.locator(".lm-Menu .lm-Menu-itemLabel").all_inner_texts()
