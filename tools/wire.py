@@ -12,9 +12,11 @@ import json
 import re
 import sys
 import textwrap
+import tokenize
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -34,13 +36,21 @@ HEADER = """\
 def _without_comments(code: str) -> str:
     """Return Python code without docstrings, whole-line comments and blank lines, as every browser loads
     it."""
-    lines = code.splitlines()
-    kept = [bool(line.strip()) and not line.lstrip().startswith("#") for line in lines]
+    lines = list(StringIO(code))
+    dropped = {
+        token.start[0]
+        for token in tokenize.generate_tokens(iter(lines).__next__)
+        if token.type in (tokenize.COMMENT, tokenize.NL)
+        and not lines[token.start[0] - 1][: token.start[1]].strip()
+    }
     for node in ast.walk(ast.parse(code)):
         # Only a docstring, or a text below an assignment, is a statement that consists of a string.
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            kept[node.lineno - 1 : node.end_lineno] = [False] * ((node.end_lineno or 0) - node.lineno + 1)
-    return "".join(f"{line}\n" for line, keep in zip(lines, kept, strict=True) if keep)
+        match node:
+            case ast.Expr(value=ast.Constant(value=str())):
+                dropped.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    made = "".join(line for number, line in enumerate(lines, 1) if number not in dropped)
+    ast.parse(made)  # A class or function that had only a docstring would be a syntax error.
+    return made
 
 
 CONSTANTS: Mapping[str, tuple[object, str]] = {

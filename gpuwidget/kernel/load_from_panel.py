@@ -1,12 +1,13 @@
 """Load the extension for the panel's button, without running code from the notebook's folder.
 
 The panel sends the text of this file to the kernel, because the kernel may have no gpuwidget or an older one.
-The text runs in a namespace of its own.
+The text runs in a separate namespace.
 
 The kernel's working folder is usually the first entry of the module search path. Python would therefore
 import a folder "gpuwidget" or a file "psutil.py" beside the notebook instead of the installed package. A user
 who clicks a button has not asked for that code, and it may come from anyone. The modules that this file
-imports at its top are loaded in every kernel, so no file can take their place.
+imports at its top are loaded in every kernel, so no file can take their place. What gpuwidget would import
+soon afterwards, on another thread or while the kernel is idle, is imported here too.
 """
 
 from __future__ import annotations
@@ -78,9 +79,27 @@ def _load(shell: object, untrusted: set[str]) -> tuple[str, str]:
         if error.name != _NAME:
             raise
         return "not-installed", ""
+    if hasattr(module, "load_ipython_extension"):
+        _import_pynvml()
     if shell.extension_manager.load_extension(_NAME) == "no load function":  # type: ignore[attr-defined]
         return "other-package", ""
+    # An older gpuwidget has no such function.
+    warm_up_now = getattr(sys.modules.get(f"{_NAME}.kernel.magics"), "warm_up_now", None)
+    if warm_up_now is not None:
+        warm_up_now()
     return "loaded", str(getattr(module, "__version__", ""))
+
+
+def _import_pynvml() -> None:
+    """Import pynvml, which the sampler's thread would otherwise import from any folder.
+
+    If it is not installed, gpuwidget shows that. If only an untrusted folder has it, raise ImportError.
+    """
+    try:
+        __import__("pynvml")
+    except ImportError:
+        if PathFinder.find_spec("pynvml", _entries()) is not None:
+            raise
 
 
 def _entries() -> list[str]:

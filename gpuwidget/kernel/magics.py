@@ -266,10 +266,16 @@ class Extension:
         self._loop_handle = loop.call_later(_WARM_UP_DELAY_S, self._warm_up, loop)
 
     def _warm_up(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Import the live chart's libraries (0.3 to 0.8 s) while the kernel is idle."""
+        """Import the live chart's libraries while the kernel is idle."""
         if self._watcher.busy:
             self._loop_handle = loop.call_later(_WARM_UP_DELAY_S, self._warm_up, loop)
             return
+        self.warm_up_now()
+
+    def warm_up_now(self) -> None:
+        """Import the live chart's libraries (0.3 to 0.8 s), and cancel the later import."""
+        if self._loop_handle is not None:
+            self._loop_handle.cancel()
         try:
             live_display.import_libraries()
         except Exception:
@@ -296,6 +302,12 @@ def load(shell: InteractiveShell) -> None:
     except OptionError as error:
         raise _usage_error(error) from None
     _loaded = extension
+
+
+def warm_up_now() -> None:
+    """Import the live chart's libraries now, and not when the kernel is idle, if the extension is loaded."""
+    if _loaded is not None:
+        _loaded.warm_up_now()
 
 
 def unload(shell: InteractiveShell) -> None:

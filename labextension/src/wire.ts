@@ -61,9 +61,20 @@ def _load(shell: object, untrusted: set[str]) -> tuple[str, str]:
         if error.name != _NAME:
             raise
         return "not-installed", ""
+    if hasattr(module, "load_ipython_extension"):
+        _import_pynvml()
     if shell.extension_manager.load_extension(_NAME) == "no load function":  # type: ignore[attr-defined]
         return "other-package", ""
+    warm_up_now = getattr(sys.modules.get(f"{_NAME}.kernel.magics"), "warm_up_now", None)
+    if warm_up_now is not None:
+        warm_up_now()
     return "loaded", str(getattr(module, "__version__", ""))
+def _import_pynvml() -> None:
+    try:
+        __import__("pynvml")
+    except ImportError:
+        if PathFinder.find_spec("pynvml", _entries()) is not None:
+            raise
 def _entries() -> list[str]:
     return [entry for entry in sys.path if isinstance(entry, str)]
 def _untrusted_folders(shell: object) -> set[str]:

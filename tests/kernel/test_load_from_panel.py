@@ -80,6 +80,18 @@ def test_a_package_beside_the_notebook(start_kernel: Callable[..., Kernel]) -> N
     assert opened.kernel.value("sorted(globals()), get_ipython().execution_count") == before
 
 
+def test_what_gpuwidget_imports_later(start_kernel: Callable[..., Kernel]) -> None:
+    """What gpuwidget imports on the sampler's thread, and for live charts while the kernel is idle, is not
+    imported from the notebook's folder either."""
+    opened = Notebook(start_kernel(GPUWIDGET_SOURCE="nvml"))
+    opened.write_hostile(*(f"{name}.py" for name in MODULES))
+    assert opened.press() == ("loaded", __version__)
+    charts = "__import__('gpuwidget.kernel.live.live_display', fromlist=['']).libraries_imported()"
+    assert opened.kernel.value(charts) == "True"
+    assert opened.kernel.value("type(__import__('gpuwidget').sample()).__name__") == "'Sample'"
+    assert opened.ran == ""
+
+
 def test_a_folder_without_init(start_kernel: Callable[..., Kernel]) -> None:
     """A folder called gpuwidget without __init__.py does not prevent the installed package from being
     loaded. Its files are not imported."""
