@@ -44,5 +44,5 @@ def _read(path: Path) -> Diagnosis:
         raise OptionError(
             f"Can't compare with {str(path)!r}: {why} Save a diagnosis with: gpuwidget doctor --json >FILE."
         ) from None
-    # An older version of gpuwidget did not shorten paths, which is no difference between the environments.
+    # Older versions of gpuwidget did not shorten paths. This must not be listed as a change.
     return remove_private_data(diagnosis, UserPaths.find(os.environ))

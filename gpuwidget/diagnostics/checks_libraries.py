@@ -85,9 +85,9 @@ def _shadowed_issues(results: ProbeResults, libraries: tuple[str, ...]) -> list[
         for path in results.mapped(library):
             folder = str(PurePosixPath(path).parent)
             entry = results.in_library_path(folder)
-            if path in results.machine.same_as_torchs:
+            if entry is None or path in results.machine.same_as_torchs:
                 continue
-            if entry is not None and not _belongs_to_torch(folder, results):
+            if not _belongs_to_torch(folder, results):
                 file = PurePosixPath(path).name
                 fix = messages_packages.remove_from_library_path(entry)
                 return [messages.overridden(file, folder, entry, fix)]
@@ -226,12 +226,20 @@ def _check_files(
 
 
 def _mixed_issues(results: ProbeResults, library: messages.Library) -> list[Issue]:
-    """Return an issue if parts of one library were loaded from several folders: they may be incompatible."""
-    different = set(results.mapped(f"lib{library}")) - results.machine.same_as_torchs
-    folders = sorted({str(PurePosixPath(path).parent) for path in different})
+    """Return an issue if parts of one library were loaded from several folders: they may be incompatible.
+
+    A part outside torch's folders is compatible if it is the same build as torch's own.
+    """
+    parents = {path: str(PurePosixPath(path).parent) for path in results.mapped(f"lib{library}")}
+    others = {
+        folder
+        for path, folder in parents.items()
+        if path not in results.machine.same_as_torchs and not _belongs_to_torch(folder, results)
+    }
+    folders = sorted(others | {folder for folder in parents.values() if _belongs_to_torch(folder, results)})
     if len(folders) < 2:
         return []
-    on_path = [entry for folder in folders if (entry := results.in_library_path(folder)) is not None]
+    on_path = [entry for folder in sorted(others) if (entry := results.in_library_path(folder)) is not None]
     fix = (
         messages_packages.remove_from_library_path(on_path[0]) if on_path else _keep_one_fix(results, library)
     )

@@ -42,7 +42,7 @@ def check_torch(results: ProbeResults) -> Check:
     files, result, torch = results.packages.torch, results.torch_result, results.torch
     evidence = {
         "file": torch.get("file") or (files.origin if files is not None else None),
-        "copies": ", ".join(map(str, results.packages.torch_copies)),
+        "copies": ", ".join(map(messages.version_and_folder, results.packages.torch_copies)),
         "packages": ", ".join(results.package("torch", "pytorch")),
         "interpreter": results.python,
     }
@@ -104,9 +104,9 @@ def _stale_module_issues(results: ProbeResults) -> list[Issue]:
 
 
 def _thread_issues(results: ProbeResults) -> list[Issue]:
-    """Return an issue if OMP_NUM_THREADS limits the thread on which a DataLoader prepares its batches.
+    """Return an issue if OMP_NUM_THREADS makes DataLoaders without workers prepare batches on one thread.
 
-    A DataLoader with worker processes is not affected: torch uses one thread in each of them in any case.
+    A DataLoader with workers is not affected: torch uses one thread in each of them in any case.
     """
     limit = results.variables.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     loaders = results.notebook.loaders

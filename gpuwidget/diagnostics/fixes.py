@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from gpuwidget.diagnostics import cuda_versions, messages_torch, packages
 from gpuwidget.diagnostics import messages_packages as messages
 from gpuwidget.diagnostics.probe_results import ProbeResults
-from gpuwidget.diagnostics.torch_copies import TorchCopy
+from gpuwidget.diagnostics.torch_copies import TorchCopy, environment_prefix
 from gpuwidget.model import installation
 from gpuwidget.model.diagnosis import Fix
 
@@ -101,7 +101,7 @@ def reinstall(results: ProbeResults, name: str) -> Fix:
             "conda",
             "install",
             "--prefix",
-            _environment_prefix(results),
+            environment_prefix(results.python),
             "--force-reinstall",
             "--freeze-installed",
         ]
@@ -157,14 +157,14 @@ def remove_torch_copy(results: ProbeResults, copy: TorchCopy) -> Fix:
 
 
 def _remove_from_pythonpath(results: ProbeResults, copy: TorchCopy) -> Fix:
-    entries = results.variables.get("PYTHONPATH", "").split(os.pathsep)
-    unwanted = os.path.realpath(copy.folder)
-    rest = [entry for entry in entries if entry and os.path.realpath(entry) != unwanted]
-    entry, in_shell = copy.set_in or copy.folder, results.place == "shell"
+    unwanted = copy.set_in or copy.folder
     if results.machine.system == "win32":
-        return messages.edit_pythonpath(entry)
+        return messages.edit_pythonpath(unwanted)
+    entries = results.variables.get("PYTHONPATH", "").split(os.pathsep)
+    folder = os.path.realpath(copy.folder)
+    rest = [entry for entry in entries if entry and os.path.realpath(entry) != folder]
     command = f"export PYTHONPATH={shlex.quote(os.pathsep.join(rest))}" if rest else "unset PYTHONPATH"
-    return messages.remove_from_pythonpath(entry, command, in_shell=in_shell)
+    return messages.remove_from_pythonpath(unwanted, command, in_shell=results.place == "shell")
 
 
 def reinstall_torch_copies(results: ProbeResults) -> Fix:
@@ -197,7 +197,7 @@ def conda_cuda_build(results: ProbeResults) -> Fix:
     """Return the fix that replaces conda's CPU build of torch with conda's CUDA build of the same version."""
     version = _torch_version(results)
     package = f"pytorch-gpu={version.partition('+')[0]}" if version else "pytorch-gpu"
-    words = ["conda", "install", "--prefix", _environment_prefix(results), package]
+    words = ["conda", "install", "--prefix", environment_prefix(results.python), package]
     return messages.install_conda_cuda_build(_shell_command(results, words))
 
 
@@ -375,11 +375,6 @@ def _shell_command(results: ProbeResults, words: Sequence[str]) -> str:
 def _shell_commands(results: ProbeResults, *lines: Sequence[str]) -> str:
     """Return the commands as one line, in which each command runs only if the previous one succeeds."""
     return " && ".join(_shell_command(results, words) for words in lines)
-
-
-def _environment_prefix(results: ProbeResults) -> str:
-    folder = os.path.dirname(results.python)
-    return os.path.dirname(folder) if os.path.basename(folder) == "bin" else folder
 
 
 def _installer_of(results: ProbeResults, name: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from gpuwidget.model.diagnosis import Check, Issue
 from gpuwidget.model.translation import translatable
 
-_WORST_FIRST = ("broken", "warning", "unknown")
+WORST_FIRST = ("broken", "warning", "unknown")
+"""The statuses of issues."""
 
 
 def build_check(
@@ -23,7 +24,7 @@ def build_check(
     known = {name: value for name, value in (evidence or {}).items() if value}
     if not issues:
         return Check(*id_and_title, "ok", found, None, None, None, known, ())
-    ordered = tuple(sorted(issues, key=lambda issue: _WORST_FIRST.index(issue.status)))
+    ordered = tuple(sorted(issues, key=lambda issue: WORST_FIRST.index(issue.status)))
     known |= {finding_name(number): issue.reason for number, issue in enumerate(ordered) if number > 0}
     worst = ordered[0]
     remedy, command = (None, None) if worst.fix is None else (worst.fix.text, worst.fix.command)

@@ -36,22 +36,27 @@ def gpu_count(number: int) -> Text:
 # -- the summary -----------------------------------------------------------------------------------------
 
 
-def broken_summary(titles: Sequence[str], reason: str) -> str:
-    """Return the summary for broken checks with these titles, and the reason of the first problem."""
+def broken_summary(number: int, titles: Sequence[str], reason: str) -> str:
+    """Return the summary for this number of problems in the checks with these titles.
+
+    ``reason`` is the reason of the first problem.
+    """
     return translatable(
         "{problems}: {titles}. {reason}",
-        problems=counted(len(titles), "{number} problem", "{number} problems"),
+        problems=counted(number, "{number} problem", "{number} problems"),
         titles=joined(titles),
         reason=reason,
     )
 
 
-def unfinished_summary(title: str, reason: str | None) -> str:
-    """Return the summary for the case that a step did not finish: the title of its check and the reason, or
-    the name of the step, if no reason is known."""
-    if reason is None:
-        return translatable("Incomplete: {step}.", step=title)
+def unfinished_summary(title: str, reason: str) -> str:
+    """Return the summary for the case that a step did not finish: the title and the reason of its check."""
     return translatable("Incomplete: {title}. {reason}", title=title, reason=reason)
+
+
+def unfinished_step_summary(step: str) -> str:
+    """Return the summary for the case that a step did not finish, and no check has a reason for this."""
+    return translatable("Incomplete: {step}.", step=step)
 
 
 def doubtful_summary(titles: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ def not_installed(fix: Fix) -> Issue:
     return Issue("torch-not-installed", "broken", {}, reason, fix)
 
 
-def installed_several_times(copy: TorchCopy, fix: Fix) -> Issue:
+def several_versions(copy: TorchCopy, fix: Fix) -> Issue:
     """Return the issue reporting that a folder has the metadata of several versions of torch."""
     reason = translatable(
         "{folder} contains the metadata of {number} versions of PyTorch ({versions}), which overwrote each "
@@ -34,6 +34,11 @@ def installed_several_times(copy: TorchCopy, fix: Fix) -> Issue:
     return Issue("torch-copies", "warning", params, reason, fix)
 
 
+def version_and_folder(copy: TorchCopy) -> Text:
+    """Return the version and the folder of a copy of torch, such as ``2.13.0 in /env/site-packages``."""
+    return translatable("{version} in {folder}", version=copy.version or "torch", folder=copy.folder)
+
+
 def shadowed(first: TorchCopy, second: TorchCopy, problem: Text | None, fix: Fix) -> Issue:
     """Return the issue reporting that Python imports another copy of torch than the one it should.
 
@@ -41,8 +46,8 @@ def shadowed(first: TorchCopy, second: TorchCopy, problem: Text | None, fix: Fix
     """
     reason = translatable(
         "'import torch' finds {first}, not {second}: {source}.",
-        first=str(first),
-        second=str(second),
+        first=version_and_folder(first),
+        second=version_and_folder(second),
         source=path_source(first),
     )
     params = {
@@ -85,7 +90,7 @@ def fails(error: str) -> Text:
 
 
 def leftovers(folder: str, fix: Fix) -> Issue:
-    """Return the issue reporting that only a part of torch's files is installed."""
+    """Return the issue reporting that a folder contains only a part of torch's files."""
     reason = translatable(
         "{folder} has no __init__.py: an installation or uninstallation of PyTorch did not finish.",
         folder=folder,
@@ -214,7 +219,7 @@ def in_working_directory(file: str, other: TorchCopy | None) -> Issue:
             "'import torch' finds {file}, in the working directory, not {other}. The doctor runs no file of "
             "the working directory, so this PyTorch was not checked.",
             file=file,
-            other=str(other),
+            other=version_and_folder(other),
         )
     )
     params = {"file": file, "second": None if other is None else other.path}
@@ -229,11 +234,11 @@ def leave_working_directory() -> Fix:
     )
 
 
-def hidden_torch(file: str | None, other: TorchCopy | None, source: TorchCopy | None) -> Issue:
+def hidden_torch(file: str | None, other: TorchCopy | None, found: TorchCopy | None) -> Issue:
     """Return the issue reporting that a file hides the package torch.
 
-    ``file`` is None if the file is unknown. ``other`` is the copy that it hides, and ``source`` is the copy
-    of torch that the file is, if they are known.
+    ``file`` is None if the file is unknown. ``other`` is the copy that it hides, and ``found`` is the copy
+    that Python finds, if they are known.
     """
     what = file or translatable("a folder")
     where = (
@@ -243,18 +248,18 @@ def hidden_torch(file: str | None, other: TorchCopy | None, source: TorchCopy | 
     )
     reason = (
         translatable("'import torch' finds {what} instead of {where}.", what=what, where=where)
-        if source is None or source.source == "environment"
+        if found is None or found.source == "environment"
         else translatable(
             "'import torch' finds {what} instead of {where}: {source}.",
             what=what,
             where=where,
-            source=path_source(source),
+            source=path_source(found),
         )
     )
     params = {
         "file": file,
         "second": None if other is None else other.path,
-        "source": None if source is None else source.source,
+        "source": None if found is None else found.source,
     }
     return Issue("torch-hidden", "broken", params, reason, rename_file(what))
 

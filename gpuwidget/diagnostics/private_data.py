@@ -1,7 +1,7 @@
 """Remove private data from a diagnosis: the user's home folder and name in paths, and secrets.
 
 A diagnosis is often shared, in a saved notebook or in a report of a problem. Commands still work after their
-paths have been shortened, because the user's shell expands ``~`` and ``$USER``.
+paths have been shortened, because the user's shell expands ``~`` and variables such as ``$USER``.
 """
 
 from __future__ import annotations
@@ -39,10 +39,8 @@ class UserPaths:
 
     homes: tuple[str, ...]
     """The home folder under the paths by which programs name it. The longest comes first."""
-    names: tuple[str, ...]
-    """The user's names."""
-    variable: str
-    """What a shell expands to the user's name."""
+    names: Mapping[str, str]
+    """The user's names, each with what a shell expands to it."""
 
     @classmethod
     def find(cls, variables: Mapping[str, str]) -> UserPaths:
@@ -53,17 +51,21 @@ class UserPaths:
 
             entry = pwd.getpwuid(os.getuid())
             home, name = home or entry.pw_dir, entry.pw_name
+        names: dict[str, str] = {}
+        for known, expansion in (
+            (variables.get("USER", ""), "$USER"),
+            (name, "$(id -un)"),
+            (variables.get("LOGNAME", ""), "$LOGNAME"),
+            (variables.get("JUPYTERHUB_USER", ""), "$JUPYTERHUB_USER"),
+        ):
+            if known not in ("", "root"):
+                names.setdefault(known, expansion)
         homes = {home.rstrip("/"), os.path.realpath(home)} if os.path.isabs(home) else set()
-        names = {name, *(variables.get(variable, "") for variable in ("USER", "LOGNAME", "JUPYTERHUB_USER"))}
-        return cls(
-            tuple(sorted(homes - {"", "/"}, key=len, reverse=True)),
-            tuple(sorted(names - {"", "root"})),
-            "$USER" if variables.get("USER", "") == name else "$(id -un)",
-        )
+        return cls(tuple(sorted(homes - {"", "/"}, key=len, reverse=True)), names)
 
     def shorten(self, text: str) -> str:
         """Return a text with ``~`` in place of the home folder, and ``$USER`` in place of the name."""
-        return self._replaced(text, lambda before: "~", "$USER")
+        return self._replaced(text, lambda before: "~", lambda name: "$USER")
 
     def shorten_command(self, command: str) -> str:
         """Return a shell command in which the paths are shortened so that the command still works."""
@@ -74,11 +76,11 @@ class UserPaths:
             part = match[0]
             begins_word = not parts or parts[-1][-1:].isspace()
             if part.startswith('"'):
-                part = self._replaced(part, lambda before: "$HOME", self.variable)
+                part = self._replaced(part, lambda before: "$HOME", self.names.__getitem__)
             elif part.startswith("'"):
                 part = self._quoted(part, begins_word)
             else:
-                part = self._replaced(part, self._home_in(begins_word), self.variable)
+                part = self._replaced(part, self._home_in(begins_word), self.names.__getitem__)
             parts.append(part)
         return "".join(parts)
 
@@ -92,12 +94,13 @@ class UserPaths:
         home = next((home for home in self.homes if part.startswith(f"'{home}/")), None)
         if home is not None and begins_word:
             return f"~/{self._quoted(chr(39) + part[len(home) + 2 :], False)}"
-        return self._replaced(part, lambda before: "'\"$HOME\"'", f"'\"{self.variable}\"'")
+        return self._replaced(part, lambda before: "'\"$HOME\"'", lambda name: f"'\"{self.names[name]}\"'")
 
-    def _replaced(self, text: str, home_after: Callable[[str], str], name: str) -> str:
+    def _replaced(self, text: str, home_after: Callable[[str], str], name_as: Callable[[str], str]) -> str:
         """Return the text without the home folder and the user's names.
 
-        ``home_after`` returns what replaces the home folder after a text.
+        ``home_after`` returns what replaces the home folder after a text. ``name_as`` returns what replaces a
+        name.
         """
         for home in self.homes:
             pattern = f"{_STARTS_PATH}{re.escape(home)}{_ENDS_NAME}"
@@ -113,7 +116,7 @@ class UserPaths:
                 path.split("/")[1] in _SYSTEM_FOLDERS
                 and match.string[max(0, match.start() - 1) : match.start()] != "~"
             )
-            return path if is_system else part.sub(lambda _: name, path)
+            return path if is_system else part.sub(lambda found: name_as(found[0]), path)
 
         return _PATH.sub(without_names, text)
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from gpuwidget.diagnostics.issues import WORST_FIRST
 from gpuwidget.model.diagnosis import Check, Issue, Problem
 
-_WORST_FIRST = ("broken", "warning", "unknown")
 _FIXING_ORDER = (
     *("driver", "device_files", "gpu", "sharing", "visible", "health"),
     *("torch", "cuda", "cudnn", "nccl", "shm", "pcie", "peers", "package"),
@@ -149,7 +149,7 @@ def find_problems(checks: Sequence[Check]) -> tuple[Problem, ...]:
 
 
 def _fixing_rank(problem: Problem) -> tuple[int, int]:
-    return _WORST_FIRST.index(problem.status), _FIXING_ORDER.index(problem.check)
+    return WORST_FIRST.index(problem.status), _FIXING_ORDER.index(problem.check)
 
 
 def _roots(nodes: Sequence[_Node]) -> Iterator[_Node]:
@@ -205,7 +205,7 @@ def _cause_rank(node: _Node) -> tuple[bool, int, int]:
     return (
         node.issue.id in (*_IMPORT_FAILS, "torch-import-error-damaged-package"),
         _FIXING_ORDER.index(node.check),
-        _WORST_FIRST.index(node.issue.status),
+        WORST_FIRST.index(node.issue.status),
     )
 
 
@@ -215,14 +215,15 @@ def _hashable(params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def _problem(root: _Node, nodes: Sequence[_Node]) -> Problem:
     others = [node for node in nodes if node is not root and node.check == root.check]
-    same_fix = [node.issue for node in others if node.issue.fix == root.issue.fix]
-    status = min((node.issue.status for node in nodes), key=_WORST_FIRST.index)
+    fix = root.issue.fix
+    same_fix = [node.issue for node in others if fix is not None and node.issue.fix == fix]
+    status = min((node.issue.status for node in nodes), key=WORST_FIRST.index)
     affected = dict.fromkeys(node.check for node in nodes if node.check != root.check)
     return Problem(
         check=root.check,
         status=status,
         issues=(root.issue.id, *(issue.id for issue in same_fix)),
         reasons=(root.issue.reason, *(issue.reason for issue in same_fix)),
-        fix=root.issue.fix,
+        fix=fix,
         affects=tuple(affected),
     )

@@ -113,12 +113,12 @@ def diagnose(results: ProbeResults) -> Diagnosis:
 def _summary(problems: Sequence[Problem], titles: Mapping[str, str], unfinished: tuple[str, ...]) -> str:
     broken = [problem for problem in problems if problem.status == "broken"]
     if broken:
-        return messages.broken_summary(_titles(broken, titles), broken[0].reasons[0])
+        return messages.broken_summary(len(broken), _titles(broken, titles), broken[0].reasons[0])
     if unfinished:
         unknown = [problem for problem in problems if problem.status == "unknown"]
         first = next(iter(unknown or problems), None)
         if first is None:
-            return messages.unfinished_summary(unfinished[0], None)
+            return messages.unfinished_step_summary(unfinished[0])
         return messages.unfinished_summary(titles[first.check], first.reasons[0])
     if problems:
         return messages.doubtful_summary(_titles(problems, titles))

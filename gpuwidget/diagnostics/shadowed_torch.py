@@ -23,11 +23,11 @@ def shadowed_torch_issues(results: ProbeResults) -> list[Issue]:
         return []
     first, *others = copies
     if len(first.metadata) > 1:
-        return [messages.installed_several_times(first, reinstall_torch_copies(results))]
+        return [messages.several_versions(first, reinstall_torch_copies(results))]
     if not _is_imported(first, results):
         return []
     problem = _problem(first, results)
-    right = _better_copy(first, others) if problem is not None else _own_copy(first, others)
+    right = _better_copy(first, others) if problem is not None else _other_build(first, others)
     if right is None:
         return []
     return [messages.shadowed(first, right, problem, remove_torch_copy(results, first))]
@@ -61,15 +61,19 @@ def _better_copy(first: TorchCopy, others: list[TorchCopy]) -> TorchCopy | None:
     for copy in others:
         if copy.package and copy.cuda is not None:
             return copy
-    own = next((copy for copy in others if copy.package and copy.source == "environment"), None)
-    return None if first.source == "environment" else own
+    return _own_copy(first, others)
 
 
-def _own_copy(first: TorchCopy, others: list[TorchCopy]) -> TorchCopy | None:
+def _other_build(first: TorchCopy, others: list[TorchCopy]) -> TorchCopy | None:
     """Return the environment's own copy if it is another build for CUDA than the first one."""
-    if first.source == "environment":
-        return None
-    own = next((copy for copy in others if copy.package and copy.source == "environment"), None)
+    own = _own_copy(first, others)
     if own is None or own.cuda is None or (own.version, own.cuda) == (first.version, first.cuda):
         return None
     return own
+
+
+def _own_copy(first: TorchCopy, others: list[TorchCopy]) -> TorchCopy | None:
+    """Return the environment's own copy if it is not the first one."""
+    if first.source == "environment":
+        return None
+    return next((copy for copy in others if copy.package and copy.source == "environment"), None)

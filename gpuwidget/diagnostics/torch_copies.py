@@ -66,9 +66,6 @@ class TorchCopy:
         """The path of the copy's file or folder."""
         return os.path.join(self.folder, self.name)
 
-    def __str__(self) -> str:
-        return f"{self.version or 'torch'} in {self.folder}"
-
 
 class TorchMetadata(NamedTuple):
     """The metadata of one installed torch."""

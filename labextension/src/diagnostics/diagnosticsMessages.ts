@@ -79,7 +79,10 @@ export interface ShownProblem {
   readonly affects: readonly string[];
 }
 
-/** A check with the problems that it has found, and the titles of the checks that have found the others. */
+/**
+ * A check with the problems that it has found, and the titles of the checks that have found the causes of its
+ * other issues.
+ */
 export interface ShownCheck {
   readonly check: Check;
   readonly problems: readonly ShownProblem[];
@@ -96,9 +99,8 @@ export interface MergedChecks {
 
 /** Return the checks of two diagnoses, problems first in the order of fixing, and equal results only once. */
 export function mergedChecks(kernel: Diagnosis | null, server: Diagnosis | null): MergedChecks {
-  const [own, others] = [shownChecks(kernel), shownChecks(server)].map(checks =>
-    checks.map(shown => [shown, resultOf(shown)] as const)
-  ) as [(readonly [ShownCheck, string])[], (readonly [ShownCheck, string])[]];
+  const own = shownChecks(kernel).map(shown => [shown, resultOf(shown)] as const);
+  const others = shownChecks(server).map(shown => [shown, resultOf(shown)] as const);
   const [ownKeys, otherKeys] = [new Set(own.map(([, key]) => key)), new Set(others.map(([, key]) => key))];
   return {
     shared: own.filter(([, key]) => otherKeys.has(key)).map(([shown]) => shown),

@@ -323,6 +323,23 @@ def test_cudnn_from_two_folders_at_once() -> None:
     )
 
 
+def test_torchs_own_folder_in_the_library_path_beside_another_cudnn() -> None:
+    """If LD_LIBRARY_PATH contains torch's own folder, a part of another cuDNN is still found. The fix does
+    not remove torch's folder."""
+    folder, file = CUDNN_FILE.rsplit("/", 1)
+    one = results(
+        torch={"mapped": [CUDNN_FILE, "/opt/c/libcudnn_ops.so.9"]},
+        machine={"libraries": {folder: (file,)}, "same_as_torchs": frozenset({CUDNN_FILE})},
+    )
+    (issue,) = check_of("cudnn", one).issues
+    assert (issue.id, issue.reason) == (
+        "library-mixed",
+        f"cuDNN was loaded from 2 folders at once: {folder} and /opt/c.",
+    )
+    assert issue.fix is not None
+    assert issue.fix.id != "remove-from-ld-library-path"
+
+
 def test_copies_by_pip_and_by_conda() -> None:
     """If pip and conda have each installed cuDNN, the cuDNN check lists both copies and the installer of
     each. The package nvidia-cudnn-frontend does not count as a copy."""

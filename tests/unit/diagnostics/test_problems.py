@@ -12,7 +12,6 @@ from helpers_doctor import (
     CUDNN_FILE,
     NO_CUDA,
     NO_GPUS,
-    PACKAGES,
     devices,
     h200,
     no_driver,
@@ -26,7 +25,7 @@ from gpuwidget.diagnostics.isolated_run import parse_diagnosis
 from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.diagnostics.problems import _FIXING_ORDER, _RULES
-from gpuwidget.diagnostics.run_checks import diagnose
+from gpuwidget.diagnostics.run_checks import _summary, diagnose
 from gpuwidget.model.diagnosis import Diagnosis
 from gpuwidget.model.to_json import to_json
 from gpuwidget.sources.nvml_diagnostics import LostGpu
@@ -162,6 +161,8 @@ def test_problems_in_the_order_of_fixing() -> None:
     assert doctor.summary == ("2 problems: Driver, PyTorch. The NVIDIA driver is installed but not loaded.")
     switches = diagnose(results(variables={"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}))
     assert problems(switches) == [("nccl", "nccl-switch", ()), ("nccl", "nccl-switch", ())]
+    broken = [replace(problem, status="broken") for problem in switches.problems]
+    assert _summary(broken, {"nccl": "NCCL"}, ()).startswith("2 problems: NCCL. ")
 
 
 def test_a_problem_as_text() -> None:
@@ -225,9 +226,8 @@ def test_a_problem_as_json() -> None:
 
 def test_issues_with_the_same_fix_in_one_check() -> None:
     """Several issues of one check with the same fix are one problem, whose reasons are all shown."""
-    cuda = (*PACKAGES.cuda, *PACKAGES.cuda[:0])
     gpus = nvml(h200(ecc_uncorrected=2), h200(1, ecc_uncorrected=3))
-    (problem,) = diagnose(results(nvml=gpus, packages={"cuda": cuda})).problems
+    (problem,) = diagnose(results(nvml=gpus)).problems
     assert problem.issues == ("memory-errors-uncorrected", "memory-errors-uncorrected")
     assert [reason[:5] for reason in problem.reasons] == ["GPU 0", "GPU 1"]
 

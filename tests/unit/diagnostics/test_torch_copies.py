@@ -1,15 +1,15 @@
-"""Tests of a torch that hides another torch: the doctor names both, what brought the first one into
+"""Tests of a torch that hides another torch: the doctor reports both, what put the first one into
 ``sys.path``, and a fix that removes it."""
 
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import pytest
 from helpers_faults import FaultMachine
 
 from gpuwidget.model.diagnosis import Check
+from gpuwidget.model.translation import _, use_language
 
 OWN = "2.13.0+cu130"
 FOR_CPU = "The copy that Python finds is built for the CPU only."
@@ -134,6 +134,16 @@ def test_a_torch_of_a_pth_file(machine: FaultMachine) -> None:
     assert found.remedy == f"Remove the line with {other} from {file}, and restart the kernel."
 
 
+def test_a_translated_text(machine: FaultMachine) -> None:
+    """In another language, the words between versions and folders are translated, too."""
+    machine.install_cpu_torch(machine.user_site)
+    reason = torch_check(machine).reason
+    with use_language("zh_CN"):
+        assert _(reason or "").startswith(
+            f"'import torch' 找到的是 {machine.user_site} 中的 2.9.0+cpu，而不是 {machine.site} 中的 {OWN}："
+        )
+
+
 def test_a_torch_that_fails_and_hides_another(machine: FaultMachine) -> None:
     """If the first copy can't be imported, for example a checkout that was not built, the reason contains the
     error, and the fix removes the copy instead of repairing it."""
@@ -250,7 +260,7 @@ def test_two_metadata_in_one_folder(machine: FaultMachine) -> None:
     assert ("2.12.0+cu130", "2.13.0+cu130") in versions
 
 
-def test_paths_of_the_environment_itself(machine: FaultMachine, tmp_path: Path) -> None:
+def test_paths_of_the_environment_itself(machine: FaultMachine) -> None:
     """The environment's own folder is not attributed to PYTHONPATH if the variable contains it as well."""
     machine.variables["PYTHONPATH"] = str(machine.site)
     check = torch_check(machine)
