@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shutil
 import tempfile
 from contextlib import suppress
@@ -19,6 +20,10 @@ _FORMAT = 4
 """The major version of the notebook format that Jupyter has used since 2015."""
 _INDENT = re.compile(r"[{\[]\r?\n([ \t]+)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_NUMBER = secrets.token_hex()
+"""Prefix of the text of a number with a fraction or an exponent. The text is kept, because Python would write
+many of these numbers with other digits. The prefix is random, so that no notebook contains it."""
+_MARKED_NUMBER = re.compile(f'"{_NUMBER}([^"]*)"')
 
 
 def clean_notebook(path: Path) -> str:
@@ -37,28 +42,56 @@ def clean_notebook(path: Path) -> str:
     except OSError as error:
         raise NotebookError(f"{path} can't be read: {error.strerror or error}.") from None
     notebook = _parse(path, text)
-    removed = remove_outputs(notebook)
-    if removed.outputs or removed.widgets:
-        try:
+    try:
+        removed = remove_outputs(notebook)
+        if removed.outputs or removed.widgets:
             _replace(target, before, _serialize(notebook, text))
-        except OSError as error:
-            raise NotebookError(f"{path} can't be written: {error.strerror or error}.") from None
+    except RecursionError:
+        raise NotebookError(f"{path} can't be cleaned: its JSON is too deeply nested.") from None
+    except OSError as error:
+        raise NotebookError(f"{path} can't be written: {error.strerror or error}.") from None
     return f"{path}: {_describe(removed)}"
 
 
 def _parse(path: Path, text: str) -> Any:
     try:
-        notebook = json.loads(text.removeprefix(_BOM))
+        notebook = json.loads(
+            text.removeprefix(_BOM), parse_float=_NUMBER.__add__, object_pairs_hook=_without_duplicates
+        )
+    except _DuplicateNameError as error:
+        raise NotebookError(
+            f"{path} can't be cleaned: an object of its JSON has two entries with the name {error.name!r}, "
+            "and one of them would be lost."
+        ) from None
     except (ValueError, RecursionError):
         raise NotebookError(f"{path} is not a notebook: it contains no valid JSON.") from None
     if not isinstance(notebook, dict) or "nbformat" not in notebook:
         raise NotebookError(f"{path} is not a notebook: its JSON has no 'nbformat'.")
-    if notebook["nbformat"] != _FORMAT or not isinstance(notebook.get("cells"), list):
+    version = notebook["nbformat"]
+    if version != _FORMAT or not isinstance(notebook.get("cells"), list):
+        if isinstance(version, str):
+            version = version.removeprefix(_NUMBER)
         raise NotebookError(
-            f"{path} has notebook format {notebook['nbformat']!r}, but gpuwidget can clean only format "
+            f"{path} has notebook format {version!r}, but gpuwidget can clean only format "
             f"{_FORMAT}. To convert an old notebook, open it in JupyterLab and save it."
         )
     return notebook
+
+
+class _DuplicateNameError(Exception):
+    """An object of the JSON has two entries with the same name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in made:
+            raise _DuplicateNameError(name)
+        made[name] = value
+    return made
 
 
 def _serialize(notebook: Any, text: str) -> bytes:
@@ -72,6 +105,7 @@ def _serialize(notebook: Any, text: str) -> bytes:
         indent=None if indent is None else indent[1],
         separators=(",", ":") if indent is None and '": ' not in body[:1000] else None,
     )
+    made = _MARKED_NUMBER.sub(r"\1", made)
     # UTF-8 can't encode half of a surrogate pair, so it stays escaped.
     made = _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", made)
     made += body[len(body.rstrip()) :].replace("\r\n", "\n")

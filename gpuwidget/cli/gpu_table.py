@@ -6,7 +6,7 @@ import textwrap
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from gpuwidget.model.command_line import full_command
+from gpuwidget.model.command_line import program_and_arguments
 from gpuwidget.model.metrics import METRICS, Metric
 from gpuwidget.model.terminal_text import TableColumn, format_table, printable, truncate
 from gpuwidget.model.units import UNKNOWN, duration, gib, whole_number
@@ -123,7 +123,7 @@ def _process_rows(gpu: Gpu, reading: Reading) -> list[tuple[str, ...]]:
             str(process.pid),
             UNKNOWN if process.user is None else printable(process.user),
             gib(process.memory),
-            printable(full_command(process.program, process.arguments) or UNKNOWN),
+            printable(program_and_arguments(process.program, process.arguments) or UNKNOWN),
         )
         for process in largest_first
     ]

@@ -92,7 +92,7 @@ def _own_types(output: Mapping[str, Any], models: frozenset[str]) -> tuple[str, 
     if (
         MIME_TYPE in data
         or _text(data.get("text/html")).startswith(_HTML_START)
-        or _dict(data.get(_WIDGET_VIEW)).get("model_id") in models
+        or _text(_dict(data.get(_WIDGET_VIEW)).get("model_id")) in models
     ):
         return _VIEWS
     return None

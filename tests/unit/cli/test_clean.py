@@ -62,8 +62,8 @@ def files(folder: Path) -> list[str]:
 
 
 def test_only_outputs_of_gpuwidget_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`gpuwidget clean` removes a card and says so. All other text of the file stays the same, including the
-    order of keys, unknown fields and the file's permissions."""
+    """`gpuwidget clean` removes a card and prints what it removed. All other text of the file stays
+    the same, including the order of keys, unknown fields and the file's permissions."""
     path = write(tmp_path / "a.ipynb", notebook())
     path.chmod(0o640)
     expected = write(tmp_path / "b.ipynb", notebook(with_card=False)).read_bytes()
@@ -108,6 +108,45 @@ def test_half_of_a_surrogate_pair(tmp_path: Path) -> None:
     assert '"ö \\ud83d"' in path.read_text(encoding="utf-8")
 
 
+def test_the_digits_of_numbers_stay(tmp_path: Path) -> None:
+    """Numbers keep their digits, also those that Python would round or write in another way."""
+    numbers = "[0.12345678901234567890, 1e-7, 1.50, 1E400, NaN, 123456789012345678901234567890]"
+    path = write(tmp_path / "a.ipynb", {**notebook(), "numbers": "here"}, indent=None)
+    path.write_bytes(path.read_bytes().replace(b'"here"', numbers.encode()))
+    clean.clean_notebook(path)
+    assert f'"numbers": {numbers}' in path.read_text(encoding="utf-8")
+
+
+def test_a_name_that_occurs_twice(tmp_path: Path) -> None:
+    """If an object has two entries with the same name, the file is unchanged, because one of them would be
+    lost."""
+    path = write(tmp_path / "a.ipynb", notebook())
+    path.write_bytes(path.read_bytes().replace(b'"empty": {}', b'"tags": [1], "tags": [2]'))
+    before = path.read_bytes()
+    with pytest.raises(NotebookError) as caught:
+        clean.clean_notebook(path)
+    assert str(caught.value) == (
+        f"{path} can't be cleaned: an object of its JSON has two entries with the name 'tags', and one of "
+        "them would be lost."
+    )
+    assert path.read_bytes() == before
+
+
+def test_a_notebook_that_is_too_deeply_nested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the notebook is nested more deeply than Python can write, an error has the reason, and the file is
+    unchanged. How deep that is depends on the version of Python."""
+    path = write(tmp_path / "a.ipynb", notebook())
+    before = path.read_bytes()
+
+    def fail(*arguments: object, **options: object) -> str:
+        raise RecursionError
+
+    monkeypatch.setattr(json, "dumps", fail)
+    with pytest.raises(NotebookError, match="can't be cleaned: its JSON is too deeply nested"):
+        clean.clean_notebook(path)
+    assert path.read_bytes() == before
+
+
 def test_nothing_to_remove(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A notebook without outputs of gpuwidget is not written, even if its permissions would allow it."""
     path = write(tmp_path / "a.ipynb", notebook(with_card=False))
@@ -148,8 +187,8 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 def test_a_file_that_is_no_notebook(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, why: str
 ) -> None:
-    """For a file that is not a notebook, an error says why. The file is unchanged, and the other files are
-    cleaned."""
+    """For a file that is not a notebook, an error has the reason. The file is unchanged, and the other files
+    are cleaned."""
     bad, good = tmp_path / "bad.ipynb", write(tmp_path / "good.ipynb", notebook())
     bad.write_bytes(content)
     assert main(["clean", str(bad), str(good)]) == 1

@@ -176,6 +176,7 @@ def test_outputs_that_a_widget_captured() -> None:
         {"cells": None, "metadata": []},
         {"cells": [None, {"outputs": 1}, {"outputs": [None, 1, {"data": []}, {"metadata": 1}]}]},
         {"cells": [{"outputs": [{"data": {VIEW: []}}, {"data": {"text/html": [1]}}]}]},
+        {"cells": [{"outputs": [{"data": {VIEW: {"model_id": {}}}}]}]},
         {"metadata": {"widgets": {STATE: {"state": {"a": None, "b": {"state": {"_dom_classes": 1}}}}}}},
         {"metadata": {"widgets": {STATE: {"state": []}}}},
     ],
