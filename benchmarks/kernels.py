@@ -187,13 +187,13 @@ class Kernel:
                     shown.append(content["text"])
                 idle = idle or (ours and kind == "status" and content["execution_state"] == "idle")
             if not self._manager.is_alive():
-                raise KernelLost(f"the kernel died: {self._last_words()}")
+                raise KernelLost(f"the kernel died: {self._end_of_log()}")
             if len(sent) > _INTERRUPTS:
-                raise KernelLost(f"the kernel does not end the cell: {self._last_words()}")
+                raise KernelLost(f"the kernel does not end the cell: {self._end_of_log()}")
         first = sent[0] if sent else ended
         return Interrupted(ended - first, len(sent), reply.get("ename"), shown)
 
-    def _last_words(self) -> str:
+    def _end_of_log(self) -> str:
         """Return the end of what the kernel process wrote."""
         self._log.flush()
         return Path(self._log.name).read_text(errors="replace")[-1000:]

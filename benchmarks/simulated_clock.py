@@ -1,4 +1,4 @@
-"""A clock on which a day passes in minutes, and a source of GPU readings that change all the time."""
+"""A clock on which a day passes in minutes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,11 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
-from gpuwidget.model.gpu_process import Process
-from gpuwidget.model.metrics import keys
-from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
-from gpuwidget.model.samples import Gpu, Origin
-from gpuwidget.sources import Inventory, UtilizationWindow
-
 _EPOCH = 1_700_000_000.0
-_WINDOW_S = 1.0
-_WINDOWS = 14
 _NOTIFIED_S = 0.005
-"""Real seconds within which another thread answers a thread that waits and advances the clock."""
+"""Real seconds for which the advancing thread waits for a notification before it advances the clock."""
 _THREADS = ("gpuwidget-fast", "gpuwidget-slow", "gpuwidget-watchdog")
 """Names of the sampler's threads, which wait on the clock whenever they have nothing to do."""
 
@@ -34,7 +25,7 @@ class SimulatedClock:
 
     def __init__(self) -> None:
         self._now = 0.0
-        self._driver = threading.current_thread()
+        self._advancing_thread = threading.current_thread()
         self._lock = threading.Lock()
         self._waiting: dict[threading.Thread, tuple[threading.Condition, float]] = {}
         """The condition and the timeout of each thread that waits."""
@@ -51,7 +42,7 @@ class SimulatedClock:
         """Wait until ``condition`` is notified, but at most ``seconds`` of this clock."""
         thread = threading.current_thread()
         until = math.inf if seconds is None else self._now + seconds
-        if thread is self._driver:
+        if thread is self._advancing_thread:
             if not condition.wait(_NOTIFIED_S):
                 condition.release()
                 try:
@@ -102,82 +93,3 @@ def _waiters(condition: Any) -> int:
     """Return how many threads wait on a condition. One that was notified does not count, even before it
     runs."""
     return len(condition._waiters)
-
-
-class ChangingSource:
-    """A source whose readings differ each time, so that no cache hides a leak."""
-
-    def __init__(self, clock: Any, gpus: int, pids: Sequence[int]) -> None:
-        """``pids`` are the processes that hold memory on each GPU."""
-        self._clock = clock
-        self.pids = list(pids)
-        self._gpus = tuple(
-            Gpu(
-                uuid=f"GPU-{index:08d}-aaaa-bbbb-cccc-dddddddddddd",
-                index=index,
-                mig_index=None,
-                mig_parent=None,
-                name="NVIDIA H200",
-                pci_bus_id=f"00000000:{index:02X}:00.0",
-                memory_total=1 << 37,
-                memory_reserved=0,
-                unified_memory=False,
-                compute_capability="9.0",
-                peak_fp32_flops=66.9e12,
-                memory_bandwidth=4.9e12,
-            )
-            for index in range(gpus)
-        )
-
-    def open(self) -> Inventory:
-        """Return the GPUs."""
-        return Inventory(Origin("nvml", None, None, None, "580.95.05", "13.0"), self._gpus)
-
-    def close(self) -> None:
-        """Do nothing."""
-
-    def _wave(self) -> float:
-        return math.sin(self._clock.monotonic()) + 1
-
-    def read_fast(self, gpu: Gpu) -> FastReadings:
-        """Return values that change with the time."""
-        wave = self._wave()
-        return FastReadings(50 * wave, 40 * wave, int(wave * 2**36), 350 * wave, {})
-
-    def read_memory(self, gpu: Gpu) -> int | None:
-        """Return bytes that change with the time."""
-        return int(self._wave() * 2**36)
-
-    def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
-        """Return a share of the memory for each process."""
-        share = int(self._wave() * 2**35) // max(1, len(self.pids))
-        return tuple(Process(pid, "compute", share, "user", "python", "") for pid in self.pids)
-
-    def read_status(self, gpu: Gpu) -> StatusReadings:
-        """Return values that change with the time."""
-        values: dict[str, Any] = dict.fromkeys(keys("status"), 40 * self._wave())
-        return StatusReadings(**{**values, "pstate": 0}, throttle=(), missing={})
-
-    def read_slow(self, gpu: Gpu) -> SlowReadings:
-        """Return an energy counter that grows with the time."""
-        return SlowReadings(700 * self._clock.monotonic(), 0.2, 0, None, None, {})
-
-    def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
-        """Return the newest windows, as a driver does."""
-        newest = int(self._clock.time() / _WINDOW_S)
-        return tuple(
-            UtilizationWindow(number * _WINDOW_S, 50 * (math.sin(number) + 1))
-            for number in range(newest - _WINDOWS, newest + 1)
-        )
-
-    def read_working_processes(self, gpu: Gpu) -> frozenset[int] | None:
-        """Return the first process half of the time."""
-        return frozenset(self.pids[:1] if self._wave() > 1 else ())
-
-    def read_activity(self, gpu: Gpu) -> Activity | None:
-        """Return hardware counters that change with the time."""
-        now, wave = self._clock.time(), 50 * self._wave()
-        return Activity(now - 0.5, now, wave, wave, wave, wave, wave, wave, wave, wave, 0.0, 0.0, 0.0, 0.0)
-
-    def stop_activity(self) -> None:
-        """Do nothing."""

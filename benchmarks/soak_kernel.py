@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from ast import literal_eval
 from typing import Any
 from unittest import mock
 
+from benchmarks.changing_source import ChangingSource
 from benchmarks.kernels import Kernel
 from benchmarks.settings import environment
-from benchmarks.simulated_clock import ChangingSource, SimulatedClock
+from benchmarks.simulated_clock import SimulatedClock
 from gpuwidget.model.clock import SYSTEM_CLOCK
 
 _GPUS = 4
@@ -48,7 +50,7 @@ def kernel_day(cells: tuple[str, ...], hours: float) -> list[dict[str, Any]]:
         for minute in range(round(60 * hours) + 1):
             if minute % _MEASURED_EVERY == 0:
                 size = kernel.run("pass", {"size": "own_size()"}, rest_s=0.3).values["size"]
-                rows.append({"hours": minute / 60, **eval(size)})
+                rows.append({"hours": minute / 60, **literal_eval(size)})
             for cell in cells:
                 kernel.run(cell, rest_s=0.0)
     return rows

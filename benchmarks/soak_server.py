@@ -27,8 +27,9 @@ from tornado.websocket import websocket_connect
 from traitlets.config import Config
 
 import gpuwidget.server
+from benchmarks.changing_source import ChangingSource
 from benchmarks.growth import own_size
-from benchmarks.simulated_clock import ChangingSource, SimulatedClock
+from benchmarks.simulated_clock import SimulatedClock
 from gpuwidget.server.sample_hub import SampleHub
 
 _GPUS = 2

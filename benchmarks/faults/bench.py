@@ -1,4 +1,8 @@
-"""One server, one kernel and several clients, on which many schedules run one after the other."""
+"""The test bench: one server, one kernel and several clients, on which schedules run one after the other.
+
+:meth:`Bench.run` runs one schedule and checks the results with ``checks.py``. :meth:`Bench.settle` checks
+from time to time that nothing is left of the faults.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +21,21 @@ from benchmarks.faults import checks
 from benchmarks.faults.cells import CELLS
 from benchmarks.faults.driver import Driver
 from benchmarks.faults.schedules import GPUS, Schedule
-from benchmarks.faults.services import PATIENCE_S, Ran, Services, private_shm_possible
-from benchmarks.faults.streams import Streams
+from benchmarks.faults.services import PATIENCE_S, SHM_BYTES, Ran, Services, private_shm_possible
+from benchmarks.faults.streams import StreamClients
 from benchmarks.kernels import CARD_MIME
 
 _CHANGE_INTERVAL_S = 0.25
+"""Seconds between two changes of all readings while a cell runs."""
 _MAX_EXTRA_FILES = 12
+"""The kernel and the server may have this many more open files than at the first check."""
 _LOST_REPLY_S = 10.0
+"""After this time, the reply to an interrupted cell counts as lost."""
 _MAX_DELAY_S = 10.0
 """A watched cell may take this many seconds longer than its code. Other programs may use the CPU."""
 _THREADS = "sorted(t.name for t in __import__('threading').enumerate() if t.name.startswith('gpuwidget'))"
-_UNLOADED = "%unload_ext gpuwidget"
+"""An expression for the names of gpuwidget's threads in the kernel."""
+_UNLOAD = "%unload_ext gpuwidget"
 _CLOSE_DASHBOARD = "from gpuwidget.kernel.live import dashboard\ndashboard.close()"
 
 
@@ -60,12 +68,16 @@ class Bench:
         self.private_shm = private_shm_possible()
         """Whether /dev/shm of the kernel can be filled."""
         self._services = Services(folder, self._driver.variables, private_shm=self.private_shm)
-        self._streams: Streams | None = None
+        self._started_clients: StreamClients | None = None
         self._log_read = self._errors_read = 0
+        """How much of the two logs has been checked: bytes and lines."""
         self._first_files: tuple[int, int] | None = None
+        """The numbers of open files of the kernel and the server at their first check."""
         self._since = 0.0
+        """When the newest process was ready. The values from before are not checked."""
         self._requests = 0
         self._dashboard = False
+        """Whether the live dashboard is open."""
         self.restarts = 0
         """How often the kernel was started."""
 
@@ -83,16 +95,16 @@ class Bench:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop everything."""
-        if self._streams is not None:
-            self._streams.close()
+        if self._started_clients is not None:
+            self._started_clients.close()
         self._driver.heal()
         with suppress(Exception):
             self._services.stop()
 
     def _begin(self) -> None:
         """Continue after a new server or a new kernel has started."""
-        if self._streams is None:
-            self._streams = Streams(self._services.address, self._services.token)
+        if self._started_clients is None:
+            self._started_clients = StreamClients(self._services.address, self._services.token)
         self.restarts += 1
         self._first_files = None
         self._dashboard = False
@@ -105,18 +117,18 @@ class Bench:
         problems: list[str] = []
         steps = list(schedule.steps)
         watching = time.monotonic()
-        restarts = self.restarts
         before = [step for step in steps if step.at < 0]
         for step in before:
             problems += self._act(step.action)
             self._pause(min(0.3, -step.at) / len(before))
         steps = steps[len(before) :]
+        restarts = self.restarts
         cell = CELLS[schedule.cell]
         code = f"%%gpuwatch {schedule.options}\n{cell.body(schedule.seconds)}"
         sent = time.monotonic()
         request = self._services.send(code)
         self._requests += 1
-        self._client.request(self._requests)
+        self._clients.request(self._requests)
         ran = Ran()
         interrupts: list[float] = []
         changed = sent
@@ -177,7 +189,7 @@ class Bench:
         self._driver.change()
 
     def _act(self, action: str) -> list[str]:
-        """Do what a step says, and return the problems.
+        """Execute the action of a step, and return the problems.
 
         ``set LINE`` and ``unset KEY`` change the stand-in's scenario, ``restart driver`` restarts the driver,
         ``clock SECONDS`` moves the time of day, ``interrupt`` interrupts the kernel, ``shm fill`` fills
@@ -196,9 +208,9 @@ class Bench:
         elif action == "interrupt":
             self._services.interrupt()
         elif action == "client drop":
-            self._client.drop()
+            self._clients.drop()
         elif action == "client slow":
-            self._client.slow()
+            self._clients.slow()
         elif action == "dashboard":
             self._dashboard = not self._dashboard
             self._services.run("%gpu" if self._dashboard else _CLOSE_DASHBOARD)
@@ -213,9 +225,9 @@ class Bench:
         return []
 
     @property
-    def _client(self) -> Streams:
-        assert self._streams is not None
-        return self._streams
+    def _clients(self) -> StreamClients:
+        assert self._started_clients is not None
+        return self._started_clients
 
     def _restart_kernel(self, *, kill: bool) -> list[str]:
         self._driver.heal()
@@ -224,25 +236,25 @@ class Bench:
         return problems
 
     def _restart_server(self, number: int) -> list[str]:
-        problems = self._close_streams()
+        problems = self._close_clients()
         problems += self._services.stop(number)
         self._driver.heal()
         self._services.start()
         self._begin()
         return problems
 
-    def _close_streams(self) -> list[str]:
-        self._client.expect_close()
-        _, problems = self._client.take()
-        self._client.close()
-        self._streams = None
+    def _close_clients(self) -> list[str]:
+        self._clients.expect_close()
+        _, problems = self._clients.take()
+        self._clients.close()
+        self._started_clients = None
         return problems
 
     def _fill_shm(self) -> None:
         if not self.private_shm:
             return
         with suppress(OSError), (self._services.shm / "full").open("wb", buffering=0) as file:
-            while True:
+            for _ in range(2 * SHM_BYTES // 4096):
                 file.write(bytes(4096))
 
     def _empty_shm(self) -> None:
@@ -273,7 +285,7 @@ class Bench:
 
     def _check_outputs(self, since: float) -> list[str]:
         self._driver.collect()
-        received, problems = self._client.take() if self._streams is not None else ([], [])
+        received, problems = self._clients.take() if self._started_clients is not None else ([], [])
         values = partial(self._driver.values, self._services.server_pid)
         problems += dict.fromkeys(checks.check_stream(received, values, since))
         log = self._services.log.read_bytes()
@@ -285,7 +297,7 @@ class Bench:
         return problems
 
     def settle(self) -> tuple[list[str], Resources]:
-        """Wait until every view shows the healthy GPUs again. Check that nothing is left of the faults."""
+        """Wait until a new card shows the healthy GPUs again. Check that nothing is left of the faults."""
         self._driver.heal()
         since = max(time.monotonic() - 1.0, self._since)
         problems = self._wait_until_healthy()
@@ -351,14 +363,14 @@ class Bench:
 
     def end(self) -> list[str]:
         """Unload gpuwidget, end the server with its kernel, and check that nothing is still running."""
-        self._services.run(_UNLOADED)
+        self._services.run(_UNLOAD)
         deadline = time.monotonic() + PATIENCE_S
         names = self._services.value(_THREADS)
         while names != "[]" and time.monotonic() < deadline:
             time.sleep(0.05)
             names = self._services.value(_THREADS)
         problems = [] if names == "[]" else [f"threads after %unload_ext: {names}"]
-        return problems + self._close_streams() + self._services.stop() + self._end_checks()
+        return problems + self._close_clients() + self._services.stop() + self._end_checks()
 
     def _end_checks(self) -> list[str]:
         log = self._services.log.read_bytes()

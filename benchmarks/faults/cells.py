@@ -1,4 +1,4 @@
-"""The cells that the campaign runs, and what each of them shows without gpuwidget."""
+"""The cells of the schedules, and what each of them shows without gpuwidget."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class Cell:
     ignores_interrupts: bool = False
     """Whether ipykernel may ignore an interrupt of this cell."""
     forks: bool = False
+    """Whether the cell forks its process."""
 
     def body(self, seconds: float) -> str:
         """Return the code of a cell that runs for ``seconds``."""

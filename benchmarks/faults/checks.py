@@ -1,4 +1,4 @@
-"""What must hold after every schedule. Each function returns a sentence for each thing that does not."""
+"""The promises that must hold after every schedule. Each check yields one sentence per broken promise."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ _INTERRUPT_MARGIN_S = 0.25
 _MAX_AGE_S = 2.0
 """The highest acceptable age of a value that a client of the server receives."""
 _LATE_S = 0.02
+"""A value may be recorded this many seconds before or after the time in question."""
 _COUNTERS = {
     "sm_activity": "gpm.2",
     "sm_occupancy": "gpm.3",
@@ -56,8 +57,8 @@ def check_cell(
         for name in ("stdout", "stderr")
     }
     for error in errors:
-        yield from own_frames("\n".join(error["traceback"]), "the cell's traceback")
-    yield from own_frames(streams["stderr"], "stderr")
+        yield from _own_frames("\n".join(error["traceback"]), "the cell's traceback")
+    yield from _own_frames(streams["stderr"], "stderr")
     if ename == "UsageError" and "--gpu" in ran.reply["evalue"]:
         return
     # ipykernel ends an ``await`` with this error.
@@ -92,20 +93,20 @@ def check_cell(
     if results != ([] if cell.result is None else [cell.result]):
         yield f"the result is {results}"
     shown = [
-        c["data"].get("text/plain") for kind, c in ran.messages if kind == "display_data" and not is_own(c)
+        c["data"].get("text/plain") for kind, c in ran.messages if kind == "display_data" and not _is_own(c)
     ]
     if shown != ([] if cell.displayed is None else [cell.displayed]):
         yield f"the cell displays {shown}"
 
 
-def is_own(content: Mapping[str, Any]) -> bool:
+def _is_own(content: Mapping[str, Any]) -> bool:
     """Return whether an output is a card or belongs to a live chart."""
     display_id = content.get("transient", {}).get("display_id") or ""
     return CARD_MIME in content["data"] or display_id.startswith("gpuwidget")
 
 
-def own_frames(text: str, where: str) -> Iterator[str]:
-    """Check that a text contains no frame of gpuwidget's code."""
+def _own_frames(text: str, where: str) -> Iterator[str]:
+    """Yield a problem if a text contains a frame of gpuwidget's code."""
     text = _COLOR.sub("", text)
     if _OWN_FRAME.search(text):
         yield f"{where} contains gpuwidget's code: {text[-3000:]}"
@@ -113,7 +114,7 @@ def own_frames(text: str, where: str) -> Iterator[str]:
 
 def check_log(text: str) -> Iterator[str]:
     """Check the new part of the log of the server and the kernel."""
-    yield from own_frames(text, "the log")
+    yield from _own_frames(text, "the log")
 
 
 def check_recorded(lines: Sequence[str]) -> Iterator[str]:
@@ -130,7 +131,10 @@ def check_recorded(lines: Sequence[str]) -> Iterator[str]:
 def check_report(
     report: Mapping[str, Any], values: Values, sent: float, ran: Ran, seconds: float, *, full: bool
 ) -> Iterator[str]:
-    """Check that every number of a report is one that the driver returned at that time.
+    """Check that a report agrees with the values that the driver returned at that time.
+
+    Memory must be equal to a returned value. Means and the timeline must lie between the returned values, and
+    the energy must be possible with the returned power.
 
     ``sent`` is when the request was sent, and ``full`` is whether the cell's code ran to its end.
     """
@@ -173,7 +177,7 @@ def check_report(
             found = served(what, sent, ended)
             if not found:
                 yield f"{name}: {field} is {level}, but the driver returned none"
-            elif not min(found) - margin(found) <= level["mean"] <= max(found) + margin(found):
+            elif not min(found) - _margin(found) <= level["mean"] <= max(found) + _margin(found):
                 yield f"{name}: {field} is {level}, but the driver returned {min(found)} to {max(found)}"
         energy = gpu["energy_j"]
         if energy is not None:
@@ -200,7 +204,7 @@ def check_report(
                 yield f"GPU {gpu['index']}: the timeline's {field} is outside of what the driver returned"
 
 
-def margin(found: Sequence[float]) -> float:
+def _margin(found: Sequence[float]) -> float:
     """Return how much a rounded mean may differ from the values."""
     return max(0.51, max(found) * _ROUNDING)
 
@@ -209,7 +213,8 @@ def margin(found: Sequence[float]) -> float:
 
 
 def check_stream(received: Sequence[Received], values: Values, since: float) -> Iterator[str]:
-    """Check that every number that a client received is one that the driver returned shortly before.
+    """Check that the memory, utilization and power that a client received are values that the driver returned
+    shortly before.
 
     Samples received before ``since`` are not checked, because the driver's values from before are not known.
     """

@@ -1,4 +1,4 @@
-"""The stand-in's driver, whose values always change, and the record of the values that it returned."""
+"""The simulated GPU driver, whose values always change, and the record of the values that it returned."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from benchmarks.standin import tests_package
 
 _MIB = 1 << 20
 _REVISIONS = 60_000
+"""After this many changes, the memory readings repeat."""
 _KEPT_S = 60.0
+"""Seconds for which returned values are kept."""
 _COUNTERS = (1, 2, 3, 5, 10, 11, 12, 13)
 """The hardware counters that have values."""
 

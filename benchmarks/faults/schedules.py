@@ -69,7 +69,7 @@ class Step:
     kind: str
     """The kind of fault, for the counts."""
     action: str
-    """What happens, as in :meth:`benchmarks.faults.bench.Bench.act`."""
+    """What happens, as in :meth:`benchmarks.faults.bench.Bench._act`."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,6 @@ class Schedule:
         """The kinds of faults, including those that are a part of the cell."""
         own = {"fork"} if CELLS[self.cell].forks else set()
         return frozenset(step.kind for step in self.steps) | own
-
-    @property
-    def interrupts(self) -> list[float]:
-        """The times of the interrupts."""
-        return [step.at for step in self.steps if step.action == "interrupt"]
 
 
 def schedule(seed: int) -> Schedule:

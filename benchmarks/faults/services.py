@@ -22,26 +22,36 @@ import psutil
 import zmq
 from jupyter_client.blocking.client import BlockingKernelClient
 
-from benchmarks.faults.inside import ERRORS
+from benchmarks.faults.instrumentation import ERRORS
 from benchmarks.settings import environment
 
 PATIENCE_S = 60.0
-_ASK_AGAIN_S = 1.0
+"""Seconds after which a process or a reply counts as missing."""
+_RETRY_S = 1.0
+"""After this time without a reply, a request for the kernel's information is sent again."""
 _SPEC = "faults"
 _HOMES = ("HOME", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
-_CONFIG = "from benchmarks.faults import inside\ninside.install()\nc.GpuWidget.interval = 0.2\n"
+_CONFIG = """
+from benchmarks.faults import instrumentation
+instrumentation.install()
+c.GpuWidget.interval = 0.2
+"""
+"""The server's configuration file."""
 _SETUP = """
-from benchmarks.faults import inside
-inside.install()
+from benchmarks.faults import instrumentation
+instrumentation.install()
 %load_ext gpuwidget
 """
-_SHM_BYTES = 1 << 20
-_PRIVATE_SHM = f'mount -t tmpfs -o size={_SHM_BYTES} tmpfs /dev/shm && exec "$@"'
+"""The first cell of each kernel."""
+SHM_BYTES = 1 << 20
+"""The size of the kernel's /dev/shm."""
+_PRIVATE_SHM = f'mount -t tmpfs -o size={SHM_BYTES} tmpfs /dev/shm && exec "$@"'
+"""Runs the program in its arguments with a small /dev/shm. Needs a mount namespace of ``unshare``."""
 
 
 @dataclass
 class Ran:
-    """What a kernel sent for one cell."""
+    """What a kernel has sent for one cell."""
 
     reply: dict[str, Any] | None = None
     began: float | None = None
@@ -119,11 +129,11 @@ class Services:
             self._server = subprocess.Popen(
                 command, env=variables, cwd=self._folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        self._wait(self._answers, "the server does not answer")
+        self._wait(self._is_up, "the server does not respond")
         self._kernel_id = json.loads(self._request("POST", "/api/kernels", {"name": _SPEC}, 201))["id"]
         self._connect()
 
-    def _answers(self) -> bool:
+    def _is_up(self) -> bool:
         assert self._server is not None
         if self._server.poll() is not None:
             raise RuntimeError(f"the server ended: {self.log.read_text()[-2000:]}")
@@ -245,7 +255,7 @@ class Services:
     def run(self, code: str, **options: Any) -> Ran:
         """Run a cell, and return what the kernel sent for it."""
         request = self.send(code, **options)
-        self._wait(lambda: self.take(request, 0.1).complete, f"the kernel does not answer to {code!r}")
+        self._wait(lambda: self.take(request, 0.1).complete, f"the kernel does not reply to {code!r}")
         return self._runs.pop(request)
 
     def wait_until_ready(self) -> None:
@@ -255,14 +265,15 @@ class Services:
         while time.monotonic() < deadline:
             request = self._client.kernel_info()
             self._runs[request] = Ran()
-            # Messages that a kernel publishes before the client has subscribed are lost, so ask again.
-            again = time.monotonic() + _ASK_AGAIN_S
+            # Messages that a kernel publishes before the client has subscribed are lost, so send the request
+            # again.
+            again = time.monotonic() + _RETRY_S
             while time.monotonic() < again:
                 if self.take(request, 0.1).complete:
                     self.forget(request)
                     return
             self.forget(request)
-        raise RuntimeError("the kernel does not answer")
+        raise RuntimeError("the kernel does not reply")
 
     def forget(self, request: str) -> None:
         """Discard the messages of a request."""
@@ -282,7 +293,7 @@ class Services:
     @property
     def shm(self) -> Path:
         """The kernel's /dev/shm."""
-        return Path(f"/proc/{self.kernel_pid}/root/dev/shm")
+        return Path("/proc", str(self.kernel_pid), "root", "dev", "shm")
 
     def _wait(self, done: Any, what: str) -> None:
         deadline = time.monotonic() + PATIENCE_S

@@ -1,4 +1,4 @@
-"""Clients of the server's stream: one that reads, some that are too slow, and some that break off."""
+"""Clients of the server's stream: one that reads, some that never read, and some that disconnect abruptly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Received:
     readings: list[dict[str, Any]]
 
 
-class Streams:
+class StreamClients:
     """The clients, on one thread. All methods may be called from any other thread."""
 
     def __init__(self, address: str, token: str) -> None:
@@ -53,7 +53,7 @@ class Streams:
         return found
 
     def drop(self) -> None:
-        """Connect a client that breaks off without closing the connection properly."""
+        """Connect a client that disconnects without closing the WebSocket."""
         self._run(self._guarded(self._drop()))
 
     def slow(self) -> None:
@@ -65,7 +65,7 @@ class Streams:
         self._run(self._guarded(self._get(_ROUTES[number % len(_ROUTES)])))
 
     def expect_close(self) -> None:
-        """The server is about to end."""
+        """Accept from now on that the server closes connections."""
         self._closing = True
 
     def close(self) -> None:
@@ -139,9 +139,9 @@ class Streams:
         answer = await AsyncHTTPClient().fetch(
             f"http://{self._address}{path}", headers=self._headers, raise_error=False
         )
-        # A server without a sample yet answers that it has none.
+        # Before its first sample, a server responds with 503.
         if answer.code not in (200, 503) and not self._closing:
-            self._problem(f"GET {path} answered {answer.code}: {answer.body[:300]!r}")
+            self._problem(f"GET {path} returned {answer.code}: {answer.body[:300]!r}")
 
     async def _close_all(self) -> None:
         for stream in self._slow:

@@ -1,5 +1,6 @@
-"""With random faults of the driver and of processes, cells run as they do without gpuwidget. No view shows a
-number that the driver did not return. ``benchmarks/faults`` has the schedules and the checks."""
+"""With random faults of the driver and of processes, cells run as they do without gpuwidget. The report and
+the stream contain no memory, utilization or power that the driver did not return. ``benchmarks/faults`` has
+the schedules and the checks."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ KEPT: dict[str, tuple[Schedule, ...]] = {
         Schedule("sleep", "", 1.0, ()),
     ),
 }
-"""Schedules that broke a promise, by what was wrong. Those of one entry run one after the other."""
+"""Schedules that once broke a promise, by what was wrong. Those of one entry run one after the other."""
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +48,13 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 @pytest.mark.parametrize("name", KEPT)
 def test_kept_schedules(bench: Bench, name: str) -> None:
-    """Schedules that once broke a promise keep it."""
+    """Schedules that once broke a promise do not break it again."""
     assert [bench.run(kept).problems for kept in KEPT[name]] == [()] * len(KEPT[name])
 
 
 @pytest.mark.parametrize("first", range(0, 50, 10))
 def test_random_schedules(bench: Bench, first: int) -> None:
-    """Ten random schedules break no promise, and afterwards every view shows the healthy GPUs again."""
+    """Ten random schedules break no promise, and afterwards a new card shows the healthy GPUs again."""
     for seed in range(first, first + 10):
         made = schedule(seed)
         assert bench.run(made).problems == (), f"seed {seed}: {made}"

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sys
 from collections import Counter
-from pathlib import Path
 from types import FrameType, FunctionType, ModuleType
 
 from test_sample_hub import Nobody
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from benchmarks.simulated_clock import ChangingSource, SimulatedClock
+from benchmarks.changing_source import ChangingSource
+from benchmarks.simulated_clock import SimulatedClock
 from benchmarks.soak_server import Views
 from gpuwidget.sampler import Sampler
 from gpuwidget.server.sample_hub import SampleHub

@@ -1,4 +1,6 @@
-"""Runs inside the measured kernel and server: shortens gpuwidget's intervals, and records its log.
+"""Instruments the measured kernel and server: shortens gpuwidget's intervals, and records its log.
+
+Each of the two processes imports this module and calls :func:`install`.
 
 A seed takes about a second. With the shorter intervals, this is long enough for a call to count as hung, for
 a lost GPU to return and for the driver to be opened again.
