@@ -49,7 +49,7 @@ export function object<Value>(fields: Fields<Value>): Parser<Value> {
   };
 }
 
-/** Return a parser for those of these fields that an object has. */
+/** Return a parser for an object that may lack any of these fields. The parser drops all other fields. */
 export function partial<Value>(fields: Fields<Value>): Parser<Partial<Value>> {
   const parsers = Object.entries<Parser<unknown>>(fields);
   return value => {
@@ -142,7 +142,7 @@ export function number(value: unknown): number | null {
   return typeof value === 'number' && Math.abs(value) <= Number.MAX_SAFE_INTEGER ? value : null;
 }
 
-/** Return a parser that does not accept what `parser` returns null for. */
+/** Return a parser that throws a `ShapeError` if `parser` returns null. */
 export function known<Value>(parser: Parser<Value | null>): Parser<Value> {
   return value => {
     const found = parser(value);

@@ -349,7 +349,7 @@ test('the phase of the kernel takes precedence over everything else', async () =
   assert.deepEqual(kernel.requests, []);
 });
 
-test('each notebook has a state of its own', async () => {
+test('each notebook has a separate state', async () => {
   const { kernels } = made();
   const [one, two] = [new FakeKernel(), new FakeKernel()];
   one.reply = ok({ watching: true });

@@ -81,7 +81,7 @@ test('GPUs that are lost together are one notification', () => {
   assert.match(alerts[0] ?? '', /^GPUs 0, 2 lost since /);
 });
 
-test('a MIG slice that is lost with its parent raises no alert of its own', () => {
+test('a MIG slice that is lost with its parent raises no separate alert', () => {
   const now = sample(1, [reading(0, { lost_since: 1 }), reading(1, { lost_since: 1 })]);
   const gpus = [gpu(0), gpu(1, { mig_parent: 'GPU-0', mig_index: 0 })];
   const [alert] = new AlertTracker(new FakeStore(), QUIET).take({ ...now, gpus }, 1);

@@ -36,7 +36,7 @@ test('memory of child processes is labelled as theirs too', () => {
   assert.match(memoryTitle(trans, read({ gpus: [reportedGpu(0, held)] })), /^Held by this notebook: ±0,/);
 });
 
-test('an unknown figure has its reason, and an unused GPU says so', () => {
+test('an unknown figure has its reason, and an unused GPU is labelled as unused', () => {
   const gpu = reportedGpu(0, {
     torch: null,
     process_memory: span(null, null, 5),
@@ -100,7 +100,7 @@ test('the totals leave out what is unknown', () => {
   );
 });
 
-test('the sums of runs that are not trusted say so', () => {
+test('the totals of untrusted runs are labelled', () => {
   const sums = { seconds: 2, joules: null, atLeast: false };
   assert.equal(totalsText(trans, 3, sums), '3 runs · 2.0 s');
   assert.equal(totalsText(trans, 3, sums, false), 'Not trusted · 3 runs · 2.0 s');

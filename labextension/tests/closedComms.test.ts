@@ -47,7 +47,7 @@ function watched(): FakeSession {
   return session;
 }
 
-void test('a widget that the kernel has closed is not kept by its comm', () => {
+test('a comm that the kernel has closed no longer references its widget', () => {
   const session = watched();
   const first = session.open('a');
   const second = session.open('b');
@@ -56,14 +56,14 @@ void test('a widget that the kernel has closed is not kept by its comm', () => {
   assert.deepEqual(results(second), ['close', 'message']);
 });
 
-void test('comms that are no widgets keep their callbacks', () => {
+test('comms that are no widgets keep their callbacks', () => {
   const session = watched();
   const comm = session.open('a', 'another.target');
   session.close('a');
   assert.deepEqual(results(comm), ['close', 'message']);
 });
 
-void test('comms of an earlier kernel are forgotten', () => {
+test('comms of an earlier kernel are forgotten', () => {
   for (const end of [
     (session: FakeSession) => {
       session.kernelChanged.emit({});
@@ -80,7 +80,7 @@ void test('comms of an earlier kernel are forgotten', () => {
   }
 });
 
-void test('a JupyterLab without this list of comms, or without a kernel, changes nothing', () => {
+test('a JupyterLab without this list of comms, or without a kernel, changes nothing', () => {
   const session = watched();
   for (const kernel of [{}, null]) {
     assert.ok(session.session !== null);

@@ -172,6 +172,32 @@ test('a page that has sent too many messages waits 30 seconds', async () => {
   assert.deepEqual([connection.state, server.sockets.length], ['open', 2]);
 });
 
+test('a server that was full is not taken for one whose websockets a proxy blocks', async () => {
+  const { connection, server, clock } = setUp();
+  connection.start();
+  for (let attempt = 0; attempt < 5; attempt++) {
+    server.code = null;
+    server.socket.disconnect();
+    await clock.pass(10_000);
+  }
+  server.code = 429;
+  server.socket.disconnect();
+  await clock.pass(10_000);
+  assert.equal(connection.state, 'full');
+  server.code = 426;
+  await clock.pass(30_000);
+  assert.equal(connection.state, 'lost');
+});
+
+test('a websocket that is closed as a violation before it opens has not sent too many messages', async () => {
+  const { connection, server, clock } = setUp();
+  connection.start();
+  server.code = 426;
+  server.socket.disconnect(1008);
+  await clock.pass(500);
+  assert.deepEqual([connection.state, server.sockets.length], ['lost', 2]);
+});
+
 test('stopping a connection to a full server cancels its timer', async () => {
   const { connection, server, clock } = setUp();
   connection.start();

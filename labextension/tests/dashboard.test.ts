@@ -26,24 +26,7 @@ import { dashPattern, colorIndex } from '../src/dashboard/gpuColors';
 import { columnsFor } from '../src/dashboard/columns';
 import { setUnits } from '../src/ui/format';
 import { RenderThrottle } from '../src/dashboard/renderThrottle';
-import { FakeClock, GIB, reading } from './fakes';
-
-const ACTIVITY = {
-  since: 0,
-  until: 1,
-  graphics: 1,
-  sm: 2,
-  sm_occupancy: 3,
-  tensor: 4,
-  dram: 5,
-  fp64: 6,
-  fp32: 7,
-  fp16: null,
-  pcie_tx: 9,
-  pcie_rx: 10,
-  nvlink_tx: 11,
-  nvlink_rx: 12
-};
+import { ACTIVITY, FakeClock, GIB, reading } from './fakes';
 
 const NOW = 10_000;
 

@@ -38,7 +38,7 @@ function problem(id: string, status: Problem['status'], affects: readonly string
   return { check: id, status, issues: [], reasons: [], fix: null, affects };
 }
 
-/** Return a diagnosis in which each check without a good result is a problem of its own. */
+/** Return a diagnosis in which each check without a good result is a separate problem. */
 function doctor(...checks: Check[]): TranslatedDiagnosis {
   return {
     schema: 1,

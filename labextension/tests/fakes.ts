@@ -6,6 +6,7 @@ import type { Socket, StreamServer } from '../src/stream/connection';
 import type { Clock } from '../src/clock';
 import {
   STREAM_SCHEMA,
+  type Diagnosis,
   type Gpu,
   type GpuMemoryOwnership,
   type InitialMessage,
@@ -213,6 +214,24 @@ const UNKNOWN_METRICS = Object.fromEntries(
   METRIC_TABLE.filter(({ counter }) => !counter).map(({ name }) => [name, null])
 ) as Record<Exclude<MetricName, keyof Activity>, null>;
 
+/** Values of the hardware counters, one of which is unknown. */
+export const ACTIVITY: Activity = {
+  since: 0,
+  until: 1,
+  graphics: 1,
+  sm: 2,
+  sm_occupancy: 3,
+  tensor: 4,
+  dram: 5,
+  fp64: 6,
+  fp32: 7,
+  fp16: null,
+  pcie_tx: 9,
+  pcie_rx: 10,
+  nvlink_tx: 11,
+  nvlink_rx: 12
+};
+
 export function reading(index: number, changes: Partial<Reading> = {}): Reading {
   return {
     uuid: `GPU-${String(index)}`,
@@ -390,3 +409,53 @@ export function usage(
 ): MemoryOwnership {
   return { type: 'usage', time, kernels, gpus, job: null };
 }
+
+/** A diagnosis in which a check has an issue, which has a fix. */
+export const DIAGNOSIS: Diagnosis = {
+  schema: 1,
+  version: '0.1.0',
+  time: 1000.5,
+  place: 'kernel',
+  python: '/usr/bin/python3',
+  variables: { CUDA_VISIBLE_DEVICES: '0' },
+  status: 'warning',
+  summary: 'Something is unknown.',
+  unfinished: ['import torch'],
+  problems: [
+    {
+      check: 'torch',
+      status: 'broken',
+      issues: ['torch-not-installed'],
+      reasons: ['PyTorch is not installed in this environment.'],
+      fix: null,
+      affects: ['cuda']
+    }
+  ],
+  links: [
+    {
+      id: 'torch',
+      title: 'PyTorch',
+      status: 'unknown',
+      found: '',
+      reason: 'It took too long.',
+      remedy: null,
+      command: null,
+      evidence: { torch: '2.13.0' },
+      issues: [
+        {
+          id: 'torch-import-timeout',
+          status: 'unknown',
+          params: { timeout_s: 15, steps: ['import'] },
+          reason: 'It took too long.',
+          fix: {
+            id: 'reload-uvm',
+            params: {},
+            before: 'Load it again:',
+            command: 'sudo modprobe nvidia_uvm',
+            after: '. If this is a container, restart the container.'
+          }
+        }
+      ]
+    }
+  ]
+};

@@ -64,8 +64,10 @@ import type { Curve } from '../src/stream/historyBuffer';
 import { parseHistory, parseSample, parseStreamMessage } from '../src/stream/streamMessages';
 import { expandedByDefault, memoryShares, StreamModel } from '../src/stream/streamModel';
 import { memory, memoryOf, moment, powerOf, temperature, whole } from '../src/ui/format';
-import type { ClusterSnapshot, Diagnosis, MemoryOwnership, MetricHistory, Sample } from '../src/wire';
+import type { ClusterSnapshot, MemoryOwnership, MetricHistory, Sample } from '../src/wire';
 import {
+  ACTIVITY,
+  DIAGNOSIS,
   FakeClock,
   FakeKernel,
   FakeServer,
@@ -104,22 +106,7 @@ const THRESHOLDS = { idle: 60, memory: GIB, utilization: 30, window: 300 };
 
 /** Return a sample of three GPUs of which one has all values, one is lost and one is a MIG slice. */
 function fullSample(time: number): Sample {
-  const activity = {
-    since: time - 1,
-    until: time,
-    graphics: 1,
-    sm: 2,
-    sm_occupancy: 3,
-    tensor: 4,
-    dram: 5,
-    fp64: 6,
-    fp32: 7,
-    fp16: 8,
-    pcie_tx: 9e9,
-    pcie_rx: 10,
-    nvlink_tx: null,
-    nvlink_rx: null
-  };
+  const activity = { ...ACTIVITY, since: time - 1, until: time };
   const full = sample(time, [
     reading(0, { answered: time, measured: time, activity, throttle: ['too hot'] }),
     reading(1, { answered: time, lost_since: time - 60, utilization: null, memory_used: null, xid: 79 }),
@@ -372,53 +359,11 @@ function fullReply(): unknown {
   });
 }
 
-const DOCTOR: Diagnosis = {
-  schema: 1,
-  version: '0.1.0',
-  time: NOW,
-  place: 'kernel',
-  python: '/usr/bin/python3',
-  variables: { CUDA_VISIBLE_DEVICES: '0' },
-  status: 'warning',
-  summary: 'Something is unknown.',
-  unfinished: ['import torch'],
-  problems: [
-    {
-      check: 'torch',
-      status: 'unknown',
-      issues: ['slow'],
-      reasons: ['It took too long.'],
-      fix: null,
-      affects: ['cuda']
-    }
-  ],
-  links: [
-    {
-      id: 'torch',
-      title: 'PyTorch',
-      status: 'unknown',
-      found: '',
-      reason: 'It took too long.',
-      remedy: null,
-      command: null,
-      evidence: { torch: '2.13.0' },
-      issues: [
-        {
-          id: 'slow',
-          status: 'unknown',
-          params: { timeout_s: 15 },
-          reason: 'It took too long.',
-          fix: { id: 'load', params: {}, before: 'Load it:', command: 'modprobe nvidia', after: '.' }
-        }
-      ]
-    }
-  ]
-};
-
 test('the unchanged messages are read as they were sent', () => {
   for (const message of messages()) {
     assert.deepEqual(parseStreamMessage(JSON.stringify(message)), message);
   }
+  assert.deepEqual(parseSample(fullSample(NOW)), fullSample(NOW));
   assert.deepEqual(parseReply(fullReply()), fullReply());
   assert.deepEqual(parseSnapshot(SNAPSHOT), SNAPSHOT);
   assert.deepEqual(parseHistory(METRIC_HISTORY), METRIC_HISTORY);
@@ -464,7 +409,7 @@ test('kernel replies of every shape break no view, and only what was sent is sho
     for (const reply of [
       fullReply(),
       { status: 'error', reason: 'No.', state: kernelState() },
-      { status: 'examined', doctor: DOCTOR, texts: { a: 'b' }, state: null }
+      { status: 'examined', doctor: DIAGNOSIS, texts: { a: 'b' }, state: null }
     ]) {
       const sent = mutated(random, reply);
       const parsed = parseReply(sent);
@@ -478,7 +423,7 @@ test('kernel replies of every shape break no view, and only what was sent is sho
       }
       await page.answer(sent);
     }
-    const diagnosis = parseDiagnosis(mutated(random, { ...DOCTOR, texts: {} }));
+    const diagnosis = parseDiagnosis(mutated(random, { ...DIAGNOSIS, texts: {} }));
     mergedChecks(diagnosis, null);
     if (diagnosis !== null) {
       assertReadable(diagnosticsSummary(trans, [{ kind: 'done', doctor: diagnosis }])[1]);

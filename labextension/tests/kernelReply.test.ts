@@ -2,8 +2,8 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { parseDiagnosis, parseReply } from '../src/kernel/kernelReply';
-import type { DeviceChoice, Diagnosis, KernelGpu } from '../src/wire';
-import { kernelState, ok, torchSwitch } from './fakes';
+import type { DeviceChoice, KernelGpu } from '../src/wire';
+import { DIAGNOSIS, kernelState, ok, torchSwitch } from './fakes';
 
 const GIB = 2 ** 30;
 const CHOICE: DeviceChoice = {
@@ -33,54 +33,6 @@ const GPU: KernelGpu = {
   torch_reserved: GIB,
   context: true
 };
-const DOCTOR: Diagnosis = {
-  schema: 1,
-  version: '0.1.0',
-  time: 1000.5,
-  place: 'kernel',
-  python: '/usr/bin/python3',
-  variables: { CUDA_VISIBLE_DEVICES: '0' },
-  status: 'warning',
-  summary: 'Something is unknown.',
-  unfinished: [],
-  problems: [
-    {
-      check: 'torch',
-      status: 'broken',
-      issues: ['torch-not-installed'],
-      reasons: ['PyTorch is not installed in this environment.'],
-      fix: null,
-      affects: ['cuda']
-    }
-  ],
-  links: [
-    {
-      id: 'torch',
-      title: 'PyTorch',
-      status: 'unknown',
-      found: '',
-      reason: 'It took too long.',
-      remedy: null,
-      command: null,
-      evidence: { torch: '2.13.0' },
-      issues: [
-        {
-          id: 'torch-import-timeout',
-          status: 'unknown',
-          params: { timeout_s: 15, steps: ['import'] },
-          reason: 'It took too long.',
-          fix: {
-            id: 'reload-uvm',
-            params: {},
-            before: 'Load it again:',
-            command: 'sudo modprobe nvidia_uvm',
-            after: '. If this is a container, restart the container.'
-          }
-        }
-      ]
-    }
-  ]
-};
 
 test('a reply of this version is returned as it was sent', () => {
   for (const reply of [
@@ -92,7 +44,7 @@ test('a reply of this version is returned as it was sent', () => {
     }),
     { status: 'error', reason: 'no', state: null },
     { status: 'error', reason: 'no', state: kernelState() },
-    { status: 'examined', doctor: DOCTOR, texts: { Driver: '驱动' }, state: kernelState() }
+    { status: 'examined', doctor: DIAGNOSIS, texts: { Driver: '驱动' }, state: kernelState() }
   ]) {
     assert.deepEqual(parseReply(reply), reply);
   }
@@ -182,14 +134,14 @@ test('what is no reply at all is incompatible and has no version', () => {
 });
 
 test('a diagnosis of another shape is incompatible', () => {
-  const [check] = DOCTOR.links;
-  const withIssues = (issues: unknown): unknown => ({ ...DOCTOR, links: [{ ...check, issues }] });
+  const [check] = DIAGNOSIS.links;
+  const withIssues = (issues: unknown): unknown => ({ ...DIAGNOSIS, links: [{ ...check, issues }] });
   for (const doctor of [
     null,
     {},
-    { ...DOCTOR, links: null },
-    { ...DOCTOR, problems: [{ check: 'torch' }] },
-    { ...DOCTOR, status: 'great' },
+    { ...DIAGNOSIS, links: null },
+    { ...DIAGNOSIS, problems: [{ check: 'torch' }] },
+    { ...DIAGNOSIS, status: 'great' },
     withIssues(undefined),
     withIssues([{ ...check?.issues[0], id: null }]),
     withIssues([{ ...check?.issues[0], params: [] }]),
@@ -199,7 +151,7 @@ test('a diagnosis of another shape is incompatible', () => {
     assert.deepEqual(parseReply(reply), { status: 'incompatible', version: '0.1.0' });
     assert.equal(parseDiagnosis(doctor), null);
   }
-  assert.deepEqual(parseDiagnosis(DOCTOR), { ...DOCTOR, texts: {} });
+  assert.deepEqual(parseDiagnosis(DIAGNOSIS), { ...DIAGNOSIS, texts: {} });
   const texts = { Driver: '驱动' };
-  assert.deepEqual(parseDiagnosis({ ...DOCTOR, texts }), { ...DOCTOR, texts });
+  assert.deepEqual(parseDiagnosis({ ...DIAGNOSIS, texts }), { ...DIAGNOSIS, texts });
 });

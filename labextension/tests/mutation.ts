@@ -57,7 +57,7 @@ export function mutated(random: () => number, message: unknown): unknown {
   return copy.message;
 }
 
-/** Return the text of a message as it may arrive; seldom, it is not valid JSON. */
+/** Return the text of a message. About 3% of the texts are not valid JSON. */
 export function encoded(random: () => number, message: unknown): string {
   const text = JSON.stringify(message ?? null);
   const kind = random();
@@ -116,8 +116,8 @@ export function assertGiven(parsed: unknown, given: unknown, path = ''): void {
       assertGiven(value, sent, `${path}.${name}`);
     }
   } else if (typeof parsed === 'string') {
-    const sent = typeof given === 'string' ? given : '';
-    assert.ok(parsed === given || sent.startsWith(parsed.slice(0, -1)), `${path}: ${parsed.slice(0, 200)}`);
+    const isCut = parsed.endsWith('…') && typeof given === 'string' && given.startsWith(parsed.slice(0, -1));
+    assert.ok(parsed === given || isCut, `${path}: ${parsed.slice(0, 200)}`);
   } else {
     assert.equal(parsed, given, path);
   }

@@ -77,7 +77,7 @@ test('a kernel without gpuwidget offers to load it once it is installed', () => 
 test('a server that limits connections or messages is named as the reason', () => {
   const now = { quiet: null, sampled: true, known: true };
   const full = serverNotice(trans, { ...now, link: 'full' });
-  assert.match(full?.text ?? '', /as many pages and programs as it allows.*again in 30 seconds\.$/);
+  assert.match(full?.text ?? '', /as many pages and programs as it allows.*again within 30 seconds\.$/);
   const limited = serverNotice(trans, { ...now, link: 'limited' });
-  assert.match(limited?.text ?? '', /too many messages\. Trying again in 30 seconds\.$/);
+  assert.match(limited?.text ?? '', /too many messages\. Trying again within 30 seconds\.$/);
 });

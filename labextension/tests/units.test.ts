@@ -25,7 +25,7 @@ afterEach(() => {
   setUnits(USUAL);
 });
 
-test('memory is written in decimal units if the settings say so', () => {
+test('memory is written in decimal units if the settings request it', () => {
   setUnits(OTHER);
   const sizes = [0, 900, 512e3, 3e6, 64e6, 999.6e6, 15.6e9, 15.6 * GIB];
   assert.deepEqual(sizes.map(memory), [
@@ -41,7 +41,7 @@ test('memory is written in decimal units if the settings say so', () => {
   assert.deepEqual([memoryChange(-3.2e9), memoryChange(0), memory(null)], ['−3.2 GB', '±0', 'n/a']);
 });
 
-test('a common unit is decimal if the settings say so', () => {
+test('a common unit is decimal if the settings request it', () => {
   setUnits(OTHER);
   const [large, small] = [memoryUnit([null, 3e6, 2e9]), memoryUnit([null, 682e6])];
   assert.deepEqual([large.name, small.name], ['GB', 'MB']);

@@ -207,7 +207,7 @@ def panel_without_notebook(stage: Stage) -> Iterator[Notebook]:
     """No notebook is open."""
     with stage.notebook(kernel=False) as notebook:
         show(notebook)
-        # Save first: JupyterLab asks what to do with unsaved changes, and its dialog would cover the panel.
+        # Save first: JupyterLab's dialog about unsaved changes would cover the panel.
         notebook.script("return panel.context.save().then(() => panel.close());")
         notebook.page.wait_for_selector(CARD)
         wait_for_text(notebook, PANEL, "Open a notebook to choose its default device.")

@@ -261,8 +261,9 @@ def test_another_versions_reports_are_left_out(open_notebook: Open, lab: Lab) ->
 
 
 def test_figures_of_an_untrusted_notebook_are_marked(open_notebook: Open, lab: Lab) -> None:
-    """If JupyterLab does not trust a notebook, the list says that its figures may not be genuine, also to
-    screen readers. Markup in a name is text. The mark disappears when the user trusts the notebook."""
+    """If JupyterLab does not trust a notebook, the list has a note that its figures may not be genuine, which
+    also describes the table to screen readers. Markup in a name is text. The note disappears when the user
+    trusts the notebook."""
     reports = [report(1, 4, 0.5), report(2, 2, 1.0)]
     reports[0]["cell"]["label"] = "<img src=x onerror='window.hacked = 1'>\u202e\n9 GiB"
     path = write_reports(lab, "sent.ipynb", reports)
@@ -283,6 +284,7 @@ def test_figures_of_an_untrusted_notebook_are_marked(open_notebook: Open, lab: L
     notebook.script("void app.commands.execute('notebook:trust');")
     page.click(".jp-Dialog button.jp-mod-accept, .jp-Dialog button.jp-mod-warn")
     note.wait_for(state="hidden")
+    assert page.get_attribute(f"{CELLS} [role=table]", "aria-describedby") is None
     assert page.inner_text(totals) == "2 runs · 1.5 s · 6.0 kJ"
     assert page.eval_on_selector_all(ROW, slanted) == ["normal", "normal"]
     assert page.evaluate("window.hacked") is None

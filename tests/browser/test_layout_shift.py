@@ -63,18 +63,15 @@ def test_a_process_begins_and_ends(two_gpu_lab: Lab, browser: Browser, width: in
     page.wait_for_selector(LOAD_BUTTON)
     page.wait_for_selector(f"{CARD} canvas")
     known = uuids(two_gpu_lab)
-    faked[0].send(
-        [], [gpu(uuid, allocation(30, pid=4711, program="python", arguments="eval.py")) for uuid in known]
-    )
+    process = allocation(30, pid=4711, program="python", arguments="eval.py")
+    faked[0].send([], [gpu(uuid, process) for uuid in known])
     wait_for_text(notebook, f"{CARD} .jp-gpuwidget-holder", "eval.py")
     notebook.script(TWO_FRAMES)
     notebook.record_layout_shifts(PANEL)
     faked[0].send([], [gpu(uuid) for uuid in known])
     page.wait_for_selector(f"{CARD} .jp-gpuwidget-holder", state="detached")
     notebook.script(TWO_FRAMES)
-    faked[0].send(
-        [], [gpu(uuid, allocation(30, pid=4711, program="python", arguments="eval.py")) for uuid in known]
-    )
+    faked[0].send([], [gpu(uuid, process) for uuid in known])
     wait_for_text(notebook, f"{CARD} .jp-gpuwidget-holder", "eval.py")
     notebook.script(TWO_FRAMES)
     assert notebook.layout_shifts() == []

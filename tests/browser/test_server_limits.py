@@ -12,8 +12,8 @@ ONE_CLIENT = "from gpuwidget.server import client_limits\nclient_limits.MAX_STRE
 
 
 def test_too_many_pages(browser: Browser, tmp_path: Path) -> None:
-    """If the server has as many clients as it allows, the panel of another page says so, and does not blame a
-    proxy. Once a client has disconnected, the panel is live when it is shown again."""
+    """If the server has as many clients as it allows, the panel of another page shows that, not that a proxy
+    blocks websockets. Once a client has disconnected, the panel is live when it is shown again."""
     config = tmp_path / "config.py"
     config.write_text(ONE_CLIENT)
     (tmp_path / "lab").mkdir()

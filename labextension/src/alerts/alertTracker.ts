@@ -237,13 +237,13 @@ function hasLasted(since: Map<string, number>, key: string, time: number, second
 function parse(text: string | null): RaisedAlerts {
   try {
     const raised = JSON.parse(text ?? '') as Partial<RaisedAlerts> | null;
-    return { events: dictionary(raised?.events), errors: dictionary(raised?.errors) };
+    return { events: withoutPrototype(raised?.events), errors: withoutPrototype(raised?.errors) };
   } catch {
-    return { events: dictionary(), errors: dictionary() };
+    return { events: withoutPrototype(), errors: withoutPrototype() };
   }
 }
 
-/** Return a copy without a prototype, whose properties no UUID can name. */
-function dictionary<Value>(values: Record<string, Value> = {}): Record<string, Value> {
+/** Return a copy without a prototype, so that any UUID can be a key, even `__proto__`. */
+function withoutPrototype<Value>(values: Record<string, Value> = {}): Record<string, Value> {
   return Object.assign(Object.create(null) as Record<string, Value>, values);
 }

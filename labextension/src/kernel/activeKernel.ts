@@ -26,7 +26,7 @@ export type Condition =
     }
   | { readonly kind: 'not-python'; readonly language: string }
   | { readonly kind: 'other-version'; readonly version: string | null }
-  /** gpuwidget was not loaded, because Python would import `path`, which is no installed package. */
+  /** gpuwidget was not loaded, because Python would import `path`, which is not an installed package. */
   | { readonly kind: 'refused'; readonly path: string }
   | { readonly kind: 'failed'; readonly reason: string }
   | { readonly kind: 'ready'; readonly state: KernelState };

@@ -11,7 +11,7 @@ export type Phase = 'starting' | 'idle' | 'busy' | 'restarting' | 'dead' | 'unre
 export type LoadResult =
   | { readonly outcome: 'loaded'; readonly version: string | null }
   | { readonly outcome: 'not-installed' }
-  /** Python would import the folder or file `path`, which is no installed package. Nothing was imported. */
+  /** Python would import the folder or file `path`, which is not an installed package. Nothing was imported. */
   | { readonly outcome: 'refused'; readonly path: string }
   | { readonly outcome: 'other-package' }
   | { readonly outcome: 'failed'; readonly reason: string };
@@ -42,8 +42,8 @@ export interface ActiveNotebook {
 
 const REPLY_TIMEOUT_MS = 2000;
 /**
- * A Python expression that loads gpuwidget. The code runs in a namespace of its own. Every JSON string is also
- * a Python string.
+ * A Python expression that loads gpuwidget. The code runs in a separate namespace. Every JSON string is also a
+ * Python string.
  */
 const LOAD_EXPRESSION = `(lambda names: (exec(${JSON.stringify(LOAD_CODE)}, names), names['load'](get_ipython()))[1])({})`;
 

@@ -37,6 +37,7 @@ export class CellsSection {
   private readonly totals = new Text('section-summary jp-gpuwidget-cells-totals');
   private readonly headers = new Map<Column, ColumnHeader>();
   private readonly list = element('div', 'cells-rows');
+  private readonly table: HTMLElement;
   private readonly header: HTMLElement;
   private readonly empty = new Text('cells-empty', 'div');
   private readonly untrusted = new Text('cells-untrusted', 'div');
@@ -70,21 +71,27 @@ export class CellsSection {
     footer.setAttribute('role', 'rowgroup');
     this.header = element('div', 'cells-header', this.headerRow());
     this.header.setAttribute('role', 'rowgroup');
-    const table = element('div', 'cells-table', this.header, this.list, footer);
-    table.setAttribute('role', 'table');
-    table.setAttribute('aria-label', trans.__('Watched cells'));
-    table.onkeydown = event => {
+    this.table = element('div', 'cells-table', this.header, this.list, footer);
+    this.table.setAttribute('role', 'table');
+    this.table.setAttribute('aria-label', trans.__('Watched cells'));
+    this.table.onkeydown = event => {
       this.onKeyDown(event);
     };
     this.untrusted.node.id = 'jp-gpuwidget-cells-untrusted';
-    setAttribute(table, 'aria-describedby', this.untrusted.node.id);
     this.untrusted.set(
       trans.__('▲ This notebook is not trusted: figures in italics may not be genuine.'),
       trans.__(
         'Anyone may have written these reports into the file. Run the cells yourself, or trust the notebook if you trust its author.'
       )
     );
-    const body = element('div', 'cells-body', this.empty.node, this.untrusted.node, this.notes.node, table);
+    const body = element(
+      'div',
+      'cells-body',
+      this.empty.node,
+      this.untrusted.node,
+      this.notes.node,
+      this.table
+    );
     body.id = 'jp-gpuwidget-cells';
     setAttribute(this.toggle, 'aria-controls', body.id);
     this.node = element('section', 'cells', this.toggle, body);
@@ -116,6 +123,8 @@ export class CellsSection {
       );
       setAttribute(this.totals.node, 'data-untrusted', trusted ? '' : 'true');
       this.untrusted.node.hidden = trusted;
+      // A screen reader would read the note although it is hidden.
+      setAttribute(this.table, 'aria-describedby', trusted ? '' : this.untrusted.node.id);
     }
     if (!expanded) {
       this.shownRuns = runs;

@@ -76,13 +76,13 @@ export function serverNotice(
     case 'full':
       return {
         text: trans.__(
-          'The server already sends GPU data to as many pages and programs as it allows. Close those that you do not need. Trying again in 30 seconds.'
+          'The server already sends GPU data to as many pages and programs as it allows. Close those that you do not need. Trying again within 30 seconds.'
         )
       };
     case 'limited':
       return {
         text: trans.__(
-          'The server has closed the connection, because this page has sent too many messages. Trying again in 30 seconds.'
+          'The server has closed the connection, because this page has sent too many messages. Trying again within 30 seconds.'
         )
       };
     case 'blocked':

@@ -210,7 +210,8 @@ export class Connection {
   private handleClose(code?: number): void {
     this.cancelTimer();
     this.socket = null;
-    if (code === POLICY_VIOLATION) {
+    // Before the stream is open, this page has sent no messages: a proxy must have closed the websocket.
+    if (code === POLICY_VIOLATION && this.currentState === 'open') {
       this.setState('limited');
       this.scheduleRetry(LIMIT_RETRY_MS);
       return;
@@ -239,6 +240,7 @@ export class Connection {
       return;
     }
     if (status === TOO_MANY_REQUESTS) {
+      this.attempts = 0; // The failures are explained: no proxy blocks websockets.
       this.setState('full');
       this.scheduleRetry(LIMIT_RETRY_MS);
       return;

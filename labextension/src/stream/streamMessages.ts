@@ -60,7 +60,10 @@ const WHOLE_HISTORY = Infinity;
 const optionalTime = orNull(time);
 const size = known(amount);
 
-/** Return the parsers of all metrics with a chart that the hardware counters have, or do not have. */
+/**
+ * Return the parsers of all metrics with a chart: those that hardware counters measure if `counters` is true,
+ * otherwise the others.
+ */
 function metrics<Name extends MetricName>(counters: boolean): Record<Name, Parser<number | null>> {
   return Object.fromEntries(
     METRIC_TABLE.filter(({ counter }) => counter === counters).map(({ name, kind }) => [
@@ -246,8 +249,11 @@ function streamMessage(value: unknown): StreamMessage {
 export function parseStreamMessage(data: unknown): StreamMessage | null {
   try {
     return parsed(streamMessage, JSON.parse(String(data)));
-  } catch {
-    return null; // The text is not JSON: Python, for example, writes NaN.
+  } catch (error) {
+    if (error instanceof SyntaxError) {
+      return null; // The text is not JSON: Python, for example, writes NaN.
+    }
+    throw error;
   }
 }
 
