@@ -159,6 +159,7 @@ define install_oldest
 	@$(PYTHON) tools/check_python.py demo
 	test -x $(1)/bin/python || $(PYTHON) -m venv $(1)
 	$(1)/bin/python $(HASHED) $(2)
+	rm -rf $(1)/editable
 	$(RUN) hatchling build --target wheel:editable --directory $(1)/editable
 	$(1)/bin/python $(PIP) --no-deps --no-index --force-reinstall $(1)/editable/*.whl
 endef

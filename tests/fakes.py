@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import MessageId, message
@@ -13,6 +13,8 @@ from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
 from gpuwidget.model.samples import Gpu, Origin
 from gpuwidget.sources import Inventory, UtilizationWindow, Xid
+
+T = TypeVar("T")
 
 EPOCH = 1_700_000_000.0
 _PATIENCE_S = 20.0
@@ -24,7 +26,7 @@ class FakeClock:
     def __init__(self) -> None:
         self._now = 0.0
         self._lock = threading.Condition()
-        self._waiting: list[tuple[threading.Condition, float | None]] = []
+        self._waiting: list[tuple[threading.Condition, float | None, int]] = []
 
     def time(self) -> float:
         return EPOCH + self._now
@@ -33,7 +35,7 @@ class FakeClock:
         return self._now
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
-        entry = (condition, None if seconds is None else self._now + seconds)
+        entry = (condition, None if seconds is None else self._now + seconds, threading.get_ident())
         with self._lock:
             self._waiting.append(entry)
             self._lock.notify_all()
@@ -47,7 +49,7 @@ class FakeClock:
             self._now += seconds
             due = {
                 id(condition): condition
-                for condition, until in self._waiting
+                for condition, until, _ in self._waiting
                 if until is not None and until <= self._now + 1e-9
             }
         for condition in due.values():
@@ -57,7 +59,7 @@ class FakeClock:
     def is_awaited(self, seconds: float) -> bool:
         """Return whether a thread waits for the time that is ``seconds`` from now."""
         with self._lock:
-            return any(until == self._now + seconds for _, until in self._waiting)
+            return any(until == self._now + seconds for _, until, _ in self._waiting)
 
     def until(self, happened: Callable[[], bool], step: float = 0.0) -> None:
         """Let other threads run until the condition holds.
@@ -70,6 +72,26 @@ class FakeClock:
                 self.advance(step)
             patience.wait(0.002)
         raise AssertionError("what was waited for has not happened")
+
+    def timed(self, call: Callable[[], T]) -> tuple[T, float]:
+        """Run ``call`` on another thread, and return its result and how many seconds it took.
+        The clock advances only while the call waits, so the result does not depend on the machine's load.
+        Nothing but its timeout may end such a wait."""
+        began = self._now
+        results: list[T] = []
+        thread = threading.Thread(target=lambda: results.append(call()))
+        thread.start()
+
+        def ended() -> bool:
+            with self._lock:
+                waits = [until for _, until, ident in self._waiting if ident == thread.ident]
+            for until in waits:
+                if until is not None and until > self._now:
+                    self.advance(min(until - self._now, 0.05))
+            return not thread.is_alive()
+
+        self.until(ended)
+        return results[0], self._now - began
 
 
 def gpu(index: int, *, total: int = 150_000_000_000, name: str = "NVIDIA H200") -> Gpu:

@@ -103,7 +103,7 @@ class Player:
     def _all_wait(self) -> bool:
         waiting = list(self.clock._waiting)
         now = self.clock.monotonic()
-        return len(waiting) == _THREADS and all(due is None or due > now for _, due in waiting)
+        return len(waiting) == _THREADS and all(due is None or due > now for _, due, _ in waiting)
 
     def close(self) -> None:
         """Stop the sampler and its threads."""

@@ -305,7 +305,7 @@ def _compile() -> None:
         written, language = BytesIO(), read(path)
         # The .po files have no date. With babel's default, the present time, no two builds would be the same.
         language.creation_date = datetime.fromtimestamp(
-            int(os.environ.get("SOURCE_DATE_EPOCH", 0)), timezone.utc
+            int(os.environ.get("SOURCE_DATE_EPOCH") or 0), timezone.utc
         )
         write_mo(written, language)
         _replace(path.with_suffix(".mo"), written.getvalue())

@@ -252,20 +252,16 @@ class GpuTotals:
     _last_measured: float | None = None
     _was_lost: bool = False
     fresh: bool = True
-    """Whether the newest reading is not from before the run. It is, for example, if the GPU has not answered
-    since then."""
+    """Whether the GPU has been read for the run. Until then, its readings are from before the run and do not
+    count."""
     _requested_at: float = float("-inf")
 
     # -- adding readings -----------------------------------------------------------------------------
 
-    def begin(
-        self, reading: Reading, holding: ProcessMemory, fresh: bool, requested_at: float = float("-inf")
-    ) -> None:
+    def begin(self, reading: Reading, holding: ProcessMemory, fresh: bool, requested_at: float) -> None:
         """Add the reading taken just before the run. If ``fresh`` is False, the reading is too old, and the
-        start values are unknown.
-
-        In that case, readings count only after the GPU has been read again after ``requested_at`` (epoch
-        seconds).
+        start values are unknown. In that case, only readings from ``requested_at`` (epoch seconds) or later
+        count.
         """
         self._update(reading, holding)
         self._last_measured = reading.measured
@@ -295,7 +291,7 @@ class GpuTotals:
             self._add_memory(reading, holding)
         if reading.measured is None:
             self._energy.add(t, None)
-        elif reading.measured != self._last_measured:
+        elif self.fresh and reading.measured != self._last_measured:
             self._last_measured = reading.measured
             self._add_rates(t, reading)
         if reading.activity is not None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 
 from gpuwidget.measure.advice import LiveAdvice, advise
@@ -234,10 +233,16 @@ class Run:
 
     # -- end of the run ------------------------------------------------------------------------------
 
-    def end(self, status: Status = "ok") -> None:
+    def end(
+        self,
+        status: Status = "ok",
+        *,
+        wait_context: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
         """End the run's time. Then wait for the GPU if the options request it and the code did not fail.
 
-        An interrupt ends the wait for the GPU and sets :attr:`wait_interrupted`.
+        An interrupt ends the wait for the GPU and sets :attr:`wait_interrupted`. The wait runs in
+        ``wait_context()``, with which a caller that ignores interrupts can allow them for the wait.
         """
         ended = self._clock.monotonic()
         if not self._running:
@@ -249,7 +254,7 @@ class Run:
             DEVICE_CHANGES.close(self._device_changes)
         drain = None
         if self._options.sync and status == "ok":
-            drain, self.wait_interrupted = _drain_gpu(self._clock)
+            drain, self.wait_interrupted = _drain_gpu(self._clock, wait_context)
         self._cell = RunInfo(
             self._execution_count, self._label, self._gpus.started, ended - self._began, drain, status
         )
@@ -389,7 +394,9 @@ def _with_steady_part(report: Report, evidence: RunEvidence) -> CodeTime | None:
     return replace(report.time, warm_up_s=since or None, steady_until_s=until)
 
 
-def _drain_gpu(clock: Clock) -> tuple[float | None, bool]:
+def _drain_gpu(
+    clock: Clock, wait_context: Callable[[], AbstractContextManager[object]]
+) -> tuple[float | None, bool]:
     """Wait until this process's work on the GPU is done.
 
     Return how many seconds that took, and whether an interrupt ended the wait (the GPU continues in that
@@ -414,22 +421,8 @@ def _drain_gpu(clock: Clock) -> tuple[float | None, bool]:
 
     try:
         threading.Thread(target=wait, name="gpuwidget-drain", daemon=True).start()
-        with _raised_interrupts():
+        with wait_context():
             done.wait()
     except KeyboardInterrupt:
         return None, True
     return (ended[0] - began if ended else None), False
-
-
-@contextmanager
-def _raised_interrupts() -> Iterator[None]:
-    """Let interrupts raise KeyboardInterrupt in this block, even if they are ignored around it."""
-    previous = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or previous is None:
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)

@@ -61,7 +61,7 @@ def full(words: Sequence[str], name: str = "") -> str | None:
 
     It may only be shown in views that are not saved. It is redacted more strictly than the arguments that
     :func:`parse` returns: values of words that look like environment variables, and the queries of URLs, are
-    replaced, whatever their names are. The arguments are those of :func:`parse`.
+    replaced, whatever their names are. ``words`` and ``name`` are as in :func:`parse`.
     """
     words = _split(words, name)
     if not words:
@@ -73,7 +73,7 @@ def full(words: Sequence[str], name: str = "") -> str | None:
     return _cut(redact([_without_values(word) for word in shown]), _MAX_FULL)
 
 
-def full_command(program: str | None, arguments: str | None) -> str | None:
+def program_and_arguments(program: str | None, arguments: str | None) -> str | None:
     """Return program and arguments in the form that live views show, or None if the program is unknown."""
     return program if not arguments else f"{program} {arguments}"
 

@@ -71,7 +71,7 @@ class GpuWidgetHandler(JupyterHandler):
             self.log.error("gpuwidget could not answer %s", self.request.path, exc_info=value)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Write an error. If the client should try again later, the header ``Retry-After`` says when."""
+        """Write an error, with the header ``Retry-After`` if the client should try again later."""
         self.set_retry_after(kwargs.get("exc_info", (None, None))[1])
         super().write_error(status_code, **kwargs)
 

@@ -62,7 +62,7 @@ class _Arrived(NamedTuple):
 
     sample: Sample
     shown: Sample
-    """The sample as clients receive it. Without hidden processes, it is the same object as ``sample``."""
+    """The sample as clients receive it: the same object as ``sample`` unless other users are hidden."""
     arrived: float
     """Monotonic seconds."""
     encoded: EncodedSample | None

@@ -204,12 +204,11 @@ class GpuWidget(Configurable):
 def load_settings(config: Config, log: Logger) -> GpuWidget:
     """Return the configured traits.
 
-    For a trait with an invalid value, log a sentence and use the default.
+    For a trait with an invalid value, log a sentence and use the default, or the value that shows less.
     """
     traits = GpuWidget.class_traits(config=True)
     good = Config()
     hide_cluster = False
-    hide_other_users = False
     for name, value in config.get("GpuWidget", Config()).items():
         if name not in traits:
             log.error("GpuWidget has no setting %r. Its settings are %s.", name, ", ".join(sorted(traits)))
@@ -218,25 +217,21 @@ def load_settings(config: Config, log: Logger) -> GpuWidget:
         try:
             GpuWidget(config=alone)
         except TraitError:
-            log.error(
-                "GpuWidget.%s can't be %s: give %s. Its default, %r, is used.",
-                *(name, _shown(value), _RANGES[name], traits[name].default()),
-            )
+            used = f"Its default, {traits[name].default()!r}, is used."
+            if name == "hide_other_users":
+                good.merge(Config({"GpuWidget": {name: True}}))
+                used = "True is used, because the default would show processes."
+            log.error("GpuWidget.%s can't be %s: give %s. %s", name, _shown(value), _RANGES[name], used)
             if name == "prometheus_matchers":
                 log.error(
                     "There is no cluster view, because it would show machines that the matchers exclude."
                 )
                 hide_cluster = True
-            if name == "hide_other_users":
-                log.error("GpuWidget.hide_other_users is True, because the default would show processes.")
-                hide_other_users = True
         else:
             good.merge(alone)
     loaded = GpuWidget(config=good)
     if hide_cluster:
         loaded.prometheus_url = ""
-    if hide_other_users:
-        loaded.hide_other_users = True
     return loaded
 
 

@@ -141,8 +141,7 @@ class RecordingSize:
 
     def add_tick(self, t: float, gpus: int) -> None:
         """Add a tick ``t`` seconds after the start."""
-        if t > MAX_DURATION_S:
-            raise LimitExceeded(f"{MAX_DURATION_S / 86400:g} days")
+        _check_duration(t)
         self.add_entries(max(1, gpus))
 
     def add_entries(self, count: int) -> None:
@@ -154,6 +153,12 @@ class RecordingSize:
 
 class LimitExceeded(Exception):
     """A recording is larger than a limit. The text is the limit, such as ``31 days``."""
+
+
+def _check_duration(seconds: float) -> None:
+    """Raise LimitExceeded if a recording may not last this long."""
+    if seconds > MAX_DURATION_S:
+        raise LimitExceeded(f"{MAX_DURATION_S / 86400:g} days")
 
 
 def read(path: Path) -> Recording:
@@ -237,8 +242,7 @@ def _parse(lines: Iterable[Any], size: RecordingSize) -> Recording:
     meta = first["meta"]
     if len(meta["gpus"]) > MAX_GPUS:
         raise LimitExceeded(f"{MAX_GPUS} GPUs")
-    if _number(meta.get("tick_s")) > MAX_DURATION_S:
-        raise LimitExceeded(f"{MAX_DURATION_S / 86400:g} days")
+    _check_duration(_number(meta.get("tick_s")))
     gpus = tuple(_gpu(meta, index) for index in range(len(meta["gpus"])))
     if len({recorded.gpu.uuid for recorded in gpus}) < len(gpus):
         raise ValueError("two GPUs have the same UUID")

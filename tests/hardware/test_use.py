@@ -142,7 +142,7 @@ def test_the_notebooks_cache_counts_as_free(kernel: Kernel) -> None:
     )
     assert ran.result == str(need)
     assert (
-        "--need also counted 8.0 GiB of this notebook's torch cache that no tensor uses"
+        "--need also counted 8.0 GiB in this notebook's torch cache, which no tensor uses"
         in ran.cards[0]["text/plain"]
     )
 
@@ -153,7 +153,7 @@ def test_memory_that_the_driver_reserves(kernel: Kernel) -> None:
     total, kept = (int(nvidia_smi(name)[0][0]) for name in ("memory.total", "memory.reserved"))
     ran = kernel.run(f"%%gpuwatch --need {total - kept // 2}MiB --gpu 0 --wait 1h\n1")
     assert ran.reply["ename"] == "UsageError"
-    assert ", of which the driver keeps " in ran.text
+    assert ", of which the driver reserves " in ran.text
 
 
 def test_two_runs_compared() -> None:

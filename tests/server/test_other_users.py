@@ -18,6 +18,7 @@ from fakes import FakeSource
 from helpers_nvml import Machine
 from helpers_samples import GIB, process
 from helpers_server import Server, Stream
+from prometheus_client.utils import floatToGoString
 from test_memory_ownership import connected, held, pid_of, start_kernel, usage_where
 
 from gpuwidget.model.gpu_process import Process
@@ -34,6 +35,7 @@ ONE_MORE = process(3_999_003, 2 * GIB, user="trudy", program="python third.py", 
 SECRETS = (
     *("3999001", "3999002", "3999003", "mallory", "trudy", "hidden.py", "third.py", "covert"),
     *(str(size * GIB) for size in (7, 5)),
+    *(floatToGoString(size * GIB) for size in (7, 5)),  # type: ignore[no-untyped-call]
 )
 """Texts that reveal a hidden process: its id, user or command, or its own share of the memory."""
 
@@ -70,9 +72,9 @@ async def everything(server: Server, stream: Stream) -> str:
         (("cluster",), {}),
     ):
         texts.append(json.dumps(await server.get(*path, **query)))
-    asked = asyncio.ensure_future(server.fetch("gpuwidget", "metrics"))
-    await server.until(asked.done)
-    return "\n".join([*texts, asked.result().body.decode()])
+    scrape = asyncio.ensure_future(server.fetch("gpuwidget", "metrics"))
+    await server.until(scrape.done)
+    return "\n".join([*texts, scrape.result().body.decode()])
 
 
 async def test_no_route_reveals_a_process_of_another_user(
@@ -123,13 +125,13 @@ async def test_the_number_of_hidden_processes_is_not_sent(server: Server, kernel
 
 
 async def test_the_sum_is_in_the_metrics(server: Server, kernels_gpu: FakeSource) -> None:
-    """``gpuwidget/metrics`` has the sum of other users' memory under a label of its own."""
+    """``gpuwidget/metrics`` has the sum of other users' memory with the label ``holder="other_users"``."""
     kernels_gpu.processes[0] = (*OTHERS, process(3_999_009, 3 * GIB, user="anna"))
-    asked = asyncio.ensure_future(server.fetch("gpuwidget", "metrics"))
-    await server.until(asked.done)
+    scrape = asyncio.ensure_future(server.fetch("gpuwidget", "metrics"))
+    await server.until(scrape.done)
     lines = [
         line
-        for line in asked.result().body.decode().splitlines()
+        for line in scrape.result().body.decode().splitlines()
         if line.startswith("gpuwidget_gpu_memory_other_bytes{") and 'gpu="0"' in line
     ]
     assert {line.partition('holder="')[2].partition('"')[0]: float(line.split()[-1]) for line in lines} == {
@@ -186,7 +188,7 @@ async def test_nothing_is_hidden_by_default(server: Server, kernels_gpu: FakeSou
     assert HIDE_OTHER_USERS_OPTION not in server.app.web_app.settings["page_config_data"]
 
 
-async def test_the_page_is_told(server: Server) -> None:
+async def test_the_page_config_hides_processes(server: Server) -> None:
     """The page config tells the panel to hide the processes that kernels list, before any message arrives."""
     assert server.app.web_app.settings["page_config_data"][HIDE_OTHER_USERS_OPTION] == "true"
 
@@ -201,8 +203,8 @@ async def test_an_invalid_value_hides_processes(
     usage = await usage_where(await server.stream(), held)
     assert held(usage) == [(None, None, None, None, None, None, 12 * GIB, "driver")]
     assert logged == [
-        "GpuWidget.hide_other_users can't be 'maybe': give True or False. Its default, False, is used.",
-        "GpuWidget.hide_other_users is True, because the default would show processes.",
+        "GpuWidget.hide_other_users can't be 'maybe': give True or False. True is used, because the default "
+        "would show processes.",
     ]
 
 
@@ -229,7 +231,7 @@ async def test_a_failure_is_logged_without_the_process(
 
 
 @pytest.fixture
-def strangers() -> Iterator[list[subprocess.Popen[bytes]]]:
+def unrelated() -> Iterator[list[subprocess.Popen[bytes]]]:
     """Start two processes that the test makes those of two users."""
     code = "import time; time.sleep(600)"
     started = [subprocess.Popen([sys.executable, "-c", code, name]) for name in ("mine", "covert")]
@@ -241,10 +243,10 @@ def strangers() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 @pytest.fixture
 def driver(
-    machine: Machine, strangers: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+    machine: Machine, unrelated: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> Machine:
     """Return a machine whose driver lists both processes. The first is anna's and the second mallory's."""
-    mine, other = strangers
+    mine, other = unrelated
     machine.set_scenario(f"gpu.0.compute={mine.pid}:{3 * GIB} {other.pid}:{7 * GIB}")
     identify = processes._identify
 
@@ -258,11 +260,11 @@ def driver(
 
 @pytest.mark.parametrize("configuration", [{"hide_other_users": True, "source": "nvml"}])
 async def test_processes_that_the_driver_lists(
-    driver: Machine, real_server: Server, strangers: list[subprocess.Popen[bytes]]
+    driver: Machine, real_server: Server, unrelated: list[subprocess.Popen[bytes]]
 ) -> None:
     """Of the processes that NVML lists, the own user's are sent with their command, and those of other users
     only as a sum."""
-    mine, other = strangers
+    mine, other = unrelated
     stream = await real_server.stream()
     usage = await usage_where(stream, held)
     ours, theirs = sorted(held(usage), key=lambda one: one[2] is None)
@@ -279,7 +281,7 @@ async def test_processes_that_the_driver_lists(
     await real_server.until(lambda: not real_server.hub._clients)
 
 
-async def test_a_terminals_sudo(server: Server, kernels_gpu: FakeSource) -> None:
+async def test_a_child_of_a_kernel_that_runs_as_another_user(server: Server, kernels_gpu: FakeSource) -> None:
     """The memory of a kernel's child process that runs as another user counts as the kernel's. Its id and
     command are not sent."""
     kernel = await start_kernel(server)

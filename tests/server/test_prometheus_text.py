@@ -218,7 +218,7 @@ def test_unknown_memory_is_not_summed() -> None:
     ]
 
 
-def test_the_memory_of_other_users_has_a_label_of_its_own() -> None:
+def test_the_memory_of_other_users_is_separate() -> None:
     """If the server hides the processes of other users, the sum of their memory has the label
     ``other_users`` and is not part of that of the server user's own processes."""
     text = metrics_text(

@@ -22,6 +22,7 @@ from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.kernel.live import live_display
 from gpuwidget.kernel.shell.interrupts import (
+    allow_interrupts,
     defer_interrupts,
     hide_own_frames,
     ignore_interrupts,
@@ -141,7 +142,7 @@ class CellWatch:
         """End the run unless it has ended, and show the card; if ``keep`` is False, discard the report."""
         run = self.run
         assert run is not None
-        run.end(status)
+        run.end(status, wait_context=allow_interrupts)
         with ignore_interrupts():
             watch_api.leave_cell(run)
             try:

@@ -15,7 +15,7 @@ from typing import Literal
 from gpuwidget.measure.device_order import NO_ORDER, CudaOrder, find_order, unlike_expected
 from gpuwidget.measure.process_memory import Attribution
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
-from gpuwidget.model.command_line import full_command
+from gpuwidget.model.command_line import program_and_arguments
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.kernel_state import CandidateGpu, DeviceChoice, DeviceOrder, KernelGpu
@@ -290,7 +290,7 @@ def _group(process: Process) -> ProcessGroup:
 def _live_name(process: Process) -> str:
     """Return a process's name for the panel: its user, and its notebook or command line."""
     notebook = notebook_of(process.pid) if in_host_pid_namespace() else None
-    command = full_command(process.program, process.arguments)
+    command = program_and_arguments(process.program, process.arguments)
     known = [process.user, command if notebook is None else f"notebook {notebook}"]
     return ": ".join(word for word in known if word is not None) or f"process {process.pid}"
 

@@ -8,9 +8,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 _DELIVERY_DELAY_S = 0.05
+_Handler = Callable[[int, FrameType | None], Any] | int | None
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -18,8 +19,10 @@ _R = TypeVar("_R")
 class InterruptState:
     """Records whether an interrupt arrived while interrupts were ignored or deferred."""
 
-    def __init__(self) -> None:
+    def __init__(self, outer: _Handler = signal.SIG_DFL) -> None:
         self.interrupted = False
+        self.outer = outer
+        """The handler of SIGINT around the block."""
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handle SIGINT."""
@@ -33,20 +36,34 @@ def ignore_interrupts() -> Iterator[InterruptState]:
     Users may click the stop button twice. If the second interrupt arrives milliseconds after the cell has
     ended, there is nothing left to stop.
     """
-    state = InterruptState()
-    if threading.current_thread() is not threading.main_thread():
-        yield state
+    outer = signal.getsignal(signal.SIGINT)
+    # Python can't restore a handler that it did not set, for which getsignal() returns None.
+    if threading.current_thread() is not threading.main_thread() or outer is None:
+        yield InterruptState()
         return
 
-    previous = signal.getsignal(signal.SIGINT)
-    if previous is None:  # Python can't restore a handler that it did not set
-        yield state
-        return
+    state = InterruptState(outer)
     signal.signal(signal.SIGINT, state)
     try:
         yield state
     finally:
-        signal.signal(signal.SIGINT, previous)
+        signal.signal(signal.SIGINT, outer)
+
+
+@contextmanager
+def allow_interrupts() -> Iterator[None]:
+    """Handle interrupts during this block as usual, even if a block around it ignores or defers them."""
+    handler = current = signal.getsignal(signal.SIGINT)
+    while isinstance(handler, InterruptState):
+        handler = handler.outer
+    if threading.current_thread() is not threading.main_thread() or handler is current:
+        yield
+        return
+    try:
+        signal.signal(signal.SIGINT, handler)
+        yield
+    finally:
+        signal.signal(signal.SIGINT, current)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import pytest
 
 from gpuwidget.kernel.live import live_display
 from gpuwidget.kernel.shell.interrupts import (
+    allow_interrupts,
     defer_interrupts,
     drop_frames_on_interrupt,
     ignore_interrupts,
@@ -41,6 +42,28 @@ def test_a_deferred_interrupt_is_ignored_if_interrupts_are() -> None:
         signal.raise_signal(signal.SIGINT)
     assert state.interrupted
     assert threading.active_count() == threads  # no timer that delivers the interrupt
+
+
+def test_interrupts_are_allowed_in_an_inner_block() -> None:
+    """While gpuwidget waits after a cell, an interrupt has its usual effect, also that of the user's own
+    handler. Afterwards, interrupts are ignored again."""
+    handled: list[int] = []
+    with ignore_interrupts() as outer, defer_interrupts() as inner:
+        with pytest.raises(KeyboardInterrupt), allow_interrupts():
+            signal.raise_signal(signal.SIGINT)
+        assert not inner.interrupted
+        signal.raise_signal(signal.SIGINT)
+        assert inner.interrupted
+    assert outer.interrupted
+    usual = signal.signal(signal.SIGINT, lambda number, frame: handled.append(number))
+    try:
+        with ignore_interrupts() as outer, allow_interrupts():
+            signal.raise_signal(signal.SIGINT)
+        with allow_interrupts():
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    assert (handled, outer.interrupted) == ([signal.SIGINT] * 2, False)
 
 
 def test_an_interrupt_leaves_no_library_half_imported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -300,10 +300,10 @@ def test_gpus_are_accepted_if_the_driver_does_not_answer(monkeypatch: pytest.Mon
     source.hang_in_open = threading.Event()
     sampler = Sampler(source, clock)
     monkeypatch.setattr(watch_api, "process_sampler", lambda: sampler)
-    checking = threading.Thread(target=watch_api.check, args=(RunOptions(gpus=("7",)),))
-    checking.start()
-    clock.until(lambda: not checking.is_alive(), step=0.05)
-    assert clock.monotonic() <= 0.75
+    with sampler.subscribe():
+        clock.until(lambda: source.calls["open"] > 0)
+        _, took = clock.timed(lambda: watch_api.check(RunOptions(gpus=("7",))))
+    assert took == pytest.approx(0.5)
     source.hang_in_open.set()
     with sampler.subscribe():
         clock.until(lambda: sampler.known_gpus != ())

@@ -21,7 +21,7 @@ def test_the_note_about_the_wait(monkeypatch: pytest.MonkeyPatch, note: str | No
     made = reports.report(reports.gpu(0))
     card_report = CardReport(**{name: getattr(made, name) for name in made.__dataclass_fields__})
     run = SimpleNamespace(
-        start=lambda: None, end=lambda status: None, report=lambda: card_report, wait_interrupted=False
+        start=lambda: None, end=lambda status, **_: None, report=lambda: card_report, wait_interrupted=False
     )
     shown: list[dict[str, Any]] = []
     publisher = SimpleNamespace(publish=lambda data, metadata: shown.append(data))

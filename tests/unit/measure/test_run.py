@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -352,20 +352,6 @@ def test_without_a_gpu_the_report_has_the_reason() -> None:
     assert report.host_memory.start is not None
 
 
-class Waiting:
-    """A call in another thread, for which a test measures how long it takes on the fake clock."""
-
-    def __init__(self, clock: FakeClock, call: Callable[[], object]) -> None:
-        began = clock.monotonic()
-        done: list[object] = []
-        thread = threading.Thread(target=lambda: done.append(call()))
-        thread.start()
-        clock.until(lambda: bool(done), step=0.05)
-        thread.join()
-        self.result = done[0]
-        self.took = round(clock.monotonic() - began, 2)
-
-
 def test_a_driver_that_hangs_while_it_is_opened() -> None:
     """If the driver hangs while it is opened, the first run starts after half a second and ends at once.
 
@@ -375,15 +361,19 @@ def test_a_driver_that_hangs_while_it_is_opened() -> None:
     source = FakeSource(gpus=2, clock=clock)
     source.hang_in_open = threading.Event()
     sampler = Sampler(source, clock)
-    for longest in (0.75, 0.2):
+    warm_up = sampler.subscribe()
+    clock.until(lambda: source.calls["open"] > 0)
+    for seconds in (0.5, 0.0):
         run = Run(sampler, RunOptions(gpus=("1",)), clock=clock)
-        assert Waiting(clock, run.start).took <= longest
+        _, took = clock.timed(run.start)
+        assert took == pytest.approx(seconds)
         run.end()
-        ended = Waiting(clock, run.report)
-        assert ended.took <= 0.2
-        assert isinstance(ended.result, Report)
-        assert ended.result.gpus == ()
-        assert ended.result.source.reason == "The NVIDIA driver did not answer in time."
+        report, took = clock.timed(run.report)
+        assert took == 0.0
+        assert report is not None
+        assert report.gpus == ()
+        assert report.source.reason == "The NVIDIA driver did not answer in time."
+    warm_up.close()
     source.hang_in_open.set()
     sampler.stop()
 
@@ -397,12 +387,12 @@ def test_a_driver_that_is_opened_late(monkeypatch: pytest.MonkeyPatch) -> None:
     source.hang_in_open = threading.Event()
     sampler = Sampler(source, clock)
     run = Run(sampler, RunOptions(gpus=("1",)), clock=clock)
-    Waiting(clock, run.start)
+    clock.timed(run.start)
     source.hang_in_open.set()
     clock.until(lambda: run.progress().gpus != (), step=0.05)
     run.end()
-    report = Waiting(clock, run.report).result
-    assert isinstance(report, Report)
+    report = run.report()
+    assert report is not None
     assert [(gpu.index, gpu.device_memory) for gpu in report.gpus] == [(1, Span(None, 1_000_000, 1_000_000))]
     assert report.gpus[0].missing["device_memory"] == "the GPU did not answer in time"
     sampler.stop()
@@ -417,13 +407,17 @@ def test_a_gpu_that_hangs_from_the_beginning(count: int) -> None:
     source = FakeSource(gpus=count, clock=clock)
     source.hanging[0] = threading.Event()
     sampler = Sampler(source, clock)
+    warm_up = sampler.subscribe()
+    clock.until(lambda: source.calls["fast"] > 0)
     run = Run(sampler, DEFAULTS, clock=clock)
-    assert Waiting(clock, run.start).took <= 0.45
+    _, took = clock.timed(run.start)
+    assert took == pytest.approx(0.25)
     run.end()
-    ended = Waiting(clock, run.report)
-    assert ended.took <= 0.45
-    assert isinstance(ended.result, Report)
-    gpu = ended.result.gpus[0]
+    report, took = clock.timed(run.report)
+    assert took == pytest.approx(0.25)
+    assert report is not None
+    warm_up.close()
+    gpu = report.gpus[0]
     assert gpu.device_memory == Span(None, None, None)
     assert gpu.missing["device_memory"] == "the GPU did not answer in time"
     source.hanging[0].set()

@@ -97,15 +97,18 @@ def test_a_reading_from_before_the_start_is_not_the_start() -> None:
 
 
 def test_a_reading_from_before_the_start_does_not_count() -> None:
-    """If a GPU has not answered since before the run, its older memory and power are neither the peak nor a
-    point of the timeline."""
+    """If a GPU has not answered since before the run, its older memory and power are neither the peak, nor a
+    part of the energy, nor a point of the timeline."""
     gpus = RunGpus(1.0)
-    gpus.begin(sample(at(0), time=EPOCH + 1.0), EPOCH + 1.0)
+    one, first = at(0)
+    # Sampler.read_now() removes the time of a reading from before its call.
+    gpus.begin(sample((one, replace(first, measured=None)), time=EPOCH + 1.0), EPOCH + 1.0)
     gpus.started = EPOCH + 1.0
     for t in (0.1, 0.2):
         gpus.add(t, sample(at(0), time=EPOCH + 1.0 + t))
     _, series = gpus.time_series()
     assert gpus.all[0].device_memory() == Span(None, None, None)
+    assert gpus.all[0].power(0.2) is None
     assert set(series[h200(0).uuid].memory_used) == set(series[h200(0).uuid].power_w) == {None}
     gpus.add(0.3, sample(at(0, measured=1.3), time=EPOCH + 1.3))
     assert gpus.all[0].device_memory() == Span(None, None, 60 * GIB)

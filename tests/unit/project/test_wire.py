@@ -130,3 +130,14 @@ def test_a_type_without_typescript_type_is_rejected(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(wire, "ROOTS", (Unknown,))
     with pytest.raises(TypeError, match=r"set\[str\] has no TypeScript type"):
         wire.typescript()
+
+
+def test_code_without_comments() -> None:
+    """`_without_comments()` removes docstrings, whole-line comments and blank lines. It keeps the lines of
+    texts and comments behind code, and raises SyntaxError if the rest is no Python code."""
+    text = 'TEXT = """\n# no comment\n\n  # neither\n"""  # kept\n'
+    function = 'def f(\n    a,\n    # comment\n\n):\n    """Docstring."""\n    ...\n'
+    code = f'"""Docstring.\n\nMore.\n"""\n\n# comment\n{text}{function}'
+    assert wire._without_comments(code) == f"{text}def f(\n    a,\n):\n    ...\n"
+    with pytest.raises(SyntaxError):
+        wire._without_comments('class Empty:\n    """Docstring."""\n')
