@@ -198,7 +198,7 @@ def test_an_editable_installation(notebook: Notebook, source: str) -> None:
     beside it do not replace modules of the standard library."""
     notebook.write_fake(notebook.folder / source)
     notebook.write_metadata(notebook.site)
-    notebook.write_hostile(f"{source}/threading.py")
+    notebook.write_hostile(str(Path(source, "threading.py")))
     assert notebook.press(f"os.chdir({source or '.'!r})") == ("loaded", "9.9")
     assert notebook.ran == ""
 

@@ -23,6 +23,7 @@ HOMES = {
     "kernel/live/dashboard_widgets.py": {"ipywidgets"},
     "kernel/live/live_chart.py": {"bqplot", "ipywidgets"},
     "kernel/live/chart_layout.py": {"numpy"},
+    "kernel/load_from_panel.py": {"pynvml"},
     "kernel/magics.py": {"IPython"},
     "kernel/cells/skip_cell.py": {"IPython"},
     "model/flat_metrics.py": {"pandas"},
