@@ -297,10 +297,11 @@ class Bench:
         return problems
 
     def settle(self) -> tuple[list[str], Resources]:
-        """Wait until a new card shows the healthy GPUs again. Check that nothing is left of the faults."""
+        """Wait until a new card and the stream show the healthy GPUs again. Check that nothing is left of the
+        faults."""
         self._driver.heal()
         since = max(time.monotonic() - 1.0, self._since)
-        problems = self._wait_until_healthy()
+        problems = self._wait_until_healthy() + self._wait_for_stream()
         found = self._resources()
         if self._first_files is None:
             self._first_files = (found.kernel_files, found.server_files)
@@ -341,6 +342,26 @@ class Bench:
         for card in cards[-1:]:
             problems += checks.check_report(card, values, sent, ran, 0.0, full=True)
         return problems
+
+    def _wait_for_stream(self) -> list[str]:
+        began = time.monotonic()
+        while True:
+            newest = self._clients.newest
+            if newest is not None and newest.at > began:
+                # The stream also has the GPUs and MIG slices that a fault added, as lost GPUs.
+                values = [
+                    reading[field]
+                    for gpu, reading in zip(newest.gpus, newest.readings, strict=True)
+                    if gpu["mig_index"] is None and gpu["index"] < GPUS
+                    for field in ("memory_used", "utilization", "power_w")
+                ]
+                if len(values) == 3 * GPUS and None not in values:
+                    return []
+            if time.monotonic() > began + PATIENCE_S:
+                shown = newest and [(gpu["index"], gpu["mig_index"]) for gpu in newest.gpus]
+                return [f"the stream does not show the healthy GPUs: {shown}"]
+            self._driver.change()
+            time.sleep(0.1)
 
     def _idle(self, names: str) -> bool:
         """Return whether only the threads run that gpuwidget needs all the time."""

@@ -37,6 +37,8 @@ class StreamClients:
         self._thread.start()
         self._lock = threading.Lock()
         self._received: list[Received] = []
+        self.newest: Received | None = None
+        """The newest sample that the reading client received."""
         self._problems: list[str] = []
         self._slow: list[Any] = []
         self._closing = False
@@ -115,8 +117,9 @@ class StreamClients:
                 continue
             # The first message contains the newest sample, which may be old.
             if content["type"] != "hello":
+                self.newest = Received(time.monotonic(), gpus, readings)
                 with self._lock:
-                    self._received.append(Received(time.monotonic(), gpus, readings))
+                    self._received.append(self.newest)
         if not self._closing:
             self._problem("the server ended the reading client's stream")
 
