@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
-from statistics import linear_regression
+from statistics import mean
 from tempfile import TemporaryDirectory
 
 from benchmarks.faults.bench import Bench, Resources
@@ -29,8 +29,9 @@ from benchmarks.settings import Settings, log_progress
 
 _SETTLE_EVERY = 20
 """After this many seeds, :meth:`Bench.settle` checks that nothing is left of the faults."""
-_WARM_UP = 50
-"""Seeds after which the growth of memory is measured. Before, caches fill and modules are imported."""
+_WARM_UP = 60
+"""Schedules in a kernel after which the growth of its memory is measured. Before, caches fill and modules are
+imported."""
 _MAX_GROWTH_KIB = 64.0
 _LOG_EVERY = 50
 _MAX_PROBLEM = 200
@@ -136,35 +137,38 @@ def _without_folders(problem: str) -> str:
 
 
 def _growth(lives: list[list[tuple[int, Resources]]]) -> Iterator[Figure]:
-    """Return how fast the memory of the kernel and of the server grows."""
+    """Return how fast the memory of the kernels and of the servers grows."""
     for name, used in (("kernel", attrgetter("kernel_bytes")), ("server", attrgetter("server_bytes"))):
-        slopes = [
-            slope
-            for life in lives
-            if (slope := _slope([(seed, used(resources)) for seed, resources in life])) is not None
-        ]
+        slope, schedules = _common_slope([[(seed, used(found)) for seed, found in life] for life in lives])
         yield Figure(
             benchmark="faults",
             what=f"growth of the {name}'s memory per schedule",
             unit="KiB",
             bar=_MAX_GROWTH_KIB,
-            values=[slope / 1024 for slope in slopes],
+            values=[] if slope is None else [slope / 1024],
             details={
-                "processes that lived long enough": len(slopes),
+                "schedules after the warm-up": schedules,
                 "MiB after seeds": [
                     [(seed, round(used(resources) / _MIB)) for seed, resources in life] for life in lives
                 ],
             },
-            not_measured=None if slopes else f"no {name} ran {2 * _WARM_UP} schedules",
+            not_measured=f"no {name} ran long enough" if slope is None else None,
         )
 
 
-def _slope(points: list[tuple[int, int]]) -> float | None:
-    """Return the slope of a line through the points after the warm-up; None if there are too few."""
-    if not points:
-        return None
-    first = points[0][0]
-    kept = [(x, y) for x, y in points if x - first >= _WARM_UP]
-    if len(kept) < 3 or kept[-1][0] - kept[0][0] < _WARM_UP:
-        return None
-    return linear_regression(*zip(*kept, strict=True)).slope
+def _common_slope(lives: list[list[tuple[int, int]]]) -> tuple[float | None, int]:
+    """Return the slope of parallel lines, one through the points of each life after its warm-up, and the
+    number of schedules that the lines cover.
+
+    Schedules restart the kernel so often that few lives alone are long enough for a slope.
+    """
+    products = squares = schedules = 0.0
+    for life in lives:
+        kept = [(x, y) for x, y in life if x - life[0][0] >= _WARM_UP - _SETTLE_EVERY]
+        if len(kept) < 2:
+            continue
+        middle_x, middle_y = (mean(values) for values in zip(*kept, strict=True))
+        products += sum((x - middle_x) * (y - middle_y) for x, y in kept)
+        squares += sum((x - middle_x) ** 2 for x, _ in kept)
+        schedules += kept[-1][0] - kept[0][0]
+    return (products / squares if squares else None), round(schedules)
