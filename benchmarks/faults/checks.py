@@ -18,6 +18,7 @@ the name of the value, and two times."""
 
 _OWN_FRAME = re.compile(r"[/\\]gpuwidget[/\\][\w/\\]*\.py")
 _IGNORED = "Exception ignored in"
+_NO_TRACEBACK = "\nKeyboardInterrupt\n\n"
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _INTERRUPT_MARGIN_S = 0.25
 """An interrupt must end the cell if the cell would otherwise run for at least this many more seconds."""
@@ -83,7 +84,10 @@ def check_cell(
     expected_error = cell.error or (None, None)
     if (ename, ran.reply.get("evalue")) != expected_error or status != ("error" if cell.error else "ok"):
         yield f"the cell ended with {status} {ename}: {ran.reply.get('evalue')}"
-    if len(errors) != (cell.error is not None):
+    # If an interrupt arrives while IPython makes a traceback, IPython prints this instead of the traceback.
+    if cell.error is not None and interrupts and not errors and streams["stderr"].endswith(_NO_TRACEBACK):
+        streams["stderr"] = streams["stderr"].removesuffix(_NO_TRACEBACK)
+    elif len(errors) != (cell.error is not None):
         yield f"the cell shows {len(errors)} errors"
     for name, expected in (("stdout", cell.stdout), ("stderr", cell.stderr)):
         # Python ignores an interrupt in the callback of a weak reference, and prints that.

@@ -68,6 +68,11 @@ def test_a_cell_as_without_gpuwidget() -> None:
     """A cell that ends as without gpuwidget has no problem, and neither has one that is interrupted."""
     assert problems_of_cell(ran(OK, result("'slept'"))) == []
     assert problems_of_cell(ran(INTERRUPTED, error("File <cell>, line 2")), 10.5) == []
+    raised = {"status": "error", "ename": "ValueError", "evalue": "of the cell"}
+    printed = ("stream", {"name": "stdout", "text": "before\n"})
+    instead = ("stream", {"name": "stderr", "text": "\nKeyboardInterrupt\n\n"})
+    interrupted = checks.check_cell(ran(raised, printed, instead), CELLS["error"], 1.0, 10.0, (11.5,))
+    assert list(interrupted) == []
 
 
 @pytest.mark.parametrize(
