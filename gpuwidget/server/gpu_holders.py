@@ -146,13 +146,15 @@ def _holder(
     return MemoryHolder(
         kernel=owner.kernel,
         terminal=owner.terminal,
-        pid=largest.pid if len(found) == 1 and largest is not None else None,
+        # No process has the id 0: the driver reports it for a process that it does not identify.
+        pid=(largest.pid or None) if len(found) == 1 and largest is not None else None,
         user=identity.user if owner.terminal is None else None,
         program=identity.program,
         arguments=identity.arguments,
         command=None if identity == UNKNOWN or largest is None else context.full_command(largest.pid),
         memory=memory,
         source="driver" if torch_bytes is None else "torch",
+        other_users=owner == NO_OWNER and largest is None,
     )
 
 
@@ -160,7 +162,7 @@ def _from_reports(
     reading: Reading, reports: Mapping[str, KernelUsage], means: tuple[MeanUtilization, ...]
 ) -> GpuMemoryOwnership:
     holders = [
-        MemoryHolder(kernel, None, None, None, None, None, None, usage.reserved, "torch")
+        MemoryHolder(kernel, None, None, None, None, None, None, usage.reserved, "torch", other_users=False)
         for kernel, usage in reports.items()
         if usage.context or usage.reserved or usage.invalid
     ]

@@ -204,8 +204,8 @@ def _other_memory(ownership: GpuMemoryOwnership) -> Iterator[tuple[str, int | No
     others = [held for held in ownership.holdings if held.kernel is None]
     processes = [held for held in others if held.terminal is None]
     yield "terminal", _known_sum([held for held in others if held.terminal is not None])
-    yield "process", _known_sum([held for held in processes if not held.is_other_users])
-    yield "other_users", _known_sum([held for held in processes if held.is_other_users])
+    yield "process", _known_sum([held for held in processes if not held.other_users])
+    yield "other_users", _known_sum([held for held in processes if held.other_users])
     yield "unattributed", ownership.unattributed
 
 

@@ -253,8 +253,8 @@ class MemoryHolder:
     """GPU memory that is held by one kernel and its child processes, by one terminal, or by one other
     process.
 
-    If the server hides other users' processes, the memory of all of them is one holder, whose ``kernel``,
-    ``terminal`` and ``pid`` are None.
+    If the server hides other users' processes, the memory of all of them is one holder with ``other_users``,
+    whose ``kernel``, ``terminal`` and ``pid`` are None.
     """
 
     kernel: str | None
@@ -262,7 +262,8 @@ class MemoryHolder:
     terminal: str | None
     """Name of the server's terminal, as in ``GET api/terminals``; None if the holder is not a terminal."""
     pid: int | None
-    """Process id as NVML reports it; None if several processes hold the memory, or if it is hidden."""
+    """Process id as NVML reports it; None if several processes hold the memory, if it is hidden, or if NVML
+    reports the id 0."""
     user: str | None
     """Login name of the process's owner; None if it can't be read, and for a kernel or a terminal."""
     program: str | None
@@ -280,11 +281,8 @@ class MemoryHolder:
     can't be matched or the driver lists no size. torch's value is the bytes that its allocator has reserved,
     without the CUDA context.
     """
-
-    @property
-    def is_other_users(self) -> bool:
-        """Whether the holder is all processes of other users together."""
-        return self.kernel is None and self.terminal is None and self.pid is None
+    other_users: bool
+    """Whether the holder is all processes of other users together, which the server hides."""
 
 
 @dataclass(frozen=True, slots=True)

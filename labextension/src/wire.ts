@@ -804,15 +804,18 @@ export interface ServerKernel {
 /**
  * GPU memory that is held by one kernel and its child processes, by one terminal, or by one other process.
  *
- * If the server hides other users' processes, the memory of all of them is one holder, whose `kernel`,
- * `terminal` and `pid` are null.
+ * If the server hides other users' processes, the memory of all of them is one holder with `other_users`,
+ * whose `kernel`, `terminal` and `pid` are null.
  */
 export interface MemoryHolder {
   /** `ServerKernel.id` of the kernel; null if the holder is not a kernel of this server. */
   readonly kernel: string | null;
   /** Name of the server's terminal, as in `GET api/terminals`; null if the holder is not a terminal. */
   readonly terminal: string | null;
-  /** Process id as NVML reports it; null if several processes hold the memory, or if it is hidden. */
+  /**
+   * Process id as NVML reports it; null if several processes hold the memory, if it is hidden, or if NVML
+   * reports the id 0.
+   */
   readonly pid: number | null;
   /** Login name of the process's owner; null if it can't be read, and for a kernel or a terminal. */
   readonly user: string | null;
@@ -835,6 +838,8 @@ export interface MemoryHolder {
    * without the CUDA context.
    */
   readonly source: 'driver' | 'torch';
+  /** Whether the holder is all processes of other users together, which the server hides. */
+  readonly other_users: boolean;
 }
 
 /** The mean utilization of a GPU over a window that ends with the current sample. */

@@ -139,13 +139,13 @@ test('the number of holders is left out if there are none, and this notebook is 
 });
 
 test('the number of other users’ processes is not shown', () => {
-  const others = optionOf({}, {}, gpuUsage(0, [holding(30)]));
+  const others = optionOf({}, {}, gpuUsage(0, [holding(30, { other_users: true })]));
   assert.equal(others.text, 'cuda:0 — H200 · 71 GiB free · others');
   assert.equal(others.title.split('\n').at(-1), 'Other users: 30.0 GiB');
   const both = optionOf(
     {},
     {},
-    gpuUsage(0, [holding(30), holding(9, { kernel: 'mine' }), holding(1, { pid: 7 })])
+    gpuUsage(0, [holding(30, { other_users: true }), holding(9, { kernel: 'mine' }), holding(1, { pid: 7 })])
   );
   assert.equal(both.text, 'cuda:0 — H200 · 71 GiB free · you + others');
 });

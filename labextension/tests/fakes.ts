@@ -390,6 +390,7 @@ export function holding(gib: number | null, changes: Partial<MemoryHolder> = {})
     command: null,
     memory: gib === null ? null : gib * GIB,
     source: 'driver',
+    other_users: false,
     ...changes
   };
 }

@@ -127,7 +127,7 @@ test('without evidence a GPU gives no hint', () => {
   assert.deepEqual(noHints(gpuUsage(0, [], means(0, 0, 0))), []);
   assert.deepEqual(noHints(gpuUsage(0, [], { ...means(0, 0, 0), unattributed: 9 * GIB })), []);
   // Hidden processes of other users.
-  assert.deepEqual(noHints(gpuUsage(0, [holding(9)], means(0, 0, 0))), []);
+  assert.deepEqual(noHints(gpuUsage(0, [holding(9, { other_users: true })], means(0, 0, 0))), []);
   assert.deepEqual(noHints(gpuUsage(0, JOB, means(0, 0, 0)), idle('job', 0)), []);
 });
 

@@ -17,6 +17,7 @@ import {
   losses
 } from '../src/memory/holders';
 import { memorySegments } from '../src/panel/memoryBar';
+import { parseStreamMessage } from '../src/stream/streamMessages';
 import { memoryShares, StreamModel } from '../src/stream/streamModel';
 import { GIB, gpu, gpuUsage, holding, kernelGpu, reading, sample, serverKernel, trans, usage } from './fakes';
 import type { GpuMemoryOwnership, ServerKernel } from '../src/wire';
@@ -55,7 +56,8 @@ test('notebooks, consoles, terminals and other processes are distinguished and n
       holding(5, { terminal: '1', program: 'python serve.py' }),
       holding(4, { pid: 7, user: 'ada', program: 'python x.py', arguments: '--lr 1' }),
       holding(3, { pid: 8 }),
-      holding(2)
+      holding(2, { other_users: true }),
+      holding(1)
     ]),
     null,
     kernels
@@ -68,8 +70,25 @@ test('notebooks, consoles, terminals and other processes are distinguished and n
     'terminal 1 · python serve.py',
     'ada: python x.py --lr 1',
     'process 8',
-    'Other users'
+    'Other users',
+    'Unknown process'
   ]);
+});
+
+test('a process with an invalid id is unknown, and not one of other users', () => {
+  const listed = [holding(2, { pid: -1 }), holding(1, { other_users: true })];
+  const message = parseStreamMessage(JSON.stringify(usage([], [gpuUsage(0, listed)])));
+  assert.ok(message?.type === 'usage');
+  assert.deepEqual(
+    holders(message.gpus[0] ?? gpuUsage(0, [])).map(holder => [
+      holder.kind,
+      ...holderName(trans, holder, [])
+    ]),
+    [
+      ['process', 'Unknown process', ''],
+      ['other-users', 'Other users', 'Memory that processes of other users hold']
+    ]
+  );
 });
 
 test('a tooltip shows the full command line if the server sends it', () => {
@@ -240,7 +259,9 @@ test('torch’s figure is not subtracted: its context would count as other proce
 });
 
 test('hidden processes of other users are one holder without actions, and all shares add up', () => {
-  const reported = gpuUsage(0, [holding(14, { kernel: 'train' }), holding(9)], { unattributed: 12 * GIB });
+  const reported = gpuUsage(0, [holding(14, { kernel: 'train' }), holding(9, { other_users: true })], {
+    unattributed: 12 * GIB
+  });
   const all = holders(reported, 'train');
   assert.deepEqual(
     all.map(holder => [holder.kind, ...holderName(trans, holder, []), targetOf(holder)]),

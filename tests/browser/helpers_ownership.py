@@ -86,6 +86,7 @@ def allocation(memory: float | None, **changes: Any) -> dict[str, Any]:
         **dict.fromkeys(("kernel", "terminal", "pid", "user", "program", "arguments", "command")),
         "memory": None if memory is None else round(memory * GIB),
         "source": "driver",
+        "other_users": False,
     } | changes
 
 

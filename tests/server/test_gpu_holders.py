@@ -85,11 +85,15 @@ def test_holders_are_sorted_by_memory() -> None:
     assert usage == GpuMemoryOwnership(
         GPU.uuid,
         (
-            MemoryHolder("k1", None, None, None, None, None, None, 21 * GIB, "driver"),
-            MemoryHolder(None, None, 30, "ben", "python a.py", "--lr 1", None, 7 * GIB, "driver"),
-            MemoryHolder("k2", None, 12, None, None, None, None, 6 * GIB, "driver"),
-            MemoryHolder(None, "1", None, None, "python train.py", "", None, 5 * GIB, "driver"),
-            MemoryHolder(None, None, 31, None, None, None, None, GIB, "driver"),
+            MemoryHolder("k1", None, None, None, None, None, None, 21 * GIB, "driver", other_users=False),
+            MemoryHolder(
+                None, None, 30, "ben", "python a.py", "--lr 1", None, 7 * GIB, "driver", other_users=False
+            ),
+            MemoryHolder("k2", None, 12, None, None, None, None, 6 * GIB, "driver", other_users=False),
+            MemoryHolder(
+                None, "1", None, None, "python train.py", "", None, 5 * GIB, "driver", other_users=False
+            ),
+            MemoryHolder(None, None, 31, None, None, None, None, GIB, "driver", other_users=False),
         ),
         20 * GIB,
         None,
@@ -110,22 +114,35 @@ def test_hidden_processes_are_one_holder() -> None:
     assert usage == GpuMemoryOwnership(
         GPU.uuid,
         (
-            MemoryHolder("k1", None, 10, None, None, None, None, 20 * GIB, "driver"),
-            MemoryHolder(None, None, None, None, None, None, None, 8 * GIB, "driver"),
-            MemoryHolder(None, None, 32, "anna", "python own.py", "", None, 3 * GIB, "driver"),
+            MemoryHolder("k1", None, 10, None, None, None, None, 20 * GIB, "driver", other_users=False),
+            MemoryHolder(None, None, None, None, None, None, None, 8 * GIB, "driver", other_users=True),
+            MemoryHolder(
+                None, None, 32, "anna", "python own.py", "", None, 3 * GIB, "driver", other_users=False
+            ),
         ),
         29 * GIB,
         None,
         NO_MEANS,
     )
-    assert [holder.is_other_users for holder in usage.holdings] == [False, True, False]
+    assert [holder.other_users for holder in usage.holdings] == [False, True, False]
+
+
+def test_a_process_without_a_valid_id_is_not_another_users() -> None:
+    """A process that the driver lists with the id 0 is a holder without an id. It counts as another user's
+    only if the server hides the processes of other and unknown users."""
+    (holder,) = ownership(process(0, GIB, user=None, program=None)).holdings
+    assert (holder.pid, holder.user, holder.memory, holder.other_users) == (None, None, GIB, False)
+    (holder,) = ownership(process(0, GIB, user=None, program=None), own_user="anna").holdings
+    assert (holder.pid, holder.user, holder.memory, holder.other_users) == (None, None, GIB, True)
 
 
 def test_a_hidden_process_of_unknown_size_makes_the_sum_unknown() -> None:
     """If the driver does not report the memory of one hidden process, their sum is unknown, and so is the
     unattributed memory."""
     usage = ownership(process(30, 7 * GIB, user="ben"), process(31, None, user="eve"), own_user="anna")
-    assert usage.holdings == (MemoryHolder(None, None, None, None, None, None, None, None, "driver"),)
+    assert usage.holdings == (
+        MemoryHolder(None, None, None, None, None, None, None, None, "driver", other_users=True),
+    )
     assert usage.unattributed is None
 
 
@@ -134,7 +151,9 @@ def test_a_hidden_process_in_a_kernel_or_terminal(pid: int, kernel: str, termina
     """The memory of a process that another user runs in a kernel or terminal of this server, as with sudo,
     counts as that of the kernel or terminal, without the process's id and command."""
     usage = ownership(process(pid, GIB, user="root", program="secret"), own_user="anna")
-    assert usage.holdings == (MemoryHolder(kernel, terminal, None, None, None, None, None, GIB, "driver"),)
+    assert usage.holdings == (
+        MemoryHolder(kernel, terminal, None, None, None, None, None, GIB, "driver", other_users=False),
+    )
 
 
 def test_a_terminal_is_named_after_a_visible_process() -> None:
@@ -145,7 +164,9 @@ def test_a_terminal_is_named_after_a_visible_process() -> None:
     )
     usage = ownership(*listed, own_user="anna")
     assert usage.holdings == (
-        MemoryHolder(None, "1", None, None, "python mine.py", "", None, 10 * GIB, "driver"),
+        MemoryHolder(
+            None, "1", None, None, "python mine.py", "", None, 10 * GIB, "driver", other_users=False
+        ),
     )
 
 
@@ -216,8 +237,8 @@ def test_torch_reports_are_used_without_a_process_list() -> None:
     reports = {"k1": KernelUsage(True, 20 * GIB), "k2": KernelUsage(True, 0), "k3": KernelUsage(False, None)}
     usage = ownership(gpu=SLICE, processes=None, reports=reports)
     assert usage.holdings == (
-        MemoryHolder("k1", None, None, None, None, None, None, 20 * GIB, "torch"),
-        MemoryHolder("k2", None, None, None, None, None, None, 0, "torch"),
+        MemoryHolder("k1", None, None, None, None, None, None, 20 * GIB, "torch", other_users=False),
+        MemoryHolder("k2", None, None, None, None, None, None, 0, "torch", other_users=False),
     )
     assert (usage.unattributed, usage.reason) == (
         40 * GIB,
@@ -229,7 +250,9 @@ def test_torch_reports_are_used_without_matching_pids() -> None:
     """If the driver's process ids don't match this server's, the listed processes are ignored.
     Only kernels that report memory are holders, and all other memory is unattributed."""
     usage = ownership(process(10, 30 * GIB), pids_match=False, reports={"k2": KernelUsage(True, 20 * GIB)})
-    assert usage.holdings == (MemoryHolder("k2", None, None, None, None, None, None, 20 * GIB, "torch"),)
+    assert usage.holdings == (
+        MemoryHolder("k2", None, None, None, None, None, None, 20 * GIB, "torch", other_users=False),
+    )
     assert (usage.unattributed, usage.reason) == (40 * GIB, f"{FOREIGN} {BY_TORCH}")
     assert ownership(process(10, 30 * GIB), pids_match=False).reason == f"{FOREIGN} {LOAD_EXTENSION}"
 
@@ -249,7 +272,9 @@ def test_a_driver_without_sizes() -> None:
     listed = (process(10, None), process(11, 5 * GIB))
     usage = ownership(*listed, reports=reports)
     unsaid = "The driver does not report how much each process holds."
-    assert usage.holdings == (MemoryHolder("k1", None, None, None, None, None, None, 25 * GIB, "torch"),)
+    assert usage.holdings == (
+        MemoryHolder("k1", None, None, None, None, None, None, 25 * GIB, "torch", other_users=False),
+    )
     assert (usage.unattributed, usage.reason) == (35 * GIB, f"{unsaid} {BY_TORCH_ITSELF}")
     usage = ownership(*listed, process(30, None), reports=reports)
     assert [(one.kernel, one.memory, one.source) for one in usage.holdings] == [
@@ -258,7 +283,7 @@ def test_a_driver_without_sizes() -> None:
     ]
     assert usage.unattributed is None
     assert ownership(*listed).holdings == (
-        MemoryHolder("k1", None, None, None, None, None, None, None, "driver"),
+        MemoryHolder("k1", None, None, None, None, None, None, None, "driver", other_users=False),
     )
 
 
@@ -303,12 +328,14 @@ def test_an_invalid_report_of_a_kernel() -> None:
     invalid = {"k1": KernelUsage(False, None, invalid=True), "k2": KernelUsage(True, 5 * GIB)}
     usage = ownership(process(10, None), reports=invalid, pids_match=False)
     assert usage.holdings == (
-        MemoryHolder("k2", None, None, None, None, None, None, 5 * GIB, "torch"),
-        MemoryHolder("k1", None, None, None, None, None, None, None, "torch"),
+        MemoryHolder("k2", None, None, None, None, None, None, 5 * GIB, "torch", other_users=False),
+        MemoryHolder("k1", None, None, None, None, None, None, None, "torch", other_users=False),
     )
     assert (usage.unattributed, usage.reason) == (None, f"{FOREIGN} {BY_TORCH} {INVALID}")
     usage = ownership(process(10, None), reports=invalid)
-    assert usage.holdings == (MemoryHolder("k1", None, 10, None, None, None, None, None, "driver"),)
+    assert usage.holdings == (
+        MemoryHolder("k1", None, 10, None, None, None, None, None, "driver", other_users=False),
+    )
     assert (usage.unattributed, usage.reason) == (
         None,
         f"The driver does not report how much each process holds. {INVALID}",
@@ -318,5 +345,7 @@ def test_an_invalid_report_of_a_kernel() -> None:
 def test_an_invalid_report_that_is_not_needed() -> None:
     """If the driver reports a kernel's memory, an invalid report from that kernel has no effect."""
     usage = ownership(process(10, 20 * GIB), reports={"k1": KernelUsage(True, None, invalid=True)})
-    assert usage.holdings == (MemoryHolder("k1", None, 10, None, None, None, None, 20 * GIB, "driver"),)
+    assert usage.holdings == (
+        MemoryHolder("k1", None, 10, None, None, None, None, 20 * GIB, "driver", other_users=False),
+    )
     assert (usage.unattributed, usage.reason) == (40 * GIB, None)

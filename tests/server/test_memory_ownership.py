@@ -83,7 +83,7 @@ def held(usage: Any, place: int = 0) -> list[tuple[Any, ...]]:
     """Return each holder of one GPU's memory as a tuple of kernel, terminal, process id, user, program,
     arguments, bytes and source."""
     return [
-        tuple(value for name, value in holding.items() if name != "command")
+        tuple(value for name, value in holding.items() if name not in ("command", "other_users"))
         for holding in usage["gpus"][place]["holdings"]
     ]
 

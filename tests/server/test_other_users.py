@@ -100,6 +100,7 @@ async def test_no_route_reveals_a_process_of_another_user(
         (None, None, None, None, None, None, 12 * GIB, "driver"),
         (None, None, 3_999_009, "anna", "python mine.py", "--lr 1", 3 * GIB, "driver"),
     ]
+    assert [one["other_users"] for one in usage["gpus"][0]["holdings"]] == [False, True, False]
     assert usage["gpus"][0]["unattributed"] == 25 * GIB
     assert usage["gpus"][0]["reason"] is None
     stream.close()

@@ -248,7 +248,8 @@ class ProcessGroup:
     """Name of the program, only for descendants and other processes of the same user; None if it is
     unreadable."""
     pid: int | None = None
-    """Process id, only for a process whose user is unknown."""
+    """Process id, only for a process whose user is unknown. None if the driver reports the id 0, which no
+    process has."""
 
     def label(self, number: int = 1) -> str:
         """Return the name of a group of ``number`` processes for a saved output."""
@@ -275,7 +276,7 @@ class ProcessGroup:
 def group_of(pid: int, identity: Identity) -> ProcessGroup:
     """Return the group of a process that is not a descendant of this process."""
     if identity.user is None or own_user() is None:
-        return ProcessGroup("unknown", pid=pid)
+        return ProcessGroup("unknown", pid=pid or None)
     if identity.user != own_user():
         return ProcessGroup("other user")
     if in_host_pid_namespace() and notebook_of(pid) is not None:
@@ -292,7 +293,8 @@ def _live_name(process: Process) -> str:
     notebook = notebook_of(process.pid) if in_host_pid_namespace() else None
     command = program_and_arguments(process.program, process.arguments)
     known = [process.user, command if notebook is None else f"notebook {notebook}"]
-    return ": ".join(word for word in known if word is not None) or f"process {process.pid}"
+    unidentified = f"process {process.pid}" if process.pid else "unknown process"
+    return ": ".join(word for word in known if word is not None) or unidentified
 
 
 def check_device(device: str, choices: DeviceChoices) -> None:

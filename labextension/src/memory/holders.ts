@@ -163,7 +163,7 @@ export function holderName(
     }
     case 'process': {
       const { pid = null, user = null } = holding ?? {};
-      const process = trans.__('process %1', String(pid));
+      const process = pid === null ? trans.__('Unknown process') : trans.__('process %1', String(pid));
       const ownerOf = (command: string): string =>
         [user, command].filter(part => part !== null && part !== '').join(': ');
       const short = ownerOf(commandOf(holding));
@@ -365,14 +365,14 @@ function rankOf({ active, kind }: Holder): number {
   return active ? 0 : kind === 'unattributed' ? 2 : 1;
 }
 
-function keyOf({ kernel, terminal, pid }: MemoryHolder): string {
+function keyOf({ kernel, terminal, pid, other_users: otherUsers }: MemoryHolder): string {
   if (kernel !== null) {
     return `kernel ${kernel}`;
   }
   if (terminal !== null) {
     return `terminal ${terminal}`;
   }
-  return pid === null ? 'other users' : `pid ${String(pid)}`;
+  return otherUsers ? 'other users' : `pid ${String(pid)}`;
 }
 
 function kindOf(holding: MemoryHolder, kernel: ServerKernel | null): HolderKind {
@@ -382,7 +382,7 @@ function kindOf(holding: MemoryHolder, kernel: ServerKernel | null): HolderKind 
   if (holding.terminal !== null) {
     return 'terminal';
   }
-  return holding.pid === null ? 'other-users' : 'process';
+  return holding.other_users ? 'other-users' : 'process';
 }
 
 /** Return a process's program and arguments on one line, empty if they are unknown. */

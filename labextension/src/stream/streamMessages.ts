@@ -215,6 +215,7 @@ const memoryOwnership = object<MemoryOwnership>({
           pid: count,
           memory: amount,
           source: oneOf('driver', 'torch'),
+          other_users: flag,
           ...each(nullable(text), 'kernel', 'terminal'),
           ...each(optionalText, 'user', 'program', 'arguments', 'command')
         })

@@ -63,6 +63,7 @@ def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
         process(13, GIB, user=own_user(), program="python x.py", arguments="--lr 2"),
         process(os.getpid(), GIB),
         process(12, GIB, user=None, program=None),
+        process(0, GIB, user=None, program=None),
     )
     now = sample((ONE, reading(ONE)), (TWO, reading(TWO, memory_used=20 * GIB, processes=held)))
     assert monitor.device_choices(now).devices[2] == DeviceChoice(
@@ -78,12 +79,13 @@ def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
             "another process of another user",
             "another process: python x.py",
             "another process (12)",
+            "another process",
         ),
         candidates=(),
     )
     assert default_device.label(monitor.device_choices(now).devices[2]) == (
         "cuda:1 · GPU 1 H200 · 9.0 · 120.0 GiB free · this notebook, another process of another user, "
-        "another process: python x.py, another process (12)"
+        "another process: python x.py, another process (12), another process"
     )
     # With live=True, the list is for the side panel. Unlike a cell's output, it is not saved in the
     # notebook, so it may contain user names and arguments.
@@ -92,6 +94,7 @@ def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
         "anna: train.py --lr 1",
         f"{own_user()}: python x.py --lr 2",
         "process 12",
+        "unknown process",
     )
 
 
