@@ -144,6 +144,18 @@ test('another notebook has its own list, and the previous one is disconnected', 
   assert.deepEqual(listed(reader), []);
 });
 
+test('the list is empty while a large notebook is read after another one', async () => {
+  const { reader, clock, emitted } = made(
+    new FakeCells([codeCell('a', FakeOutput.report(report(1)), FakeOutput.report('broken'))])
+  );
+  assert.deepEqual([listed(reader), reader.reports, reader.incompatible], [[['a', 1]], 2, 1]);
+  const outputs = Array.from({ length: 25_000 }, () => new FakeOutput('stream'));
+  reader.setCells(new FakeCells([codeCell('z', ...outputs, FakeOutput.report(report(9)))]));
+  assert.deepEqual([listed(reader), reader.reports, reader.incompatible, emitted()], [[], 0, 0, 1]);
+  await clock.pass(1000);
+  assert.deepEqual([listed(reader), reader.reports, emitted()], [[['z', 9]], 1, 2]);
+});
+
 test('the first line of code is neither blank nor a comment nor a cell magic', () => {
   const first = (source: string): string => firstCodeLine({ sharedModel: { getSource: () => source } });
   assert.equal(

@@ -123,6 +123,10 @@ export class ReportReader {
     if (cells !== this.cells) {
       this.disconnect();
       this.cells = cells;
+      // Until the new cells are read, show none of the previous notebook's runs.
+      this.runs = [];
+      this.reports = this.incompatible = 0;
+      this.changes.emit();
       this.restart();
     }
   }
