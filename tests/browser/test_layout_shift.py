@@ -49,8 +49,9 @@ def test_the_panel(open_notebook: Open) -> None:
 
 
 @pytest.mark.parametrize("width", [240, 300, 420])
-def test_a_process_begins_and_ends(two_gpu_lab: Lab, browser: Browser, width: int) -> None:
-    """When the only process on a GPU begins or ends, its line appears or disappears, and nothing moves."""
+def test_a_holder_appears_and_disappears(two_gpu_lab: Lab, browser: Browser, width: int) -> None:
+    """When the only process or notebook on a GPU begins or ends to hold memory, its line appears or
+    disappears, and nothing moves."""
     faked: list[FakeOwnershipStream] = []
     notebook = two_gpu_lab.open(
         browser,
@@ -63,18 +64,26 @@ def test_a_process_begins_and_ends(two_gpu_lab: Lab, browser: Browser, width: in
     page.wait_for_selector(LOAD_BUTTON)
     page.wait_for_selector(f"{CARD} canvas")
     known = uuids(two_gpu_lab)
-    process = allocation(30, pid=4711, program="python", arguments="eval.py")
-    faked[0].send([], [gpu(uuid, process) for uuid in known])
-    wait_for_text(notebook, f"{CARD} .jp-gpuwidget-holder", "eval.py")
-    notebook.script(TWO_FRAMES)
+    kernels = [kernel("k2", "train.ipynb")]
+    holders = {
+        "eval.py": allocation(30, pid=4711, program="python", arguments="eval.py"),
+        "train.ipynb": allocation(20, kernel="k2"),
+    }
+
+    def send(name: str | None) -> None:
+        held = [] if name is None else [holders[name]]
+        faked[0].send(kernels, [gpu(uuid, *held) for uuid in known])
+        if name is None:
+            page.wait_for_selector(f"{CARD} .jp-gpuwidget-holder", state="detached")
+        else:
+            wait_for_text(notebook, f"{CARD} .jp-gpuwidget-holder", name)
+        notebook.script(TWO_FRAMES)
+
+    send("eval.py")
     notebook.record_layout_shifts(PANEL)
-    faked[0].send([], [gpu(uuid) for uuid in known])
-    page.wait_for_selector(f"{CARD} .jp-gpuwidget-holder", state="detached")
-    notebook.script(TWO_FRAMES)
-    faked[0].send([], [gpu(uuid, process) for uuid in known])
-    wait_for_text(notebook, f"{CARD} .jp-gpuwidget-holder", "eval.py")
-    notebook.script(TWO_FRAMES)
-    assert notebook.layout_shifts() == []
+    for name in (None, "train.ipynb", "eval.py", None):
+        send(name)
+        assert notebook.layout_shifts() == [], name
 
 
 @pytest.mark.parametrize("height", [700, 1400])
