@@ -26,7 +26,7 @@ class FakeClock:
     def __init__(self) -> None:
         self._now = 0.0
         self._lock = threading.Condition()
-        self._waiting: list[tuple[threading.Condition, float | None, int]] = []
+        self._waiting: list[tuple[threading.Condition, float | None, threading.Thread]] = []
 
     def time(self) -> float:
         return EPOCH + self._now
@@ -35,7 +35,7 @@ class FakeClock:
         return self._now
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
-        entry = (condition, None if seconds is None else self._now + seconds, threading.get_ident())
+        entry = (condition, None if seconds is None else self._now + seconds, threading.current_thread())
         with self._lock:
             self._waiting.append(entry)
             self._lock.notify_all()
@@ -56,10 +56,15 @@ class FakeClock:
             with condition:
                 condition.notify_all()
 
-    def is_awaited(self, seconds: float) -> bool:
-        """Return whether a thread waits for the time that is ``seconds`` from now."""
+    def is_awaited(self, seconds: float, name: str | None = None) -> bool:
+        """Return whether a thread waits for the time that is ``seconds`` from now: any thread, or the thread
+        with this name."""
         with self._lock:
-            return any(until == self._now + seconds for _, until, _ in self._waiting)
+            return any(
+                until is not None and abs(until - self._now - seconds) < 1e-9
+                for _, until, thread in self._waiting
+                if name is None or thread.name == name
+            )
 
     def until(self, happened: Callable[[], bool], step: float = 0.0) -> None:
         """Let other threads run until the condition holds.
@@ -84,7 +89,7 @@ class FakeClock:
 
         def ended() -> bool:
             with self._lock:
-                waits = [until for _, until, ident in self._waiting if ident == thread.ident]
+                waits = [until for _, until, waiting in self._waiting if waiting is thread]
             for until in waits:
                 if until is not None and until > self._now:
                     self.advance(min(until - self._now, 0.05))

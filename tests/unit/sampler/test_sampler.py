@@ -17,6 +17,8 @@ from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.sampler import Sampler
 from gpuwidget.sources import UtilizationWindow, Xid
 
+FAST = "gpuwidget-fast"
+
 
 @pytest.fixture
 def clock() -> FakeClock:
@@ -74,15 +76,17 @@ def test_the_source_stays_open_for_a_while(source: FakeSource, clock: FakeClock)
     """With `linger_s`, the source stays open for that time after the last subscription has ended, so that the
     next cell need not wait for the driver. Meanwhile, the source is not read."""
     sampler = Sampler(source, clock, linger_s=30)
-    with sampler.subscribe():
-        clock.until(lambda: sampler.latest is not None)
-    read = source.calls["fast"]
-    clock.advance(29)
-    assert source.calls["fast"] == read
-    with sampler.subscribe():
-        clock.until(lambda: source.calls["fast"] > read)
-    assert source.calls["open"] == 1
-    clock.until(lambda: threads() == set(), step=31)
+    for number in (1, 2):
+        with sampler.subscribe():
+            # The clock advances only while the threads wait. Otherwise, a call could seem to hang.
+            clock.until(lambda: clock.is_awaited(0.2, FAST) and source.calls["slow"] == 2)
+        clock.advance(0.2)
+        clock.until(lambda: clock.is_awaited(30, FAST))
+        clock.advance(29)
+        assert clock.is_awaited(1, FAST)
+        assert (source.calls["fast"], source.calls["open"], source.closed) == (2 * number, 1, 0)
+    clock.advance(1)
+    clock.until(lambda: threads() == set())
     assert source.closed == 1
 
 
@@ -375,11 +379,14 @@ def test_a_missing_driver_is_tried_again_slowly(clock: FakeClock) -> None:
     sampler = Sampler(source, clock)
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
-        clock.until(lambda: len(taken) == 1)
+        for second in range(30):
+            # The clock advances only while the thread waits. Otherwise, a call could seem to hang.
+            clock.until(lambda: len(taken) == second + 1 and clock.is_awaited(1, FAST))  # noqa: B023
+            assert source.calls["open"] == 1
+            clock.advance(1)
         assert taken[0].origin.reason == "No NVIDIA driver."
         assert taken[0].gpus == ()
-        clock.until(lambda: source.calls["open"] == 2, step=1.0)
-        assert clock.monotonic() >= 30
+        clock.until(lambda: source.calls["open"] == 2)
     clock.until(lambda: threads() == set())
 
 
