@@ -65,3 +65,11 @@ class GpuLostError(SourceError):
 
 class SourceLostError(SourceError):
     """The driver is no longer available. The source must be opened again."""
+
+
+def loggable(error: BaseException, *, hide_text: bool) -> BaseException:
+    """Return what a log shows of ``error``: with ``hide_text``, only the name of its type and its traceback.
+
+    The text of an unexpected error, or of its cause, may contain the id, name or arguments of a process.
+    """
+    return RuntimeError(type(error).__name__).with_traceback(error.__traceback__) if hide_text else error

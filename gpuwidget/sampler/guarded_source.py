@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gpuwidget.model.clock import Clock
-from gpuwidget.model.errors import GpuLostError, SourceLostError
+from gpuwidget.model.errors import GpuLostError, SourceLostError, loggable
 from gpuwidget.model.messages import Message, message
 from gpuwidget.model.samples import SCHEMA, Gpu, Origin, Sample, origin_without_gpus
 from gpuwidget.sampler.gpu_state import GpuState
@@ -26,11 +26,15 @@ class GuardedSource:
     """Wraps one source, and stores whether it is open and the states of its GPUs.
 
     ``lock`` is the sampler's lock. The caller must not hold it for :meth:`open`, :meth:`close`, :meth:`call`
-    and :meth:`stop_activity`, which call the source, and must hold it for all other methods.
+    and :meth:`stop_activity`, which call the source, and must hold it for all other methods. With
+    ``hide_errors``, neither a log nor a reading contains the text of an unexpected error.
     """
 
-    def __init__(self, source: Source, clock: Clock, lock: threading.Lock) -> None:
+    def __init__(
+        self, source: Source, clock: Clock, lock: threading.Lock, *, hide_errors: bool = False
+    ) -> None:
         self.source = source
+        self._hide_errors = hide_errors
         self._clock = clock
         self._lock = lock
         self._origin: Origin | None = None
@@ -99,8 +103,7 @@ class GuardedSource:
             with self._opening:
                 return self.source.open()
         except Exception as error:
-            _LOG.debug("The source could not be opened.", exc_info=True)
-            reason = _unexpected(error)
+            reason = self._unexpected("The source could not be opened.", error)
             return Inventory(origin_without_gpus(reason), ())
         finally:
             thread.call = None
@@ -136,8 +139,8 @@ class GuardedSource:
         with self._opening:
             try:
                 self.source.close()
-            except Exception:
-                _LOG.debug("The source could not be closed.", exc_info=True)
+            except Exception as error:
+                self._unexpected("The source could not be closed.", error)
 
     def _must_reopen(self) -> bool:
         if not self._states:
@@ -166,8 +169,7 @@ class GuardedSource:
         except Exception as error:
             # According to its contract, a source raises no other errors, so this one is a bug in the source.
             # A bug must not end the sampling.
-            _LOG.debug("A GPU could not be read.", exc_info=True)
-            state.set_failed(_unexpected(error))
+            state.set_failed(self._unexpected("A GPU could not be read.", error))
             return not thread.abandoned
         else:
             state.set_answered(self._clock.time())
@@ -180,8 +182,8 @@ class GuardedSource:
         """Free the hardware counters' samples that the source keeps."""
         try:
             self.source.stop_activity()
-        except Exception:
-            _LOG.debug("The samples of the hardware counters could not be freed.", exc_info=True)
+        except Exception as error:
+            self._unexpected("The samples of the hardware counters could not be freed.", error)
 
     def abandon(self, thread: PollThread) -> None:
         """Abandon a thread. The GPU of its hung call is not called again until that call returns."""
@@ -194,8 +196,10 @@ class GuardedSource:
         elif uuid in self._states:
             self._states[uuid].set_hung(thread, self._clock.time() - (self._clock.monotonic() - since))
 
-
-def _unexpected(error: Exception) -> Message:
-    raised = f"{type(error).__name__}: {error}"
-    text = f"gpuwidget failed with an unexpected error ({raised}); please report it."
-    return message("unexpected-error", text, error=raised)
+    def _unexpected(self, failure: str, error: Exception) -> Message:
+        """Log an unexpected error of the source, and return the reason for the values that it leaves out."""
+        _LOG.debug(failure, exc_info=loggable(error, hide_text=self._hide_errors))
+        name = type(error).__name__
+        raised = name if self._hide_errors else f"{name}: {error}"
+        text = f"gpuwidget failed with an unexpected error ({raised}); please report it."
+        return message("unexpected-error", text, error=raised)

@@ -55,12 +55,22 @@ class Sampler:
 
     The source stays open and the threads stay alive for ``linger_s`` seconds after the last subscription has
     ended, so that a cell that runs soon afterwards starts without delay. Meanwhile the threads only sleep.
+    With ``hide_errors``, neither a log nor a reading contains the text of an unexpected error, which may name
+    a process.
     """
 
-    def __init__(self, source: Source, clock: Clock = SYSTEM_CLOCK, *, linger_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        source: Source,
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        linger_s: float = 0.0,
+        hide_errors: bool = False,
+    ) -> None:
         self._raw_source = source
         self._clock = clock
         self._linger_s = linger_s
+        self._hide_errors = hide_errors
         self._reset()
         reset_after_fork(self._reset)
 
@@ -75,7 +85,7 @@ class Sampler:
         self._answered = threading.Condition(lock)
         """Callers that wait for a sample or for the opening wait here."""
         self._subscriptions = Subscriptions()
-        self._source = GuardedSource(self._raw_source, self._clock, lock)
+        self._source = GuardedSource(self._raw_source, self._clock, lock, hide_errors=self._hide_errors)
         self._fast = FastPollLoop(self._source, self._subscriptions, self._clock)
         self._slow = SlowPollLoop(self._source, self._subscriptions, self._clock)
         self._threads = PollThreads({"fast": self._run_fast, "slow": self._run_slow}, self._run_watchdog)
@@ -138,7 +148,9 @@ class Sampler:
         the hardware counters. ``on_sample`` runs on the sampler's thread and must return quickly. If it
         raises, the exception is logged.
         """
-        subscription = Subscription(self._unsubscribe, on_sample, interval_s, memory_interval_s, activity)
+        subscription = Subscription(
+            self._unsubscribe, on_sample, interval_s, memory_interval_s, activity, self._hide_errors
+        )
         with self._wake_fast:
             if not self._subscriptions:
                 # The slow calls are not made again for a new subscription: they hold the driver's lock for

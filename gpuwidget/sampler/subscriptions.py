@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from types import TracebackType
 
+from gpuwidget.model.errors import loggable
 from gpuwidget.model.samples import Sample
 
 _LOG = logging.getLogger(__name__)
@@ -31,8 +32,10 @@ class Subscription:
         interval_s: float,
         memory_interval_s: float | None,
         activity: bool,
+        hide_errors: bool = False,
     ) -> None:
         self._unsubscribe = unsubscribe
+        self._hide_errors = hide_errors
         self.on_sample = on_sample
         self.interval_s = interval_s
         self.memory_interval_s = memory_interval_s
@@ -70,8 +73,9 @@ class Subscription:
         if self.on_sample is not None:
             try:
                 self.on_sample(sample)
-            except Exception:
-                _LOG.debug("A subscriber to GPU samples failed.", exc_info=True)
+            except Exception as error:
+                shown = loggable(error, hide_text=self._hide_errors)
+                _LOG.debug("A subscriber to GPU samples failed.", exc_info=shown)
 
     def __enter__(self) -> Subscription:
         return self

@@ -92,7 +92,7 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         execution_tracker,
     )
     slurm = server_job(settings.slurm_warning_minutes, serverapp.log)
-    sampler = Sampler(source, clock, linger_s=_LINGER_S)
+    sampler = Sampler(source, clock, linger_s=_LINGER_S, hide_errors=settings.hide_other_users)
     prometheus = configured_prometheus(settings, serverapp.log)
     cluster = None
     if prometheus is not None:

@@ -14,7 +14,7 @@ from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from tornado import web
 from tornado.iostream import StreamClosedError
 
-from gpuwidget.model.errors import DoctorError, PrometheusError
+from gpuwidget.model.errors import DoctorError, PrometheusError, loggable
 from gpuwidget.model.to_json import to_json
 from gpuwidget.model.translation import find_language, translations
 from gpuwidget.server.cached_diagnosis import CachedDiagnosis
@@ -65,10 +65,14 @@ class GpuWidgetHandler(JupyterHandler):
         value: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        """Log a failure, but without the query string, which may contain the user's token."""
+        """Log a failure, but without the query string, which may contain the user's token.
+
+        If other users' processes are hidden, the error's text is hidden too, since it may name a process.
+        """
         # The server's request log already contains every HTTPError, and omits tokens.
-        if not isinstance(value, web.HTTPError):
-            self.log.error("gpuwidget could not answer %s", self.request.path, exc_info=value)
+        if value is not None and not isinstance(value, web.HTTPError):
+            shown = loggable(value, hide_text=self._hub.hide_other_users)
+            self.log.error("gpuwidget could not answer %s", self.request.path, exc_info=shown)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Write an error, with the header ``Retry-After`` if the client should try again later."""

@@ -16,6 +16,7 @@ from dataclasses import replace
 from queue import SimpleQueue
 
 from gpuwidget.model.clock import Clock
+from gpuwidget.model.errors import loggable
 from gpuwidget.model.samples import Sample
 from gpuwidget.server.gpu_use import GpuUseMonitor
 from gpuwidget.server.kernel_inventory import InventorySnapshot, KernelInventory
@@ -148,10 +149,9 @@ class OwnershipMonitor:
             result = None
             try:
                 result = resolver.resolve(request)
-            except Exception:
-                # The message of an exception may contain the id or the name of a process.
-                show = not self._hide_other_users
-                _LOG.debug("the owners of the GPUs' memory could not be resolved", exc_info=show)
+            except Exception as error:
+                shown = loggable(error, hide_text=self._hide_other_users)
+                _LOG.debug("the owners of the GPUs' memory could not be resolved", exc_info=shown)
             with suppress(RuntimeError):  # RuntimeError means that the event loop is closed.
                 loop.call_soon_threadsafe(self._finish, number, request, result)
 

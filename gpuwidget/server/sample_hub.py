@@ -99,7 +99,7 @@ class SampleHub:
         self._sampler = sampler
         self._clock = clock
         self._history = HistoryStore(history_s, interval_s)
-        self._hide_other_users = hide_other_users
+        self.hide_other_users = hide_other_users
         self._ownership = OwnershipMonitor(
             inventory,
             clock,
@@ -319,7 +319,7 @@ class SampleHub:
         def receive(sample: Sample) -> None:
             # Changes are encoded here, on the sampler's thread, so that the event loop only has to send them.
             arrived = self._clock.monotonic()
-            shown = without_other_users(sample) if self._hide_other_users else sample
+            shown = without_other_users(sample) if self.hide_other_users else sample
             encoded = EncodedSample(shown, self._last_encoded) if self._needs_encoded else None
             self._last_encoded = shown if encoded is not None else None
             self._arrived.append(_Arrived(sample, shown, arrived, encoded))

@@ -222,8 +222,10 @@ async def test_a_failure_is_logged_without_the_process(
     """If the owners can't be resolved, the log does not contain the exception, which names a process."""
     caplog.set_level(logging.DEBUG, logger="gpuwidget")
 
+    error = psutil.AccessDenied(3_999_001, "hidden.py")
+
     def fail(*arguments: object) -> None:
-        raise psutil.AccessDenied(3_999_001, "hidden.py")
+        raise error
 
     monkeypatch.setattr(ownership_resolver, "gpu_ownership", fail)
     kernels_gpu.processes[0] = OTHERS
@@ -232,7 +234,39 @@ async def test_a_failure_is_logged_without_the_process(
     await server.until(lambda: failed in caplog.messages)
     stream.close()
     text = "\n".join(logging.Formatter().format(record) for record in caplog.records)
+    assert "RuntimeError: AccessDenied" in text
     assert not [secret for secret in SECRETS if secret in text]
+
+
+async def test_an_unexpected_error_is_shown_without_its_text(
+    server: Server,
+    kernels_gpu: FakeSource,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If a GPU's values can't be read or a request can't be answered because of an unexpected error, neither
+    the log nor an answer contains the error's text, which names a process. The log has the error's type."""
+    caplog.set_level(logging.DEBUG)
+    server.app.log.addHandler(caplog.handler)
+    error = psutil.AccessDenied(3_999_001, "hidden.py")
+    kernels_gpu.failing[0] = error
+    asked = asyncio.ensure_future(server.get("sample"))
+    await server.until(asked.done)
+    _, sample = asked.result()
+    reason = "gpuwidget failed with an unexpected error (AccessDenied); please report it."
+    assert sample["readings"][0]["missing"]["memory_used"] == reason
+
+    async def fail(timeout_s: float) -> None:
+        raise error
+
+    monkeypatch.setattr(server.hub, "sample", fail)
+    code, answer = await server.get("sample")
+    server.app.log.removeHandler(caplog.handler)
+    assert code == 500
+    text = "\n".join(logging.Formatter().format(record) for record in caplog.records)
+    failed = [text.partition(start)[2] for start in ("A GPU could not be read.", "could not answer")]
+    assert ["RuntimeError: AccessDenied" in part for part in failed] == [True, True]
+    assert not [secret for secret in SECRETS if secret in text + json.dumps([sample, answer])]
 
 
 @pytest.fixture

@@ -401,6 +401,31 @@ def test_a_failing_subscriber_does_not_affect_others(sampler: Sampler, clock: Fa
         clock.until(lambda: len(taken) >= 2, step=0.2)
 
 
+def test_the_text_of_an_error_can_be_hidden(
+    source: FakeSource, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With `hide_errors`, the log contains the type and the traceback of a subscriber's error, but no text,
+    and a GPU's missing values have a reason without the source's text."""
+    caplog.set_level("DEBUG")
+    source.failing[0] = ZeroDivisionError("secret")
+    taken: list[Sample] = []
+
+    def fail(sample: Sample) -> None:
+        taken.append(sample)
+        raise ValueError("secret") from KeyError("secret")
+
+    sampler = Sampler(source, clock, hide_errors=True)
+    with sampler.subscribe(fail):
+        clock.until(lambda: "A subscriber to GPU samples failed." in caplog.messages)
+    clock.until(lambda: threads() == set())
+    assert taken[0].readings[0].missing["memory_used"] == (
+        "gpuwidget failed with an unexpected error (ZeroDivisionError); please report it."
+    )
+    assert "secret" not in caplog.text.replace('ValueError("secret") from KeyError("secret")', "")
+    assert "RuntimeError: ValueError" in caplog.text
+    assert "in fail\n" in caplog.text
+
+
 def test_an_unexpected_error_of_a_source(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
     """If reading a GPU raises an unexpected exception, the reason for the GPU's missing values contains the
     exception. Other GPUs are still read."""
