@@ -250,6 +250,26 @@ def test_interrupt_in_a_hook_before_the_cell(kernel: Kernel) -> None:
     assert not names_gpuwidget_code(error["traceback"])
 
 
+def test_an_interrupt_of_the_wait_for_the_gpu_stops_run_all(kernel: Kernel) -> None:
+    """If the user interrupts while gpuwidget waits for the GPU after a cell's code, the cell keeps its result
+    and card, and fails with the reason. Run All stops, however long later hooks take."""
+    kernel.setup(
+        "import gpuwidget.measure.run as run, time\n"
+        "drain, run._drain_gpu = run._drain_gpu, lambda *arguments: (None, True)\n"
+        "slow = lambda result: time.sleep(0.3)\n"
+        "get_ipython().events.register('post_run_cell', slow)"
+    )
+    watched, behind = kernel.run_all("%%gpuwatch\n6 * 7", "behind = 1")
+    kernel.setup("run._drain_gpu = drain\nget_ipython().events.unregister('post_run_cell', slow)")
+    assert (watched.reply["status"], behind.reply["status"]) == ("error", "aborted")
+    assert (watched.result, len(watched.cards)) == ("42", 1)
+    (error,) = [message.content for message in watched.messages if message.type == "error"]
+    assert (error["ename"], error["evalue"]) == (
+        "KeyboardInterrupt",
+        "Interrupted while gpuwidget waited for the GPU: the cell's code had already ended.",
+    )
+
+
 def test_next_cells_are_not_run(pair: Pair) -> None:
     """If a watched cell fails, Run All stops, and the cells after it do not run."""
     plain = pair.plain.run_all("# %%gpuwatch\n1 / 0", "behind = 1", "# %%gpuwatch\nbehind = 2")

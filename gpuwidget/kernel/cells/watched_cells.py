@@ -42,6 +42,9 @@ from gpuwidget.views.saved_outputs import output_metadata
 _LOG = logging.getLogger(__name__)
 
 _INTERRUPTED = translatable("Interrupted before it began: the cell was not run.")
+_WAIT_INTERRUPTED = translatable(
+    "Interrupted while gpuwidget waited for the GPU: the cell's code had already ended."
+)
 
 _EVERY_CELL = WatchOptions(run=RunOptions(), live=False, quiet=False, label=None, device=None)
 """Options of a cell that has no ``%%gpuwatch`` line and is watched because ``%gpu watch on`` is in effect."""
@@ -262,9 +265,20 @@ class CellWatcher:
             if watch is not None:
                 watch.abandon()
         if interrupted:
-            # The user interrupted while gpuwidget waited for the GPU after the cell's code. The interrupt
-            # must also stop "Run All".
+            self._fail_interrupted(result)
+
+    def _fail_interrupted(self, result: Any) -> None:
+        """Let a cell fail whose user interrupted the wait for the GPU after the code, to stop "Run All".
+
+        IPython ignores an interrupt that arrives in a later hook. The outer code of a nested cell continues,
+        and the interrupt stops that code.
+        """
+        if self._running.nested:
             interrupt_soon()
+            return
+        error = KeyboardInterrupt(_view_text(OptionError(_WAIT_INTERRUPTED)))
+        result.error_in_exec = error
+        self._shell._showtraceback(type(error), error, [f"{type(error).__name__}: {error}"])
 
     def begin_body(self, options: WatchOptions, body: str) -> CellWatch:
         """Start watching the body of a ``%%gpuwatch`` magic. Raise OptionError if the body must not run."""

@@ -10,7 +10,8 @@ import pytest
 
 from gpuwidget.kernel.cells import watch_api, watched_cells
 from gpuwidget.kernel.cells.options import parse
-from gpuwidget.kernel.cells.watched_cells import CellWatch
+from gpuwidget.kernel.cells.watched_cells import CellWatch, CellWatcher
+from gpuwidget.kernel.shell.running_cells import RunningCell
 from gpuwidget.views.card import CardReport
 
 
@@ -51,3 +52,27 @@ def test_an_interrupt_while_a_failed_run_ends(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(watched_cells, "interrupt_soon", lambda: later.append(None))
     watch.end_failed(SimpleNamespace(error_before_exec=None, error_in_exec=error))
     assert later == [None]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_an_interrupt_of_the_wait_for_the_gpu(monkeypatch: pytest.MonkeyPatch, nested: bool) -> None:
+    """If the user interrupts the wait for the GPU after a cell's code, the cell fails with the reason. If the
+    cell ran inside another one, the interrupt arrives in the outer cell's code instead."""
+    later: list[None] = []
+    shown: list[tuple[type[BaseException], list[str]]] = []
+    monkeypatch.setattr(watched_cells, "interrupt_soon", lambda: later.append(None))
+    shell = SimpleNamespace(
+        ast_transformers=[], _showtraceback=lambda kind, error, lines: shown.append((kind, lines))
+    )
+    cell = RunningCell(info=None, thread=0, number=1)
+    running: Any = SimpleNamespace(nested=nested, find=lambda info: cell)
+    watcher = CellWatcher(shell, running)
+    watch = watcher._watches[cell] = CellWatch(shell)
+    watch.run = SimpleNamespace(wait_interrupted=True, abandon=lambda: None)  # type: ignore[assignment]
+    monkeypatch.setattr(CellWatch, "finish", lambda *arguments, **options: None)
+    monkeypatch.setattr(watch_api, "leave_cell", lambda run: None)
+    result = SimpleNamespace(info=None, error_before_exec=None, error_in_exec=None, result=42)
+    watcher.after(result)
+    text = "Interrupted while gpuwidget waited for the GPU: the cell's code had already ended."
+    assert (str(result.error_in_exec), len(later)) == (("None", 1) if nested else (text, 0))
+    assert shown == ([] if nested else [(KeyboardInterrupt, [f"KeyboardInterrupt: {text}"])])
