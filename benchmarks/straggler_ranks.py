@@ -97,7 +97,7 @@ def independent(rank: int, spec: dict[str, Any]) -> None:
         time.sleep(0.0 if rank == 0 else LATE_S)
 
 
-class _Late(torch.nn.Module):
+class _Late(torch.nn.Module):  # type: ignore[misc]
     """Returns its input. The forward or the backward pass sleeps."""
 
     def __init__(self, late: str) -> None:
@@ -106,12 +106,12 @@ class _Late(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self._late == "backward":
-            return _SleepInBackward.apply(x)  # type: ignore[no-any-return,no-untyped-call]
+            return _SleepInBackward.apply(x)
         time.sleep(LATE_S)
         return x
 
 
-class _SleepInBackward(torch.autograd.Function):
+class _SleepInBackward(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
         return x.view_as(x)

@@ -14,6 +14,7 @@ import pytest
 from helpers_allocator import MIB, StandInGpu
 from helpers_faults import FaultMachine, Stubs
 from helpers_nvml import Install, Machine, replace_driver
+from helpers_order import longest_first
 from helpers_out_of_memory import LimitedGpu
 from nvml_standin import OLD_DRIVER, build
 
@@ -21,6 +22,11 @@ from gpuwidget.sources import SOURCE_VARIABLE
 
 os.environ.pop(SOURCE_VARIABLE, None)
 os.environ["LANGUAGE"] = "en"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the test files that take longest first."""
+    items[:] = longest_first(items)
 
 
 @pytest.fixture
