@@ -41,8 +41,6 @@ def check_driver(results: ProbeResults) -> Check:
             f"{package.name} {package.version}" for package in results.packages.binding
         ),
     }
-    if machine.system == "darwin":
-        return build_check(DRIVER, translatable("none"), [messages.for_macos()], evidence)
     issues = [
         *_downgrade_if_cuda_works(results, _nvml_issues(results)),
         *_version_issues(results),
@@ -78,12 +76,20 @@ def _nvml_issues(results: ProbeResults) -> list[Issue]:
             return [messages.binding_missing(install_nvml_binding(results))]
         case nvml_diagnostics.FOREIGN_BINDING:
             return [messages.binding_foreign(install_nvml_binding(results))]
+        case nvml_messages.LIBRARY_NOT_FOUND if _lacks_driver(results):
+            return [messages.not_installed()]
         case nvml_messages.LIB_RM_VERSION_MISMATCH:
             return [messages.version_mismatch(results.machine.module)]
         case nvml_messages.DRIVER_NOT_LOADED:
             return [messages.not_loaded(nvml.error_text or "")]
         case code:
             return [messages.start_failed(code, nvml.error_text or "")]
+
+
+def _lacks_driver(results: ProbeResults) -> bool:
+    """Return whether the machine has an NVIDIA GPU, but no driver."""
+    machine = results.machine
+    return bool(machine.nvidia_gpu_on_pci) and machine.module is None and machine.container is None
 
 
 def _unfinished_step(result: ProbeResult) -> str:

@@ -51,6 +51,8 @@ def check_torch(results: ProbeResults) -> Check:
             return skipped_check(
                 TORCH, translatable("not in the server's environment (not needed there)"), evidence
             )
+        if results.without_gpu:
+            return skipped_check(TORCH, translatable("not found"), evidence)
         issue = messages.not_installed(install_torch(results, "missing"))
         return build_check(TORCH, translatable("not found"), [issue], evidence)
     version = results.torch_version or translatable("of unknown version")
@@ -76,7 +78,7 @@ def check_torch(results: ProbeResults) -> Check:
             if torch.get("hip")
             else translatable("built for the CPU only")
         )
-        own = [_no_cuda_issue(results), *file_issues(results, "torch"), *_numpy_issues(results)]
+        own = [*_no_cuda_issues(results), *file_issues(results, "torch"), *_numpy_issues(results)]
         return build_check(TORCH, joined([version, what]), _with_shadowed(own, shadowed), evidence)
     found = translatable("{version}, built for CUDA {cuda}", version=version, cuda=torch["cuda"])
     issues = [
@@ -223,12 +225,12 @@ def _package_issue(kind: str, error: str, results: ProbeResults) -> Issue:
     return messages.import_error(kind, error, reinstall(results, "torch"))
 
 
-def _no_cuda_issue(results: ProbeResults) -> Issue:
-    if results.machine.system == "darwin":
-        return messages.for_macos()
+def _no_cuda_issues(results: ProbeResults) -> list[Issue]:
+    if results.without_gpu:
+        return []
     fix = (
         conda_cuda_build(results)
         if packages.is_conda_torch(results.packages)
         else install_torch(results, "without-cuda", always_index=True)
     )
-    return messages.without_cuda(fix, amd=bool(results.torch.get("hip")))
+    return [messages.without_cuda(fix, amd=bool(results.torch.get("hip")))]

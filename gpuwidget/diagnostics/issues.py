@@ -35,10 +35,19 @@ def add_issues(check: Check, issues: Sequence[Issue]) -> Check:
     """Return the check with more issues. Its reason and fix are those of the worst of all issues."""
     if not issues:
         return check
-    findings = {finding_name(number) for number in range(len(check.issues))}
-    evidence = {name: value for name, value in check.evidence.items() if name not in findings}
     found = translatable("not checked") if check.status == "skipped" else check.found
-    return build_check((check.id, check.title), found, (*check.issues, *issues), evidence)
+    return build_check((check.id, check.title), found, (*check.issues, *issues), _own_evidence(check))
+
+
+def without_issues(check: Check, found: str) -> Check:
+    """Return the check as one that does not apply here, with its evidence but without its issues."""
+    return skipped_check((check.id, check.title), found, _own_evidence(check))
+
+
+def _own_evidence(check: Check) -> dict[str, str]:
+    """Return the check's evidence without the sentences of its issues."""
+    findings = {finding_name(number) for number in range(len(check.issues))}
+    return {name: value for name, value in check.evidence.items() if name not in findings}
 
 
 def finding_name(number: int) -> str:

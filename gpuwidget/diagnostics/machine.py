@@ -45,6 +45,8 @@ Python's search for modules, the dynamic loader and gpuwidget itself read."""
 _CONTAINERS = re.compile(r"docker|kubepods|containerd|crio|libpod|lxc|podman")
 _GPU_FILE = re.compile(r"nvidia\d+")
 _CONTROL_FILES = ("nvidiactl", "nvidia-uvm")
+_NVIDIA_VENDOR, _DISPLAY_CLASS = "0x10de", "0x03"
+"""PCI's id of NVIDIA, and the start of the class of display and 3D controllers, which GPUs have."""
 _MODULE_VERSION = re.compile(r"Kernel Module(?: for \w+)?\s+([\d.]+)|\s(\d{3}\.\d+(?:\.\d+)?)\s")
 _MAX_VALUE_LENGTH = 1000
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
@@ -92,6 +94,9 @@ class MachineState:
     real_folders: Mapping[str, str] = field(default_factory=dict)
     """The folders of LD_LIBRARY_PATH that are keys of ``libraries``, by real path. If a folder contains links
     to libraries in other folders, it is listed under the real paths of those folders, too."""
+    nvidia_gpu_on_pci: bool | None = None
+    """Whether an NVIDIA GPU is on the PCI bus; None if unknown. A container has the host's list of PCI
+    devices."""
     same_as_torchs: frozenset[str] = frozenset()
     """The files of ``libraries`` that are the same builds as torch's own, by path and by real path."""
 
@@ -121,6 +126,7 @@ def inspect(
         xids=_logged_xids(root),
         libraries=libraries,
         real_folders=_real_folders(libraries),
+        nvidia_gpu_on_pci=_nvidia_gpu_on_pci(root),
         same_as_torchs=frozenset(_same_as_torchs(libraries, own_folders)),
     )
 
@@ -153,6 +159,22 @@ def _device_files(root: Path) -> list[DeviceFile]:
         usable = os.access(path, os.R_OK | os.W_OK)
         found.append(DeviceFile(f"/{path.relative_to(root)}", usable, mode))
     return found
+
+
+def _nvidia_gpu_on_pci(root: Path) -> bool | None:
+    """Return whether a PCI device is an NVIDIA GPU; None if unknown.
+
+    Without any PCI device, the list may be hidden. If NVIDIA's only devices are not GPUs, this may be a
+    Jetson, whose GPU is not on the PCI bus, or the GPU may be used by a virtual machine.
+    """
+    devices = [
+        (_read_text(device / "vendor").strip(), _read_text(device / "class").strip())
+        for device in _entries(root / "sys/bus/pci/devices")
+    ]
+    if any(vendor == _NVIDIA_VENDOR and kind.startswith(_DISPLAY_CLASS) for vendor, kind in devices):
+        return True
+    is_known = bool(devices) and all(vendor not in ("", _NVIDIA_VENDOR) for vendor, _ in devices)
+    return False if is_known else None
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -70,6 +70,18 @@ def doubtful_summary(titles: Sequence[str]) -> str:
     return translatable("Nothing is broken; {checks}: {titles}.", checks=checks, titles=joined(titles))
 
 
+def no_gpu(system: str) -> Text:
+    """Return why there is nothing to check for a GPU on a machine of this system."""
+    if system == "darwin":
+        return translatable("macOS does not support NVIDIA GPUs")
+    return translatable("this machine has no NVIDIA GPU")
+
+
+def no_gpu_summary(reason: str) -> str:
+    """Return the summary for the case that no check has an issue, and the machine has no NVIDIA GPU."""
+    return translatable("No problems: {reason}.", reason=reason)
+
+
 def healthy_summary() -> str:
     """Return the summary for the case that no check has an issue."""
     return translatable("No problems: all checks passed, from PyTorch to the GPU.")

@@ -18,14 +18,18 @@ _START_FABRIC_MANAGER = "sudo systemctl start nvidia-fabricmanager"
 # -- the driver ------------------------------------------------------------------------------------------
 
 
-def for_macos() -> Issue:
-    """Return the issue reporting that macOS has no NVIDIA driver."""
+def not_installed() -> Issue:
+    """Return the issue reporting that the machine has an NVIDIA GPU, but no driver."""
     return Issue(
-        "driver-for-macos",
+        "driver-not-installed",
         "broken",
         {},
-        translatable("macOS has no NVIDIA driver."),
-        text_fix("use-another-machine", "Use a machine with an NVIDIA GPU."),
+        translatable("This machine has an NVIDIA GPU, but NVIDIA's driver is not installed."),
+        text_fix(
+            "install-gpu-driver",
+            "Install NVIDIA's driver for this GPU, and restart the machine. Then check that nvidia-smi "
+            "works.",
+        ),
     )
 
 

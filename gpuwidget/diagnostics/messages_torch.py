@@ -114,17 +114,6 @@ def changed_since_import(loaded: str, installed: str | None) -> Issue:
     )
 
 
-def for_macos() -> Issue:
-    """Return the issue reporting that torch for macOS has no CUDA."""
-    return Issue(
-        "torch-for-macos",
-        "broken",
-        {},
-        translatable("PyTorch for macOS has no CUDA."),
-        text_fix("use-linux", "Use a machine with an NVIDIA GPU and Linux."),
-    )
-
-
 def without_cuda(fix: Fix, *, amd: bool) -> Issue:
     """Return the issue reporting that this build of torch has no CUDA.
 

@@ -13,7 +13,15 @@ from gpuwidget.diagnostics.packages import InstalledPackages
 from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.diagnostics.target import NotebookState
 from gpuwidget.model.diagnosis import EnvironmentKind
-from gpuwidget.sources.nvml_diagnostics import GpuHealth, LostGpu, NvmlHealth, PeerAccess
+from gpuwidget.sources import nvml_messages
+from gpuwidget.sources.nvml_diagnostics import (
+    FOREIGN_BINDING,
+    NO_BINDING,
+    GpuHealth,
+    LostGpu,
+    NvmlHealth,
+    PeerAccess,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +117,25 @@ class ProbeResults:
         """Whether CUDA's driver library starts and lists a device. If so, the driver and its device files
         work."""
         return self.libcuda.get("cu_init") == 0 and bool(self.libcuda.get("cu_count"))
+
+    @property
+    def without_gpu(self) -> bool:
+        """Whether this machine certainly has no NVIDIA GPU that a program could use. False if unknown.
+
+        If a driver is installed but no GPU is found, the GPU may be broken.
+        """
+        machine = self.machine
+        if machine.system == "darwin":
+            return True
+        has_driver = machine.module is not None or machine.devices or self._has_driver_library is not False
+        return machine.system == "linux" and machine.nvidia_gpu_on_pci is False and not has_driver
+
+    @property
+    def _has_driver_library(self) -> bool | None:
+        """Whether one of the driver's libraries is installed; None if unknown."""
+        if self.nvml is None or "libcuda_error" not in self.libcuda:
+            return None
+        return self.nvml.error not in (NO_BINDING, FOREIGN_BINDING, nvml_messages.LIBRARY_NOT_FOUND)
 
     @property
     def missing_gpus_in_container(self) -> bool:

@@ -28,7 +28,7 @@ _FILES_UNUSABLE = (
 )
 _NO_FILES = ("container-without-device-files", "no-driver-or-gpu")
 _DRIVER_FAILS = (
-    "driver-for-macos",
+    "driver-not-installed",
     "container-without-gpus",
     "driver-timeout",
     "driver-no-result",

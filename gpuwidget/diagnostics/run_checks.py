@@ -19,7 +19,7 @@ from gpuwidget.diagnostics import (
     messages,
     packages,
 )
-from gpuwidget.diagnostics.issues import add_issues
+from gpuwidget.diagnostics.issues import add_issues, without_issues
 from gpuwidget.diagnostics.private_data import UserPaths, remove_private_data
 from gpuwidget.diagnostics.probe_process import ProbeProcess
 from gpuwidget.diagnostics.probe_results import ProbeResults, parse_nvml_result
@@ -28,13 +28,17 @@ from gpuwidget.diagnostics.target import Target
 from gpuwidget.diagnostics.torch_copies import library_folders
 from gpuwidget.diagnostics.torch_probe import LIBRARIES
 from gpuwidget.diagnostics.unfinished_probes import probe_issues, unfinished_steps
-from gpuwidget.model.diagnosis import SCHEMA, Diagnosis, Problem
+from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis, Problem
 
 _TOOLKIT_LIBRARIES = tuple(
     name for name in LIBRARIES if name not in ("libcuda", "libtorch_cuda", "libtorch_cpu")
 )
 """Libraries that must not be loaded from LD_LIBRARY_PATH. Not included are torch's own libraries and libcuda,
 which are in LD_LIBRARY_PATH in some containers."""
+_GPU_CHECKS = frozenset(("driver", "device_files", "gpu", "visible", "sharing", "health", "pcie", "peers"))
+"""Checks with nothing to check on a machine without an NVIDIA GPU."""
+_TORCH_LIBRARIES = frozenset(("cuda", "cudnn", "nccl"))
+"""Checks of libraries that torch uses only for GPUs, although importing torch may need them."""
 _PROBES = ("torch_probe", "cuda_probe", "nvml_probe", "files_probe")
 
 
@@ -91,7 +95,9 @@ def diagnose(results: ProbeResults) -> Diagnosis:
         checks_condition.check_package(results),
     )
     more = probe_issues(results)
-    links = tuple(add_issues(check, more.get(check.id, ())) for check in checked)
+    links = tuple(
+        _without_gpu_issues(add_issues(check, more.get(check.id, ())), results) for check in checked
+    )
     unfinished, problems = unfinished_steps(results), find_problems(links)
     statuses = {check.status for check in links}
     diagnosis = Diagnosis(
@@ -102,7 +108,7 @@ def diagnose(results: ProbeResults) -> Diagnosis:
         python=results.python,
         variables=machine.select_variables(results.variables),
         status="broken" if "broken" in statuses else "warning" if problems else "ok",
-        summary=_summary(problems, {check.id: check.title for check in links}, unfinished),
+        summary=_summary(problems, {check.id: check.title for check in links}, unfinished, results),
         unfinished=unfinished,
         problems=problems,
         links=links,
@@ -110,7 +116,20 @@ def diagnose(results: ProbeResults) -> Diagnosis:
     return remove_private_data(diagnosis, UserPaths.find(results.variables))
 
 
-def _summary(problems: Sequence[Problem], titles: Mapping[str, str], unfinished: tuple[str, ...]) -> str:
+def _without_gpu_issues(check: Check, results: ProbeResults) -> Check:
+    """Return the check. If it only matters for a GPU, and the machine has none, it is skipped."""
+    if not results.without_gpu:
+        return check
+    needs_gpu = _GPU_CHECKS | (_TORCH_LIBRARIES if results.torch.get("imported") else frozenset())
+    return without_issues(check, messages.no_gpu(results.machine.system)) if check.id in needs_gpu else check
+
+
+def _summary(
+    problems: Sequence[Problem],
+    titles: Mapping[str, str],
+    unfinished: tuple[str, ...],
+    results: ProbeResults,
+) -> str:
     broken = [problem for problem in problems if problem.status == "broken"]
     if broken:
         return messages.broken_summary(len(broken), _titles(broken, titles), broken[0].reasons[0])
@@ -122,6 +141,8 @@ def _summary(problems: Sequence[Problem], titles: Mapping[str, str], unfinished:
         return messages.unfinished_summary(titles[first.check], first.reasons[0])
     if problems:
         return messages.doubtful_summary(_titles(problems, titles))
+    if results.without_gpu:
+        return messages.no_gpu_summary(messages.no_gpu(results.machine.system))
     return messages.healthy_summary()
 
 

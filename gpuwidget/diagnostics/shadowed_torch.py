@@ -24,8 +24,8 @@ def shadowed_torch_issues(results: ProbeResults) -> list[Issue]:
     first, *others = copies
     if len(first.metadata) > 1:
         return [messages.several_versions(first, reinstall_torch_copies(results))]
-    if not _is_imported(first, results):
-        return []
+    if not _is_imported(first, results) or (results.without_gpu and results.torch.get("imported")):
+        return []  # without a GPU, any copy that can be imported is right
     problem = _problem(first, results)
     right = _better_copy(first, others) if problem is not None else _other_build(first, others)
     if right is None:

@@ -78,15 +78,10 @@ def test_the_cpu_build(driver: str, capability: str, command: str, last: str) ->
 
 
 def test_builds_for_something_else() -> None:
-    """A torch built for AMD and a torch for macOS are each reported with a specific reason, and conda's CPU
-    build with a specific fix."""
+    """A torch built for AMD is reported with a specific reason, and conda's CPU build with a specific
+    fix."""
     amd = results(torch={"cuda": None, "hip": "6.2"})
     assert outcome(check_of("torch", amd))[1] == "This build of PyTorch is for AMD's GPUs: it has no CUDA."
-    apple = results(torch={"cuda": None}, machine={"system": "darwin"})
-    assert outcome(check_of("torch", apple))[1:] == (
-        "PyTorch for macOS has no CUDA.",
-        "Use a machine with an NVIDIA GPU and Linux.",
-    )
     built = {"torch": InstalledPackage("torch", "2.9.0", "conda")}
     conda = results(
         torch={"cuda": None},

@@ -16,6 +16,7 @@ from helpers_faults import CUDART, CUDNN, GIB, LIBRARIES, NCCL, OPS, FaultMachin
 from gpuwidget.diagnostics.target import NotebookState
 from gpuwidget.system.host_limits import SharedMemory
 
+INTEL, NVIDIA = "0x8086", "0x10de"
 UUID = "GPU-00000000-0000-4000-8000-000000000000"
 
 
@@ -186,6 +187,21 @@ def _cu_init(code: str) -> Callable[[FaultMachine], object]:
 
 def _no_driver(machine: FaultMachine) -> None:
     machine.remove_driver()
+
+
+def _on_pci(machine: FaultMachine, vendor: str, kind: str) -> None:
+    """Put a device with these ids of vendor and class on the machine's PCI bus."""
+    folder = "sys/bus/pci/devices"
+    bus = machine.root / folder
+    address = f"0000:{len(list(bus.iterdir())) if bus.exists() else 0:02x}:00.0"
+    machine.root_file(f"{folder}/{address}/vendor", f"{vendor}\n")
+    machine.root_file(f"{folder}/{address}/class", f"{kind}\n")
+
+
+def _gpu_without_driver(machine: FaultMachine) -> None:
+    machine.remove_driver()
+    _on_pci(machine, INTEL, "0x030000")
+    _on_pci(machine, NVIDIA, "0x030200")
 
 
 def _container_without_gpus(machine: FaultMachine) -> None:
@@ -362,6 +378,7 @@ FAULTS = (
         (("torch-changed-since-import", "restart-kernel"),),
     ),
     Fault("no driver", _no_driver, (("driver-start-failed", "fix-driver-start"),)),
+    Fault("GPU in PCI but no driver", _gpu_without_driver, (("driver-not-installed", "install-gpu-driver"),)),
     Fault("driver not loaded", _driver_not_loaded, (("driver-not-loaded", "load-driver"),)),
     Fault(
         "driver updated without a restart", _driver_updated, (("driver-version-mismatch", "restart-machine"),)
@@ -589,6 +606,30 @@ def _old_gpu_with_tf32_override(machine: FaultMachine) -> None:
     machine.variables["NVIDIA_TF32_OVERRIDE"] = "0"
 
 
+def _without_gpu(machine: FaultMachine) -> None:
+    machine.remove_driver()
+    _on_pci(machine, INTEL, "0x060000")
+    _on_pci(machine, INTEL, "0x030000")
+
+
+def _cpu_only(machine: FaultMachine) -> None:
+    _without_gpu(machine)
+    machine.install_cpu_torch()
+
+
+def _cpu_only_with_cuda_build(machine: FaultMachine) -> None:
+    _without_gpu(machine)
+    machine.install_all()
+    machine.install_cpu_torch(machine.user_site)
+    machine.variables["CUDA_VISIBLE_DEVICES"] = ""
+
+
+def _container_on_cpu_only_host(machine: FaultMachine) -> None:
+    _cpu_only(machine)
+    machine.root_file(".dockerenv")
+    machine.variables["NVIDIA_VISIBLE_DEVICES"] = "all"
+
+
 HEALTHY: dict[str, Callable[[FaultMachine], object]] = {
     "pip": lambda machine: machine.install_all(),
     "conda": _conda,
@@ -615,6 +656,10 @@ HEALTHY: dict[str, Callable[[FaultMachine], object]] = {
     "older minor version of the driver": _older_minor_driver,
     "user's modules": _users_modules,
     "NVIDIA_TF32_OVERRIDE on a GPU without TF32": _old_gpu_with_tf32_override,
+    "CPU-only machine by intent": _cpu_only,
+    "CPU-only machine with a CUDA build": _cpu_only_with_cuda_build,
+    "CPU-only machine without torch": _without_gpu,
+    "container on a CPU-only host": _container_on_cpu_only_host,
 }
 
 

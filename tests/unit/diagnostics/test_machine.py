@@ -84,6 +84,33 @@ def test_the_kernel_module_of_either_flavour(tmp_path: Path, text: str) -> None:
     assert inspect_machine(files(tmp_path / "none")).module is None
 
 
+@pytest.mark.parametrize(
+    ("found", "has_gpu"),
+    [
+        ((), None),
+        ((("0x8086", "0x030000"), ("0x10de", "0x030200")), True),
+        ((("0x10de", "0x030000"),), True),
+        ((("0x8086", "0x060000"), ("0x1002", "0x030000")), False),
+        # A device of NVIDIA's that is no GPU, such as a bridge of a Jetson, or audio beside a GPU.
+        ((("0x8086", "0x060000"), ("0x10de", "0x040300")), None),
+        ((("0x8086", "0x060000"), ("", "")), None),
+        ((("", ""), ("0x10de", "0x030200")), True),
+    ],
+)
+def test_nvidia_gpus_on_the_pci_bus(
+    tmp_path: Path, found: tuple[tuple[str, str], ...], has_gpu: bool | None
+) -> None:
+    """A machine has no NVIDIA GPU if its PCI devices are listed, and none of them is NVIDIA's. Without a list
+    of devices, or if a device's vendor can't be read, this is unknown."""
+    for number, (vendor, kind) in enumerate(found):
+        device = tmp_path / f"sys/bus/pci/devices/0000:0{number}:00.0"
+        device.mkdir(parents=True)
+        if vendor:
+            (device / "vendor").write_text(f"{vendor}\n")
+            (device / "class").write_text(f"{kind}\n")
+    assert inspect_machine(tmp_path).nvidia_gpu_on_pci is has_gpu
+
+
 def test_a_machine_with_mps_in_wsl(tmp_path: Path) -> None:
     """The MPS daemon is detected by its pipe, and WSL by the release name of its kernel."""
     files(tmp_path, tmp__nvidia_mps__control="", proc__sys__kernel__osrelease="6.6-microsoft-standard-WSL2\n")

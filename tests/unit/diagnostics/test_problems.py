@@ -162,7 +162,7 @@ def test_problems_in_the_order_of_fixing() -> None:
     switches = diagnose(results(variables={"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}))
     assert problems(switches) == [("nccl", "nccl-switch", ()), ("nccl", "nccl-switch", ())]
     broken = [replace(problem, status="broken") for problem in switches.problems]
-    assert _summary(broken, {"nccl": "NCCL"}, ()).startswith("2 problems: NCCL. ")
+    assert _summary(broken, {"nccl": "NCCL"}, (), results()).startswith("2 problems: NCCL. ")
 
 
 def test_a_problem_as_text() -> None:
