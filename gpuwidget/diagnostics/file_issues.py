@@ -20,11 +20,14 @@ _NVIDIA_PACKAGES = ("nvidia-", "triton", "pytorch-triton", "cuda-toolkit")
 def damaged_packages(results: ProbeResults, check: str) -> list[Issue]:
     """Return an issue for each package of a check whose files differ from those recorded at installation.
 
-    The issue is "broken" if a shared library is damaged or torch can't be imported, otherwise a warning.
+    The issue is "broken" if a shared library is damaged or torch can't be imported, otherwise a warning. If
+    several versions of torch overwrote each other's files, the issue of these copies replaces torch's.
     """
+    copies = results.packages.torch_copies
+    overwritten = "torch" if copies and len(copies[0].metadata) > 1 else None
     found = []
     for package in results.damaged:
-        if _check_of(package.name) == check:
+        if _check_of(package.name) == check and package.name != overwritten:
             breaks = any(file.library for file in package.damaged) or _import_fails(results)
             status: IssueStatus = "broken" if breaks else "warning"
             found.append(messages.damaged_package(package, status, reinstall(results, package.name)))

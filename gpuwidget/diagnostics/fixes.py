@@ -170,19 +170,24 @@ def _remove_from_pythonpath(results: ProbeResults, copy: TorchCopy) -> Fix:
 def reinstall_torch_copies(results: ProbeResults) -> Fix:
     """Return the fix for a folder with the metadata of several versions of torch, which overwrote each other.
 
-    The fix uninstalls all of them, and installs one.
+    The fix uninstalls all of them, and installs one. uv uninstalls all of them at once. pip uninstalls one at
+    a time; the last one is uninstalled by the installation.
     """
+    copy = results.packages.torch_copies[0]
     by = _installer_of(results, "torch")
     remove = _uninstall_arguments(results, by, "torch")
     if remove is None:
-        return messages.remove_torch_copy_with_installer(results.packages.torch_copies[0].folder, by)
+        return messages.remove_torch_copy_with_installer(copy.folder, by)
     fix = reinstall(results, "torch")
     install = _reinstall_arguments(
         results, by, _requirement(results, "torch") or "", _index_options(results, "torch")
     )
     if fix.command is None or install is None:
         return fix
-    return messages.reinstall_torch_copies(_shell_commands(results, [*install, "--dry-run"], remove, install))
+    removals = [remove] * (len(copy.metadata) - 1 if by == "pip" else 1)
+    return messages.reinstall_torch_copies(
+        _shell_commands(results, [*install, "--dry-run"], *removals, install)
+    )
 
 
 def replace_torch_leftovers(results: ProbeResults, folder: str) -> Fix:

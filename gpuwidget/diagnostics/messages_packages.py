@@ -419,6 +419,6 @@ def replace_torch_leftovers(folder: str, install: Fix) -> Fix:
 
 
 def reinstall_torch_copies(command: str) -> Fix:
-    """Return the fix for two copies of torch in one folder."""
-    before = translatable("Both copies are in the same folder. Uninstall both, and install one copy:")
+    """Return the fix for several copies of torch in one folder."""
+    before = translatable("The copies are in the same folder. Uninstall all of them, and install one copy:")
     return command_fix("reinstall-torch-copies", before, command)

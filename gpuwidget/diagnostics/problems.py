@@ -117,6 +117,7 @@ _RULES = (
     _Rule("torch", ("torch-shadowed",), ("torch", "cuda", "cudnn", "nccl"), (*_PACKAGES, "cudnn-fails")),
     _Rule("torch", ("torch-shadowed",), ("driver",), ("driver-too-old",)),
     _Rule("torch", ("torch-shadowed",), ("gpu",), ("gpu-without-code", "cuda-unusable-by-torch")),
+    _Rule("torch", ("torch-copies",), ("torch",), _IMPORT_FAILS),
     _Rule("torch", ("module-hidden",), ("torch",), ("numpy-fails",)),
     _Rule("cudnn", _PACKAGES, ("cudnn",), ("cudnn-fails", "torch-without-cudnn")),
     _Rule("health", ("memory-remap-failed", "memory-reset-pending"), ("health",), ("xids-logged",)),

@@ -73,6 +73,14 @@ def _leftovers(machine: FaultMachine) -> None:
     (machine.site / "torch/test").mkdir(parents=True)
 
 
+def _several_versions(imports: str = "") -> Callable[[FaultMachine], None]:
+    def cause(machine: FaultMachine) -> None:
+        machine.install_torch(version="2.12.0+cu130")
+        machine.install_torch(version="2.9.0+cu130", imports=f"# has another size\n{imports}")
+
+    return cause
+
+
 def _torch_py(machine: FaultMachine) -> None:
     folder = machine.folder / "scripts"
     folder.mkdir()
@@ -304,6 +312,16 @@ FAULTS = (
     Fault("torch in a .pth file", _in_pth_file, (("torch-shadowed", "remove-from-pth-file"),)),
     Fault("torch that code has added", _added_by_code, (("torch-shadowed", "remove-from-code"),)),
     Fault("leftovers of torch", _leftovers, (("torch-leftovers", "replace-torch-leftovers"),)),
+    Fault(
+        "three versions of torch in one folder",
+        _several_versions(),
+        (("torch-copies", "reinstall-torch-copies"),),
+    ),
+    Fault(
+        "three versions of torch in one folder, whose import fails",
+        _several_versions("raise ImportError('undefined symbol')"),
+        (("torch-copies", "reinstall-torch-copies"),),
+    ),
     Fault("torch.py", _torch_py, (("torch-hidden", "rename-file"),)),
     Fault("file that hides a module", _hidden_module, (("module-hidden", "rename-file"),)),
     Fault(

@@ -307,22 +307,26 @@ def test_leftovers_of_torch(machine: FakeMachine) -> None:
     assert machine.check("torch").status == "ok"
 
 
-def test_two_torches_in_one_folder(machine: FakeMachine) -> None:
-    """If one folder contains the metadata of two torch versions, the doctor's command leaves one complete
-    torch, although uninstalling either version deletes files of both."""
+@pytest.mark.parametrize("older", [["2.12.0"], ["2.12.0", "2.11.0"], ["2.12.0", "2.11.0", "2.10.0"]])
+def test_several_torches_in_one_folder(machine: FakeMachine, older: list[str]) -> None:
+    """If one folder contains the metadata of several torch versions, the doctor's command leaves one complete
+    torch, although uninstalling any version deletes files of all."""
     site = machine.environment.site
     on_the_index(machine.environment.wheels)
-    torch_wheel(machine.environment.wheels, "2.12.0+cu130", "13.0", (CU13, NCCL13))
-    machine.environment.pip("install", "torch==2.12.0+cu130")
-    (site / "torch-2.12.0+cu130.dist-info").rename(site / "kept")
+    for version in older:
+        torch_wheel(machine.environment.wheels, f"{version}+cu130", "13.0", (CU13, NCCL13))
+        machine.environment.pip("install", f"torch=={version}+cu130")
+        (site / f"torch-{version}+cu130.dist-info").rename(site / f"kept-{version}")
     machine.environment.pip("install", "--ignore-installed", "torch==2.13.0+cu130")
-    (site / "kept").rename(site / "torch-2.12.0+cu130.dist-info")
+    for version in older:
+        (site / f"kept-{version}").rename(site / f"torch-{version}+cu130.dist-info")
     one = machine.check("torch")
     assert one.command is not None
-    assert "uninstall -y torch" in one.command
+    assert one.command.count("uninstall -y torch") == len(older)
     machine.environment.shell(one.command)
     assert machine.check("torch").status == "ok"
     assert machine.environment.damaged() == []
+    assert len(list(site.glob("torch-*.dist-info"))) == 1
 
 
 INDEX = "--index-url https://download.pytorch.org/whl"
@@ -402,7 +406,7 @@ EXECUTED: dict[str, Callable[..., None]] = {
     "build_command": test_a_driver_that_is_too_old_for_the_build,
     "install_torch": test_a_build_for_the_cpu_gets_cuda_in_its_own_version,
     "remove_torch_copy": test_a_cpu_build_that_hides_another_torch,
-    "reinstall_torch_copies": test_two_torches_in_one_folder,
+    "reinstall_torch_copies": test_several_torches_in_one_folder,
     "replace_torch_leftovers": test_leftovers_of_torch,
     "install_nvml_binding": test_a_module_pynvml_that_is_not_nvidias,
     "install_older_numpy": test_a_numpy_that_is_too_new,
