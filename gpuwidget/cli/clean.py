@@ -9,6 +9,7 @@ import secrets
 import shutil
 import tempfile
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ _MARKED_NUMBER = re.compile(f'"{_NUMBER}([^"]*)"')
 def clean_notebook(path: Path) -> str:
     """Remove gpuwidget's outputs from a notebook file, and return a sentence about what was removed.
 
-    Everything else in the file stays the same, including its permissions. If there is nothing to remove, the
+    Everything else in the file stays the same, including its permissions and its other names (hard links),
+    under which it is cleaned, too. If there is nothing to remove, the
     file is not written. Raises NotebookError if the file is not a notebook or can't be written; the file is
     then unchanged.
     """
@@ -115,12 +117,16 @@ def _serialize(notebook: Any, text: str) -> bytes:
 
 
 def _replace(path: Path, before: os.stat_result, data: bytes) -> None:
-    """Replace the content of the file in one step, so that it is complete even after a crash.
+    """Replace the content of the file. Raises OSError if the file has changed since ``before``.
 
-    Raises OSError if the file has changed since ``before``.
+    The content is replaced in one step, so that it is complete even after a crash. This is not possible if
+    the file has several names: a new file would leave the old content under the other names.
     """
     if not os.access(path, os.W_OK):
         raise PermissionError(None, "permission denied")
+    if before.st_nlink > 1:
+        _overwrite(path, before, data)
+        return
     number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(number, "wb") as file:
@@ -135,14 +141,39 @@ def _replace(path: Path, before: os.stat_result, data: bytes) -> None:
         if (before.st_uid, before.st_gid) != (made.st_uid, made.st_gid):
             os.chown(name, before.st_uid, before.st_gid)
             os.chmod(name, before.st_mode & 0o7777)
-        now = path.stat()
-        if (now.st_mtime_ns, now.st_size, now.st_ino) != (before.st_mtime_ns, before.st_size, before.st_ino):
-            raise OSError(None, "another program has just changed it. Close the notebook and try again")
+        _check_unchanged(path, before)
         os.replace(name, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(name)
         raise
+
+
+def _overwrite(path: Path, before: os.stat_result, data: bytes) -> None:
+    """Write into the existing file. If that fails, write the old content back."""
+    with path.open("r+b", buffering=0) as file:
+        old = file.readall()
+        _check_unchanged(path, before)
+        try:
+            _write_all(file, data)
+        except BaseException:
+            _write_all(file, old)
+            raise
+
+
+def _write_all(file: FileIO, data: bytes) -> None:
+    file.seek(0)
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
+    file.truncate()
+    os.fsync(file.fileno())
+
+
+def _check_unchanged(path: Path, before: os.stat_result) -> None:
+    now = path.stat()
+    if (now.st_mtime_ns, now.st_size, now.st_ino) != (before.st_mtime_ns, before.st_size, before.st_ino):
+        raise OSError(None, "another program has just changed it. Close the notebook and try again")
 
 
 def _describe(removed: Removed) -> str:

@@ -167,6 +167,40 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert json.loads(path.read_text(encoding="utf-8")) == notebook(with_card=False)
 
 
+def test_a_file_with_two_names(tmp_path: Path) -> None:
+    """If the notebook has hard links, it is cleaned under all its names, and they remain names of one
+    file."""
+    path = write(tmp_path / "a.ipynb", notebook())
+    path.chmod(0o640)
+    (tmp_path / "b.ipynb").hardlink_to(path)
+    clean.clean_notebook(path)
+    expected = write(tmp_path / "c.ipynb", notebook(with_card=False)).read_bytes()
+    assert [(tmp_path / name).read_bytes() for name in ("a.ipynb", "b.ipynb")] == [expected, expected]
+    assert path.samefile(tmp_path / "b.ipynb")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert files(tmp_path) == ["a.ipynb", "b.ipynb", "c.ipynb"]
+
+
+def test_a_file_with_two_names_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If writing a notebook with hard links fails, the old content is written back."""
+    path = write(tmp_path / "a.ipynb", notebook())
+    (tmp_path / "b.ipynb").hardlink_to(path)
+    before, sync, calls = path.read_bytes(), os.fsync, []
+
+    def full(number: int) -> None:
+        calls.append(number)
+        if len(calls) == 1:
+            raise OSError(28, "No space left on device")
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(NotebookError, match="can't be written: No space left on device"):
+        clean.clean_notebook(path)
+    assert (path.read_bytes(), len(calls)) == (before, 2)
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
