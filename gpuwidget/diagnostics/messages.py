@@ -59,15 +59,20 @@ def unfinished_step_summary(step: str) -> str:
     return translatable("Incomplete: {step}.", step=step)
 
 
-def doubtful_summary(titles: Sequence[str]) -> str:
-    """Return the summary for the case that no check is broken, but checks with these titles have a warning or
-    no result."""
-    checks = counted(
-        len(titles),
-        "{number} check has a warning or no result",
-        "{number} checks have a warning or no result",
-    )
-    return translatable("Nothing is broken; {checks}: {titles}.", checks=checks, titles=joined(titles))
+def doubtful_summary(warnings: int, titles: Sequence[str], unknown: Sequence[str]) -> str:
+    """Return the summary for the case that no problem is broken.
+
+    ``titles`` are the titles of the checks that found this number of warnings, and ``unknown`` those of the
+    checks without a result. At least one list is not empty.
+    """
+    parts = []
+    if warnings:
+        number = counted(warnings, "{number} warning", "{number} warnings")
+        parts.append(translatable("{warnings}: {titles}", warnings=number, titles=joined(titles)))
+    if unknown:
+        parts.append(translatable("no result: {titles}", titles=joined(unknown)))
+    found = joined(parts, translatable("; "))
+    return translatable("Nothing is broken; {found}.", found=found)
 
 
 def no_gpu(system: str) -> Text:

@@ -140,7 +140,9 @@ def _summary(
             return messages.unfinished_step_summary(unfinished[0])
         return messages.unfinished_summary(titles[first.check], first.reasons[0])
     if problems:
-        return messages.doubtful_summary(_titles(problems, titles))
+        warnings = [problem for problem in problems if problem.status == "warning"]
+        unknown = [problem for problem in problems if problem.status == "unknown"]
+        return messages.doubtful_summary(len(warnings), _titles(warnings, titles), _titles(unknown, titles))
     if results.without_gpu:
         return messages.no_gpu_summary(messages.no_gpu(results.machine.system))
     return messages.healthy_summary()

@@ -166,9 +166,39 @@ test('the summary is about the worst status', () => {
   assert.deepEqual(summary(done(check('cuda', 'broken')), broken), ['broken', '2 problems: cuda, driver']);
   assert.deepEqual(summary(broken, failed), ['broken', '1 problem: driver']);
   const doubtful = done(check('shm', 'warning'), check('gpu', 'unknown'));
-  assert.deepEqual(summary(doubtful), ['warning', '1 warning: shm']);
+  assert.deepEqual(summary(doubtful), ['warning', '1 warning: shm; no result: gpu']);
   const unknown = done(check('gpu', 'unknown'), check('nccl', 'unknown'));
   assert.deepEqual(summary(unknown, unknown), ['unknown', 'no result: gpu, nccl']);
+});
+
+test('the summary counts problems, not checks, as the summary of a diagnosis does', () => {
+  const summary = (...doctors: TranslatedDiagnosis[]): unknown =>
+    diagnosticsSummary(
+      trans,
+      doctors.map(found => ({ kind: 'done', doctor: found }))
+    );
+  const of = (status: Problem['status'], ...ids: string[]): TranslatedDiagnosis => ({
+    ...doctor(check('nccl', status)),
+    problems: ids.map(id => ({ ...problem('nccl', status), issues: [id] }))
+  });
+  assert.deepEqual(summary(of('broken', 'a', 'b')), ['broken', '2 problems: nccl']);
+  assert.deepEqual(summary(of('broken', 'a'), of('broken', 'a')), ['broken', '1 problem: nccl']);
+  assert.deepEqual(summary(of('broken', 'a', 'b'), of('broken', 'b', 'c')), ['broken', '3 problems: nccl']);
+  assert.deepEqual(summary(of('warning', 'a', 'b')), ['warning', '2 warnings: nccl']);
+});
+
+test('the summary is about unfinished checks unless something is broken', () => {
+  const texts = { 'import torch': '导入 torch' };
+  const unfinished = (...checks: Check[]): DiagnosisState => ({
+    kind: 'done',
+    doctor: { ...doctor(...checks), unfinished: ['import torch'], texts }
+  });
+  const summary = (state: DiagnosisState): unknown => diagnosticsSummary(trans, [state]);
+  assert.deepEqual(summary(unfinished(check('gpu'))), ['unknown', 'incomplete: 导入 torch']);
+  const doubtful = [check('shm', 'warning'), check('gpu', 'unknown')];
+  assert.deepEqual(summary(unfinished(...doubtful)), ['unknown', 'incomplete: gpu']);
+  const broken = unfinished(...doubtful, check('driver', 'broken'));
+  assert.deepEqual(summary(broken), ['broken', '1 problem: driver']);
 });
 
 test("the text after a fix's command begins without the punctuation that joins it", () => {

@@ -29,7 +29,10 @@ export function statusLabel(trans: TranslationBundle, status: Check['status']): 
   }
 }
 
-/** Return the worst status in several diagnoses, and a short description of it. */
+/**
+ * Return the worst status in several diagnoses, and a short description of it. Problems are counted as in the
+ * summary of a diagnosis, and a problem of several diagnoses only once.
+ */
 export function diagnosticsSummary(
   trans: TranslationBundle,
   states: readonly (DiagnosisState | null)[]
@@ -40,10 +43,10 @@ export function diagnosticsSummary(
   }
   const doctors = known.flatMap(state => (state.kind === 'done' ? [state.doctor] : []));
   const [broken, warnings, unknown] = (['broken', 'warning', 'unknown'] as const).map(status =>
-    titles(doctors, status).map(title => trans.__(title))
-  ) as [string[], string[], string[]];
-  if (broken.length > 0) {
-    return ['broken', trans._n('%1 problem: %2', '%1 problems: %2', broken.length, broken.join(', '))];
+    countProblems(trans, doctors, status)
+  ) as [Count, Count, Count];
+  if (broken.number > 0) {
+    return ['broken', trans._n('%1 problem: %2', '%1 problems: %2', broken.number, broken.titles)];
   }
   if (known.some(({ kind }) => kind === 'failed')) {
     return ['unknown', trans.__('could not run')];
@@ -51,22 +54,57 @@ export function diagnosticsSummary(
   if (doctors.length === 0) {
     return [null, trans.__('not run')];
   }
-  if (warnings.length > 0) {
-    return ['warning', trans._n('%1 warning: %2', '%1 warnings: %2', warnings.length, warnings.join(', '))];
+  const incomplete = doctors.find(({ unfinished }) => unfinished.length > 0);
+  if (incomplete !== undefined) {
+    return ['unknown', trans.__('incomplete: %1', unfinishedTitle(trans, incomplete))];
   }
-  return unknown.length === 0
+  const parts = [
+    ...(warnings.number > 0
+      ? [trans._n('%1 warning: %2', '%1 warnings: %2', warnings.number, warnings.titles)]
+      : []),
+    ...(unknown.number > 0 ? [trans.__('no result: %1', unknown.titles)] : [])
+  ];
+  return parts.length === 0
     ? ['ok', trans.__('no problems')]
-    : ['unknown', trans.__('no result: %1', unknown.join(', '))];
+    : [warnings.number > 0 ? 'warning' : 'unknown', parts.join(trans.__('; '))];
 }
 
-/** Return the titles of the checks that have found problems with this status, without duplicates. */
-function titles(doctors: readonly Diagnosis[], wanted: Problem['status']): string[] {
+/** A number of problems, and the titles of the checks that have found them. */
+interface Count {
+  readonly number: number;
+  readonly titles: string;
+}
+
+/** Count the different problems with this status. A check that has found several is named once. */
+function countProblems(
+  trans: TranslationBundle,
+  doctors: readonly Diagnosis[],
+  wanted: Problem['status']
+): Count {
   const found = doctors.flatMap(doctor =>
     doctor.problems
       .filter(({ status }) => status === wanted)
-      .map(({ check }) => [check, titleOf(doctor, check)] as const)
+      .map(problem => [causeOf(problem), titleOf(doctor, problem.check)] as const)
   );
-  return [...new Map(found).values()];
+  const titles = new Set(found.map(([, title]) => trans.__(title)));
+  return { number: new Set(found.map(([cause]) => cause)).size, titles: [...titles].join(', ') };
+}
+
+/** Return the title of a check without a result, or else the step at which the checks stopped. */
+function unfinishedTitle(trans: TranslationBundle, doctor: TranslatedDiagnosis): string {
+  const { problems, texts, unfinished } = doctor;
+  const first = problems.find(({ status }) => status === 'unknown') ?? problems.at(0);
+  if (first !== undefined) {
+    const title = titleOf(doctor, first.check);
+    return trans.__(title);
+  }
+  const step = unfinished.at(0) ?? '';
+  return texts[step] ?? step;
+}
+
+/** Return a problem as text. It does not depend on the other checks that the problem affects. */
+function causeOf(problem: Problem): string {
+  return JSON.stringify({ ...problem, affects: [] });
 }
 
 function titleOf(doctor: Diagnosis, id: string): string {
@@ -111,7 +149,7 @@ export function mergedChecks(kernel: Diagnosis | null, server: Diagnosis | null)
 
 /** Return the result of a check as text. It does not depend on the other checks that its problems affect. */
 function resultOf({ check, problems, causes }: ShownCheck): string {
-  return JSON.stringify([check, problems.map(({ problem }) => ({ ...problem, affects: [] })), causes]);
+  return JSON.stringify([check, problems.map(({ problem }) => causeOf(problem)), causes]);
 }
 
 /** Return the checks that have found problems in the order of fixing, then the others, the worst first. */

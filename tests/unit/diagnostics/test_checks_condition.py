@@ -146,7 +146,7 @@ def test_the_summary_names_what_to_fix_first() -> None:
     doubtful = diagnose(results(nvml=nvml(h200(pcie_width=8))))
     assert (doubtful.status, doubtful.summary) == (
         "warning",
-        "Nothing is broken; 1 check has a warning or no result: PCIe.",
+        "Nothing is broken; 1 warning: PCIe.",
     )
 
 

@@ -161,8 +161,15 @@ def test_problems_in_the_order_of_fixing() -> None:
     assert doctor.summary == ("2 problems: Driver, PyTorch. The NVIDIA driver is installed but not loaded.")
     switches = diagnose(results(variables={"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}))
     assert problems(switches) == [("nccl", "nccl-switch", ()), ("nccl", "nccl-switch", ())]
+    assert switches.summary == "Nothing is broken; 2 warnings: NCCL."
+    unknown = replace(switches.problems[0], status="unknown")
+    titles = {"nccl": "NCCL"}
+    assert _summary([*switches.problems, unknown], titles, (), results()) == (
+        "Nothing is broken; 2 warnings: NCCL; no result: NCCL."
+    )
+    assert _summary([unknown, unknown], titles, (), results()) == "Nothing is broken; no result: NCCL."
     broken = [replace(problem, status="broken") for problem in switches.problems]
-    assert _summary(broken, {"nccl": "NCCL"}, (), results()).startswith("2 problems: NCCL. ")
+    assert _summary(broken, titles, (), results()).startswith("2 problems: NCCL. ")
 
 
 def test_a_problem_as_text() -> None:
