@@ -15,8 +15,8 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import PureWindowsPath
 from typing import Any, TypeVar
 
-from gpuwidget.model.command_line import redact_text
 from gpuwidget.model.diagnosis import Check, Diagnosis, Fix
+from gpuwidget.model.redaction import redact_text
 from gpuwidget.model.translation import Text, with_english, with_params
 
 _Value = TypeVar("_Value")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwidget.model.command_line import full, parse, redact, redact_text
+from gpuwidget.model.command_line import full, parse
+from gpuwidget.model.redaction import redact, redact_text
 
 HEX = "0123456789abcdef" * 2 + "01234567"
 AWS_ID = "AKIAIOSFODNN7EXAMPLE"
@@ -37,6 +38,9 @@ CODE = "import os; os.environ['HF_TOKEN'] = 'x'"
         (["bash", "-lc", "python t.py --key X"], "bash -c", "[code]"),
         (["node", "--eval", "x()"], "node", "[code]"),
         (["perl", "-eprint 1"], "perl", "[code]"),
+        (["kubectl", "exec", "p", "--", "python", "-c", CODE], "kubectl", "exec p -- python [code]"),
+        (["ssh", "h", f"cd /a && python -c '{CODE}'", "x"], "ssh", "h cd /a && python [code]"),
+        (["python", "-m", "IPython", "-c", CODE], "python -m IPython", "[code]"),
         # Other interpreters, and programs that run a script.
         (["/bin/bash", "-o", "pipefail", "run.sh", "-x"], "bash run.sh", "-x"),
         (["-bash"], "bash", ""),
@@ -159,6 +163,34 @@ def test_arguments_without_secrets(words: list[str], shown: str) -> None:
         (["/a/python", f"-uc{CODE}"], "/a/python [code]"),
         (["nohup", "env", "A=x", "bash", "-lc", CODE], "nohup env A=[redacted] bash [code]"),
         (["X=y", "perl", "-n", "-e", "SECRET"], "X=[redacted] perl -n [code]"),
+        # Code for an interpreter anywhere in the line.
+        (["kubectl", "exec", "pod", "--", "python", "-c", CODE], "kubectl exec pod -- python [code]"),
+        (["ssh", "h", "python", "-u", "-c", CODE], "ssh h python -u [code]"),
+        (["xargs", "-n1", "/bin/sh", "-c", CODE], "xargs -n1 /bin/sh [code]"),
+        (["parallel", "perl", "-0777ne", "SECRET"], "parallel perl [code]"),
+        (["python", "-m", "IPython", "-c", "SECRET"], "python -m IPython [code]"),
+        (["su", "-", "ada", "--command=SECRET"], "su - ada [code]"),
+        (["su", "ada", "-c", "SECRET"], "su ada [code]"),
+        (["fish", "--command", "SECRET"], "fish [code]"),
+        (["psql", "-h", "db", "-c", "SECRET"], "psql -h db [code]"),
+        (["mysql", "--execute=SECRET"], "mysql [code]"),
+        (["docker", "run", "--rm", "python:3.12", "-c", "SECRET"], "docker run --rm python:3.12 [code]"),
+        (["docker", "run", "--entrypoint=sh", "a", "-c", "SECRET"], "docker run --entrypoint=sh a [code]"),
+        (["podman", "--entrypoint", "python", "a", "-c", "X"], "podman --entrypoint python a [code]"),
+        # Code within a word.
+        (["ssh", "h", "python -c 'SECRET'", "x"], "ssh h python [code]"),
+        (["ssh", "h", "cd /a && bash -lc 'SECRET'"], "ssh h cd /a && bash [code]"),
+        (["sbatch", "--wrap=python3 -c 'SECRET' x", "y"], "sbatch --wrap=python3 [code]"),
+        (["kubectl", "--overrides", '["python","-c","SECRET"]'], 'kubectl --overrides ["python", [code]'),
+        (["ssh", "h", "ssh k \"node -e 'SECRET'\""], 'ssh h ssh k "node [code]'),
+        (["tmux", "new", "python -cSECRET"], "tmux new python [code]"),
+        # Options of the same form that have no code.
+        (["python", "t.py", "-c", "a.yaml", "-e", "5"], "python t.py -c a.yaml -e 5"),
+        (["ssh", "h", "python t.py -c a.yaml"], "ssh h python t.py -c a.yaml"),
+        (["bash", "run.sh", "-c", "a"], "bash run.sh -c a"),
+        (["java", "-cp", "a", "Main"], "java -cp a Main"),
+        (["ssh", "h", "torchrun -m train --shift -1e-5"], "ssh h torchrun -m train --shift -1e-5"),
+        (["train", "-c", "a.yaml", "--command", "b"], "train -c a.yaml --command b"),
         # Programs that rewrite their command line into one string.
         (["python t.py --key X --lr 1", ""], "python t.py --key [redacted] --lr 1"),
         (["MODE=SECRET"], "MODE=[redacted]"),
@@ -203,6 +235,7 @@ def test_megabytes_of_arguments(word: str) -> None:
     assert parse([" ".join(["train", *["x"] * 100_000])]) == ("train", "x " * 39 + "x…")
     assert parse([word]).program == "[redacted]"
     assert full(["python", "t.py", word]) == "python t.py [redacted]"
+    assert full(["node x " * 25] * 100).startswith("node x node x")  # type: ignore[union-attr]
     assert full([f"A={word}", "python", "t.py"]) == "[redacted] python t.py"
 
 
