@@ -53,13 +53,14 @@ class _Totals:
     """One list per kernel: what it and the server used, each with the number of seeds until then."""
     lost_replies: int = 0
     at_end: list[str] | None = None
-    """What was still running at the end; None if an interrupt ended the run before this check."""
+    """What was still running at the end; None if the run ended before this check."""
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
     """Run the seeds, and yield the delays of the cells, the failures, and the growth of memory.
 
-    An interrupt ends the run, and the results are those of the seeds that are done.
+    An interrupt ends the run, and so does a kernel or server that no longer replies. The results are those of
+    the seeds that are done.
     """
     seeds = range(settings.first_seed, settings.first_seed + (settings.seeds or settings.pick(200, 10)))
     totals = _Totals()
@@ -71,6 +72,9 @@ def measure(settings: Settings) -> Iterator[Figure]:
             totals.at_end = bench.end()
         except KeyboardInterrupt:
             log_progress(f"interrupted; go on with --from {seeds.start + totals.seeds}")
+        except RuntimeError as error:
+            totals.failed[seeds.start + totals.seeds] = [str(error)]
+            log_progress(f"seed {seeds.start + totals.seeds} failed: {error}")
     if totals.at_end:
         log_progress("at the end:\n  " + "\n  ".join(totals.at_end))
     yield Figure(

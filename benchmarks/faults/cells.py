@@ -65,7 +65,9 @@ CELLS: Mapping[str, Cell] = {
         result="'joined'",
     ),
     "fork": Cell(
-        "import os, time\nchild = os.fork()\nif child == 0:\n    time.sleep(SECONDS / 2)\n    os._exit(7)\n"
+        # A restart interrupts the kernel's children, too.
+        "import os, time\nchild = os.fork()\nif child == 0:\n    try:\n        time.sleep(SECONDS / 2)\n"
+        "    finally:\n        os._exit(7)\n"
         "try:\n    time.sleep(SECONDS)\nfinally:\n    ended = os.waitpid(child, 0)[1] >> 8\nended",
         result="7",
         forks=True,

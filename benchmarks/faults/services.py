@@ -29,6 +29,8 @@ PATIENCE_S = 60.0
 """Seconds after which a process or a reply counts as missing."""
 _RETRY_S = 1.0
 """After this time without a reply, a request for the kernel's information is sent again."""
+_RECONNECT_S = 20.0
+"""If a new kernel has not replied after this time, the client connects again."""
 _SPEC = "faults"
 _HOMES = ("HOME", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
 _CONFIG = """
@@ -177,6 +179,22 @@ class Services:
     # -- the kernel --------------------------------------------------------------------------------------
 
     def _connect(self) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            self._open_channels()
+            try:
+                self.wait_until_ready(_RECONNECT_S)
+                break
+            except RuntimeError:
+                # The server restarts a killed kernel by itself, too, and may then have chosen other ports.
+                if time.monotonic() > deadline:
+                    raise
+        self.kernel_pid = int(self.value("__import__('os').getpid()"))
+        ran = self.run(_SETUP)
+        if ran.reply is None or ran.reply["status"] != "ok":
+            raise RuntimeError(f"gpuwidget can't be loaded: {ran.reply}")
+
+    def _open_channels(self) -> None:
         self._disconnect()
         path = Path(self._homes["JUPYTER_RUNTIME_DIR"]) / f"kernel-{self._kernel_id}.json"
         client = BlockingKernelClient(connection_file=str(path))
@@ -187,11 +205,6 @@ class Services:
         self._poller = zmq.Poller()
         for channel in (client.shell_channel, client.iopub_channel):
             self._poller.register(channel.socket, zmq.POLLIN)
-        self.wait_until_ready()
-        self.kernel_pid = int(self.value("__import__('os').getpid()"))
-        ran = self.run(_SETUP)
-        if ran.reply is None or ran.reply["status"] != "ok":
-            raise RuntimeError(f"gpuwidget can't be loaded: {ran.reply}")
 
     def _disconnect(self) -> None:
         if self._client is not None:
@@ -258,10 +271,13 @@ class Services:
         self._wait(lambda: self.take(request, 0.1).complete, f"the kernel does not reply to {code!r}")
         return self._runs.pop(request)
 
-    def wait_until_ready(self) -> None:
-        """Wait until the kernel runs requests again. After a failed cell, it aborts those in its queue."""
+    def wait_until_ready(self, seconds: float = PATIENCE_S) -> None:
+        """Wait until the kernel runs requests again. After a failed cell, it aborts those in its queue.
+
+        Raises RuntimeError if it does not within ``seconds``.
+        """
         assert self._client is not None
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             request = self._client.kernel_info()
             self._runs[request] = Ran()
