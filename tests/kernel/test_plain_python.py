@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from helpers_kernel import KERNEL_PYTHON, skip_without_torch
 
+WAIT = "from gpuwidget.measure import run as measured\nmeasured.START_TIMEOUT_S = 30\n"
+"""Makes watches wait longer for the source than usual, because the tests may run on a busy machine."""
+
 
 def run(tmp_path: Path, *arguments: str, source: str = "replay") -> subprocess.CompletedProcess[str]:
     """Run the kernel's Python interpreter with an empty home directory,
@@ -38,7 +41,7 @@ def script(tmp_path: Path, text: str, source: str = "replay") -> str:
 @pytest.mark.parametrize("source", ["replay", "none"])
 def test_script(tmp_path: Path, source: str) -> None:
     """In a script, ``with gpuwidget.watch()`` creates a report, whether there is a GPU or not."""
-    text = "import gpuwidget\nwith gpuwidget.watch('x') as w:\n    w.mark('half')\n"
+    text = f"{WAIT}import gpuwidget\nwith gpuwidget.watch('x') as w:\n    w.mark('half')\n"
     text += "print(w.report.cell.status, w.report.cell.label, w.report.cell.execution_count)\n"
     text += "print([mark.label for mark in w.report.timeline.marks], w.report.source.kind)"
     assert script(tmp_path, text, source) == f"ok x None\n['half'] {source}\n"
@@ -134,7 +137,7 @@ def test_terminal_ipython(tmp_path: Path) -> None:
     """In terminal IPython, a watched cell shows its result and a single card as text."""
     path = tmp_path / "cells.py"
     path.write_text(
-        "from IPython.core.interactiveshell import InteractiveShell\n"
+        f"{WAIT}from IPython.core.interactiveshell import InteractiveShell\n"
         "shell = InteractiveShell.instance(colors='NoColor')\n"
         "def run(cell):\n"
         "    print('>>>')\n"
