@@ -85,21 +85,26 @@ def program_and_arguments(program: str | None, arguments: str | None) -> str | N
 # -- the program ---------------------------------------------------------------------------------------------
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-_PYTHON = re.compile(r"(?:python|pypy)[\d.]*[a-z]?")
+_PYTHON = re.compile(r"(?:graalpy|pypy|python)[\d.]*(?:[a-z]|-dbg|\.exe)?")
 _PYTHON_OPTIONS_WITH_VALUE = "cmWX"
 _MODULE = re.compile(r"\w+(?:\.\w+)*")
-_SHELL = re.compile(r"(?:a|ba|c|da|fi|k|tc|z)?sh")
+_SHELL = re.compile(r"(?:a|ba|c|da|fi|k|mk|rba|tc|xon|z)?sh")
 _SHELL_OPTIONS_WITH_VALUE = ("-o", "+o", "-O", "+O", "--rcfile", "--init-file")
 _RUNNERS = re.compile(
-    r"Rscript|accelerate|bun|deepspeed|deno|ipython|ipython3|java|julia|lua|node|perl|php|ruby|"
-    r"streamlit|torchrun"
+    r"(?:IPython|Rscript|accelerate|bun|deepspeed|deno|ipython|java|julia|lua|luajit|node|nodejs|perl|php|"
+    r"ruby|streamlit|torchrun)[\d.]*"
 )
 """Programs that run a script. gpuwidget does not know which of their options take a value, so it finds the
 script by its suffix."""
 _SCRIPT = re.compile(r"[^-\s=:?&][^\s=:?&]*\.(?:py|pyz|ipynb|sh|js|mjs|ts|R|r|jl|pl|rb|lua|php|jar)")
 _CODE_OPTION = re.compile(
-    r"-(?:0\d*)?[ailnpsw]*[eE].*|-c(?:=.*)?|--(?:command|eval|exec|execute|print)(?:=.*)?|eval", re.DOTALL
+    r"-(?:0\d*)?[ailnpsw]*[eE].*|-c(?:=.*)?|eval|"
+    r"--(?:c|command|eval|exec|execute|print|\w+\.(?:code_to_run|exec_lines))(?:=.*)?",
+    re.DOTALL,
 )
+_WITHOUT_CODE = re.compile(r"accelerate|deepspeed|java|streamlit|torchrun")
+"""Programs among ``_RUNNERS`` that receive no code with short options, such as ``-e``."""
+_PHP_CODE_OPTION = re.compile(r"-[BER].*|-r.*|--(?:process-(?:begin|code|end)|run)(?:=.*)?", re.DOTALL)
 _WRAPPERS = re.compile(
     r"apptainer|chrt|conda|docker|dumb-init|env|ionice|mamba|mpiexec|mpirun|nice|nohup|numactl|pdm|"
     r"podman|poetry|setsid|singularity|srun|stdbuf|strace|sudo|taskset|time|timeout|tini|unbuffer|uv|"
@@ -109,9 +114,13 @@ _WRAPPERS = re.compile(
 
 
 _OTHER_INTERPRETERS = re.compile(
-    r"IPython|R|expect|flock|mariadb|mysql|octave|osascript|powershell|psql|pwsh|runuser|su|tclsh"
+    r"R|duckdb|expect|flock|mariadb|mongo|mongosh|mysql|octave|octave-cli|osascript|"
+    r"(?:powershell|pwsh)(?:\.exe)?|psql|runuser|su"
 )
 """Other programs with an option for code, in a shell's language or their own."""
+_OTHER_CODE_OPTION = re.compile(
+    r"-[ABHNSXabilmnqrstvwxz01]*[cCeE].*|--(?:c|command|eval|execute|session-command)(?:=.*)?", re.DOTALL
+)
 _IMAGE_VERSION = re.compile(r"[:@].*", re.DOTALL)
 _ENTRYPOINT_CODE = re.compile(r"-[A-Za-z]*[ce].*|--command(?:=.*)?", re.DOTALL)
 _TOKEN = re.compile(r"[^\s'\"\\`()$;&|=,{}\[\]<>]+")
@@ -160,7 +169,8 @@ def _program(words: Sequence[str]) -> _Program:
         inner = next((n for n, word in enumerate(rest) if _runs_scripts(_file_name(word))), None)
         if inner is not None:
             program, after, code = _program(rest[inner:])
-            return _Program(program, [*rest[:inner], *after], None if code is None else 1 + inner + code)
+            before = _without_code(rest[:inner])
+            return _Program(program, [*before, *after], None if code is None else 1 + inner + code)
     for pattern, parser in _INTERPRETERS:
         if pattern.fullmatch(name):
             program, arguments, code = parser(name, rest)
@@ -214,15 +224,21 @@ def _shell(name: str, rest: list[str]) -> _Program:
         word = rest[position]
         if not word.startswith(("-", "+")):
             return _Program(f"{name} {_file_name(word)}", rest[position + 1 :], None)
-        if word.partition("=")[0] == "--command" or (not word.startswith("--") and "c" in word):
+        # fish also runs the code of -C and --init-command.
+        letters = word.lower() if name == "fish" else word
+        if word.partition("=")[0] in ("--command", "--init-command") or (
+            not word.startswith("--") and "c" in letters
+        ):
             return _Program(f"{name} -c", [CODE], position)
         position += 2 if word in _SHELL_OPTIONS_WITH_VALUE else 1
     return _Program(name, rest, None)
 
 
 def _runner(name: str, rest: list[str]) -> _Program:
+    code_option = _PHP_CODE_OPTION if name.startswith("php") else _CODE_OPTION
     for position, word in enumerate(rest):
-        if _CODE_OPTION.fullmatch(word):
+        may_be_code = word.startswith("--") or not _WITHOUT_CODE.fullmatch(name)
+        if may_be_code and code_option.fullmatch(word):
             return _Program(name, [*rest[:position], CODE], position)
         if _SCRIPT.fullmatch(word):
             return _Program(f"{name} {_file_name(word)}", [*rest[:position], *rest[position + 1 :]], None)
@@ -231,6 +247,11 @@ def _runner(name: str, rest: list[str]) -> _Program:
 
 _INTERPRETERS = ((_PYTHON, _python), (_SHELL, _shell), (_RUNNERS, _runner))
 """The names of interpreters, each with the function that parses the words after the name."""
+
+
+def _other_interpreter(name: str, rest: list[str]) -> _Program:
+    code = next((n for n, word in enumerate(rest) if _OTHER_CODE_OPTION.fullmatch(word)), None)
+    return _Program(name, rest, code)
 
 
 def _file_name(word: str) -> str:
@@ -255,7 +276,9 @@ def _without_code(words: Sequence[str]) -> list[str]:
     """Return the words before the first option with which an interpreter receives code.
 
     The interpreter may be anywhere in the line, also within a word such as ``python -c 'x'`` of ``ssh host``.
+    The end of a very long line is left out, so that the search takes a short time.
     """
+    words = _without_end(words)
     tokens = list(_tokens(words))
     texts = [token.text for token in tokens]
     found = [
@@ -269,17 +292,21 @@ def _without_code(words: Sequence[str]) -> list[str]:
 
 
 def _tokens(words: Sequence[str]) -> Iterator[_Token]:
-    """Yield the tokens of the words of which at least a part is shown."""
-    shown = 0
     for number, word in enumerate(words):
-        if shown > _MAX_FULL:
-            return
         if len(word) > MAX_WORD:
             yield _Token(REDACTED, number, 0)
-            shown += len(REDACTED)
         else:
             yield from (_Token(match[0], number, match.start()) for match in _TOKEN.finditer(word))
-            shown += len(word)
+
+
+def _without_end(words: Sequence[str]) -> list[str]:
+    """Return the words up to the maximum length of a full command line, with "…" in place of the others."""
+    length = 0
+    for number, word in enumerate(words):
+        if length > _MAX_FULL:
+            return [*words[:number], "…"]
+        length += len(word) if len(word) <= MAX_WORD else len(REDACTED)
+    return list(words)
 
 
 def _code_after(texts: Sequence[str], place: int) -> int | None:
@@ -290,7 +317,7 @@ def _code_after(texts: Sequence[str], place: int) -> int | None:
     name = _IMAGE_VERSION.sub("", texts[place].rpartition("/")[2])
     if place == 0:
         name = name.removeprefix("-")  # the dash that starts a login shell's name
-    for pattern, parser in (*_INTERPRETERS, (_OTHER_INTERPRETERS, _runner)):
+    for pattern, parser in (*_INTERPRETERS, (_OTHER_INTERPRETERS, _other_interpreter)):
         if pattern.fullmatch(name):
             rest = list(texts[place + 1 :])
             if place > 0 and texts[place - 1] == "--entrypoint":

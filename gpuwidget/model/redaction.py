@@ -39,7 +39,7 @@ _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 _ENVIRONMENT = re.compile(r"(?<![\w.])([A-Z_][A-Z0-9_]*)=.+", re.DOTALL)
 """A variable of the environment and its value, also in a word such as ``--env=NAME=value``."""
-_NAME_OF_VALUE = re.compile(r"([A-Za-z_][\w.\-]*)(?:\\?[\"'])?\s*[=:]\s*")
+_NAME_OF_VALUE = re.compile(r"(?<![A-Za-z_])([A-Za-z_][\w.\-]*)(?:\\?[\"'])?\s*[=:]\s*")
 _OPTION = re.compile(r"--?([A-Za-z][\w.\-]*)")
 _ENDS_VALUE = re.compile(r"-{1,2}[A-Za-z]|[A-Za-z_][\w.\-]*=")
 _SHORT_PASSWORD = re.compile(r"-p(?![a-z][a-z_\-]*(?:=|$))")
@@ -50,9 +50,10 @@ _USER_OPTIONS = frozenset(("-u", "--user", "-U", "--proxy-user"))
 """Options of curl and similar programs whose value may be ``name:password``."""
 _SCHEMES = frozenset(("basic", "bearer", "digest", "negotiate", "token"))
 _AFTER_SCHEME = re.compile(r"\b(basic|bearer|negotiate)\s+\S.*", re.IGNORECASE | re.DOTALL)
-_URL_CREDENTIALS = re.compile(r"([A-Za-z][\w+.\-]*://)\S*@")
-_URL_CREDENTIALS_IN_TEXT = re.compile(r"([A-Za-z][\w+.\-]*://)[^\s/]*@")
-_URL_QUERY = re.compile(r"([A-Za-z][\w+.\-]*://[^\s?#]*[?#])\S+")
+# The length of a URL's scheme is limited. Without a limit, the search in a long text would take minutes.
+_URL_CREDENTIALS = re.compile(r"([A-Za-z][\w+.\-]{0,30}://)\S*@")
+_URL_CREDENTIALS_IN_TEXT = re.compile(r"([A-Za-z][\w+.\-]{0,30}://)[^\s/]*@")
+_URL_QUERY = re.compile(r"([A-Za-z][\w+.\-]{0,30}://[^\s?#]*[?#])\S+")
 _NAMED_IN_TEXT = re.compile(
     r"(?<![\w.\-])((?:--?)?([A-Za-z_][\w.\-]{0,99})=|--([A-Za-z][\w.\-]{0,99}) +)[^\s'\";]+"
 )
@@ -67,7 +68,7 @@ _TOKENS = re.compile(
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{12,}"
     r"|\bAIza[\w\-]{30,}"
     r"|\bya29\.[\w\-.]{10,}"
-    r"|\beyJ[\w\-]{8,}\.[\w\-.]*"
+    r"|\beyJ[\w\-]{8,1000}\.[\w\-.]*"
     # Tokens without a prefix, such as secret keys of AWS and keys of Weights & Biases.
     r"|(?<![\w/+])(?=[a-z0-9/+]*[A-Z])(?=[A-Z0-9/+]*[a-z])(?=[A-Za-z/+]*\d)[A-Za-z0-9/+]{40}(?![\w/+.])"
     r"|(?<!\w)(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])(?=[A-Za-z]*\d)[A-Za-z0-9]{32,}(?!\w)"
@@ -140,12 +141,12 @@ def _redacted(word: str) -> tuple[str, _Next]:
         return word, _Next.VALUE
     for named in _NAME_OF_VALUE.finditer(word):
         if _is_secret(named[1]):
-            before = _without_credentials(word[: named.end()].rstrip())
+            before = _without_secret_parts(word[: named.end()].rstrip())
             empty = named.end() == len(word)
             return (before, _Next.VALUE) if empty else (f"{before}{REDACTED}", _Next.REST)
     if word.lower() == "bearer":
         return word, _Next.VALUE
-    return _without_credentials(word), _Next.FREE
+    return _without_secret_parts(word), _Next.FREE
 
 
 def without_values(word: str) -> str:
@@ -170,6 +171,13 @@ def _is_secret(name: str) -> bool:
     if "tokens" in parts and any(map(_COUNTS_TOKENS.fullmatch, parts)):
         parts.remove("tokens")
     return any(_SECRET_PARTS.fullmatch(part) or part.endswith(_SECRET_ENDINGS) for part in parts)
+
+
+def _without_secret_parts(word: str) -> str:
+    """Return the word without secrets. A word with spaces may be a command line, for example of ``ssh``."""
+    text = _without_credentials(word)
+    parts = text.split()
+    return redact(parts) if len(parts) > 1 else text
 
 
 def _without_credentials(text: str) -> str:

@@ -41,6 +41,7 @@ CODE = "import os; os.environ['HF_TOKEN'] = 'x'"
         (["kubectl", "exec", "p", "--", "python", "-c", CODE], "kubectl", "exec p -- python [code]"),
         (["ssh", "h", f"cd /a && python -c '{CODE}'", "x"], "ssh", "h cd /a && python [code]"),
         (["python", "-m", "IPython", "-c", CODE], "python -m IPython", "[code]"),
+        (["srun", "psql", "-c", CODE, "python", "-c", CODE], "python -c", "psql [code] [code]"),
         # Other interpreters, and programs that run a script.
         (["/bin/bash", "-o", "pipefail", "run.sh", "-x"], "bash run.sh", "-x"),
         (["-bash"], "bash", ""),
@@ -173,6 +174,16 @@ def test_arguments_without_secrets(words: list[str], shown: str) -> None:
         (["su", "ada", "-c", "SECRET"], "su ada [code]"),
         (["fish", "--command", "SECRET"], "fish [code]"),
         (["psql", "-h", "db", "-c", "SECRET"], "psql -h db [code]"),
+        (["psql", "-h", "db", "-tAc", "SECRET"], "psql -h db [code]"),
+        (["mysql", "-u", "ada", "-Ne", "SECRET"], "mysql -u ada [code]"),
+        (["pwsh", "-NoProfile", "-Command", "SECRET"], "pwsh -NoProfile [code]"),
+        (["php8.1", "-d", "a", "-r", "SECRET"], "php8.1 -d a [code]"),
+        (["lua5.4", "-e", "SECRET"], "lua5.4 [code]"),
+        (["python3-dbg", "-c", "SECRET"], "python3-dbg [code]"),
+        (["fish", "-C", "SECRET"], "fish [code]"),
+        (["ipython3", "--InteractiveShellApp.code_to_run=SECRET"], "ipython3 [code]"),
+        # Code after words that are redacted to few characters.
+        (["t", *[f"--token={'x' * 190}"] * 20, "sh", "-c", "SECRET"], "t" + " --token=[redacted]" * 11),
         (["mysql", "--execute=SECRET"], "mysql [code]"),
         (["docker", "run", "--rm", "python:3.12", "-c", "SECRET"], "docker run --rm python:3.12 [code]"),
         (["docker", "run", "--entrypoint=sh", "a", "-c", "SECRET"], "docker run --entrypoint=sh a [code]"),
@@ -188,9 +199,13 @@ def test_arguments_without_secrets(words: list[str], shown: str) -> None:
         (["python", "t.py", "-c", "a.yaml", "-e", "5"], "python t.py -c a.yaml -e 5"),
         (["ssh", "h", "python t.py -c a.yaml"], "ssh h python t.py -c a.yaml"),
         (["bash", "run.sh", "-c", "a"], "bash run.sh -c a"),
-        (["java", "-cp", "a", "Main"], "java -cp a Main"),
+        (["java", "-server", "-cp", "a", "Main"], "java -server -cp a Main"),
+        (["torchrun", "-m", "train", "-e", "5"], "torchrun -m train -e 5"),
         (["ssh", "h", "torchrun -m train --shift -1e-5"], "ssh h torchrun -m train --shift -1e-5"),
         (["train", "-c", "a.yaml", "--command", "b"], "train -c a.yaml --command b"),
+        # Secrets within a word that is a command line.
+        (["ssh", "h", "t --password 'SECRET x' --lr 1"], "ssh h t --password [redacted] --lr 1"),
+        (["ssh", "h", "t --password SECRET A_KEY=x"], "ssh h t --password [redacted] A_KEY=[redacted]"),
         # Programs that rewrite their command line into one string.
         (["python t.py --key X --lr 1", ""], "python t.py --key [redacted] --lr 1"),
         (["MODE=SECRET"], "MODE=[redacted]"),
@@ -223,6 +238,12 @@ def test_full_command_lines(words: list[str], shown: str | None) -> None:
 def test_texts_without_secrets(text: str, shown: str) -> None:
     """In a text, tokens and values of secret options and variables are redacted, but not prose."""
     assert redact_text(text) == shown
+
+
+def test_a_long_text() -> None:
+    """A text of a megabyte without spaces is searched without a noticeable delay."""
+    text = "x" * 1_000_000
+    assert redact_text(text) == text
 
 
 @pytest.mark.parametrize("word", ["a" * 1_000_000, "a" * 500_000 + "://" + "b" * 500_000, "a:" * 500_000])
