@@ -91,6 +91,15 @@ test('a process with an invalid id is unknown, and not one of other users', () =
   );
 });
 
+test('the holders of an older server, which does not send other_users, are read', () => {
+  const sent = JSON.stringify(usage([], [gpuUsage(0, [holding(2, { pid: 7 })])]));
+  const older = sent.replace(/,?"other_users":false/, '');
+  assert.notEqual(older, sent);
+  const message = parseStreamMessage(older);
+  assert.ok(message?.type === 'usage');
+  assert.deepEqual(message.gpus[0]?.holdings, [holding(2, { pid: 7 })]);
+});
+
 test('a tooltip shows the full command line if the server sends it', () => {
   const program = { program: 'python x.py', arguments: '--lr 1' };
   const command = '/usr/bin/python /home/ada/x.py --lr 1 --token [redacted]';

@@ -215,7 +215,8 @@ const memoryOwnership = object<MemoryOwnership>({
           pid: count,
           memory: amount,
           source: oneOf('driver', 'torch'),
-          other_users: flag,
+          // An older server does not send this.
+          other_users: value => value === true,
           ...each(nullable(text), 'kernel', 'terminal'),
           ...each(optionalText, 'user', 'program', 'arguments', 'command')
         })
