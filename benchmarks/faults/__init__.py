@@ -29,9 +29,9 @@ from benchmarks.settings import Settings, log_progress
 
 _SETTLE_EVERY = 20
 """After this many seeds, :meth:`Bench.settle` checks that nothing is left of the faults."""
-_WARM_UP = 60
-"""Schedules in a kernel after which the growth of its memory is measured. Before, caches fill and modules are
-imported."""
+_WARM_UP = 40
+"""Schedules after the first :meth:`Bench.settle` in a kernel from which on the growth of memory is measured.
+Before, caches fill and modules are imported."""
 _MAX_GROWTH_KIB = 64.0
 _LOG_EVERY = 50
 _MAX_PROBLEM = 200
@@ -168,7 +168,7 @@ def _common_slope(lives: list[list[tuple[int, int]]]) -> tuple[float | None, int
     """
     products = squares = schedules = 0.0
     for life in lives:
-        kept = [(x, y) for x, y in life if x - life[0][0] >= _WARM_UP - _SETTLE_EVERY]
+        kept = [(x, y) for x, y in life if x - life[0][0] >= _WARM_UP]
         if len(kept) < 2:
             continue
         middle_x, middle_y = (mean(values) for values in zip(*kept, strict=True))

@@ -30,10 +30,9 @@ _MARKED_NUMBER = re.compile(f'"{_NUMBER}([^"]*)"')
 def clean_notebook(path: Path) -> str:
     """Remove gpuwidget's outputs from a notebook file, and return a sentence about what was removed.
 
-    Everything else in the file stays the same, including its permissions and its other names (hard links),
-    under which it is cleaned, too. If there is nothing to remove, the
-    file is not written. Raises NotebookError if the file is not a notebook or can't be written; the file is
-    then unchanged.
+    Everything else in the file stays the same, including its permissions and its other names (hard links). If
+    there is nothing to remove, the file is not written. Raises NotebookError if the file is not a notebook or
+    can't be written; the file is then unchanged.
     """
     try:
         target = Path(os.path.realpath(path))  # replaces the file that a link refers to, not the link

@@ -40,8 +40,8 @@ NO_LIBRARIES: dict[str, Any] = {
     ],
 )
 def test_a_machine_without_an_nvidia_gpu(machine: dict[str, Any], summary: str, found: str) -> None:
-    """If the machine has no NVIDIA GPU, the summary says so, and nothing is a problem to fix. What only
-    concerns GPUs is not checked."""
+    """If the machine has no NVIDIA GPU, the summary gives this as the reason why there are no problems. The
+    checks that only concern GPUs are skipped."""
     diagnosis = diagnose(results(machine=machine, variables={"CUDA_VISIBLE_DEVICES": "0"}, **NO_LIBRARIES))
     assert (diagnosis.status, diagnosis.problems, diagnosis.summary) == ("ok", (), summary)
     skipped = {check.id for check in diagnosis.links if check.status == "skipped" and check.found == found}
