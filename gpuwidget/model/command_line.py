@@ -250,8 +250,13 @@ _INTERPRETERS = ((_PYTHON, _python), (_SHELL, _shell), (_RUNNERS, _runner))
 
 
 def _other_interpreter(name: str, rest: list[str]) -> _Program:
-    code = next((n for n, word in enumerate(rest) if _OTHER_CODE_OPTION.fullmatch(word)), None)
-    return _Program(name, rest, code)
+    for position, word in enumerate(rest):
+        # Options after a script are the script's. The other programs' arguments only look like one (db.pl).
+        if name in ("flock", "runuser") and _SCRIPT.fullmatch(word):
+            break
+        if _OTHER_CODE_OPTION.fullmatch(word):
+            return _Program(name, rest, position)
+    return _Program(name, rest, None)
 
 
 def _file_name(word: str) -> str:

@@ -173,7 +173,7 @@ def test_arguments_without_secrets(words: list[str], shown: str) -> None:
         (["su", "-", "ada", "--command=SECRET"], "su - ada [code]"),
         (["su", "ada", "-c", "SECRET"], "su ada [code]"),
         (["fish", "--command", "SECRET"], "fish [code]"),
-        (["psql", "-h", "db", "-c", "SECRET"], "psql -h db [code]"),
+        (["psql", "-h", "db.pl", "-c", "SECRET"], "psql -h db.pl [code]"),
         (["psql", "-h", "db", "-tAc", "SECRET"], "psql -h db [code]"),
         (["mysql", "-u", "ada", "-Ne", "SECRET"], "mysql -u ada [code]"),
         (["pwsh", "-NoProfile", "-Command", "SECRET"], "pwsh -NoProfile [code]"),
@@ -198,6 +198,7 @@ def test_arguments_without_secrets(words: list[str], shown: str) -> None:
         # Options of the same form that have no code.
         (["python", "t.py", "-c", "a.yaml", "-e", "5"], "python t.py -c a.yaml -e 5"),
         (["ssh", "h", "python t.py -c a.yaml"], "ssh h python t.py -c a.yaml"),
+        (["flock", "/l", "python", "t.py", "-c", "a.yaml"], "flock /l python t.py -c a.yaml"),
         (["bash", "run.sh", "-c", "a"], "bash run.sh -c a"),
         (["java", "-server", "-cp", "a", "Main"], "java -server -cp a Main"),
         (["torchrun", "-m", "train", "-e", "5"], "torchrun -m train -e 5"),
