@@ -12,7 +12,7 @@ from test_dashboard_view import DASHBOARD, open_dashboard
 
 Open = Callable[..., Notebook]
 DIAGNOSTICS = f"{PANEL} .jp-gpuwidget-diagnostics"
-COPY = f"{DIAGNOSTICS} section:nth-of-type(3) > .jp-gpuwidget-diagnostics-copy"
+COPY = f'{DIAGNOSTICS} section[aria-label="Jupyter server"] > .jp-gpuwidget-diagnostics-copy'
 CSV = f"{DASHBOARD} .jp-gpuwidget-dashboard-csv"
 TRACK_TIMERS = """
 // Keeps the stack of each pending timer that code of this extension has started.
