@@ -31,6 +31,7 @@ NODE_MODULES := node_modules/.installed
 LABEXTENSION := $(VENV)/.labextension
 LABEXTENSION_SOURCES := $(wildcard labextension/src/* labextension/src/*/* labextension/style/* labextension/schema/* labextension/*.json labextension/*.cjs)
 LANGUAGES := $(wildcard gpuwidget/locale/*/LC_MESSAGES/*.po)
+TRANSLATED := $(VENV)/.translated
 LINK := share/jupyter/labextensions/jupyterlab-gpuwidget
 JLPM := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" jlpm
 
@@ -52,22 +53,22 @@ test: test-python test-typescript hardware test-server test-kernel test-browser 
 
 test-quick: test-python test-typescript ## the tests without kernels, servers and browsers, in a few minutes
 
-test-python: $(INSTALLED) compiler ## the unit tests of the package
+test-python: $(INSTALLED) $(TRANSLATED) compiler ## the unit tests of the package
 	$(PYTEST) tests/unit
 
 # The server tests are asynchronous. They can't share a process with the browser tests, which use Playwright's
 # synchronous interface.
-test-server: $(INSTALLED) $(NODE_MODULES) compiler prometheus nginx ## the tests of the Jupyter server extension
+test-server: $(INSTALLED) $(TRANSLATED) $(NODE_MODULES) compiler prometheus nginx ## the tests of the Jupyter server extension
 	$(PYTEST) tests/server
 
 test-kernel: test-kernel-newest test-kernel-oldest ## cells in a real kernel, with the newest and the oldest packages
 
-test-kernel-newest: $(INSTALLED) compiler
+test-kernel-newest: $(INSTALLED) $(TRANSLATED) compiler
 	$(PYTEST) tests/kernel
 
 # The ignored files run once, in test-kernel-newest: the first two always use the packages of $(VENV), and the others
 # test texts, advice, the doctor, processes and the driver, which are the same with every version of IPython and ipykernel.
-test-kernel-oldest: $(INSTALLED) $(OLDEST_INSTALLED) compiler
+test-kernel-oldest: $(INSTALLED) $(TRANSLATED) $(OLDEST_INSTALLED) compiler
 	GPUWIDGET_TEST_PYTHON=$(CURDIR)/$(OLDEST)/bin/python $(PYTEST) tests/kernel \
 		$(patsubst %,--ignore=tests/kernel/test_%.py,notebooks quickstart advice children compare doctor_kernel errors_and_gpus faults gpu_models languages ranks waiting)
 
@@ -146,11 +147,15 @@ $(NODE_MODULES): package.json yarn.lock .yarnrc.yml requirements/node.txt | $(IN
 	$(JLPM) install --immutable
 	@touch $@
 
+# The translations in the formats that Python and JupyterLab read.
+$(TRANSLATED): $(LANGUAGES) | $(INSTALLED)
+	$(RUN) tools.translation --compile
+	@touch $@
+
 # The virtual environment contains a link to the build, not a copy, so that JupyterLab always loads the last build.
-$(LABEXTENSION): $(NODE_MODULES) $(LABEXTENSION_SOURCES) $(LANGUAGES) | $(INSTALLED)
+$(LABEXTENSION): $(NODE_MODULES) $(LABEXTENSION_SOURCES) $(TRANSLATED) | $(INSTALLED)
 	rm -rf gpuwidget/labextension labextension/lib $(VENV)/$(LINK)
 	$(JLPM) build
-	$(RUN) tools.translation --compile
 	mkdir -p $(VENV)/$(dir $(LINK))
 	ln -s $(CURDIR)/gpuwidget/labextension $(VENV)/$(LINK)
 	@touch $@
