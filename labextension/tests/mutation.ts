@@ -98,7 +98,8 @@ function change(random: () => number, parent: Container, key: string): void {
  * null or empty, and a long text may be cut.
  */
 export function assertGiven(parsed: unknown, given: unknown, path = ''): void {
-  if (parsed === null || parsed === undefined) {
+  // What is missing or invalid is read as nothing or as false.
+  if (parsed === null || parsed === undefined || parsed === false) {
     return;
   }
   if (Array.isArray(parsed)) {

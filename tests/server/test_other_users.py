@@ -40,6 +40,20 @@ SECRETS = (
 """Texts that reveal a hidden process: its id, user or command, or its own share of the memory."""
 
 
+async def sampled(server: Server) -> dict[str, Any]:
+    """Return a sample from the server. The server's clock advances meanwhile."""
+    asked = asyncio.ensure_future(server.get("sample"))
+    await server.until(asked.done)
+    code, sample = asked.result()
+    assert code == 200
+    return sample  # type: ignore[no-any-return]
+
+
+async def listed(server: Server) -> list[object]:
+    """Return the processes of the first GPU in a sample from the server."""
+    return (await sampled(server))["readings"][0]["processes"]  # type: ignore[no-any-return]
+
+
 @pytest.fixture
 def configuration() -> dict[str, object]:
     """Hide other users' processes."""
@@ -92,7 +106,7 @@ async def test_no_route_reveals_a_process_of_another_user(
     for secret in SECRETS:
         assert secret not in text
         assert not [record for record in caplog.records if secret in record.getMessage()]
-    _, sample = await server.get("sample")
+    sample = await sampled(server)
     assert [one["pid"] for one in sample["readings"][0]["processes"]] == [own.pid, 3_999_009]
     usage = json.loads(text.partition("\n")[0])
     assert held(usage) == [
@@ -113,11 +127,11 @@ async def test_the_number_of_hidden_processes_is_not_sent(server: Server, kernel
     kernels_gpu.processes[0] = OTHERS
     stream = await server.stream()
     before = await usage_where(stream, held)
-    sampled = (await server.get("sample"))[1]["readings"][0]["processes"]
+    before_change = await listed(server)
     kernels_gpu.processes[0] = (replace(OTHERS[0], memory=5 * GIB), OTHERS[1], ONE_MORE)
     count = kernels_gpu.calls["processes"]
     await server.until(lambda: kernels_gpu.calls["processes"] > count + 20)
-    assert (await server.get("sample"))[1]["readings"][0]["processes"] == sampled == []
+    assert await listed(server) == before_change == []
     # The next message is about the own user's process, which was added later.
     kernels_gpu.processes[0] = (*OTHERS, process(3_999_009, GIB, user="anna"))
     after = await stream.usage()
@@ -159,7 +173,7 @@ async def test_the_own_user_may_be_unknown(
         (kernel, None, None, None, None, None, 20 * GIB, "driver"),
         (None, None, None, None, None, None, 12 * GIB, "driver"),
     ]
-    assert (await server.get("sample"))[1]["readings"][0]["processes"] == []
+    assert await listed(server) == []
 
 
 class TestRecordings:
@@ -331,7 +345,7 @@ async def test_a_child_of_a_kernel_that_runs_as_another_user(server: Server, ker
     usage = await usage_where(await server.stream(), held)
     try:
         assert held(usage) == [(kernel, None, None, None, None, None, 20 * GIB, "driver")]
-        assert (await server.get("sample"))[1]["readings"][0]["processes"] == []
+        assert await listed(server) == []
     finally:
         await channels.run("p.kill()")
         channels.close()
