@@ -5,6 +5,9 @@ cell with the live chart every minute. A second notebook is idle. Once a minute,
 descriptors and child processes of the kernels, the server and the page's renderer are sampled, and the page's
 heap, DOM nodes and event listeners after a garbage collection.
 
+JupyterLab's cell toolbar is disabled: JupyterLab 4.6 keeps the toolbar of each cell that was active, which
+would hide what gpuwidget itself adds.
+
 ``GPUWIDGET_BENCH_SOAK=FILE python -m benchmarks soak-page`` appends each sample to FILE, one JSON object per
 line. ``python -m benchmarks.soak_page FILE [RESULTS]`` prints the figures of such a file, also of a run that
 has not ended, and writes them to RESULTS.
@@ -45,6 +48,7 @@ _SHORT_CELLS = 6
 """How often the short cell runs in each period."""
 _GIB = 1 << 30
 _OPTIONS = ("--GpuWidget.gpu_hours=True", "--GpuWidget.gpu_activity=True")
+_PAGE_CONFIG = {"disabledExtensions": {"@jupyterlab/cell-toolbar-extension": True}}
 _CELLS = (
     "%load_ext gpuwidget",
     "%gpu watch on",
@@ -80,7 +84,8 @@ const count = selector => [...document.querySelectorAll(selector)].filter(isVisi
 return {
     'GPUs in the panel': count('.jp-gpuwidget-panel [data-gpu-uuid]'),
     'expanded GPUs': count('.jp-gpuwidget-panel [data-gpu-uuid][data-open=true]'),
-    'charts in the dashboard': count('.jp-gpuwidget-dashboard .jp-gpuwidget-dashboard-chart canvas')
+    'charts in the dashboard': count('.jp-gpuwidget-dashboard .jp-gpuwidget-dashboard-chart canvas'),
+    'cell toolbars': document.querySelectorAll('.jp-cell-toolbar').length
 };
 """
 
@@ -122,7 +127,11 @@ def figures(samples: Sequence[Mapping[str, Any]], settings: Settings) -> Iterato
 
 def _run(path: str, folder: Path, samples: Path, settings: Settings) -> None:
     standin = machine(folder, _GPUS)
-    variables = environment(standin.environment())
+    page_config = folder / "config" / "labconfig" / "page_config.json"
+    page_config.parent.mkdir(parents=True)
+    page_config.write_text(json.dumps(_PAGE_CONFIG), encoding="utf-8")
+    config = {"JUPYTER_CONFIG_PATH": str(folder / "config")}
+    variables = environment({**standin.environment(), **config})
     with pages.jupyterlab(path, folder / "lab", variables, options=_OPTIONS) as open_notebook:
         notebook = open_notebook(_CELLS, width=2200)
         notebook.script(_OPEN_IDLE)
