@@ -6,8 +6,10 @@ import difflib
 import json
 import pprint
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
+from helpers_cases import Case
 from helpers_kernel import Kernel, Ran
 from helpers_outputs import CARD, Message, areas_of_own_outputs
 
@@ -133,3 +135,28 @@ def check_card(ran: Ran) -> dict[str, Any]:
     report = card[CARD]
     assert isinstance(report, dict)
     return report
+
+
+def _shows_chart(case: Case) -> Callable[[Message], bool]:
+    return attrgetter("opens_chart" if case.hidden else "shows_chart")
+
+
+def run_case(pair: Pair, case: Case, options: str, long: bool = False) -> None:
+    """Run a case and the cell that follows it, unwatched and watched, and compare what they show."""
+    magic = f"%%gpuwatch {options}".rstrip()
+    plain, watched = pair.same(
+        case.body,
+        options=options,
+        plain=case.plain,
+        watched=case.watched.replace("MAGIC", magic) if case.watched else None,
+        cards=case.cards,
+        until=_shows_chart(case) if long else None,
+        **(case.sending or {}),
+    )
+    seen = [message.content for message in plain.messages if message.type != "execute_input"]
+    assert case.shows in f"{plain.text!r} {seen} {plain.reply}"
+    assert watched.late == []
+    if long and not case.hidden:
+        assert any(message.shows_chart for message in watched.messages)
+    if case.then:
+        pair.both(case.then)
