@@ -124,7 +124,7 @@ _OTHER_CODE_OPTION = re.compile(
 _IMAGE_VERSION = re.compile(r"[:@].*", re.DOTALL)
 _ENTRYPOINT_CODE = re.compile(r"-[A-Za-z]*[ce].*|--command(?:=.*)?", re.DOTALL)
 _TOKEN = re.compile(r"[^\s'\"\\`()$;&|=,{}\[\]<>]+")
-"""A part of a word that may be a word of its own for a remote shell, or for the program that parses it."""
+"""A part of a word that a remote shell, or the program that parses the word, may read as a separate word."""
 
 
 class _Program(NamedTuple):

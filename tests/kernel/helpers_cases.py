@@ -898,3 +898,10 @@ FUTURE = [
     ),
 ]
 """Cases that affect all later cells of the kernel, so they run last."""
+
+BRIEF = [*RESULTS, *ASYNCHRONOUS, *LINE_MAGICS, *MAGICS_BELOW, *MAGICS_ABOVE, *SHAPES, *ERRORS, *OUTPUTS]
+BRIEF += [*INPUT_REQUESTS, *WIDGETS, *NESTED_CELLS, *INTERPRETER, *FUTURE]
+"""All cases, for runs that end before a live chart is visible."""
+LONG = [*RESULTS[:4], *ASYNCHRONOUS, *LINE_MAGICS[:6], *MAGICS_BELOW, *MAGICS_ABOVE, *ERRORS[:12], *OUTPUTS]
+LONG = [case for case in [*LONG, *INPUT_REQUESTS, *WIDGETS, *NESTED_CELLS, *INTERPRETER[:12]] if case.pauses]
+"""The cases that can wait until a live chart is visible."""

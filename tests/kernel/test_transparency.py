@@ -3,27 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from helpers_cases import (
-    ASYNCHRONOUS,
-    ERRORS,
-    FUTURE,
-    INPUT_REQUESTS,
-    INTERPRETER,
-    LINE_MAGICS,
-    MAGICS_ABOVE,
-    MAGICS_BELOW,
-    NESTED_CELLS,
-    OUTPUTS,
-    RESULTS,
-    SETUP,
-    SHAPES,
-    WIDGETS,
-    Case,
-)
+from helpers_cases import BRIEF, SETUP, Case
 from helpers_pair import Pair, run_case
-
-BRIEF = [*RESULTS, *ASYNCHRONOUS, *LINE_MAGICS, *MAGICS_BELOW, *MAGICS_ABOVE, *SHAPES, *ERRORS, *OUTPUTS]
-BRIEF += [*INPUT_REQUESTS, *WIDGETS, *NESTED_CELLS, *INTERPRETER, *FUTURE]
 
 
 @pytest.fixture(scope="module", autouse=True)

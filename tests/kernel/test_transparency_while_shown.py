@@ -4,25 +4,8 @@ tests are apart from test_transparency.py, so that another process can run them 
 from __future__ import annotations
 
 import pytest
-from helpers_cases import (
-    ASYNCHRONOUS,
-    ERRORS,
-    INPUT_REQUESTS,
-    INTERPRETER,
-    LINE_MAGICS,
-    MAGICS_ABOVE,
-    MAGICS_BELOW,
-    NESTED_CELLS,
-    OUTPUTS,
-    RESULTS,
-    SETUP,
-    WIDGETS,
-    Case,
-)
+from helpers_cases import LONG, SETUP, Case
 from helpers_pair import Pair, run_case
-
-LONG = [*RESULTS[:4], *ASYNCHRONOUS, *LINE_MAGICS[:6], *MAGICS_BELOW, *MAGICS_ABOVE, *ERRORS[:12], *OUTPUTS]
-LONG = [case for case in [*LONG, *INPUT_REQUESTS, *WIDGETS, *NESTED_CELLS, *INTERPRETER[:12]] if case.pauses]
 
 
 @pytest.fixture(scope="module", autouse=True)
