@@ -94,6 +94,7 @@ class FakeWindows:
     counters by GPU (``counted``). A test sets both."""
 
     def __init__(self) -> None:
+        self.uuid: str | None = reports.gpu(0).uuid
         self.windows: Sequence[UtilizationWindow] = ()
         self.counted: dict[int, list[WindowMean]] = {}
         self.closed = 0

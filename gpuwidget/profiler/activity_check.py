@@ -28,6 +28,10 @@ _MIN_COMPARED = 0.6
 """If the counters' windows cover at least this fraction of the queried time, queries and counters are
 compared over these windows. Otherwise, their means over the whole run are compared, provided that streams
 were queried in at least this fraction of the run."""
+_MAX_UNEXPLAINED = 3.0
+"""The regression's activities are used only if the run's mean that follows from them differs from the
+driver's mean by at most this many percentage points. In a run of 4 s, the driver's windows may cover only
+2 s. On an H200, the means then differed by up to 4.9 points, because the load varied."""
 _EDGES_S = 0.3
 """Seconds by which the period that the driver's mean covers may differ from the run. The mean may leave out
 part of the run, or include work from before the run."""
@@ -39,6 +43,7 @@ def check_activity(
     counts: SampleCounts,
     windows: Mapping[int, MatchedMeans | None],
     mixtures: Sequence[WindowMixture],
+    uuid: str | None,
 ) -> CodeTime:
     """Return ``time`` with the GPU activities that the counters confirm, or with those from a regression.
 
@@ -50,7 +55,8 @@ def check_activity(
         counts: The stack samples with their stream queries.
         windows: For each queried device (the N of ``cuda:N``), the means of queries and counters over the
             same windows, or None to compare the means of the whole run.
-        mixtures: The driver's utilization windows with each line's share of them, for the regression.
+        mixtures: The counter's windows with each line's share of them, for the regression.
+        uuid: The UUID of the GPU that these windows are of.
     """
     if not time.lines:
         return time
@@ -62,9 +68,25 @@ def check_activity(
         return _with_activity(time, {}, messages.UNCHECKED) if has_activity else time
     reasons = [contradiction] if contradiction is not None else []
     activity = activity_by_line(mixtures)
-    if activity is None:
+    if activity is None or not _explains_run(activity, time, report, uuid):
         return _with_activity(time, {}, *reasons)
     return _with_activity(time, activity, *reasons, messages.BY_WINDOWS)
+
+
+def _explains_run(
+    activity: Mapping[int | None, float], time: CodeTime, report: Report, uuid: str | None
+) -> bool:
+    """Return whether the driver's mean utilization over the run follows from the lines' activities."""
+    utilization = next((gpu.utilization for gpu in report.gpus if gpu.uuid == uuid), None)
+    if utilization is None:
+        return False
+    known = [(line.share, activity[line.line]) for line in time.lines if line.line in activity]
+    low = sum(share * busy / 100 for share, busy in known)
+    high = low + 100 - sum(share for share, _ in known)
+    # The driver's mean includes the GPU drain (work after the code's end), during which the GPU was busy.
+    duration, drain = report.cell.duration_s, report.cell.gpu_tail_s or 0.0
+    low, high = ((mean * duration + 100 * drain) / (duration + drain) for mean in (low, high))
+    return low - _MAX_UNEXPLAINED <= utilization.mean <= high + _MAX_UNEXPLAINED
 
 
 def _compare(

@@ -56,6 +56,8 @@ class MatchedMeans:
 class CounterWindows(Protocol):
     """Interface for reading the counters' windows of the GPUs that this process uses."""
 
+    uuid: str | None
+
     def open(self) -> None: ...  # noqa: D102 - see SamplerWindows
     def read(self) -> Sequence[UtilizationWindow]: ...  # noqa: D102
     def activity(self) -> Mapping[int, Sequence[WindowMean]]: ...  # noqa: D102
@@ -67,7 +69,8 @@ class SamplerWindows:
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
-        self._uuid: str | None = None
+        self.uuid: str | None = None
+        """UUID of the only GPU on which this process can have work, or None if there is no such GPU."""
         self._subscription: Subscription | None = None
 
     def open(self) -> None:
@@ -75,11 +78,11 @@ class SamplerWindows:
 
         Call this method repeatedly, because the process may start to use a GPU at any time.
         """
-        if self._uuid is None:
-            self._uuid = self._only_gpu()
-            if self._uuid is not None:
+        if self.uuid is None:
+            self.uuid = self._only_gpu()
+            if self.uuid is not None:
                 self._subscription = self._sampler.subscribe(interval_s=MAX_INTERVAL_S)
-                self._subscription.windows = frozenset({self._uuid})
+                self._subscription.windows = frozenset({self.uuid})
 
     def _only_gpu(self) -> str | None:
         devices = cuda_state.devices_with_context()
@@ -101,7 +104,7 @@ class SamplerWindows:
 
     def read(self) -> Sequence[UtilizationWindow]:
         """Return the driver's utilization windows received so far, the oldest first."""
-        return self._sampler.windows(self._uuid) if self._uuid is not None else ()
+        return self._sampler.windows(self.uuid) if self.uuid is not None else ()
 
     def activity(self) -> Mapping[int, Sequence[WindowMean]]:
         """Return the latest window means of GPM's graphics activity, keyed by CUDA device index.
@@ -145,6 +148,8 @@ class WindowLog:
         self._until = float("-inf")
         self._seconds = self._stream_s = self._counters_s = 0.0
         self.mixtures: deque[WindowMixture] = deque(maxlen=_MAX_WINDOWS)
+        self.covered_s = 0.0
+        """Total length in seconds of the windows in ``mixtures``."""
 
     def add(self, t: float, line: int | None, seconds: float, busy: bool | None) -> None:
         """Add a sample taken at ``t`` (epoch seconds) that represents ``seconds`` of the run."""
@@ -182,6 +187,7 @@ class WindowLog:
         for sample in inside:
             shares[sample.line] = shares.get(sample.line, 0.0) + sample.seconds / total
         self.mixtures.append(WindowMixture(shares, window.percent))
+        self.covered_s += length
         known = sum(sample.seconds for sample in inside if sample.busy is not None)
         if known >= _MIN_KNOWN * total:
             self._seconds += length

@@ -36,8 +36,7 @@ UNCHECKED = message(
 )
 BY_WINDOWS = message(
     "activity-by-windows",
-    "The GPU activity of each line is estimated from the driver's utilization, which is a mean over short "
-    "periods.",
+    "The GPU activity of each line is estimated from the GPU's counters, which are means over short periods.",
 )
 
 _CAUSES = {

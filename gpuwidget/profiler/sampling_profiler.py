@@ -160,7 +160,13 @@ class SamplingProfiler:
         windows = {device: self._activity_logs[device].matched_means for device in devices}
         if list(windows.values()) == [None]:
             windows[devices[0]] = self._utilization_log.matched_means
-        return check_activity(time, report, self._counts, windows, self._utilization_log.mixtures)
+        # The hardware counters have more windows, and in a short run these cover more of it.
+        logs = [self._utilization_log]
+        if len(devices) == 1:
+            logs.append(self._activity_logs[devices[0]])
+        longest = max(logs, key=lambda log: log.covered_s)
+        uuid = None if self._windows is None else self._windows.uuid
+        return check_activity(time, report, self._counts, windows, longest.mixtures, uuid)
 
     # -- the sampling thread -------------------------------------------------------------------------
 

@@ -64,7 +64,7 @@ def test_kernels_too_short_for_queries() -> None:
     assert time.reason == (
         "GPU 0: its default stream had work in 0 % of the queries, but its counters show that the GPU was "
         f"busy for 17 % of the time: {SHORT_KERNELS} The GPU activity of each line is estimated from the "
-        "driver's utilization, which is a mean over short periods."
+        "GPU's counters, which are means over short periods."
     )
     assert time.reason_ids == (
         MessageId(
@@ -73,6 +73,46 @@ def test_kernels_too_short_for_queries() -> None:
         ),
         MessageId("activity-by-windows", {}),
     )
+
+
+def test_activity_from_the_counter_that_covers_more_of_the_run() -> None:
+    """The regression uses the hardware counters' windows if they cover more of the run than the driver's.
+
+    The driver's windows cover only the first half of the run, with 30 %. The hardware counters cover the
+    whole run, with a mean of 40 %.
+    """
+    run = ProfiledRun()
+    stepping(run, 10)
+    driver = [UtilizationWindow(now(run), 30.0)]
+
+    def samples(number: int) -> None:
+        stepping(run, 20)
+        if number < 12:
+            driver.append(UtilizationWindow(now(run), 30.0))
+
+    run.windows.windows = driver
+    run_windows(run, 24, lambda number: 30.0 if number < 12 else 50.0, samples)
+    assert lines(time_of(run, utilization=40.0)) == [(2, 100.0, 40.0)]
+
+
+def test_windows_that_do_not_represent_the_run_give_no_activity() -> None:
+    """If the driver's windows cover only part of a run and the load varies, no activity is estimated from
+    them.
+
+    The windows have a mean of 37 %, but the mean over the whole run is 42 %. With a mean of 39 %, the
+    activity would be shown.
+    """
+    for mean, shown in ((42.0, None), (39.0, 37.0)):
+        run = ProfiledRun()
+        stepping(run, 10)
+        driver = [UtilizationWindow(now(run), 37.0)]
+        for _ in range(12):
+            stepping(run, 20)
+            driver.append(UtilizationWindow(now(run), 37.0))
+        run.windows.windows = driver
+        run.profiler.open()
+        stepping(run, 100)
+        assert lines(time_of(run, utilization=mean)) == [(2, 100.0, shown)]
 
 
 def test_the_hardware_counters_come_before_the_drivers_utilization() -> None:

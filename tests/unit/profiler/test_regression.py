@@ -69,6 +69,18 @@ def test_utilization_that_fits_no_line() -> None:
     assert activity_by_line(mixed) is None
 
 
+@pytest.mark.parametrize(("spread", "shown"), [(8.0, True), (14.0, False)])
+def test_activity_with_an_error_of_more_than_five_points_is_not_returned(spread: float, shown: bool) -> None:
+    """An activity is returned only if its standard error is at most 2.5 percentage points, so that it is off
+    by at most 5 points in 19 of 20 cases.
+
+    The means of the sixteen windows are 40 % plus or minus ``spread``, so the standard error is a quarter of
+    ``spread``.
+    """
+    mixed = [WindowMixture({3: 1.0}, 40.0 + spread * (-1) ** number) for number in range(16)]
+    assert (activity_by_line(mixed) is not None) == shown
+
+
 def test_one_line_is_the_mean() -> None:
     """If the cell has only one line, the line's activity is the mean of all windows."""
     assert dict(activity_by_line([WindowMixture({3: 1.0}, 40.0)] * 12) or {}) == pytest.approx({3: 40.0})
