@@ -10,6 +10,9 @@ RUN := $(VENV)/bin/python -m
 PIP := -m pip install $(if $(CI),--quiet --no-compile) --disable-pip-version-check
 # pip accepts only files whose hashes are in the requirements file that follows.
 HASHED := $(PIP) --require-hashes --requirement
+# jsonschema imports this optional package, which compiles a grammar for 1.2 s. That is half of the CPU time of
+# JupyterLab's start, and the tests start JupyterLab about 100 times.
+WITHOUT_GRAMMAR := -m pip uninstall --quiet --yes rfc3987-syntax
 LOCK := requirements/lock.txt
 TORCH_PACKAGE := torch==2.13.0
 # Appended to the commands that check for or install programs that only some tests need. If such a command fails, CI
@@ -37,7 +40,7 @@ JLPM := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" jlpm
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-quick test-python test-typescript test-server test-kernel test-kernel-newest \
+.PHONY: help demo ci test test-quick test-python test-typescript test-server test-kernel test-kernel-newest \
 	test-kernel-oldest test-browser test-browser-newest test-browser-oldest hardware pictures animation check format build lock bench clean compiler chromium \
 	prometheus nginx
 
@@ -47,6 +50,13 @@ help: ## list the targets
 
 demo: $(INSTALLED) $(LABEXTENSION) ## JupyterLab with the quickstart notebook, on this machine's GPUs or a recording
 	@$(RUN) tools.demo
+
+# Installing and checking each use one CPU, so the packages of the tests are installed while the checks run.
+ci: $(INSTALLED) $(NODE_MODULES) ## the checks and all tests
+	$(MAKE) check & check=$$!; \
+		$(MAKE) $(LABEXTENSION) $(OLDEST_INSTALLED) $(OLDEST_LAB_INSTALLED) compiler chromium prometheus nginx; \
+		installed=$$?; wait $$check && test $$installed -eq 0
+	$(MAKE) test
 
 test: test-python test-typescript hardware test-server test-kernel test-browser ## all tests, one group after the other
 	@$(RUN) tools.summarize_tests $(GROUPS:%=$(RESULTS)/%.xml)
@@ -140,6 +150,7 @@ $(INSTALLED): pyproject.toml $(LOCK)
 	@$(PYTHON) tools/check_python.py demo
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python $(HASHED) $(LOCK)
+	$(VENV)/bin/python $(WITHOUT_GRAMMAR)
 	$(if $(filter 0,$(TORCH)),,$(VENV)/bin/python $(PIP) $(TORCH_PACKAGE))
 	$(VENV)/bin/python $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -170,6 +181,7 @@ define install_oldest
 	@$(PYTHON) tools/check_python.py demo
 	test -x $(1)/bin/python || $(PYTHON) -m venv $(1)
 	$(1)/bin/python $(HASHED) $(2)
+	$(1)/bin/python $(WITHOUT_GRAMMAR)
 	rm -rf $(1)/editable
 	$(RUN) hatchling build --target wheel:editable --directory $(1)/editable
 	$(1)/bin/python $(PIP) --no-deps --no-index --force-reinstall $(1)/editable/*.whl

@@ -112,7 +112,7 @@ def jupyterlab(
         try:
             lab.wait_until_ready()
             yield lambda cells, **how: lab.open(
-                browser, lab.write("panel.ipynb", cells), **{"height": 1500, **how}
+                browser.new_context(), lab.write("panel.ipynb", cells), **{"height": 1500, **how}
             )
         finally:
             lab.stop()

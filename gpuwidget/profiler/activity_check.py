@@ -42,7 +42,7 @@ def check_activity(
     report: Report,
     counts: SampleCounts,
     windows: Mapping[int, MatchedMeans | None],
-    mixtures: Sequence[WindowMixture],
+    mixtures: Sequence[Sequence[WindowMixture]],
     uuid: str | None,
 ) -> CodeTime:
     """Return ``time`` with the GPU activities that the counters confirm, or with those from a regression.
@@ -55,7 +55,8 @@ def check_activity(
         counts: The stack samples with their stream queries.
         windows: For each queried device (the N of ``cuda:N``), the means of queries and counters over the
             same windows, or None to compare the means of the whole run.
-        mixtures: The counter's windows with each line's share of them, for the regression.
+        mixtures: For each counter, its windows with each line's share of them, for the regression. The
+            counter whose windows cover most of the run comes first.
         uuid: The UUID of the GPU that these windows are of.
     """
     if not time.lines:
@@ -67,10 +68,11 @@ def check_activity(
         has_activity = any(line.gpu_busy is not None for line in time.lines)
         return _with_activity(time, {}, messages.UNCHECKED) if has_activity else time
     reasons = [contradiction] if contradiction is not None else []
-    activity = activity_by_line(mixtures)
-    if activity is None or not _explains_run(activity, time, report, uuid):
-        return _with_activity(time, {}, *reasons)
-    return _with_activity(time, activity, *reasons, messages.BY_WINDOWS)
+    for windows_of_counter in mixtures:
+        activity = activity_by_line(windows_of_counter)
+        if activity is not None and _explains_run(activity, time, report, uuid):
+            return _with_activity(time, activity, *reasons, messages.BY_WINDOWS)
+    return _with_activity(time, {}, *reasons)
 
 
 def _explains_run(

@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _MIN_WINDOWS = 10
+_MIN_WINDOWS_OF_ONE_LINE = 5
+"""With one line, the result is the mean of the windows, for which fewer windows are enough. In a run of 4 s,
+the hardware counters have 7."""
 _MIN_LINE_SHARE = 0.05
 """Lines with a smaller share of the total time of all windows are grouped as rare lines."""
 _MAX_REST = 0.1
@@ -43,14 +46,12 @@ def activity_by_line(windows: Sequence[WindowMixture]) -> dict[int | None, float
     The result contains the lines that take at least a twentieth of the time. It is None if the windows do not
     determine the activities.
     """
-    if len(windows) < _MIN_WINDOWS:
-        return None
     total: dict[int | None, float] = {}
     for window in windows:
         for line, share in window.shares.items():
             total[line] = total.get(line, 0.0) + share
     lines = [line for line, share in total.items() if share >= _MIN_LINE_SHARE * len(windows)]
-    if not lines:
+    if not lines or len(windows) < (_MIN_WINDOWS if len(total) > 1 else _MIN_WINDOWS_OF_ONE_LINE):
         return None
     columns = [[window.shares.get(line, 0.0) for window in windows] for line in lines]
     rest = [1.0 - sum(shares) for shares in zip(*columns, strict=True)]

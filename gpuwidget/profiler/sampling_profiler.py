@@ -164,9 +164,9 @@ class SamplingProfiler:
         logs = [self._utilization_log]
         if len(devices) == 1:
             logs.append(self._activity_logs[devices[0]])
-        longest = max(logs, key=lambda log: log.covered_s)
+        logs.sort(key=lambda log: log.covered_s, reverse=True)
         uuid = None if self._windows is None else self._windows.uuid
-        return check_activity(time, report, self._counts, windows, longest.mixtures, uuid)
+        return check_activity(time, report, self._counts, windows, [log.mixtures for log in logs], uuid)
 
     # -- the sampling thread -------------------------------------------------------------------------
 

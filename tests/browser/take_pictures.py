@@ -34,7 +34,7 @@ from helpers_panel import (
     wait_for_text,
 )
 from picture_manifest import DEFAULTS, MANIFEST
-from playwright.sync_api import Browser, WebSocketRoute
+from playwright.sync_api import BrowserContext, WebSocketRoute
 from test_cells_list import report, write_reports
 
 from tests.nvml_standin import profiles
@@ -102,7 +102,7 @@ class Look:
 class Stage:
     """What a state starts from: the browser, an empty folder and the number of GPUs."""
 
-    browser: Browser
+    browser: BrowserContext
     folder: Path
     gpus: int
 
@@ -177,7 +177,7 @@ def take(notebook: Notebook, name: str, look: Look) -> None:
 
 
 @pytest.mark.parametrize(("name", "gpus"), list(looks()), ids=lambda value: str(value))
-def test_take(name: str, gpus: int, browser: Browser, tmp_path: Path) -> None:
+def test_take(name: str, gpus: int, browser: BrowserContext, tmp_path: Path) -> None:
     """Take all pictures of one state on one machine."""
     FOLDER.mkdir(exist_ok=True)
     with STATES[name](Stage(browser, tmp_path, gpus)) as notebook:

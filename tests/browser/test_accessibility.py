@@ -24,7 +24,7 @@ from helpers_panel import (
     uuids,
     wait_for_text,
 )
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 from test_cells_list import report, write_reports
 
 from tests.nvml_standin import Standin
@@ -73,7 +73,7 @@ def eight_gpu_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[La
 
 @pytest.fixture
 def open_panel(
-    eight_gpu_lab: tuple[Lab, Standin], browser: Browser
+    eight_gpu_lab: tuple[Lab, Standin], browser: BrowserContext
 ) -> Iterator[tuple[Notebook, FakeOwnershipStream]]:
     """Open the panel and a notebook whose kernel replies to the panel, with fake memory ownership."""
     lab, _ = eight_gpu_lab
@@ -93,7 +93,7 @@ def open_panel(
     notebook.close()
 
 
-def test_without_gpuwidget_or_a_notebook(eight_gpu_lab: tuple[Lab, Standin], browser: Browser) -> None:
+def test_without_gpuwidget_or_a_notebook(eight_gpu_lab: tuple[Lab, Standin], browser: BrowserContext) -> None:
     """axe finds no violation in the panel if gpuwidget is not loaded in the notebook's kernel, with collapsed
     and with expanded sections, or if no notebook is open."""
     lab, _ = eight_gpu_lab
@@ -205,7 +205,7 @@ def test_the_settings(open_panel: tuple[Notebook, FakeOwnershipStream]) -> None:
     assert ours - theirs == set()
 
 
-def test_the_cells(eight_gpu_lab: tuple[Lab, Standin], browser: Browser) -> None:
+def test_the_cells(eight_gpu_lab: tuple[Lab, Standin], browser: BrowserContext) -> None:
     """axe finds no violation in the panel with a list of cells that has error marks and a note, whether the
     list is sorted or not."""
     lab, _ = eight_gpu_lab
@@ -223,7 +223,7 @@ def test_the_cells(eight_gpu_lab: tuple[Lab, Standin], browser: Browser) -> None
     notebook.close()
 
 
-def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
+def test_a_lost_gpu(browser: BrowserContext, tmp_path: Path) -> None:
     """axe finds no violation in the panel if one of two GPUs is lost."""
     with lab_with(tmp_path, *machine(2)) as (lab, standin):
         notebook = lab.open(browser, lab.write("lost.ipynb", ["1"]))
@@ -235,7 +235,7 @@ def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
         notebook.close()
 
 
-def test_no_driver(browser: Browser, tmp_path: Path) -> None:
+def test_no_driver(browser: BrowserContext, tmp_path: Path) -> None:
     """axe finds no violation in the panel on a machine without a driver."""
     with lab_with(tmp_path, "nvmlInitWithFlags=error 9") as (lab, _):
         notebook = lab.open(browser, lab.write("none.ipynb", ["1"]))

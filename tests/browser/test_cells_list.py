@@ -11,9 +11,9 @@ from typing import Any
 
 import helpers_kernel_state
 import nbformat
-from helpers_lab import Lab, Notebook
+from helpers_lab import Lab, Notebook, new_page
 from helpers_panel import DEVICE, GIB, PANEL, show, unreadable, use_font, uuids, wait_for_text
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 
 Open = Callable[..., Notebook]
 
@@ -290,7 +290,7 @@ def test_figures_of_an_untrusted_notebook_are_marked(open_notebook: Open, lab: L
     assert page.evaluate("window.hacked") is None
 
 
-def test_bands_on_the_charts(two_gpu_lab: Lab, browser: Browser) -> None:
+def test_bands_on_the_charts(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     """If the pointer is on a GPU's chart, the chart names the cell that used that GPU at the time under the
     pointer. The charts of other GPUs name none."""
     first, second = uuids(two_gpu_lab)
@@ -311,7 +311,7 @@ def test_bands_on_the_charts(two_gpu_lab: Lab, browser: Browser) -> None:
     notebook.close()
 
 
-def test_status_item(two_gpu_lab: Lab, browser: Browser) -> None:
+def test_status_item(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     """The status bar shows the memory and utilization of the server's GPUs or, once gpuwidget is loaded in
     the kernel, of the notebook's GPU. It opens no stream; a click on it opens the panel."""
     state = helpers_kernel_state.state(uuids(two_gpu_lab))
@@ -335,7 +335,7 @@ def test_status_item(two_gpu_lab: Lab, browser: Browser) -> None:
     notebook.close()
 
 
-def test_impossible_numbers_in_a_kernels_reply(two_gpu_lab: Lab, browser: Browser) -> None:
+def test_impossible_numbers_in_a_kernels_reply(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     """If a kernel replies with impossible sizes, the status bar and the panel show them as unknown and keep
     working."""
     state = helpers_kernel_state.state(uuids(two_gpu_lab))
@@ -357,11 +357,11 @@ def test_impossible_numbers_in_a_kernels_reply(two_gpu_lab: Lab, browser: Browse
     notebook.close()
 
 
-def test_status_item_in_notebook_7(two_gpu_lab: Lab, browser: Browser) -> None:
+def test_status_item_in_notebook_7(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     """In Notebook 7, which has no status bar, the menu bar shows the memory and utilization."""
     state = helpers_kernel_state.state(uuids(two_gpu_lab))
     path = two_gpu_lab.write("seven.ipynb", [helpers_kernel_state.cell(state)])
-    page = browser.new_page(viewport={"width": 1200, "height": 800})
+    page = new_page(browser)
     page.goto(f"{two_gpu_lab.url}/notebooks/{path.name}?token={two_gpu_lab.token}")
     page.wait_for_selector(".jp-Notebook .jp-Cell")
     page.wait_for_function(

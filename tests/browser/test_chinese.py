@@ -11,7 +11,7 @@ import pytest
 from helpers_lab import Lab, Notebook
 from helpers_ownership import FakeOwnershipStream, allocation, gpu, kernel
 from helpers_panel import CARD, PANEL, clipped, lab_with, machine, show, uuids, wait_for_text
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 from test_cells_list import report, write_reports
 
 TRANSLATION = "@jupyterlab/translation-extension/plugin.jupyterlab-settings"
@@ -61,7 +61,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield made
 
 
-def test_the_panel(lab: Lab, browser: Browser) -> None:
+def test_the_panel(lab: Lab, browser: BrowserContext) -> None:
     """All texts of the panel are Chinese, and none of them is clipped in a panel of 240, 300 or 480 px."""
     faked: list[FakeOwnershipStream] = []
     known = uuids(lab)
@@ -105,7 +105,7 @@ def test_the_panel(lab: Lab, browser: Browser) -> None:
     notebook.close()
 
 
-def test_the_doctor_and_a_card(lab: Lab, browser: Browser) -> None:
+def test_the_doctor_and_a_card(lab: Lab, browser: BrowserContext) -> None:
     """The doctor's findings and fixes, of the kernel and of the server, are Chinese. So is a card that is
     made while the page is open."""
     notebook = lab.open(
@@ -128,7 +128,7 @@ def test_the_doctor_and_a_card(lab: Lab, browser: Browser) -> None:
     notebook.close()
 
 
-def test_the_dashboard_the_launcher_and_the_palette(lab: Lab, browser: Browser) -> None:
+def test_the_dashboard_the_launcher_and_the_palette(lab: Lab, browser: BrowserContext) -> None:
     """The dashboard and all commands are Chinese. The dashboard's launcher item is in JupyterLab's category
     "Other"."""
     notebook = lab.open(browser, lab.write("board.ipynb", ["1"]), kernel=False)
@@ -147,7 +147,7 @@ def test_the_dashboard_the_launcher_and_the_palette(lab: Lab, browser: Browser) 
     notebook.close()
 
 
-def test_the_settings(lab: Lab, browser: Browser) -> None:
+def test_the_settings(lab: Lab, browser: BrowserContext) -> None:
     """In the settings editor, the names and descriptions of gpuwidget's settings are Chinese."""
     notebook = lab.open(browser, lab.write("set.ipynb", ["1"]), kernel=False)
     notebook.script("await app.commands.execute('settingeditor:open', {query: 'GPU'});")

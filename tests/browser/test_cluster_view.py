@@ -11,10 +11,10 @@ import pytest
 from helpers_axe import violations
 from helpers_cluster import CLUSTER_OPTION, FREE_NODES, LOST_NODE, XID_NODE, FakeCluster, cluster
 from helpers_exporters import SimulatedCluster
-from helpers_lab import Lab, Notebook
+from helpers_lab import Lab, Notebook, new_page
 from helpers_panel import PANEL, show, wait_for_text
 from helpers_prometheus import Prometheus, find_programs
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import BrowserContext, Page
 
 WALL = ".jp-gpuwidget-cluster"
 NODE = f"{WALL} .jp-gpuwidget-cluster-node"
@@ -47,7 +47,7 @@ def fake() -> FakeCluster:
 
 
 @pytest.fixture(scope="module")
-def opened(cluster_lab: Lab, browser: Browser, fake: FakeCluster) -> Iterator[Notebook]:
+def opened(cluster_lab: Lab, browser: BrowserContext, fake: FakeCluster) -> Iterator[Notebook]:
     """Open a page with the wall. The tests share it."""
     path = cluster_lab.write("cluster.ipynb", ["1"])
     notebook = cluster_lab.open(browser, path, kernel=False, width=1366, height=768, prepare=fake.install)
@@ -297,7 +297,7 @@ def test_a_problem_is_shown(wall: Notebook, fake: FakeCluster) -> None:
     wall.page.wait_for_selector(f"{WALL}:not([data-stale])")
 
 
-def test_without_prometheus(browser: Browser, lab: Lab) -> None:
+def test_without_prometheus(browser: BrowserContext, lab: Lab) -> None:
     """If no Prometheus is configured, there is no command and no section."""
     notebook = lab.open(browser, lab.write("no-cluster.ipynb", ["1"]), kernel=False)
     assert not notebook.script("return app.commands.hasCommand('gpuwidget:open-cluster');")
@@ -306,10 +306,10 @@ def test_without_prometheus(browser: Browser, lab: Lab) -> None:
     notebook.close()
 
 
-def test_in_notebook_7(cluster_lab: Lab, browser: Browser) -> None:
+def test_in_notebook_7(cluster_lab: Lab, browser: BrowserContext) -> None:
     """In Notebook 7, the wall opens below the notebook."""
     path = cluster_lab.write("seven.ipynb", ["1"])
-    page = browser.new_page(viewport={"width": 1200, "height": 700})
+    page = new_page(browser, height=700)
     FakeCluster(cluster(2)).install(page)
     page.goto(f"{cluster_lab.url}/notebooks/{path.name}?token={cluster_lab.token}")
     page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('gpuwidget:open-cluster')")
@@ -322,7 +322,7 @@ def test_in_notebook_7(cluster_lab: Lab, browser: Browser) -> None:
     page.close(run_before_unload=False)
 
 
-def test_with_a_real_prometheus(browser: Browser, tmp_path: Path) -> None:
+def test_with_a_real_prometheus(browser: BrowserContext, tmp_path: Path) -> None:
     """The wall shows what a real Prometheus has scraped from exporters. A node whose exporter stops is lost,
     without values."""
     programs = find_programs()

@@ -7,7 +7,7 @@ from pathlib import Path
 from helpers_axe import violations
 from helpers_lab import Lab
 from helpers_panel import lab_with, machine, wait_for_text
-from playwright.sync_api import Browser, Route
+from playwright.sync_api import BrowserContext, Route
 from test_dashboard_view import (
     CHART,
     CHART_COUNT,
@@ -26,7 +26,7 @@ BUTTON = f"{EMPTY} button"
 CHARTS_FOCUSED = "() => document.activeElement?.matches('.jp-gpuwidget-dashboard-charts')"
 
 
-def test_without_a_gpu(browser: Browser, tmp_path: Path) -> None:
+def test_without_a_gpu(browser: BrowserContext, tmp_path: Path) -> None:
     """If there is no GPU, the dashboard shows only the reason, without charts or a toolbar. Once there is a
     GPU, the charts appear."""
     with lab_with(tmp_path, "nvmlInitWithFlags=error 9") as (lab, standin):
@@ -49,7 +49,7 @@ def test_without_a_gpu(browser: Browser, tmp_path: Path) -> None:
         page.close(run_before_unload=False)
 
 
-def test_no_metric_or_gpu_selected(two_gpu_lab: Lab, browser: Browser) -> None:
+def test_no_metric_or_gpu_selected(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     """If no metric or no GPU is selected, a button in the dashboard selects all metrics or all GPUs, and the
     charts get the focus."""
     notebook = two_gpu_lab.open(browser, two_gpu_lab.write("nothing.ipynb", ["1"]), kernel=False)
@@ -80,7 +80,7 @@ def test_no_metric_or_gpu_selected(two_gpu_lab: Lab, browser: Browser) -> None:
     notebook.close()
 
 
-def test_the_history_is_late_or_fails(two_gpu_lab: Lab, browser: Browser) -> None:
+def test_the_history_is_late_or_fails(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     """While the history is loading, the dashboard shows that. If loading fails, it shows why, and it draws
     the charts once loading succeeds."""
     notebook = two_gpu_lab.open(browser, two_gpu_lab.write("late.ipynb", ["1"]), kernel=False)
@@ -101,7 +101,7 @@ def test_the_history_is_late_or_fails(two_gpu_lab: Lab, browser: Browser) -> Non
     notebook.close()
 
 
-def test_the_connection_is_lost(browser: Browser, tmp_path: Path) -> None:
+def test_the_connection_is_lost(browser: BrowserContext, tmp_path: Path) -> None:
     """If the connection to the server is lost, the dashboard shows that above the charts, which stay visible
     but dimmed until the connection is back."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):

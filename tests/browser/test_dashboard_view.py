@@ -11,9 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from helpers_colors import VISIONS, contrast, distance
-from helpers_lab import Lab, Notebook
+from helpers_lab import Lab, Notebook, new_page
 from helpers_panel import PANEL, lab_with, machine, show, uuids, wait_for_text
-from playwright.sync_api import Browser, Page, Request
+from playwright.sync_api import BrowserContext, Page, Request
 
 from gpuwidget.model.metrics import METRICS
 from tests.nvml_standin import profiles
@@ -132,7 +132,7 @@ def select_metrics(page: Page, *metrics: str) -> None:
     page.keyboard.press("Escape")
 
 
-def test_every_metric_of_every_gpu(browser: Browser, tmp_path: Path) -> None:
+def test_every_metric_of_every_gpu(browser: BrowserContext, tmp_path: Path) -> None:
     """A button in the panel's header opens the dashboard. It has one chart per metric, with each GPU's latest
     value above the chart."""
     with lab_with(tmp_path, *busy_machine(2)) as (lab, standin):
@@ -163,7 +163,7 @@ def saved_workspace(request: Request) -> str:
     return (request.post_data or "").replace(" ", "") if is_save else ""
 
 
-def test_choices_survive_a_reload(browser: Browser, tmp_path: Path) -> None:
+def test_choices_survive_a_reload(browser: BrowserContext, tmp_path: Path) -> None:
     """The dashboard's metrics, GPUs, time range, smoothing and zoom are the same after a reload, and so is a
     chart that was opened in its own tab."""
     with lab_with(tmp_path, *busy_machine(4)) as (lab, _):
@@ -208,7 +208,7 @@ def test_choices_survive_a_reload(browser: Browser, tmp_path: Path) -> None:
         page.close(run_before_unload=False)
 
 
-def test_zoom_and_return_to_live(two_gpu_lab: Lab, browser: Browser) -> None:
+def test_zoom_and_return_to_live(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     """Dragging over a chart zooms into a time range, and keys pan and zoom. A double click or Escape returns
     to live mode."""
     notebook = two_gpu_lab.open(browser, two_gpu_lab.write("zoom.ipynb", ["1"]), kernel=False)
@@ -246,7 +246,7 @@ def test_zoom_and_return_to_live(two_gpu_lab: Lab, browser: Browser) -> None:
     notebook.close()
 
 
-def test_a_shared_cursor(browser: Browser, tmp_path: Path) -> None:
+def test_a_shared_cursor(browser: BrowserContext, tmp_path: Path) -> None:
     """If the pointer is on a chart, the tooltip lists the values of all GPUs at the time under the pointer,
     and all charts show their values at that time."""
     with lab_with(tmp_path, *busy_machine(8)) as (lab, _):
@@ -274,7 +274,7 @@ def test_a_shared_cursor(browser: Browser, tmp_path: Path) -> None:
         notebook.close()
 
 
-def test_the_csv_file(browser: Browser, tmp_path: Path) -> None:
+def test_the_csv_file(browser: BrowserContext, tmp_path: Path) -> None:
     """The CSV file has the shown metrics and GPUs with the names and units of the charts, and one row per
     step. No column name is a spreadsheet formula."""
     scenario = [*busy_machine(2), 'gpu.0.name==HYPERLINK("http://x","y")']
@@ -306,7 +306,7 @@ def test_the_csv_file(browser: Browser, tmp_path: Path) -> None:
         notebook.close()
 
 
-def test_a_hidden_dashboard_is_idle(browser: Browser, tmp_path: Path) -> None:
+def test_a_hidden_dashboard_is_idle(browser: BrowserContext, tmp_path: Path) -> None:
     """If the dashboard is behind another tab, it loads nothing, draws nothing and closes its stream. When it
     is shown again, it continues."""
     with lab_with(tmp_path, *busy_machine(2)) as (lab, standin):
@@ -333,7 +333,7 @@ def test_a_hidden_dashboard_is_idle(browser: Browser, tmp_path: Path) -> None:
         notebook.close()
 
 
-def test_sixteen_gpus_one_of_them_lost(browser: Browser, tmp_path: Path) -> None:
+def test_sixteen_gpus_one_of_them_lost(browser: BrowserContext, tmp_path: Path) -> None:
     """With 16 GPUs, the user can highlight one GPU and show only that GPU. Only visible charts are drawn, and
     a lost GPU is labelled."""
     with lab_with(tmp_path, *busy_machine(16)) as (lab, standin):
@@ -367,7 +367,7 @@ def test_sixteen_gpus_one_of_them_lost(browser: Browser, tmp_path: Path) -> None
         notebook.close()
 
 
-def test_sixteen_distinct_colors(two_gpu_lab: Lab, browser: Browser) -> None:
+def test_sixteen_distinct_colors(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     """In both themes, the colors of 16 GPUs differ, and each has enough contrast. Among the eight with the
     same dash pattern, people with color vision deficiency can tell the colors apart, too."""
     notebook = two_gpu_lab.open(browser, two_gpu_lab.write("colors.ipynb", ["1"]), kernel=False)
@@ -384,7 +384,7 @@ def test_sixteen_distinct_colors(two_gpu_lab: Lab, browser: Browser) -> None:
     notebook.close()
 
 
-def test_charts_fill_the_window(two_gpu_lab: Lab, browser: Browser) -> None:
+def test_charts_fill_the_window(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     """Few charts share the whole window. A click enlarges a chart, by mouse or keyboard, and a button or
     Escape shows all charts again. Ticks are round."""
     notebook = two_gpu_lab.open(browser, two_gpu_lab.write("fill.ipynb", ["1"]), kernel=False)
@@ -427,7 +427,7 @@ def test_charts_fill_the_window(two_gpu_lab: Lab, browser: Browser) -> None:
     notebook.close()
 
 
-def test_mean_smoothing_and_cells(browser: Browser, tmp_path: Path) -> None:
+def test_mean_smoothing_and_cells(browser: BrowserContext, tmp_path: Path) -> None:
     """A chart can show the mean over the GPUs, and smoothed lines whose highest values stay visible. The time
     in which a cell ran is a band, which the tooltip names."""
     with lab_with(tmp_path, *busy_machine(2)) as (lab, standin):
@@ -461,7 +461,7 @@ def test_mean_smoothing_and_cells(browser: Browser, tmp_path: Path) -> None:
     [("RTX 4090", "memory_temperature_c", "fan_speed"), ("V100", "fan_speed", "memory_temperature_c")],
 )
 def test_a_missing_metric_has_its_reason(
-    browser: Browser, tmp_path: Path, model: str, missing: str, reported: str
+    browser: BrowserContext, tmp_path: Path, model: str, missing: str, reported: str
 ) -> None:
     """On an older model of GPU, the charts of the metrics that it does not report show the reason."""
     reasons = {
@@ -483,7 +483,7 @@ def test_a_missing_metric_has_its_reason(
         notebook.close()
 
 
-def test_a_recording_is_labelled(browser: Browser, lab: Lab) -> None:
+def test_a_recording_is_labelled(browser: BrowserContext, lab: Lab) -> None:
     """If the values come from a recording, the dashboard shows the label of the recording."""
     notebook = lab.open(browser, lab.write("dashboard-recording.ipynb", ["1"]), kernel=False)
     open_dashboard(notebook)
@@ -491,7 +491,7 @@ def test_a_recording_is_labelled(browser: Browser, lab: Lab) -> None:
     notebook.close()
 
 
-def test_metrics_are_kept_when_reopened(two_gpu_lab: Lab, browser: Browser) -> None:
+def test_metrics_are_kept_when_reopened(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     """After the dashboard is closed and opened again, it shows the same metrics as before."""
     notebook = two_gpu_lab.open(browser, two_gpu_lab.write("closed-dashboard.ipynb", ["1"]), kernel=False)
     page = notebook.page
@@ -504,17 +504,17 @@ def test_metrics_are_kept_when_reopened(two_gpu_lab: Lab, browser: Browser) -> N
     notebook.close()
 
 
-def open_notebook_7(lab: Lab, browser: Browser, name: str) -> Page:
+def open_notebook_7(lab: Lab, browser: BrowserContext, name: str) -> Page:
     """Open a new notebook in Notebook 7, and return the page once the dashboard's command exists."""
     path = lab.write(name, ["1"])
-    page = browser.new_page(viewport={"width": 1200, "height": 700})
+    page = new_page(browser, height=700)
     page.goto(f"{lab.url}/notebooks/{path.name}?token={lab.token}")
     page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('gpuwidget:open-dashboard')")
     page.wait_for_selector(".jp-Notebook .jp-Cell")
     return page
 
 
-def test_in_notebook_7(two_gpu_lab: Lab, browser: Browser) -> None:
+def test_in_notebook_7(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     """In Notebook 7, the dashboard opens below the notebook with half of the height, also when it is closed
     and opened again. Its list of metrics fits into the window.
 
@@ -541,7 +541,7 @@ def test_in_notebook_7(two_gpu_lab: Lab, browser: Browser) -> None:
     page.close(run_before_unload=False)
 
 
-def test_the_tab_of_a_chart_in_notebook_7(two_gpu_lab: Lab, browser: Browser) -> None:
+def test_the_tab_of_a_chart_in_notebook_7(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     """In Notebook 7, the tab of a chart is selected when it is opened from the dashboard, also when it is
     already open. The dashboard is selected when its command runs again, or after the tab was closed."""
     page = open_notebook_7(two_gpu_lab, browser, "seven-chart.ipynb")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from helpers_panel import CARD
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 
 ROOT = Path(__file__).parents[2]
 FROM_MAKE = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
@@ -57,7 +57,7 @@ def demo_url(tmp_path: Path) -> Iterator[str]:
                     os.killpg(make.pid, signal.SIGKILL)
 
 
-def test_the_demo_shows_the_quickstart_and_the_panel(demo_url: str, browser: Browser) -> None:
+def test_the_demo_shows_the_quickstart_and_the_panel(demo_url: str, browser: BrowserContext) -> None:
     """The page that ``make demo`` opens shows the quickstart notebook, and the panel with the four recorded
     GPUs, which are all expanded."""
     page = browser.new_page()

@@ -13,7 +13,7 @@ from helpers_exporters import SimulatedCluster
 from helpers_lab import Lab
 from helpers_panel import lab_with, machine, show, uuids, wait_for_text
 from helpers_prometheus import Prometheus, find_programs, write_past
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 from test_cells_list import ROW, report, write_reports
 from test_dashboard_view import CHART, DASHBOARD, TIME_RANGE, busy_machine, open_dashboard
 
@@ -58,7 +58,7 @@ def stored_days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab,
         cluster.stop()
 
 
-def test_what_happened_at_3_am(stored_days: tuple[Lab, SimulatedCluster], browser: Browser) -> None:
+def test_what_happened_at_3_am(stored_days: tuple[Lab, SimulatedCluster], browser: BrowserContext) -> None:
     """With a Prometheus, the dashboard goes back 30 days, also before the server was started. A date picker,
     used with the keyboard alone, leads to any part of them."""
     lab, _ = stored_days
@@ -89,7 +89,7 @@ def test_what_happened_at_3_am(stored_days: tuple[Lab, SimulatedCluster], browse
     notebook.close()
 
 
-def test_a_cell_leads_to_its_time(stored_days: tuple[Lab, SimulatedCluster], browser: Browser) -> None:
+def test_a_cell_leads_to_its_time(stored_days: tuple[Lab, SimulatedCluster], browser: BrowserContext) -> None:
     """The time of a cell in the panel's list opens the dashboard where the cell ran, also for a notebook that
     was saved days ago. If that time is no longer stored, the tooltip
     has the reason."""
@@ -119,7 +119,7 @@ def test_a_cell_leads_to_its_time(stored_days: tuple[Lab, SimulatedCluster], bro
     notebook.close()
 
 
-def test_another_machine(stored_days: tuple[Lab, SimulatedCluster], browser: Browser) -> None:
+def test_another_machine(stored_days: tuple[Lab, SimulatedCluster], browser: BrowserContext) -> None:
     """The dashboard shows the GPUs of another machine, which it names, and leads back to this one."""
     lab, _ = stored_days
     notebook = lab.open(browser, lab.write("node.ipynb", ["1"]), kernel=False)
@@ -132,7 +132,7 @@ def test_another_machine(stored_days: tuple[Lab, SimulatedCluster], browser: Bro
     notebook.close()
 
 
-def test_a_dead_prometheus(browser: Browser, tmp_path: Path) -> None:
+def test_a_dead_prometheus(browser: BrowserContext, tmp_path: Path) -> None:
     """If Prometheus does not answer, the long ranges show the reason, and the last hour works."""
     options = ["--GpuWidget.prometheus_url=http://127.0.0.1:9"]
     with lab_with(tmp_path, *machine(2), options=options) as (lab, _):

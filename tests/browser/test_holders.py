@@ -16,7 +16,7 @@ import pytest
 from helpers_lab import Lab, Notebook
 from helpers_ownership import GIB, FakeOwnershipStream, allocation, gpu, kernel
 from helpers_panel import CARD, DEVICE, PANEL, clipped, lab_with, machine, show, uuids, wait_for_text
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 
 from tests.nvml_standin import Standin
 
@@ -98,7 +98,7 @@ class OpenPanel:
 
 
 @pytest.fixture
-def open_panel(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., OpenPanel]]:
+def open_panel(browser: BrowserContext, tmp_path: Path) -> Iterator[Callable[..., OpenPanel]]:
     """Return a function that opens the panel on a machine with the given number of GPUs and user settings."""
     with ExitStack() as closing:
 
@@ -541,7 +541,7 @@ def test_the_notification_of_an_idle_holder(open_panel: Callable[..., OpenPanel]
 
 
 def test_the_end_of_a_slurm_job_is_notified_without_a_panel(
-    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    browser: BrowserContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page on a server in a Slurm job warns before the job's end, although no view of gpuwidget is open."""
     monkeypatch.setenv("SLURM_JOB_ID", "1234")

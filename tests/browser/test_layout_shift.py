@@ -9,7 +9,7 @@ import pytest
 from helpers_lab import Lab, Notebook
 from helpers_ownership import FakeOwnershipStream, allocation, gpu, kernel
 from helpers_panel import CARD, LOAD_BUTTON, PANEL, show, uuids, wait_for_text
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 from test_dashboard_view import CHART, DASHBOARD, open_dashboard
 
 Open = Callable[..., Notebook]
@@ -49,7 +49,7 @@ def test_the_panel(open_notebook: Open) -> None:
 
 
 @pytest.mark.parametrize("width", [240, 300, 420])
-def test_a_holder_appears_and_disappears(two_gpu_lab: Lab, browser: Browser, width: int) -> None:
+def test_a_holder_appears_and_disappears(two_gpu_lab: Lab, browser: BrowserContext, width: int) -> None:
     """When the only process or notebook on a GPU begins or ends to hold memory, its line appears or
     disappears, and nothing moves."""
     faked: list[FakeOwnershipStream] = []
@@ -87,7 +87,7 @@ def test_a_holder_appears_and_disappears(two_gpu_lab: Lab, browser: Browser, wid
 
 
 @pytest.mark.parametrize("height", [700, 1400])
-def test_a_new_hint(two_gpu_lab: Lab, browser: Browser, height: int) -> None:
+def test_a_new_hint(two_gpu_lab: Lab, browser: BrowserContext, height: int) -> None:
     """When a hint appears and when it disappears, nothing in the panel moves: neither the GPUs nor the heads
     of the collapsed sections, whether or not the panel has free space. The hint is visible without scrolling.
     """

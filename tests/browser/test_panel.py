@@ -24,7 +24,7 @@ from helpers_panel import (
     uuids,
     wait_for_text,
 )
-from playwright.sync_api import Browser, WebSocket
+from playwright.sync_api import BrowserContext, WebSocket
 
 Open = Callable[..., Notebook]
 LABEL = "Recording of 4 \N{MULTIPLICATION SIGN} NVIDIA H200"
@@ -165,7 +165,7 @@ def test_kernels_without_python_or_gpuwidget(
     assert lab.log.count("UNKNOWN CONTROL MESSAGE") == control_errors
 
 
-def test_the_configured_install_command(browser: Browser, tmp_path: Path) -> None:
+def test_the_configured_install_command(browser: BrowserContext, tmp_path: Path) -> None:
     """If gpuwidget is not installed in the kernel, the panel shows the install command that the server's
     administrator has configured, with shell quoting."""
     wheel = "--GpuWidget.install_requirement='/srv/my wheels/gpuwidget.whl[lab]'"

@@ -25,7 +25,7 @@ from helpers_panel import (
     uuids,
     wait_for_text,
 )
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import BrowserContext, Page
 from test_cells_list import MIME, ROW, report, write_reports
 
 Open = Callable[..., Notebook]
@@ -146,7 +146,7 @@ def test_everything_expanded_in_a_small_panel(open_notebook: Open, lab: Lab) -> 
     assert page.eval_on_selector(PANEL, "node => node.scrollHeight === node.clientHeight")
 
 
-def test_large_fonts_and_zoom(two_gpu_lab: Lab, browser: Browser) -> None:
+def test_large_fonts_and_zoom(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     """With fonts of 13 and 18 px in panels of 240, 300 and 420 px, no text is cut off or overlaps another,
     and the memory bars are at least 40 px wide. A folded row is one line at 420 px and 13 px. At a zoom of
     200 %, every part can be scrolled into view."""
@@ -230,7 +230,7 @@ def test_the_chosen_device_at_every_width(open_notebook: Open, lab: Lab) -> None
     assert colors["light"] != colors["dark"]
 
 
-def test_two_gpus_in_a_window_of_768_px(two_gpu_lab: Lab, browser: Browser) -> None:
+def test_two_gpus_in_a_window_of_768_px(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     """In a window of 1366 by 768 px, a notebook without watched cells shows two GPUs with their charts, the
     device section and the heads of all other sections without scrolling. After the first watched cell, the
     list of cells is expanded."""
@@ -259,7 +259,7 @@ def test_two_gpus_in_a_window_of_768_px(two_gpu_lab: Lab, browser: Browser) -> N
     notebook.close()
 
 
-def test_the_doctor_below_many_gpus(browser: Browser, tmp_path: Path) -> None:
+def test_the_doctor_below_many_gpus(browser: BrowserContext, tmp_path: Path) -> None:
     """With 16 GPUs, the header of the collapsed doctor is always visible. When the user expands the doctor,
     its section scrolls into view."""
     with lab_with(tmp_path, *machine(16)) as (lab, _):

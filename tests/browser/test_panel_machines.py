@@ -11,7 +11,7 @@ from typing import Any
 
 import helpers_kernel_state
 import pytest
-from helpers_lab import Lab, Notebook
+from helpers_lab import Lab, Notebook, new_page
 from helpers_panel import (
     CARD,
     DEVICE,
@@ -27,7 +27,7 @@ from helpers_panel import (
     uuids,
     wait_for_text,
 )
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 
 from tests.nvml_standin import profiles
 
@@ -58,7 +58,7 @@ def wait_for_state(notebook: Notebook, gpus: list[str]) -> None:
 
 
 @pytest.mark.parametrize("gpus", [1, 8, 16])
-def test_many_gpus_at_any_width(browser: Browser, tmp_path: Path, gpus: int) -> None:
+def test_many_gpus_at_any_width(browser: BrowserContext, tmp_path: Path, gpus: int) -> None:
     """In a panel that is at least 240 px wide, every model name and the chosen device with its facts are
     readable, and nothing is clipped. The GPU that the notebook uses is expanded."""
     with lab_with(tmp_path, *machine(gpus)) as (lab, _):
@@ -85,7 +85,7 @@ def test_many_gpus_at_any_width(browser: Browser, tmp_path: Path, gpus: int) -> 
         notebook.close()
 
 
-def test_a_context_without_torch(browser: Browser, tmp_path: Path) -> None:
+def test_a_context_without_torch(browser: BrowserContext, tmp_path: Path) -> None:
     """A GPU that the notebook uses without torch, for example through JAX, has no label cuda:N."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         known = uuids(lab)
@@ -100,7 +100,7 @@ def test_a_context_without_torch(browser: Browser, tmp_path: Path) -> None:
         notebook.close()
 
 
-def test_different_models(browser: Browser, tmp_path: Path) -> None:
+def test_different_models(browser: BrowserContext, tmp_path: Path) -> None:
     """On a machine with different GPUs, the panel shows each model and its memory at any width. Before CUDA
     starts, no GPU is labelled cuda:N, and a note says why and what makes the order certain."""
     models = ("RTX 3090", "RTX 4090", "V100", "A100", "H100")
@@ -123,7 +123,7 @@ def test_different_models(browser: Browser, tmp_path: Path) -> None:
         notebook.close()
 
 
-def test_a_torch_without_cuda(browser: Browser, tmp_path: Path) -> None:
+def test_a_torch_without_cuda(browser: BrowserContext, tmp_path: Path) -> None:
     """With a torch that was built without CUDA, no GPU is labelled cuda:N, the dropdown has no GPU, and the
     panel shows the reason once."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
@@ -145,7 +145,7 @@ def test_a_torch_without_cuda(browser: Browser, tmp_path: Path) -> None:
         notebook.close()
 
 
-def test_memory_of_this_notebook_and_of_others(browser: Browser, tmp_path: Path) -> None:
+def test_memory_of_this_notebook_and_of_others(browser: BrowserContext, tmp_path: Path) -> None:
     """The panel shows how much of a GPU's memory this notebook holds, how much others hold and how much is
     free. It matches cuda:N to GPUs by their UUIDs."""
     with lab_with(tmp_path, *machine(2), f"gpu.1.memory_used={99 * 1024**3}") as (lab, _):
@@ -165,7 +165,7 @@ def test_memory_of_this_notebook_and_of_others(browser: Browser, tmp_path: Path)
         notebook.close()
 
 
-def test_no_layout_shift_when_values_change(browser: Browser, tmp_path: Path) -> None:
+def test_no_layout_shift_when_values_change(browser: BrowserContext, tmp_path: Path) -> None:
     """If a GPU's values change, no element of its card or row moves."""
     with lab_with(tmp_path, *machine(8)) as (lab, standin):
         notebook = lab.open(browser, lab.write("still.ipynb", ["1"]), height=1400)
@@ -186,7 +186,7 @@ def test_no_layout_shift_when_values_change(browser: Browser, tmp_path: Path) ->
         notebook.close()
 
 
-def test_a_chart_outside_the_viewport_is_not_drawn(browser: Browser, tmp_path: Path) -> None:
+def test_a_chart_outside_the_viewport_is_not_drawn(browser: BrowserContext, tmp_path: Path) -> None:
     """While a GPU's card is scrolled out of view, its text stays current but its chart is not drawn. The
     chart is drawn when the card is scrolled into view."""
     with lab_with(tmp_path, *machine(16)) as (lab, standin):
@@ -215,7 +215,7 @@ def test_a_chart_outside_the_viewport_is_not_drawn(browser: Browser, tmp_path: P
         notebook.close()
 
 
-def test_no_driver(browser: Browser, tmp_path: Path) -> None:
+def test_no_driver(browser: BrowserContext, tmp_path: Path) -> None:
     """If there is no driver, the panel shows the reason once, even if the kernel reports it too. Once there
     are GPUs, it shows them."""
     with lab_with(tmp_path, "nvmlInitWithFlags=error 9") as (lab, standin):
@@ -238,7 +238,7 @@ def test_no_driver(browser: Browser, tmp_path: Path) -> None:
         notebook.close()
 
 
-def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
+def test_a_lost_gpu(browser: BrowserContext, tmp_path: Path) -> None:
     """If a GPU is lost, its card shows since when, once, and no values. The other GPU's card stays live. The
     dropdown disables the lost GPU's device and shows the reason."""
     with lab_with(tmp_path, *machine(2)) as (lab, standin):
@@ -264,7 +264,7 @@ def test_a_lost_gpu(browser: Browser, tmp_path: Path) -> None:
         notebook.close()
 
 
-def test_throttling_reasons_and_the_values_at_the_pointer(browser: Browser, tmp_path: Path) -> None:
+def test_throttling_reasons_and_the_values_at_the_pointer(browser: BrowserContext, tmp_path: Path) -> None:
     """The power cap, which full load reaches, is no warning, but heat is. The reason for an unknown value is
     a text of the card. The chart shows the time and the values at the pointer, and the ends of its axis."""
     with lab_with(tmp_path, *machine(1), "gpu.0.throttle=4") as (lab, standin):
@@ -294,7 +294,7 @@ def test_throttling_reasons_and_the_values_at_the_pointer(browser: Browser, tmp_
         notebook.close()
 
 
-def test_a_gpu_that_hangs(browser: Browser, tmp_path: Path) -> None:
+def test_a_gpu_that_hangs(browser: BrowserContext, tmp_path: Path) -> None:
     """If the driver's calls for a GPU hang, its card shows for how long the GPU has not answered, and the
     other GPU's card stays live. When the calls return, the card shows values again."""
     with lab_with(tmp_path, *machine(2)) as (lab, standin):
@@ -312,7 +312,7 @@ def test_a_gpu_that_hangs(browser: Browser, tmp_path: Path) -> None:
         notebook.close()
 
 
-def test_a_driver_that_hangs(browser: Browser, tmp_path: Path) -> None:
+def test_a_driver_that_hangs(browser: BrowserContext, tmp_path: Path) -> None:
     """If the driver hangs while it is initialized, the panel shows that the driver has not answered, and for
     how long."""
     with lab_with(tmp_path, *machine(2), "*=hang") as (lab, standin):
@@ -337,7 +337,7 @@ def test_a_driver_that_hangs(browser: Browser, tmp_path: Path) -> None:
     ],
 )
 def test_another_version_in_the_kernel(
-    two_gpu_lab: Lab, browser: Browser, changes: dict[str, Any], notice: str, disabled: bool
+    two_gpu_lab: Lab, browser: BrowserContext, changes: dict[str, Any], notice: str, disabled: bool
 ) -> None:
     """If the kernel has another version of gpuwidget, the panel shows that. The device dropdown is enabled if
     the versions use the same schema."""
@@ -351,7 +351,7 @@ def test_another_version_in_the_kernel(
     notebook.close()
 
 
-def test_the_server_restarts(browser: Browser, tmp_path: Path) -> None:
+def test_the_server_restarts(browser: BrowserContext, tmp_path: Path) -> None:
     """While the server is down, the panel shows that. When the server is back, the panel is live again."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         notebook = lab.open(browser, lab.write("back.ipynb", ["1"]))
@@ -370,7 +370,7 @@ def test_the_server_restarts(browser: Browser, tmp_path: Path) -> None:
         notebook.page.close(run_before_unload=False)
 
 
-def test_requests_to_a_kernel_are_rare(browser: Browser, tmp_path: Path) -> None:
+def test_requests_to_a_kernel_are_rare(browser: BrowserContext, tmp_path: Path) -> None:
     """The panel sends an idle kernel at most one request per 3 s. While a cell is running, it shows the
     kernel as busy."""
     with lab_with(tmp_path, *machine(1)) as (lab, _):
@@ -392,7 +392,7 @@ def test_requests_to_a_kernel_are_rare(browser: Browser, tmp_path: Path) -> None
         notebook.close()
 
 
-def test_a_kernel_restarted_by_another_page(browser: Browser, tmp_path: Path) -> None:
+def test_a_kernel_restarted_by_another_page(browser: BrowserContext, tmp_path: Path) -> None:
     """If another page restarts the kernel, the panel discards the state of the old kernel process."""
     with lab_with(tmp_path, *machine(1)) as (lab, _):
         notebook = lab.open(browser, lab.write("elsewhere.ipynb", ["%load_ext gpuwidget"]))
@@ -411,10 +411,10 @@ def test_a_kernel_restarted_by_another_page(browser: Browser, tmp_path: Path) ->
         notebook.close()
 
 
-def test_notebook_7(two_gpu_lab: Lab, browser: Browser) -> None:
+def test_notebook_7(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     """In Notebook 7, the panel is in the right sidebar."""
     path = two_gpu_lab.write("seven-panel.ipynb", ["1"])
-    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    page = new_page(browser, height=900)
     page.goto(f"{two_gpu_lab.url}/notebooks/{path.name}?token={two_gpu_lab.token}")
     page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('gpuwidget:show-panel')")
     page.wait_for_selector(".jp-Notebook .jp-Cell")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from helpers_lab import Lab, Notebook
 from helpers_panel import CARD, PANEL, hide, lab_with, machine, show, wait_for_text
-from playwright.sync_api import Browser, WebSocket
+from playwright.sync_api import BrowserContext, WebSocket
 
 GIB = 1024**3
 BUSY = f"{PANEL} .jp-gpuwidget-device-section .jp-gpuwidget-device-busy"
@@ -64,7 +64,7 @@ def wait_for_holder(notebook: Notebook, row: str) -> None:
     )
 
 
-def test_a_watched_cell_runs_while_its_chart_is_shown(browser: Browser, tmp_path: Path) -> None:
+def test_a_watched_cell_runs_while_its_chart_is_shown(browser: BrowserContext, tmp_path: Path) -> None:
     """While a watched cell runs, all parts of the panel show it as running, and Jupyter Server reports its
     kernel as busy. The Running panel lists the memory that the notebook holds."""
     with lab_with(tmp_path, *machine(1)) as (lab, standin):
@@ -148,7 +148,7 @@ def wait_for_busy(notebook: Notebook, busy: bool) -> None:
 
 
 def test_a_cell_that_began_before_the_page(
-    open_notebook: Callable[..., Notebook], lab: Lab, browser: Browser, tmp_path: Path
+    open_notebook: Callable[..., Notebook], lab: Lab, browser: BrowserContext, tmp_path: Path
 ) -> None:
     """If a page is loaded while a cell is running, it shows the cell as running and, later, that the cell has
     ended."""

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from helpers_lab import Lab
 from helpers_panel import PANEL, SERVER_NOTICE, hide, show, wait_for_text
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 
 ONE_CLIENT = "from gpuwidget.server import client_limits\nclient_limits.MAX_STREAMS = 1\n"
 
 
-def test_too_many_pages(browser: Browser, tmp_path: Path) -> None:
+def test_too_many_pages(browser: BrowserContext, tmp_path: Path) -> None:
     """If the server has as many clients as it allows, the panel of another page shows that, not that a proxy
     blocks websockets. Once a client has disconnected, the panel is live when it is shown again."""
     config = tmp_path / "config.py"

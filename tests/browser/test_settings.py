@@ -11,9 +11,9 @@ from typing import Any
 
 import helpers_kernel_state
 import pytest
-from helpers_lab import Lab, Notebook
+from helpers_lab import Lab, Notebook, new_page
 from helpers_panel import CARD, PANEL, clipped, lab_with, machine, show, uuids, wait_for_text
-from playwright.sync_api import Browser, Error, Page
+from playwright.sync_api import BrowserContext, Error, Page
 from test_cells_list import report, write_reports
 
 CELLS = f"{PANEL} .jp-gpuwidget-cells"
@@ -66,7 +66,7 @@ def set_settings(notebook: Notebook, plugin: str = SETTINGS, **settings: Any) ->
     )
 
 
-def open_watched(lab: Lab, browser: Browser, name: str, theme: str = "light") -> Notebook:
+def open_watched(lab: Lab, browser: BrowserContext, name: str, theme: str = "light") -> Notebook:
     """Open the panel and a notebook with reports, whose kernel holds 14 GiB on the second GPU."""
     path = write_reports(lab, name, [report(1, 3, 14.0), report(2, 5, 200.0)])
     content = json.loads(path.read_text())
@@ -80,7 +80,7 @@ def open_watched(lab: Lab, browser: Browser, name: str, theme: str = "light") ->
     return notebook
 
 
-def test_units(lab: Lab, browser: Browser) -> None:
+def test_units(lab: Lab, browser: BrowserContext) -> None:
     """If the user sets the units GB and °F, they immediately apply to the cards, the list of cells, the
     status bar and the dashboard. They can be changed back."""
     notebook = open_watched(lab, browser, "units.ipynb")
@@ -111,7 +111,7 @@ def test_units(lab: Lab, browser: Browser) -> None:
     notebook.close()
 
 
-def test_hidden_parts(lab: Lab, browser: Browser) -> None:
+def test_hidden_parts(lab: Lab, browser: BrowserContext) -> None:
     """Settings hide parts of the panel, and the status bar item, while the panel is open. All other parts
     stay visible."""
     notebook = open_watched(lab, browser, "show.ipynb")
@@ -138,7 +138,7 @@ def test_hidden_parts(lab: Lab, browser: Browser) -> None:
     notebook.close()
 
 
-def test_sample_interval(lab: Lab, browser: Browser) -> None:
+def test_sample_interval(lab: Lab, browser: BrowserContext) -> None:
     """The panel receives samples at the interval of the settings, and its header shows that interval. While a
     dashboard is open, every sample arrives."""
     notebook = open_watched(lab, browser, "rate.ipynb")
@@ -159,7 +159,7 @@ def test_sample_interval(lab: Lab, browser: Browser) -> None:
     notebook.close()
 
 
-def test_invalid_values(lab: Lab, browser: Browser) -> None:
+def test_invalid_values(lab: Lab, browser: BrowserContext) -> None:
     """If a setting is invalid, it is not saved."""
     notebook = lab.open(browser, lab.write("bad.ipynb", ["1"]), kernel=False)
     for bad in ({"sampleSeconds": -1}, {"units": {"memory": "bits"}}, {"show": {"sun": True}}):
@@ -198,7 +198,9 @@ def lab_with_invalid_settings(tmp_path_factory: pytest.TempPathFactory) -> Itera
         started.stop()
 
 
-def test_invalid_settings_are_replaced(lab_with_invalid_settings: tuple[Lab, Path], browser: Browser) -> None:
+def test_invalid_settings_are_replaced(
+    lab_with_invalid_settings: tuple[Lab, Path], browser: BrowserContext
+) -> None:
     """The panel uses gpuwidget's defaults in place of invalid defaults in overrides.json, of invalid saved
     settings, and of settings that the server's schema lacks. Notifications report all three."""
     lab, file = lab_with_invalid_settings
@@ -229,7 +231,7 @@ def test_invalid_settings_are_replaced(lab_with_invalid_settings: tuple[Lab, Pat
 
 
 def test_valid_settings_apply_if_others_are_missing(
-    lab_with_invalid_settings: tuple[Lab, Path], browser: Browser
+    lab_with_invalid_settings: tuple[Lab, Path], browser: BrowserContext
 ) -> None:
     """If the server's schema lacks some settings, the user's valid settings apply, and so do later changes to
     them."""
@@ -245,14 +247,14 @@ def test_valid_settings_apply_if_others_are_missing(
 
 @pytest.mark.parametrize("app", ["notebooks", "lab/tree"])
 def test_a_settings_file_with_a_syntax_error(
-    lab_with_invalid_settings: tuple[Lab, Path], browser: Browser, app: str
+    lab_with_invalid_settings: tuple[Lab, Path], browser: BrowserContext, app: str
 ) -> None:
     """If the settings file has a syntax error, a dialog shows the file and the error. In Notebook 7, the
     panel works with default settings; JupyterLab itself does not start."""
     lab, file = lab_with_invalid_settings
     file.write_text('{"units": ')
     path = lab.write(f"broken-{app.partition('/')[0]}.ipynb", ["1"])
-    page = browser.new_page(viewport={"width": 1200, "height": 800})
+    page = new_page(browser)
     page.goto(f"{lab.url}/{app}/{path.name}?token={lab.token}")
     notebook = Notebook(page, path)
     wait_for_text(notebook, ".jp-Dialog", f"correct or delete the file {file} and reload this page.")
@@ -291,7 +293,7 @@ def check_menus(page: Page) -> None:
     page.wait_for_selector(f"{DIAGNOSTICS}[open]")
 
 
-def test_shortcut_and_menus(lab: Lab, browser: Browser) -> None:
+def test_shortcut_and_menus(lab: Lab, browser: BrowserContext) -> None:
     """A keyboard shortcut shows and hides the panel. It belongs to no other command and types no character on
     macOS. The menus View, Kernel and Help have gpuwidget's other commands."""
     notebook = lab.open(browser, lab.write("keys.ipynb", ["1"]))
@@ -321,11 +323,11 @@ def test_shortcut_and_menus(lab: Lab, browser: Browser) -> None:
     notebook.close()
 
 
-def test_notebook_7(lab: Lab, browser: Browser) -> None:
+def test_notebook_7(lab: Lab, browser: BrowserContext) -> None:
     """In Notebook 7, a button in the notebook's toolbar opens the panel. The shortcut and the menus are the
     same as in JupyterLab."""
     path = lab.write("keys7.ipynb", ["1"])
-    page = browser.new_page(viewport={"width": 1200, "height": 800})
+    page = new_page(browser)
     page.goto(f"{lab.url}/notebooks/{path.name}?token={lab.token}")
     page.wait_for_selector(".jp-Notebook .jp-Cell")
     page.click(".jp-NotebookPanel-toolbar :text-is('GPUs')")
@@ -338,7 +340,7 @@ def test_notebook_7(lab: Lab, browser: Browser) -> None:
     Notebook(page, path).close()
 
 
-def test_the_toolbar_of_the_panel(lab: Lab, browser: Browser) -> None:
+def test_the_toolbar_of_the_panel(lab: Lab, browser: BrowserContext) -> None:
     """The buttons in the panel's header can be changed in the settings, as those of JupyterLab's other
     toolbars."""
     notebook = lab.open(browser, lab.write("toolbar.ipynb", ["1"]), kernel=False)
@@ -364,7 +366,7 @@ def test_the_toolbar_of_the_panel(lab: Lab, browser: Browser) -> None:
     notebook.close()
 
 
-def test_the_notification_of_a_finished_long_cell(lab: Lab, browser: Browser) -> None:
+def test_the_notification_of_a_finished_long_cell(lab: Lab, browser: BrowserContext) -> None:
     """If the user turns it on, a cell that ends while the tab is hidden, after a minimum run time, causes a
     browser notification with its time and peak memory. The browser is asked once for the permission."""
     mime = "application/vnd.gpuwidget.report+json"

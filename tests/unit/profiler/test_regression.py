@@ -81,9 +81,11 @@ def test_activity_with_an_error_of_more_than_five_points_is_not_returned(spread:
     assert (activity_by_line(mixed) is not None) == shown
 
 
-def test_one_line_is_the_mean() -> None:
-    """If the cell has only one line, the line's activity is the mean of all windows."""
-    assert dict(activity_by_line([WindowMixture({3: 1.0}, 40.0)] * 12) or {}) == pytest.approx({3: 40.0})
+@pytest.mark.parametrize(("count", "expected"), [(4, {}), (5, {3: 40.0}), (12, {3: 40.0})])
+def test_one_line_is_the_mean(count: int, expected: dict[int, float]) -> None:
+    """If the cell has only one line, the line's activity is the mean of all windows, which must be at least
+    five."""
+    assert dict(activity_by_line([WindowMixture({3: 1.0}, 40.0)] * count) or {}) == pytest.approx(expected)
 
 
 def test_rare_lines_count_together() -> None:
