@@ -10,9 +10,9 @@ RUN := $(VENV)/bin/python -m
 PIP := -m pip install $(if $(CI),--quiet --no-compile) --disable-pip-version-check
 # pip accepts only files whose hashes are in the requirements file that follows.
 HASHED := $(PIP) --require-hashes --requirement
-# jsonschema imports this optional package, which compiles a grammar for 1.2 s. That is half of the CPU time of
-# JupyterLab's start, and the tests start JupyterLab about 100 times.
-WITHOUT_GRAMMAR := -m pip uninstall --quiet --yes rfc3987-syntax
+# If this optional package is installed, jsonschema imports it. On import, the package compiles a grammar, which takes
+# 1.2 s: half of the CPU time of JupyterLab's start. The tests start JupyterLab about 100 times.
+UNINSTALL_RFC3987 := $(if $(CI),-m pip uninstall --quiet --yes rfc3987-syntax,-c pass)
 LOCK := requirements/lock.txt
 TORCH_PACKAGE := torch==2.13.0
 # Appended to the commands that check for or install programs that only some tests need. If such a command fails, CI
@@ -150,7 +150,7 @@ $(INSTALLED): pyproject.toml $(LOCK)
 	@$(PYTHON) tools/check_python.py demo
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python $(HASHED) $(LOCK)
-	$(VENV)/bin/python $(WITHOUT_GRAMMAR)
+	$(VENV)/bin/python $(UNINSTALL_RFC3987)
 	$(if $(filter 0,$(TORCH)),,$(VENV)/bin/python $(PIP) $(TORCH_PACKAGE))
 	$(VENV)/bin/python $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -181,7 +181,7 @@ define install_oldest
 	@$(PYTHON) tools/check_python.py demo
 	test -x $(1)/bin/python || $(PYTHON) -m venv $(1)
 	$(1)/bin/python $(HASHED) $(2)
-	$(1)/bin/python $(WITHOUT_GRAMMAR)
+	$(1)/bin/python $(UNINSTALL_RFC3987)
 	rm -rf $(1)/editable
 	$(RUN) hatchling build --target wheel:editable --directory $(1)/editable
 	$(1)/bin/python $(PIP) --no-deps --no-index --force-reinstall $(1)/editable/*.whl

@@ -111,9 +111,14 @@ def jupyterlab(
         )
         try:
             lab.wait_until_ready()
-            yield lambda cells, **how: lab.open(
-                browser.new_context(), lab.write("panel.ipynb", cells), **{"height": 1500, **how}
-            )
+
+            def open_notebook(cells: Sequence[str], **how: Any) -> Any:
+                context = browser.new_context()
+                opened = lab.open(context, lab.write("panel.ipynb", cells), **{"height": 1500, **how})
+                opened.page.once("close", lambda _: context.close())
+                return opened
+
+            yield open_notebook
         finally:
             lab.stop()
 

@@ -90,8 +90,8 @@ class FakeStreams:
 
 
 class FakeWindows:
-    """A fake source of the driver's utilization windows (``windows``) and of the mean values of hardware
-    counters by GPU (``counted``). A test sets both."""
+    """A fake source of the driver's utilization windows (``windows``) of the GPU ``uuid``, and of the mean
+    values of hardware counters by GPU (``counted``). A test sets them."""
 
     def __init__(self) -> None:
         self.uuid: str | None = reports.gpu(0).uuid

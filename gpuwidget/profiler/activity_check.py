@@ -28,8 +28,8 @@ _MIN_COMPARED = 0.6
 """If the counters' windows cover at least this fraction of the queried time, queries and counters are
 compared over these windows. Otherwise, their means over the whole run are compared, provided that streams
 were queried in at least this fraction of the run."""
-_MAX_UNEXPLAINED = 3.0
-"""The regression's activities are used only if the run's mean that follows from them differs from the
+_MAX_MEAN_DIFFERENCE = 3.0
+"""The regression's activities are used only if the mean over the run that follows from them differs from the
 driver's mean by at most this many percentage points. In a run of 4 s, the driver's windows may cover only
 2 s. On an H200, the means then differed by up to 4.9 points, because the load varied."""
 _EDGES_S = 0.3
@@ -70,25 +70,32 @@ def check_activity(
     reasons = [contradiction] if contradiction is not None else []
     for windows_of_counter in mixtures:
         activity = activity_by_line(windows_of_counter)
-        if activity is not None and _explains_run(activity, time, report, uuid):
+        if activity is not None and _matches_run_mean(activity, time, report, uuid):
             return _with_activity(time, activity, *reasons, messages.BY_WINDOWS)
     return _with_activity(time, {}, *reasons)
 
 
-def _explains_run(
+def _matches_run_mean(
     activity: Mapping[int | None, float], time: CodeTime, report: Report, uuid: str | None
 ) -> bool:
-    """Return whether the driver's mean utilization over the run follows from the lines' activities."""
+    """Return whether the lines' activities add up to the driver's mean utilization over the run.
+
+    Lines without an activity may have any activity from 0 to 100 %.
+    """
     utilization = next((gpu.utilization for gpu in report.gpus if gpu.uuid == uuid), None)
     if utilization is None:
         return False
-    known = [(line.share, activity[line.line]) for line in time.lines if line.line in activity]
+    known = [
+        (line.share, activity[line.line])
+        for line in time.lines
+        if line.until is None and line.line in activity
+    ]
     low = sum(share * busy / 100 for share, busy in known)
     high = low + 100 - sum(share for share, _ in known)
     # The driver's mean includes the GPU drain (work after the code's end), during which the GPU was busy.
     duration, drain = report.cell.duration_s, report.cell.gpu_tail_s or 0.0
     low, high = ((mean * duration + 100 * drain) / (duration + drain) for mean in (low, high))
-    return low - _MAX_UNEXPLAINED <= utilization.mean <= high + _MAX_UNEXPLAINED
+    return bool(known) and (low - _MAX_MEAN_DIFFERENCE <= utilization.mean <= high + _MAX_MEAN_DIFFERENCE)
 
 
 def _compare(

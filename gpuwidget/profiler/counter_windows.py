@@ -70,7 +70,8 @@ class SamplerWindows:
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
         self.uuid: str | None = None
-        """UUID of the only GPU on which this process can have work, or None if there is no such GPU."""
+        """UUID of the GPU whose windows are read, or None. It is set as soon as the process can have work on
+        exactly one GPU, and is not reset if the process opens another one."""
         self._subscription: Subscription | None = None
 
     def open(self) -> None:
@@ -148,8 +149,6 @@ class WindowLog:
         self._until = float("-inf")
         self._seconds = self._stream_s = self._counters_s = 0.0
         self.mixtures: deque[WindowMixture] = deque(maxlen=_MAX_WINDOWS)
-        self.covered_s = 0.0
-        """Total length in seconds of the windows in ``mixtures``."""
 
     def add(self, t: float, line: int | None, seconds: float, busy: bool | None) -> None:
         """Add a sample taken at ``t`` (epoch seconds) that represents ``seconds`` of the run."""
@@ -186,13 +185,17 @@ class WindowLog:
         shares: dict[int | None, float] = {}
         for sample in inside:
             shares[sample.line] = shares.get(sample.line, 0.0) + sample.seconds / total
-        self.mixtures.append(WindowMixture(shares, window.percent))
-        self.covered_s += length
+        self.mixtures.append(WindowMixture(shares, window.percent, length))
         known = sum(sample.seconds for sample in inside if sample.busy is not None)
         if known >= _MIN_KNOWN * total:
             self._seconds += length
             self._stream_s += length * sum(sample.seconds for sample in inside if sample.busy) / known
             self._counters_s += length * window.percent / 100
+
+    @property
+    def covered_s(self) -> float:
+        """Total length in seconds of the windows in ``mixtures``."""
+        return sum(window.seconds for window in self.mixtures)
 
     @property
     def matched_means(self) -> MatchedMeans | None:

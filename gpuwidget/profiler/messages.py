@@ -36,7 +36,8 @@ UNCHECKED = message(
 )
 BY_WINDOWS = message(
     "activity-by-windows",
-    "The GPU activity of each line is estimated from the GPU's counters, which are means over short periods.",
+    "The GPU activity of each line is estimated from the GPU's counters, which return means over short "
+    "periods.",
 )
 
 _CAUSES = {

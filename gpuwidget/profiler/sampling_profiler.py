@@ -160,10 +160,10 @@ class SamplingProfiler:
         windows = {device: self._activity_logs[device].matched_means for device in devices}
         if list(windows.values()) == [None]:
             windows[devices[0]] = self._utilization_log.matched_means
-        # The hardware counters have more windows, and in a short run these cover more of it.
-        logs = [self._utilization_log]
-        if len(devices) == 1:
-            logs.append(self._activity_logs[devices[0]])
+        # With several devices, the windows of one GPU do not tell what a line did on the others. The driver's
+        # windows are read every 2 s, so in a short run the hardware counters cover more of it.
+        logs = [self._utilization_log] if len(devices) <= 1 else []
+        logs += [self._activity_logs[device] for device in devices if len(devices) == 1]
         logs.sort(key=lambda log: log.covered_s, reverse=True)
         uuid = None if self._windows is None else self._windows.uuid
         return check_activity(time, report, self._counts, windows, [log.mixtures for log in logs], uuid)

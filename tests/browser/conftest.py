@@ -29,7 +29,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
     """Start one Chromium for all tests.
 
     All pages share a profile on disk, in which Chromium keeps JupyterLab's compiled code. Opening a notebook
-    then takes 3.2 s of CPU time, and in a new context without a profile 4.8 s.
+    takes 3.2 s of CPU time with this profile, and 4.8 s in a new context without one.
     """
     with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
@@ -39,6 +39,14 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
         )
         yield context
         context.close()
+
+
+@pytest.fixture(autouse=True)
+def no_permissions(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After each test, withdraw the permissions that the test granted to its pages."""
+    yield
+    if "browser" in request.fixturenames:
+        request.getfixturevalue("browser").clear_permissions()
 
 
 @pytest.fixture(scope="session")

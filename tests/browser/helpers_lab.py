@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,8 @@ await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() =
 
 
 _released_ports: set[int] = set()
-"""Ports of stopped servers. A new server takes one of them, because Chromium keeps compiled code by URL."""
+"""Ports of stopped servers. A new server reuses one, because Chromium keeps compiled code by URL, and the URL
+contains the port."""
 
 
 def new_page(browser: BrowserContext, width: int = 1200, height: int = 800) -> Page:
@@ -96,7 +98,7 @@ class Lab:
         self.data = root / "data"
         self.token = secrets.token_hex(8)
         self._log = root / "server.log"
-        self._port = _released_ports.pop() if _released_ports else _free_port()
+        self._port = _free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         settings = root / "settings"
         for name, value in SETTINGS.items():
@@ -309,12 +311,17 @@ class Notebook:
         self.script("await panel.context.save();")
 
     def close(self) -> None:
-        """Shut down the notebook's kernel and close the page, without a dialog about unsaved changes."""
+        """Shut down the notebook's kernel and close the page, without a dialog about unsaved changes.
+
+        Also clear the page's ``localStorage``, which later pages at the same URL would read.
+        """
         self.script("await panel?.sessionContext.shutdown(); localStorage.clear();")
         self.page.close(run_before_unload=False)
 
 
 def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    while True:
+        with socket.socket() as free, suppress(OSError):
+            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            free.bind(("127.0.0.1", _released_ports.pop() if _released_ports else 0))
+            return int(free.getsockname()[1])

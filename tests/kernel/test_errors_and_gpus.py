@@ -287,7 +287,8 @@ def test_call_hangs_from_the_beginning(start_machine: Callable[..., Machine], ca
     machine.wait_for_calls(10)
     _, report = machine.finish(request)
     first, second = report["gpus"]
-    assert first["missing"][field]
+    # The energy is the integral of the power. It is known if the cell ends before the call hangs.
+    assert first[field] or first["missing"][field]
     assert first["device_memory"]["end"] in (None, GIB)
     assert second["device_memory"] == {"start": GIB, "end": GIB, "peak": GIB}
     machine.set_scenario(*IDLE)

@@ -179,7 +179,8 @@ def notebook(folder: Path, others: list[int]) -> Any:
             language="python",
         )
         client = NotebookClient(made, km=manager, timeout=120, allow_errors=True)
-        client.execute(env=environment, cwd=str(folder))
+        # Without this option, nbclient would leave the kernel and its sockets open.
+        client.execute(env=environment, cwd=str(folder), cleanup_kc=True)
     return made
 
 

@@ -64,7 +64,7 @@ def test_kernels_too_short_for_queries() -> None:
     assert time.reason == (
         "GPU 0: its default stream had work in 0 % of the queries, but its counters show that the GPU was "
         f"busy for 17 % of the time: {SHORT_KERNELS} The GPU activity of each line is estimated from the "
-        "GPU's counters, which are means over short periods."
+        "GPU's counters, which return means over short periods."
     )
     assert time.reason_ids == (
         MessageId(
@@ -78,21 +78,64 @@ def test_kernels_too_short_for_queries() -> None:
 def test_activity_from_the_counter_that_covers_more_of_the_run() -> None:
     """The regression uses the hardware counters' windows if they cover more of the run than the driver's.
 
-    The driver's windows cover only the first half of the run, with 30 %. The hardware counters cover the
+    The driver's windows cover only the first half of the run, with 38 %. The hardware counters cover the
     whole run, with a mean of 40 %.
     """
     run = ProfiledRun()
     stepping(run, 10)
-    driver = [UtilizationWindow(now(run), 30.0)]
+    driver = [UtilizationWindow(now(run), 38.0)]
 
     def samples(number: int) -> None:
         stepping(run, 20)
         if number < 12:
-            driver.append(UtilizationWindow(now(run), 30.0))
+            driver.append(UtilizationWindow(now(run), 38.0))
 
     run.windows.windows = driver
-    run_windows(run, 24, lambda number: 30.0 if number < 12 else 50.0, samples)
+    run_windows(run, 24, lambda number: 38.0 if number < 12 else 42.0, samples)
     assert lines(time_of(run, utilization=40.0)) == [(2, 100.0, 40.0)]
+
+
+def test_activity_from_the_other_counter() -> None:
+    """If the hardware counters vary too much for a result, the regression uses the driver's windows."""
+    run = ProfiledRun()
+    stepping(run, 10)
+    driver = [UtilizationWindow(now(run), 40.0)]
+
+    def samples(number: int) -> None:
+        stepping(run, 20)
+        if number < 12:
+            driver.append(UtilizationWindow(now(run), 40.0))
+
+    run.windows.windows = driver
+    run_windows(run, 14, lambda number: 80.0 * (number % 2), samples)
+    assert lines(time_of(run, utilization=40.0)) == [(2, 100.0, 40.0)]
+
+
+def test_the_drain_counts_for_the_runs_mean() -> None:
+    """The driver's mean includes the time after the code's end in which the GPU still worked.
+
+    The line's activity is 40 % in 2 s, and the GPU then works for 2 s, so the driver's mean is 70 %.
+    """
+    run = ProfiledRun()
+    run_windows(run, 10, lambda number: 40.0, lambda number: stepping(run, 20))
+    assert lines(time_of(run, utilization=70.0, tail=2.0)) == [(2, 100.0, 40.0)]
+
+
+def test_another_gpus_windows_give_no_activity() -> None:
+    """If the process also used a second GPU, or if the report lacks the GPU of the windows, no activity is
+    estimated."""
+    for devices, uuid in (((0, 1), None), ((0,), "GPU-of-another-run")):
+        run = ProfiledRun()
+        run.streams.devices = devices
+        run.windows.uuid = uuid or run.windows.uuid
+        stepping(run, 10)
+        driver = [UtilizationWindow(now(run), 40.0)]
+        for _ in range(12):
+            stepping(run, 20)
+            driver.append(UtilizationWindow(now(run), 40.0))
+        run.windows.windows = driver
+        run.profiler.open()
+        assert lines(time_of(run, utilization=40.0)) == [(2, 100.0, None)]
 
 
 def test_windows_that_do_not_represent_the_run_give_no_activity() -> None:
@@ -100,7 +143,7 @@ def test_windows_that_do_not_represent_the_run_give_no_activity() -> None:
     them.
 
     The windows have a mean of 37 %, but the mean over the whole run is 42 %. With a mean of 39 %, the
-    activity would be shown.
+    activity is shown.
     """
     for mean, shown in ((42.0, None), (39.0, 37.0)):
         run = ProfiledRun()

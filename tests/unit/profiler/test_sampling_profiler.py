@@ -248,8 +248,8 @@ def test_without_streams_the_regression_gives_activities() -> None:
     time = time_of(run, utilization=50.0)
     assert lines(time) == [(2, 50.0, 100.0), (1, 50.0, 0.0)]
     assert time.reason == (
-        "Torch is not loaded. The GPU activity of each line is estimated from the GPU's counters, which are "
-        "means over short periods."
+        "Torch is not loaded. The GPU activity of each line is estimated from the GPU's counters, which "
+        "return means over short periods."
     )
 
 
