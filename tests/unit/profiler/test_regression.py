@@ -83,8 +83,8 @@ def test_an_activity_with_a_large_standard_error_is_not_returned(spread: float, 
 
 @pytest.mark.parametrize(("count", "expected"), [(4, {}), (5, {3: 40.0}), (12, {3: 40.0})])
 def test_one_line_is_the_mean(count: int, expected: dict[int, float]) -> None:
-    """If only one line takes much of the time, its activity is the mean of all windows, divided by its share of
-    the time. There must be at least five windows."""
+    """If only one line takes much of the time, its activity is the mean of all windows, divided by its share
+    of the time. There must be at least five windows."""
     assert dict(
         activity_by_line([WindowMixture({3: 0.98, 4: 0.02}, 39.2, 0.2)] * count) or {}
     ) == pytest.approx(expected)
