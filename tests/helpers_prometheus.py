@@ -80,6 +80,19 @@ class Prometheus:
                 stderr=log,
             )
 
+    def wait_until_ready(self) -> None:
+        """Wait until Prometheus answers queries."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                _get(f"{self.url}/api/v1/status/buildinfo")
+            except OSError:
+                if time.monotonic() > deadline or self._process.poll() is not None:
+                    raise AssertionError(f"Prometheus does not run:\n{self.log}") from None
+                time.sleep(_POLL_S)
+            else:
+                return
+
     async def api(self, path: str, **query: str) -> Any:
         """Wait until Prometheus accepts requests, send a request to its HTTP API,
         and return the decoded reply."""

@@ -76,6 +76,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         },
     )
     made = Prometheus(programs["prometheus"], folder, [])
+    made.wait_until_ready()
     yield made
     made.stop()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import time
@@ -67,7 +66,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         capture_output=True,
     )
     server = Prometheus(found["prometheus"], folder, {"job_name": "none", "static_configs": []})
-    asyncio.run(server.api("query", query="1"))
+    server.wait_until_ready()
     yield server.url
     server.stop()
 

@@ -6,7 +6,7 @@ import type { ICellRuns } from '../tokens';
 import { MAX_REPORTS } from '../cells/reportReader';
 import { sortedRuns, toggledSort, totals, type CellRun, type Column, type Sort } from '../cells/runTable';
 import { SERVER_HISTORY_S, type TimeRange } from '../dashboard/dashboardState';
-import { element, setAttribute, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, Text } from '../ui/dom';
 import { memoryUnit, type MemoryUnit, memoryScale } from '../ui/format';
 
 /** Minimum time, in seconds, that the dashboard shows before and after a cell's run. */
@@ -105,7 +105,7 @@ export class CellsSection {
   update(): void {
     const { runs, running } = this.cells;
     const { expanded } = this;
-    this.node.hidden = !this.cells.hasNotebook;
+    setHidden(this.node, !this.cells.hasNotebook);
     setAttribute(this.toggle, 'aria-expanded', String(expanded));
     setAttribute(this.node, 'data-open', String(expanded));
     if (runs !== this.shownRuns) {
@@ -122,7 +122,7 @@ export class CellsSection {
           .join('\n')
       );
       setAttribute(this.totals.node, 'data-untrusted', trusted ? '' : 'true');
-      this.untrusted.node.hidden = trusted;
+      setHidden(this.untrusted.node, trusted);
       // A screen reader would read the note although it is hidden.
       setAttribute(this.table, 'aria-describedby', trusted ? '' : this.untrusted.node.id);
     }
@@ -132,8 +132,8 @@ export class CellsSection {
       return;
     }
     this.updateRows(runs);
-    this.header.hidden = runs.length === 0;
-    this.empty.node.hidden = !this.isEmpty;
+    setHidden(this.header, runs.length === 0);
+    setHidden(this.empty.node, !this.isEmpty);
     this.running.update(running, this.unit ?? memoryUnit([]));
     this.updateNotes(runs);
   }
@@ -285,7 +285,7 @@ export class CellsSection {
           )
     ];
     this.notes.set(notes.filter(note => note !== '').join(' '));
-    this.notes.node.hidden = this.notes.value === '';
+    setHidden(this.notes.node, this.notes.value === '');
   }
 
   /** Return a sentence about the reports that were not read; empty if all were. */

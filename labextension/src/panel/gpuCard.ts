@@ -9,7 +9,7 @@ import { MemoryLine } from './memoryLine';
 import { gpuName, throttling, unavailability, unknownValues } from './panelMessages';
 import type { PanelState } from './panelState';
 import { memoryShares, type GpuNow } from '../stream/streamModel';
-import { element, setAttribute, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, Text } from '../ui/dom';
 import {
   duration,
   gpuNumber,
@@ -167,7 +167,7 @@ export class GpuCard {
       now.gpu.memory_total,
       this.trans.__('Memory: %1', this.memory.text)
     );
-    this.holders.node.hidden = !context.listed;
+    setHidden(this.holders.node, !context.listed);
     if (this.expanded && context.listed) {
       this.holders.update(now, context);
     }

@@ -17,7 +17,7 @@ import type { ShownSections } from '../settings';
 import { withoutMemory } from '../stream/streamModel';
 import type { ICellRuns, IGpuPanel, IHolderActions, IMonitor, PanelSection } from '../tokens';
 import { type Band, readPalette, type Palette } from '../ui/chartBands';
-import { element, setAttribute, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, Text } from '../ui/dom';
 import { duration } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
 
@@ -249,13 +249,13 @@ export class GpuPanel extends Widget implements IGpuPanel {
     this.rate.set(this.rateText(live), live ? this.rateTitle() : '');
     const recording = origin?.recording ?? null;
     this.recording.set(recording ?? '');
-    this.recording.node.hidden = recording === null;
+    setHidden(this.recording.node, recording === null);
     this.updateUse(kernels.view.kernel?.id ?? null);
     this.notice.show(this.serverNotice(quiet, origin?.reason ?? null));
     this.placeNotice((model.sample?.gpus.length ?? 0) > 0);
     const reason = this.shown.holders ? sharedReason(model.usage) : '';
     this.reason.set(reason);
-    this.reason.node.hidden = reason === '';
+    setHidden(this.reason.node, reason === '');
     this.device.update(
       model.server,
       {
@@ -266,12 +266,12 @@ export class GpuPanel extends Widget implements IGpuPanel {
       origin?.reason ?? null
     );
     this.moveRequestedFocus();
-    this.settings.node.hidden = !this.shown.switches;
+    setHidden(this.settings.node, !this.shown.switches);
     if (this.shown.switches) {
       this.settings.update();
     }
     this.span.set(this.spanText(model.seconds), this.shown.bands ? this.clockSkewTitle() : '');
-    this.legend.hidden = (model.sample?.gpus.length ?? 0) === 0;
+    setHidden(this.legend, (model.sample?.gpus.length ?? 0) === 0);
     const { state, view } = kernels;
     const hints = this.shown.hints ? this.hints() : [];
     this.hintList.update(hints, kernelsOf(model.usage));
@@ -352,14 +352,14 @@ export class GpuPanel extends Widget implements IGpuPanel {
     const { usage, sample } = this.monitor.model;
     const job = usage?.job ?? null;
     this.job.set(job === null ? '' : jobText(this.trans, job, sample?.time ?? 0));
-    this.job.node.hidden = job === null || sample === null;
+    setHidden(this.job.node, job === null || sample === null);
     const hours = usage?.kernels.find(({ id }) => id === kernel)?.gpu_hours ?? null;
     const text = hours === null ? '' : gpuHoursText(this.trans, hours);
     this.use.set(
       hours === null ? '' : this.trans.__('This notebook: %1', text),
       hours === null ? '' : gpuHoursTitle(this.trans, hours)
     );
-    this.use.node.hidden = hours === null;
+    setHidden(this.use.node, hours === null);
   }
 
   private hints(): Hint[] {

@@ -12,7 +12,7 @@ import {
   targetOf,
   type ActionTarget
 } from '../memory/holders';
-import { element, setAttribute, Text, KeyedList } from '../ui/dom';
+import { element, KeyedList, setAttribute, setHidden, Text } from '../ui/dom';
 import { gpuNumber, memory, whole } from '../ui/format';
 import type { ServerKernel } from '../wire';
 
@@ -52,7 +52,7 @@ export class HintList {
   /** Show `hints`. */
   update(hints: readonly Hint[], kernels: Kernels): void {
     const { expanded } = this;
-    this.node.hidden = hints.length === 0;
+    setHidden(this.node, hints.length === 0);
     const collapsible = hints.length > MAX_COLLAPSED + 1;
     const shown = collapsible && !expanded ? hints.slice(0, MAX_COLLAPSED) : hints;
     this.list.arrange(shown.map(({ key }) => key)).forEach((line, index) => {
@@ -61,7 +61,7 @@ export class HintList {
         line.update(hint, kernels);
       }
     });
-    this.button.hidden = !collapsible;
+    setHidden(this.button, !collapsible);
     setAttribute(this.button, 'aria-expanded', String(expanded));
     setAttribute(this.node, 'data-open', String(collapsible && expanded));
     const left = hints.length - MAX_COLLAPSED;
@@ -124,7 +124,7 @@ class HintLine {
       this.button.textContent = trans.__('Actions…');
     }
     this.name.set(name, title);
-    this.button.hidden = this.target === null;
+    setHidden(this.button, this.target === null);
     setAttribute(this.button, 'aria-label', trans.__('Actions for %1', name));
   }
 }

@@ -13,7 +13,7 @@ import {
   type Holder
 } from '../memory/holders';
 import type { GpuNow } from '../stream/streamModel';
-import { element, setAttribute, Text, KeyedList } from '../ui/dom';
+import { element, KeyedList, setAttribute, setHidden, Text } from '../ui/dom';
 import { gpuNumber, memory } from '../ui/format';
 import type { GpuMemoryOwnership, ServerKernel } from '../wire';
 
@@ -116,7 +116,7 @@ export class HolderList {
       this.holders.filter(({ kind }) => kind === 'unattributed'),
       context
     );
-    this.more.hidden = !collapsible;
+    setHidden(this.more, !collapsible);
     setAttribute(this.more, 'aria-expanded', String(expanded));
     const hidden = known.slice(shown.length);
     this.count.set(
@@ -128,7 +128,7 @@ export class HolderList {
 }
 
 function updateLines(list: KeyedList<HolderLine>, holders: readonly Holder[], context: HolderContext): void {
-  list.node.hidden = holders.length === 0;
+  setHidden(list.node, holders.length === 0);
   list.arrange(holders.map(({ key }) => key)).forEach((line, index) => {
     const holder = holders[index];
     if (holder !== undefined) {

@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { MemoryShares } from '../stream/streamModel';
-import { element, Text } from '../ui/dom';
+import { element, setHidden, Text } from '../ui/dom';
 import { figure, memoryUnit, UNKNOWN } from '../ui/format';
 
 /** One share of a GPU's memory: what it is, in full and in short for a narrow panel, and its size. */
@@ -21,7 +21,7 @@ class Share {
   }
 
   set(label: string, short: string, size: string, title = ''): void {
-    this.node.hidden = size === '';
+    setHidden(this.node, size === '');
     this.label.set(label);
     this.short.set(short, label);
     this.size.set(size, title);

@@ -3,7 +3,7 @@ import { closeIcon } from '@jupyterlab/ui-components';
 
 import type { Notice } from './panelMessages';
 import type { StatusMessage } from '../memory/statusMessage';
-import { element, setAttribute, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, Text } from '../ui/dom';
 
 /** A sentence, optionally with a command, a link or a button. The view is hidden if there is no notice. */
 export class NoticeView {
@@ -28,19 +28,19 @@ export class NoticeView {
 
   /** Show `notice`, or hide the view if it is null. */
   show(notice: Notice | null): void {
-    this.node.hidden = notice === null;
+    setHidden(this.node, notice === null);
     // A screen reader announces each change of a live region, so a sentence with a number of seconds would be
     // read aloud every second.
     setAttribute(this.node, 'aria-live', notice?.countsSeconds === true ? 'off' : 'polite');
     this.text.set(notice?.text ?? '');
     this.command.set(notice?.command ?? '');
-    this.command.node.hidden = notice?.command === undefined;
-    this.link.hidden = notice?.link === undefined;
+    setHidden(this.command.node, notice?.command === undefined);
+    setHidden(this.link, notice?.link === undefined);
     if (notice?.link !== undefined) {
       this.link.href = notice.link;
       this.link.textContent = notice.link;
     }
-    this.button.hidden = notice?.action === undefined;
+    setHidden(this.button, notice?.action === undefined);
   }
 
   /** Focus the button. Return whether there is a button. */
@@ -88,7 +88,7 @@ export class StatusMessageView {
   private update(): void {
     const { text } = this.message;
     this.text.set(text);
-    this.close.hidden = text === '';
+    setHidden(this.close, text === '');
     setAttribute(this.node, 'data-empty', text === '' ? 'true' : '');
   }
 }

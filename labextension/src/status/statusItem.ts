@@ -1,22 +1,37 @@
-import { TextItem } from '@jupyterlab/statusbar';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { ReactWidget } from '@jupyterlab/ui-components';
-import { createElement, type ReactElement } from 'react';
+import { Widget } from '@lumino/widgets';
 
+import { element, setAttribute, setHidden, Text } from '../ui/dom';
 import { gpuIcon } from '../ui/icon';
 import type { StatusModel } from './statusModel';
 
-/** The status bar item: a button that shows GPU memory and utilization, and opens the panel. */
-export class StatusItem extends ReactWidget {
+/**
+ * The status bar item: a button that shows GPU memory and utilization, and opens the panel.
+ *
+ * It changes in the same frame as the panel. React would change it in a frame of its own, so that the browser
+ * would lay out and paint the page twice for each sample.
+ */
+export class StatusItem extends Widget {
+  private readonly button: HTMLButtonElement;
+  private readonly text = new Text('status-text');
+
   constructor(
     private readonly trans: TranslationBundle,
     private readonly model: StatusModel,
-    private readonly open: () => void
+    open: () => void
   ) {
     super();
     this.id = 'jp-gpuwidget-status';
     this.addClass('jp-gpuwidget-status');
+    this.text.node.classList.add('jp-StatusBar-TextItem');
+    const icon = gpuIcon.element({ tag: 'span', className: 'jp-gpuwidget-status-icon' });
+    this.button = element('button', 'status-button', icon, this.text.node);
+    this.button.type = 'button';
+    this.button.hidden = true;
+    this.button.addEventListener('click', open);
+    this.node.append(this.button);
     model.changed.connect(this.update, this);
+    this.update();
   }
 
   override dispose(): void {
@@ -26,22 +41,13 @@ export class StatusItem extends ReactWidget {
     }
   }
 
-  protected override render(): ReactElement | null {
+  protected override onUpdateRequest(): void {
     const { text } = this.model;
-    return (
-      text &&
-      createElement(
-        'button',
-        {
-          type: 'button',
-          className: 'jp-gpuwidget-status-button',
-          title: text.title,
-          'aria-label': this.trans.__('%1. Show the GPU panel', text.text),
-          onClick: this.open
-        },
-        createElement(gpuIcon.react, { tag: 'span', className: 'jp-gpuwidget-status-icon' }),
-        createElement(TextItem, { source: text.text, className: 'jp-gpuwidget-status-text' })
-      )
-    );
+    setHidden(this.button, text === null);
+    if (text !== null) {
+      this.text.set(text.text);
+      setAttribute(this.button, 'title', text.title);
+      setAttribute(this.button, 'aria-label', this.trans.__('%1. Show the GPU panel', text.text));
+    }
   }
 }

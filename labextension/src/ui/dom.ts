@@ -50,6 +50,13 @@ export function setAttribute(node: Element, name: string, value: string): void {
   }
 }
 
+/** Hide or show an element. Setting the attribute to the value that it has would invalidate the element's style. */
+export function setHidden(node: HTMLElement, hidden: boolean): void {
+  if (node.hidden !== hidden) {
+    node.hidden = hidden;
+  }
+}
+
 /** An item of a `KeyedList`. */
 export interface ListItem {
   readonly node: HTMLElement;
