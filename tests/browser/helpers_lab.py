@@ -240,8 +240,9 @@ class Notebook:
     def wait_until_open(self, *, kernel: bool) -> None:
         """Wait until JupyterLab has started, the notebook is rendered and, if ``kernel`` is true, its kernel
         is idle."""
+        # By default, Playwright would check in every frame, and take CPU time from the page that starts.
         self.page.wait_for_function(
-            "() => window.jupyterapp && !document.querySelector('#jupyterlab-splash')"
+            "() => window.jupyterapp && !document.querySelector('#jupyterlab-splash')", polling=50
         )
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         self.script("await panel.context.ready; await panel.revealed;")
