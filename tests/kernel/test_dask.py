@@ -353,7 +353,7 @@ def test_clients_of_the_cell_itself(cluster: Cluster) -> None:
     assert ran.text == "True\n"
     assert named(workers, "kind", "name", "steps", "status") == [("dask", "0", None, "ended")]
     assert workers[0]["missing_ids"]["steps"]["params"]["steps"] == 1
-    # On a busy machine, a note about the worker's process as a child process may follow.
+    # On a busy machine, there may also be a note about the worker's process as a child process.
     assert {"id": "dask-no-connection", "params": {"error": "The client was closed during the run."}} in (
         ran.report["note_ids"]
     )

@@ -287,7 +287,7 @@ def test_call_hangs_from_the_beginning(start_machine: Callable[..., Machine], ca
     machine.wait_for_calls(10)
     _, report = machine.finish(request)
     first, second = report["gpus"]
-    # The energy is the integral of the power. It is known if the cell ends before the call hangs.
+    # The energy is the integral of the power, so it may be known although the call for the energy hangs.
     assert first[field] or first["missing"][field]
     assert first["device_memory"]["end"] in (None, GIB)
     assert second["device_memory"] == {"start": GIB, "end": GIB, "peak": GIB}

@@ -8,8 +8,8 @@ import type { StatusModel } from './statusModel';
 /**
  * The status bar item: a button that shows GPU memory and utilization, and opens the panel.
  *
- * It changes in the same frame as the panel. React would change it in a frame of its own, so that the browser
- * would lay out and paint the page twice for each sample.
+ * The item changes in the same frame as the panel. A React component would change in a later frame, so the
+ * browser would lay out and paint the page twice for each sample.
  */
 export class StatusItem extends Widget {
   private readonly button: HTMLButtonElement;

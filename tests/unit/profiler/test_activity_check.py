@@ -75,39 +75,36 @@ def test_kernels_too_short_for_queries() -> None:
     )
 
 
+def run_with_both_counters(count: int, percent: Callable[[int], float], driver_percent: float) -> ProfiledRun:
+    """Return a run on line 2 with ``count`` windows of the hardware counters. The driver's windows cover only
+    the first twelve of them, each with ``driver_percent``."""
+    run = ProfiledRun()
+    stepping(run, 10)
+    driver = [UtilizationWindow(now(run), driver_percent)]
+
+    def samples(number: int) -> None:
+        stepping(run, 20)
+        if number < 12:
+            driver.append(UtilizationWindow(now(run), driver_percent))
+
+    run.windows.windows = driver
+    run_windows(run, count, percent, samples)
+    return run
+
+
 def test_activity_from_the_counter_that_covers_more_of_the_run() -> None:
     """The regression uses the hardware counters' windows if they cover more of the run than the driver's.
 
     The driver's windows cover only the first half of the run, with 38 %. The hardware counters cover the
     whole run, with a mean of 40 %.
     """
-    run = ProfiledRun()
-    stepping(run, 10)
-    driver = [UtilizationWindow(now(run), 38.0)]
-
-    def samples(number: int) -> None:
-        stepping(run, 20)
-        if number < 12:
-            driver.append(UtilizationWindow(now(run), 38.0))
-
-    run.windows.windows = driver
-    run_windows(run, 24, lambda number: 38.0 if number < 12 else 42.0, samples)
+    run = run_with_both_counters(24, lambda number: 38.0 if number < 12 else 42.0, 38.0)
     assert lines(time_of(run, utilization=40.0)) == [(2, 100.0, 40.0)]
 
 
 def test_activity_from_the_other_counter() -> None:
     """If the hardware counters vary too much for a result, the regression uses the driver's windows."""
-    run = ProfiledRun()
-    stepping(run, 10)
-    driver = [UtilizationWindow(now(run), 40.0)]
-
-    def samples(number: int) -> None:
-        stepping(run, 20)
-        if number < 12:
-            driver.append(UtilizationWindow(now(run), 40.0))
-
-    run.windows.windows = driver
-    run_windows(run, 14, lambda number: 80.0 * (number % 2), samples)
+    run = run_with_both_counters(14, lambda number: 80.0 * (number % 2), 40.0)
     assert lines(time_of(run, utilization=40.0)) == [(2, 100.0, 40.0)]
 
 
