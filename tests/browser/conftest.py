@@ -42,11 +42,21 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
 
 
 @pytest.fixture(autouse=True)
-def no_permissions(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After each test, withdraw the permissions that the test granted to its pages."""
+def restore_browser(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After each test, close the pages that the test left open, and withdraw the permissions it granted.
+
+    A page whose server has stopped would keep reconnecting, and the next server may get the same port.
+    """
+    if "browser" not in request.fixturenames:
+        yield
+        return
+    browser: BrowserContext = request.getfixturevalue("browser")
+    before = list(browser.pages)
     yield
-    if "browser" in request.fixturenames:
-        request.getfixturevalue("browser").clear_permissions()
+    for page in browser.pages:
+        if page not in before:
+            page.close()
+    browser.clear_permissions()
 
 
 @pytest.fixture(scope="session")

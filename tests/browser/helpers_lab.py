@@ -250,7 +250,8 @@ class Notebook:
             self.script("await panel.sessionContext.ready;")
             self.page.wait_for_function(
                 "() => [...window.jupyterapp.shell.widgets('main')]"
-                ".some(w => w.sessionContext?.session?.kernel?.status === 'idle')"
+                ".some(w => w.sessionContext?.session?.kernel?.status === 'idle')",
+                polling=50,
             )
         self.script("app.shell.collapseLeft(); app.shell.collapseRight?.();")
 
