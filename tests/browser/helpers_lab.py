@@ -18,7 +18,7 @@ from typing import Any
 
 import nbformat
 from nbformat.sign import NotebookNotary
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import BrowserContext, Page, TimeoutError
 
 CHROMIUM_ARGUMENTS = (
     "--no-sandbox",
@@ -212,7 +212,11 @@ class Lab:
         query = f"reset&token={self.token}"
         page.goto(f"{self.url}/lab/workspaces/{workspace}/tree/{path.name}?{query}")
         notebook = Notebook(page, path)
-        notebook.wait_until_open(kernel=kernel)
+        try:
+            notebook.wait_until_open(kernel=kernel)
+        except TimeoutError as error:
+            status = notebook.script("return panel?.sessionContext.kernelDisplayStatus;")
+            raise RuntimeError(f"The kernel is {status}. The server's log:\n{self.log[-4000:]}") from error
         notebook.use_theme(theme)
         return notebook
 

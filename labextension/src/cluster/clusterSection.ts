@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDisposable } from '@lumino/disposable';
 
 import type { PanelState } from '../panel/panelState';
-import { element, setAttribute, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, Text } from '../ui/dom';
 import { model as modelName, UNKNOWN } from '../ui/format';
 import type { ClusterSnapshot } from '../wire';
 import { clusterEmptyText, clusterNotice, clusterSummary } from './clusterMessages';
@@ -86,8 +86,9 @@ export class ClusterSection {
     const empty = snapshot === null || (snapshot.nodes.length === 0 && snapshot.gpus.length === 0);
     const text = clusterEmptyText(trans, model, empty) ?? clusterNotice(trans, model);
     this.notice.set(text ?? '');
-    this.notice.node.hidden = text === null;
-    this.table.hidden = this.problems.hidden = empty;
+    setHidden(this.notice.node, text === null);
+    setHidden(this.table, empty);
+    setHidden(this.problems, empty);
     const summary = empty ? '' : clusterSummary(trans, snapshot, false);
     this.summary.set(summary, summary);
     if (snapshot !== null && snapshot !== this.shown) {

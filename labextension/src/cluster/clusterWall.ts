@@ -5,7 +5,7 @@ import { Widget } from '@lumino/widgets';
 
 import { csvName, saveFile } from '../dashboard/csvExport';
 import { EmptyStateView } from '../dashboard/emptyState';
-import { setAttribute, Text } from '../ui/dom';
+import { setAttribute, setHidden, Text } from '../ui/dom';
 import { model as modelName, moment, unitsChanged } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
 import type { ClusterSnapshot } from '../wire';
@@ -144,9 +144,10 @@ export class ClusterWall extends Widget {
     this.emptyView.show(emptyText === null ? null : { text: emptyText });
     // The reason in the empty state is not shown twice.
     this.notice.set(notice === emptyText ? '' : (notice ?? ''));
-    this.notice.node.hidden = this.notice.value === '';
+    setHidden(this.notice.node, this.notice.value === '');
     setAttribute(this.node, 'data-stale', notice === null ? '' : 'true');
-    this.grid.node.hidden = this.legend.node.hidden = emptyText !== null;
+    setHidden(this.grid.node, emptyText !== null);
+    setHidden(this.legend.node, emptyText !== null);
     this.grid.update(this.groups, this.current, time);
     this.toolbar.setEmpty(this.groups.length === 0);
     this.toolbar.setModels(snapshot === null ? [] : models(snapshot), this.current.search?.model);

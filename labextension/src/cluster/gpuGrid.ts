@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { element, KeyedList, setAttribute, Text } from '../ui/dom';
+import { element, KeyedList, setAttribute, setHidden, Text } from '../ui/dom';
 import { duration, gpuNumber, model as modelName, moment, UNKNOWN } from '../ui/format';
 import type { ClusterGpu, ClusterNode } from '../wire';
 import { errorText, hasErrors, level, quantity, summaryText } from './quantities';
@@ -188,7 +188,7 @@ class GroupView {
   update({ name, rows }: WallGroup, state: WallState, time: number): void {
     const { trans } = this;
     const plain = state.grouping === 'node';
-    this.title.hidden = plain;
+    setHidden(this.title, plain);
     if (plain) {
       this.titleCell.removeAttribute('tabindex');
     } else if (!this.titleCell.hasAttribute('tabindex')) {

@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { element, setAttribute, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, Text } from '../ui/dom';
 import { model as modelName } from '../ui/format';
 import { quantity, QUANTITY_NAMES } from './quantities';
 import {
@@ -111,7 +111,7 @@ export class WallToolbar {
     if (this.filter.value !== filter) {
       this.filter.value = filter;
     }
-    this.end.hidden = search === null;
+    setHidden(this.end, search === null);
   }
 
   /** Offer these models, and select the one of the search. */

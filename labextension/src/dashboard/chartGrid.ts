@@ -1,5 +1,5 @@
 import { bandAt } from '../ui/chartBands';
-import { element, Text, VisibilityTracker } from '../ui/dom';
+import { element, setHidden, Text, VisibilityTracker } from '../ui/dom';
 import { duration, moment } from '../ui/format';
 import { columnsFor } from './columns';
 import { legendSwatch } from './gpuColors';
@@ -150,7 +150,7 @@ export class ChartGrid {
 
   private updateEnlarged(): void {
     for (const [name, chart] of this.charts) {
-      chart.node.hidden = this.enlarged !== null && name !== this.enlarged;
+      setHidden(chart.node, this.enlarged !== null && name !== this.enlarged);
       chart.setEnlarged(name === this.enlarged);
     }
     this.arrange();
@@ -223,7 +223,7 @@ class Tooltip {
     this.node = element('div', 'dashboard-tooltip', this.time.node, this.cell.node, this.rows);
     // For screen readers, the text above the chart has the same values.
     this.node.setAttribute('aria-hidden', 'true');
-    this.node.hidden = true;
+    setHidden(this.node, true);
   }
 
   /**
@@ -256,7 +256,7 @@ class Tooltip {
       spanText?.set(span);
       gpu?.parentElement?.toggleAttribute('data-focused', shown.uuid === focused);
     });
-    this.node.hidden = false;
+    setHidden(this.node, false);
   }
 
   /** Move the tooltip next to the pointer, inside the container. */
@@ -272,6 +272,6 @@ class Tooltip {
 
   /** Hide the tooltip. */
   hide(): void {
-    this.node.hidden = true;
+    setHidden(this.node, true);
   }
 }

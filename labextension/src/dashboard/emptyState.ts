@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { Notice } from '../panel/panelMessages';
-import { element, setAttribute, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, Text } from '../ui/dom';
 
 /** What is shown in place of the charts when there is nothing to draw: a text, and possibly a button. */
 export interface EmptyState {
@@ -79,21 +79,21 @@ export class EmptyStateView {
     };
     const sentence = element('div', 'dashboard-empty-sentence', this.text.node, this.command.node);
     this.node = element('div', 'dashboard-empty', icon, sentence, this.button);
-    this.node.hidden = true;
+    setHidden(this.node, true);
   }
 
   /** Show `state`, or nothing if it is null. */
   show(state: EmptyState | null): void {
-    this.node.hidden = state === null;
+    setHidden(this.node, state === null);
     setAttribute(this.node, 'data-transient', state?.transient === true ? 'true' : '');
     // If the region were live, a screen reader would read the text aloud every second, because its number of
     // seconds increases.
     setAttribute(this.text.node, 'aria-live', state?.counts === true ? 'off' : 'polite');
     this.text.set(state?.text ?? '');
     this.command.set(state?.command ?? '');
-    this.command.node.hidden = state?.command === undefined;
+    setHidden(this.command.node, state?.command === undefined);
     this.action = state?.action;
-    this.button.hidden = this.action === undefined;
+    setHidden(this.button, this.action === undefined);
     if (this.action !== undefined) {
       this.label.set(
         this.action === 'metrics' ? this.trans.__('Show all metrics') : this.trans.__('Show all GPUs')

@@ -11,7 +11,7 @@ import type { HistoryServer } from '../stream/serverApi';
 import type { ICellRuns, IClusterModel, IGpuSettings, IMonitor } from '../tokens';
 import { metricTexts, type MetricName } from '../metricTable';
 import type { Band } from '../ui/chartBands';
-import { setAttribute, Text } from '../ui/dom';
+import { setAttribute, setHidden, Text } from '../ui/dom';
 import { errorText, sentence, unitsChanged } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
 import type { ReceivedMessage } from '../wire';
@@ -208,7 +208,7 @@ export class GpuDashboard extends Widget {
         this.grid.focus(uuid);
       }
     });
-    this.grid.node.hidden = true;
+    setHidden(this.grid.node, true);
     const { scroll } = this.grid;
     scroll.tabIndex = 0;
     scroll.setAttribute('role', 'group');
@@ -310,7 +310,7 @@ export class GpuDashboard extends Widget {
     const { node } = this.current;
     const recording = node === null ? (sample?.origin.recording ?? null) : null;
     this.recording.set(recording ?? '');
-    this.recording.node.hidden = recording === null;
+    setHidden(this.recording.node, recording === null);
     const server = this.serverNotice();
     const problem = server ?? this.dataNotice();
     const empty = this.emptyState(problem);
@@ -319,7 +319,7 @@ export class GpuDashboard extends Widget {
     this.notice.show(this.csvError === null ? notice : { text: this.csvError });
     this.emptyView.show(empty);
     this.showCharts(empty === null);
-    this.toolbar.node.hidden = this.cluster === null && sample?.gpus.length === 0;
+    setHidden(this.toolbar.node, this.cluster === null && sample?.gpus.length === 0);
     this.toolbar.setNodes(this.cluster?.snapshot?.nodes.map(({ name }) => name) ?? [], node);
     this.toolbar.setEmpty(empty !== null);
     setAttribute(this.node, 'data-link', server !== null && this.current.zoom === null ? 'lost' : '');
@@ -343,7 +343,7 @@ export class GpuDashboard extends Widget {
     const [hasFocus, target] = shown
       ? [activeElement === this.node, scroll]
       : [node.contains(activeElement), this.node];
-    node.hidden = !shown;
+    setHidden(node, !shown);
     if (hasFocus) {
       target.focus({ preventScroll: true });
     }

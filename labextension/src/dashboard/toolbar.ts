@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { element, setAttribute, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, Text } from '../ui/dom';
 import { moment, twoDigits } from '../ui/format';
 import {
   DAY_S,
@@ -144,7 +144,7 @@ export class Toolbar {
     this.timeRange.set(shown, zoom === null ? hint : trans.__('Double-click a chart to return to live'));
     setAttribute(this.mean, 'aria-pressed', String(mean));
     this.smoothing.value = String(smoothing);
-    this.all.hidden = enlarged === null;
+    setHidden(this.all, enlarged === null);
     this.metricPicker.update(metrics);
   }
 
@@ -161,7 +161,7 @@ export class Toolbar {
 
   /** Show the choices that need several GPUs. */
   setGpuCount(count: number): void {
-    this.mean.hidden = count < 2;
+    setHidden(this.mean, count < 2);
   }
 
   /** Disable the export if there is nothing to export. */

@@ -3,7 +3,7 @@ import type { IDisposable } from '@lumino/disposable';
 
 import type { ActiveKernel } from '../kernel/activeKernel';
 import type { PanelState } from '../panel/panelState';
-import { element, setAttribute, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, Text } from '../ui/dom';
 import type { TranslatedDiagnosis } from '../kernel/kernelReply';
 import {
   diagnosticsSummary,
@@ -108,7 +108,7 @@ export class DiagnosticsSection {
     const [kernelTexts, serverTexts] = [inKernel?.texts ?? {}, inServer?.texts ?? {}];
     const kernel = view.notebook === null ? trans.__('Kernel') : trans.__('Kernel of %1', view.notebook);
     this.sharedView.show(trans.__('%1 and Jupyter server', kernel), null, '', checks.shared, kernelTexts);
-    this.sharedView.node.hidden = checks.shared.length === 0;
+    setHidden(this.sharedView.node, checks.shared.length === 0);
     this.kernelView.show(kernel, model.kernel, reason, checks.kernel, kernelTexts);
     this.serverView.show(trans.__('Jupyter server'), model.server, '', checks.server, serverTexts);
     this.runLabel.set(model.server.kind === 'none' ? trans.__('Run') : trans.__('Run again'));

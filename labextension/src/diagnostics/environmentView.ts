@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { element, setAttribute, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, Text } from '../ui/dom';
 import { moment } from '../ui/format';
 import type { TranslatedDiagnosis } from '../kernel/kernelReply';
 import type { Fix } from '../wire';
@@ -67,7 +67,8 @@ export class EnvironmentView {
     const doctor = newestDiagnosis(state);
     this.summary.set(state === null ? reason : this.summaryOf(state));
     setAttribute(this.node, 'aria-busy', state?.kind === 'running' ? 'true' : '');
-    this.about.node.hidden = this.copyJson.hidden = doctor === null;
+    setHidden(this.about.node, doctor === null);
+    setHidden(this.copyJson, doctor === null);
     if (checks !== this.shownChecks) {
       this.shownChecks = checks;
       const translate = translator(texts);

@@ -1,7 +1,7 @@
 import uPlot from 'uplot';
 
 import { bandAt, bandsPlugin, type Band, type Palette } from '../ui/chartBands';
-import { setAttribute, Text } from '../ui/dom';
+import { setAttribute, setHidden, Text } from '../ui/dom';
 import type { Curve, HistoryBuffer } from '../stream/historyBuffer';
 
 /** The data that a chart draws. */
@@ -49,7 +49,7 @@ export class GpuChart {
   ) {
     this.node.className = className;
     this.node.setAttribute('role', 'img');
-    this.readout.node.hidden = true;
+    setHidden(this.readout.node, true);
     if (textAt !== undefined) {
       this.node.append(this.readout.node);
     }
@@ -117,7 +117,7 @@ export class GpuChart {
   /** Show the values at the pointer, on the other half of the chart. */
   private updateReadout(plot: uPlot): void {
     const { left = -1, idx = null } = plot.cursor;
-    this.readout.node.hidden = left < 0;
+    setHidden(this.readout.node, left < 0);
     if (left < 0 || this.data === null || this.textAt === undefined) {
       return;
     }

@@ -285,7 +285,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     if (this.shown.cells) {
       this.cellsSection.update();
     } else {
-      this.cellsSection.node.hidden = true;
+      setHidden(this.cellsSection.node, true);
     }
     for (const section of this.sections.filter(({ node }) => !node.hidden)) {
       section.update();

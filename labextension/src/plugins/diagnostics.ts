@@ -6,6 +6,7 @@ import { DiagnosticsModel } from '../diagnostics/diagnosticsModel';
 import { DiagnosticsSection } from '../diagnostics/diagnosticsSection';
 import { JupyterServerDoctor } from '../diagnostics/serverDoctor';
 import { CommandIds, DOMAIN, IGpuPanel, IGpuSettings, IMonitor } from '../tokens';
+import { setHidden } from '../ui/dom';
 import { showInSidebar } from '../ui/notebook7Layout';
 
 /**
@@ -41,9 +42,9 @@ export const diagnostics: JupyterFrontEndPlugin<void> = {
         Clipboard.copyToSystem(text);
       }
     });
-    section.node.hidden = !settings.current.show.health;
+    setHidden(section.node, !settings.current.show.health);
     settings.changed.connect(() => {
-      section.node.hidden = !settings.current.show.health;
+      setHidden(section.node, !settings.current.show.health);
     });
     panel.addSection(section);
     commands.addCommand(CommandIds.doctor, {
@@ -54,7 +55,7 @@ export const diagnostics: JupyterFrontEndPlugin<void> = {
       describedBy: { args: { type: 'object', properties: {} } },
       execute: () => {
         showInSidebar(shell, panel);
-        section.node.hidden = false; // The command shows the section even if the settings hide it.
+        setHidden(section.node, false); // The command shows the section even if the settings hide it.
         section.open();
       }
     });

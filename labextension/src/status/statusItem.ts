@@ -27,7 +27,7 @@ export class StatusItem extends Widget {
     const icon = gpuIcon.element({ tag: 'span', className: 'jp-gpuwidget-status-icon' });
     this.button = element('button', 'status-button', icon, this.text.node);
     this.button.type = 'button';
-    this.button.hidden = true;
+    setHidden(this.button, true);
     this.button.addEventListener('click', open);
     this.node.append(this.button);
     model.changed.connect(this.update, this);
