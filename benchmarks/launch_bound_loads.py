@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.launch_bound_loads LOAD SECONDS RUNS`` prints gpuwidget's line profile of each run. For
 comparison, it also prints the run's mean graphics activity, which another process measures with the GPU's
-counters (GPM).
+counters (GPM). The load ``text generation`` needs the package transformers.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each seed gives one schedule: a watched cell with a live chart, and faults that happen before and while it
 runs. The driver is the tests' stand-in for NVML. Most schedules run on the same kernel and server, so that
 what one leaves behind shows in the next. ``python -m benchmarks faults --seeds 100 --from 500`` runs the
-seeds from 500 to 599.
+seeds from 500 to 599. Filling the kernel's /dev/shm needs root.
 
 Start with ``schedules.py``, which makes a schedule from a seed, and ``bench.py``, which runs it. ``cells.py``
 has the cells, and ``checks.py`` the promises. ``driver.py`` controls the stand-in, ``services.py`` the server
