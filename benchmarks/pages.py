@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,68 @@ def notebook(
         opened = open_notebook(cells)
         yield opened
         opened.close()
+
+
+@contextmanager
+def detached_notebook(
+    chromium: str,
+    folder: Path,
+    cells: Sequence[str],
+    variables: Mapping[str, str],
+    size: tuple[int, int],
+    options: Sequence[str] = (),
+) -> Iterator[Callable[[], AbstractContextManager[Any]]]:
+    """Start a JupyterLab with its home folders in ``folder``, and open a notebook with these cells in a
+    Chromium to which nothing is attached.
+
+    Yield a function that connects Playwright to the notebook until the end of its ``with`` block. ``size`` is
+    the window's width and height in pixels. ``options`` are added to the server's command line.
+    """
+    helpers, playwright = _browser_helpers(), importlib.import_module("playwright.sync_api")
+    folder.mkdir()
+    profile = folder / "profile"
+    command = [
+        *(chromium, "--headless=new", *helpers.CHROMIUM_ARGUMENTS),
+        *(f"--user-data-dir={profile}", "--window-size={},{}".format(*size), "--remote-debugging-port=0"),
+    ]
+    lab = helpers.Lab(folder, "nvml", variables=variables, python=helpers.PYTHON, options=options)
+    with (
+        playwright.sync_playwright() as started,
+        subprocess.Popen(command, stderr=subprocess.DEVNULL) as browser,
+    ):
+        try:
+            lab.wait_until_ready()
+            port = _debugging_port(profile)
+            path = lab.write("panel.ipynb", cells)
+
+            @contextmanager
+            def attach() -> Iterator[Any]:
+                connected = started.chromium.connect_over_cdp(f"http://127.0.0.1:{port}")
+                (context,) = connected.contexts
+                try:
+                    (page,) = (page for page in context.pages if page.url.startswith(lab.url))
+                    yield helpers.Notebook(page, path)
+                finally:
+                    connected.close()
+
+            connected = started.chromium.connect_over_cdp(f"http://127.0.0.1:{port}")
+            lab.open(connected.contexts[0], path, width=size[0], height=size[1])
+            connected.close()
+            yield attach
+        finally:
+            browser.terminate()
+            lab.stop()
+
+
+def _debugging_port(profile: Path) -> int:
+    """Wait until Chromium has written its debugging port into its profile, and return the port."""
+    file = profile / "DevToolsActivePort"
+    deadline = time.monotonic() + 60
+    while not (file.exists() and file.read_text(encoding="utf-8").strip()):
+        if time.monotonic() > deadline:
+            raise RuntimeError("Chromium opened no debugging port within 60 s.")
+        time.sleep(0.1)
+    return int(file.read_text(encoding="utf-8").splitlines()[0])
 
 
 class Flood:

@@ -5,9 +5,15 @@ cell with the live chart every minute. A second notebook is idle. Once a minute,
 descriptors and child processes of the kernels, the server and the page's renderer are sampled, and the page's
 heap, DOM nodes and event listeners after a garbage collection.
 
+A script in the page runs the cells. Playwright connects only for a moment, to prepare the page and to take a
+sample: while Playwright is connected, the renderer's memory grows by tens of MiB per hour.
+
 JupyterLab's cell toolbar is disabled: JupyterLab 4.6 keeps the toolbar of each cell that was active, which
 would hide what gpuwidget itself adds. Without gpuwidget, these toolbars add 12 MiB of heap and 47 MiB of
 private memory per hour (measured once by hand).
+
+With ``GPUWIDGET_BENCH_SOAK_WITHOUT=1``, the labextension is disabled and the cells run without gpuwidget's
+magics, for comparison.
 
 ``GPUWIDGET_BENCH_SOAK=FILE python -m benchmarks soak-page`` appends each sample to FILE, one JSON object per
 line. ``python -m benchmarks.soak_page FILE [RESULTS]`` prints the figures of such a file, also of a run that
@@ -36,6 +42,7 @@ from benchmarks.standin import changing, machine
 from tools import chromium
 
 SAMPLES_VARIABLE = "GPUWIDGET_BENCH_SOAK"
+WITHOUT_VARIABLE = "GPUWIDGET_BENCH_SOAK_WITHOUT"
 _GPUS = 16
 _HOURS = 130 / 60
 _PERIOD_S = 60.0
@@ -45,11 +52,10 @@ _WARM_UP_S = 600.0
 _FULL_S = {"server": 3900.0, "kernel": 2400.0}
 """Seconds after which a process stores as much as it ever does: the server stores an hour of history, and a
 kernel the reports of the last 200 watched cells, which takes half an hour here."""
-_SHORT_CELLS = 6
-"""How often the short cell runs in each period."""
+_SIZE = (2200, 1500)
+"""Width and height of the browser's window in pixels."""
 _GIB = 1 << 30
 _OPTIONS = ("--GpuWidget.gpu_hours=True", "--GpuWidget.gpu_activity=True")
-_PAGE_CONFIG = {"disabledExtensions": {"@jupyterlab/cell-toolbar-extension": True}}
 _CELLS = (
     "%load_ext gpuwidget",
     "%gpu watch on",
@@ -61,7 +67,7 @@ _OPEN_IDLE = """
 const idle = await app.commands.execute('notebook:create-new', {kernelName: 'python3'});
 await idle.context.ready;
 await idle.sessionContext.ready;
-await idle.sessionContext.session.kernel.requestExecute({code: '%load_ext gpuwidget'}).done;
+await idle.sessionContext.session.kernel.requestExecute({code: argument}).done;
 app.shell.activateById(panel.id);
 """
 _OPEN_VIEWS = """
@@ -79,6 +85,23 @@ root.querySelectorAll('details').forEach(section => { section.open = true; });
 root.querySelectorAll('[aria-expanded=false]').forEach(button => button.click());
 """
 _CHART = ".jp-gpuwidget-dashboard .jp-gpuwidget-dashboard-chart canvas"
+_RUN_CELLS = """
+// Each minute, the long cell and six times the short cell.
+window.cellRuns = 0;
+const run = async () => {
+    for (;;) {
+        const start = Date.now();
+        for (const cell of [2, 3, 3, 3, 3, 3, 3]) {
+            panel.content.activeCellIndex = cell;
+            panel.content.deselectAll();
+            await app.commands.execute('notebook:run-cell');
+            window.cellRuns++;
+        }
+        await new Promise(done => setTimeout(done, 60_000 - (Date.now() - start)));
+    }
+};
+run();
+"""
 _VISIBLE = """
 const isVisible = node => node.checkVisibility();
 const count = selector => [...document.querySelectorAll(selector)].filter(isVisible).length;
@@ -86,7 +109,8 @@ return {
     'GPUs in the panel': count('.jp-gpuwidget-panel [data-gpu-uuid]'),
     'expanded GPUs': count('.jp-gpuwidget-panel [data-gpu-uuid][data-open=true]'),
     'charts in the dashboard': count('.jp-gpuwidget-dashboard .jp-gpuwidget-dashboard-chart canvas'),
-    'cell toolbars': document.querySelectorAll('.jp-cell-toolbar').length
+    'cell toolbars': document.querySelectorAll('.jp-cell-toolbar').length,
+    'cell runs': window.cellRuns
 };
 """
 
@@ -127,47 +151,59 @@ def figures(samples: Sequence[Mapping[str, Any]], settings: Settings) -> Iterato
 
 
 def _run(path: str, folder: Path, samples: Path, settings: Settings) -> None:
+    compared = bool(os.environ.get(WITHOUT_VARIABLE))
     standin = machine(folder, _GPUS)
     page_config = folder / "config" / "labconfig" / "page_config.json"
     page_config.parent.mkdir(parents=True)
-    page_config.write_text(json.dumps(_PAGE_CONFIG), encoding="utf-8")
-    config = {"JUPYTER_CONFIG_PATH": str(folder / "config")}
-    variables = environment({**standin.environment(), **config})
-    with pages.jupyterlab(path, folder / "lab", variables, options=_OPTIONS) as open_notebook:
-        notebook = open_notebook(_CELLS, width=2200)
-        notebook.script(_OPEN_IDLE)
-        notebook.script(_OPEN_VIEWS)
-        notebook.page.wait_for_selector(_CHART)
-        for cell in (0, 1):
-            notebook.run(cell)
-            notebook.wait_until_done()
-        processes = _processes()
-        held = [processes["kernel"].pid, processes["idle kernel"].pid]
-        page = pages.Page(notebook, standin, lambda: _scenario(held))
-        page.window(5.0, _CHANGES_S)
-        notebook.script(_EXPAND)
-        log_progress(f"  {notebook.script(_VISIBLE)}")
+    disabled = {"@jupyterlab/cell-toolbar-extension": True, "jupyterlab-gpuwidget": compared}
+    page_config.write_text(json.dumps({"disabledExtensions": disabled}), encoding="utf-8")
+    variables = environment({**standin.environment(), "JUPYTER_CONFIG_PATH": str(folder / "config")})
+    cells = [cell.removeprefix("%%gpuwatch\n") for cell in _CELLS] if compared else _CELLS
+    cells = ["pass" if compared and cell.startswith("%") else cell for cell in cells]
+    with pages.detached_notebook(path, folder / "lab", cells, variables, _SIZE, _OPTIONS) as attach:
+        with attach() as notebook:
+            notebook.script(_OPEN_IDLE, cells[0])
+            if not compared:
+                notebook.script(_OPEN_VIEWS)
+                notebook.page.wait_for_selector(_CHART)
+            for cell in (0, 1):
+                notebook.run(cell)
+                notebook.wait_until_done()
+            processes = _processes()
+            held = [processes["kernel"].pid, processes["idle kernel"].pid]
+            _change(standin, held, 5.0)
+            if not compared:
+                notebook.script(_EXPAND)
+            notebook.script(_RUN_CELLS)
+            # Sections that appear only after a cell has run are expanded too.
+            _change(standin, held, _PERIOD_S)
+            if not compared:
+                notebook.script(_EXPAND)
+            log_progress(f"  {notebook.script(_VISIBLE)}")
         began = time.monotonic()
         until = began + 3600 * settings.pick(_HOURS, 0.05)
         while (now := time.monotonic()) < until:
-            for cell in (2, *[3] * _SHORT_CELLS):
-                notebook.run(cell)
-                while not notebook.page.evaluate("() => window.gpuwidgetDone"):
-                    page.window(1.0, _CHANGES_S)
-            if now - began < 120:
-                notebook.script(_EXPAND)
-            page.window(max(0.0, now + _PERIOD_S - 2.0 - time.monotonic()), _CHANGES_S)
+            _change(standin, held, _PERIOD_S)
+            with attach() as notebook:
+                page = pages.Page(notebook, standin, lambda: _scenario(held)).counts()
+                visible = notebook.script(_VISIBLE)
             sample = {
                 "time": time.time(),
                 "seconds": round(now - began, 1),
-                "page": page.counts(),
+                "page": page,
                 **{name: _process(process) for name, process in processes.items()},
-                **notebook.script(_VISIBLE),
+                **visible,
             }
             with samples.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(sample) + "\n")
-            page.window(max(0.0, now + _PERIOD_S - time.monotonic()), _CHANGES_S)
-        notebook.close()
+
+
+def _change(standin: Any, held: Sequence[int], seconds: float) -> None:
+    """Change the stand-in GPUs' values every second, for ``seconds``."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        standin.scenario(*_scenario(held))
+        time.sleep(_CHANGES_S)
 
 
 def _scenario(pids: Sequence[int]) -> list[str]:

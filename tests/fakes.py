@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 EPOCH = 1_700_000_000.0
 _PATIENCE_S = 20.0
+_ROUNDING_S = 1e-9
+"""Differences of times that are smaller than this come from rounding."""
 
 
 class FakeClock:
@@ -35,6 +37,10 @@ class FakeClock:
         return self._now
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
+        if seconds is not None and 0 <= seconds < _ROUNDING_S:
+            # Rounding makes the thread wake up just before the time for which it has waited.
+            self._now += 2 * seconds
+            return
         entry = (condition, None if seconds is None else self._now + seconds, threading.current_thread())
         with self._lock:
             self._waiting.append(entry)
@@ -50,7 +56,7 @@ class FakeClock:
             due = {
                 id(condition): condition
                 for condition, until, _ in self._waiting
-                if until is not None and until <= self._now + 1e-9
+                if until is not None and until <= self._now + _ROUNDING_S
             }
         for condition in due.values():
             with condition:
@@ -61,10 +67,15 @@ class FakeClock:
         with this name."""
         with self._lock:
             return any(
-                until is not None and abs(until - self._now - seconds) < 1e-9
+                until is not None and abs(until - self._now - seconds) < _ROUNDING_S
                 for _, until, thread in self._waiting
                 if name is None or thread.name == name
             )
+
+    def has_waiting(self, thread: threading.Thread) -> bool:
+        """Return whether the thread waits for a later time."""
+        with self._lock:
+            return any(waiting is thread for _, _, waiting in self._waiting)
 
     def until(self, happened: Callable[[], bool], step: float = 0.0) -> None:
         """Let other threads run until the condition holds.

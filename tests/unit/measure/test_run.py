@@ -57,7 +57,12 @@ class Bench:
         return run
 
     def pass_time(self, seconds: float, step: float = 0.1) -> None:
-        """Advance the clock in steps, and after each step wait until the GPUs have been read."""
+        """Advance the clock in steps, and after each step wait until the GPUs have been read.
+
+        The clock stands still until all threads wait for it. Otherwise, a thread that is about to wait would
+        miss the step.
+        """
+        self.clock.until(self._all_wait)
         for _ in range(round(seconds / step)):
             reads = self.source.calls["fast"] + self.source.calls["memory"]
             self.clock.advance(step)
@@ -65,7 +70,7 @@ class Bench:
             self.clock.until(self._all_wait)
 
     def _all_wait(self) -> bool:
-        return all(thread.call is None for thread in self.sampler._threads.current)
+        return all(self.clock.has_waiting(thread.thread) for thread in self.sampler._threads.current)
 
     def report(self, run: Run, status: str = "ok") -> Report:
         run.end(status)  # type: ignore[arg-type]
