@@ -556,18 +556,19 @@ def device_switches(switches: int, rate: float, line: str | None) -> Text:
 def input_pipeline(loading: str, busy: float | None, utilization: float, *, sure: bool) -> str:
     """Return the text for a run whose stack samples show that the code spent its time loading data.
 
-    ``loading`` is the result of :func:`loading_in` or :func:`loading_mostly_in`.
+    ``loading`` is the result of :func:`loading_in` or :func:`loading_mostly_in`. ``busy`` is the percentage
+    of the loading time in which the GPU had work from this process; ``utilization`` that of the whole run.
     """
-    meanwhile = (
-        translatable("was {busy:.0f} % busy", busy=busy)
+    activity = (
+        translatable("was {busy:.0f} % busy meanwhile", busy=busy)
         if busy is not None
         else translatable("was {utilization:.0f} % busy on average", utilization=utilization)
     )
     return translatable(
-        "{waits} for its data: {loading}; the GPU {meanwhile}.",
+        "{waits} for its data: {loading}; the GPU {activity}.",
         waits=translatable("The GPU waits") if sure else translatable("The GPU probably waits"),
         loading=loading,
-        meanwhile=meanwhile,
+        activity=activity,
     )
 
 

@@ -234,7 +234,7 @@ def test_a_starved_gpu_by_its_line() -> None:
     assert (said.rule, said.sure) == ("input-pipeline", True)
     assert said.text == (
         "The GPU waits for its data: 61 % of the time went to line 7 `for x, y in loader:` in "
-        "DataLoader._next_data; the GPU was 4 % busy."
+        "DataLoader._next_data; the GPU was 4 % busy meanwhile."
     )
     assert said.fix == (
         "loader has num_workers=0, pin_memory=False now. Try num_workers=7, pin_memory=True, "
@@ -316,7 +316,7 @@ def test_advice_from_getitem_alone_is_uncertain() -> None:
     assert (said.rule, said.sure) == ("input-pipeline", False)
     assert said.text == (
         "The GPU probably waits for its data: 61 % of the time went to line 7 `train()` at In[2]:9 "
-        "Images.__getitem__ in sleep; the GPU was 4 % busy."
+        "Images.__getitem__ in sleep; the GPU was 4 % busy meanwhile."
     )
 
 
@@ -331,7 +331,7 @@ def test_loading_in_several_places_names_the_largest() -> None:
     given = evidence(half_idle(), time=time_of(epoch), context=RunContext(loaders=(LOADER,)))
     assert only(given).text == (
         "The GPU waits for its data: loading took 60 % of the time, and line 7 `for x in loader:` at "
-        "data.py:9 Images.__getitem__ in sleep alone took 40 %; the GPU was 4 % busy."
+        "data.py:9 Images.__getitem__ in sleep alone took 40 %; the GPU was 4 % busy meanwhile."
     )
 
 
