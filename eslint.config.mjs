@@ -21,6 +21,16 @@ export default ts.config(
       '@typescript-eslint/unbound-method': 'off'
     }
   },
+  {
+    files: ['labextension/src/**/*.ts'],
+    ignores: ['labextension/src/ui/dom.ts'],
+    rules: {
+      'no-restricted-syntax': [
+        'error',
+        { selector: "AssignmentExpression[left.property.name='hidden']", message: 'Use setHidden().' }
+      ]
+    }
+  },
   // Plain JavaScript, of no TypeScript project.
   {
     files: ['labextension/style/*.js', 'labextension/*.cjs'],

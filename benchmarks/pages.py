@@ -146,11 +146,12 @@ def detached_notebook(
     folder: Path,
     cells: Sequence[str],
     variables: Mapping[str, str],
+    *,
     size: tuple[int, int],
     options: Sequence[str] = (),
 ) -> Iterator[Callable[[], AbstractContextManager[Any]]]:
-    """Start a JupyterLab with its home folders in ``folder``, and open a notebook with these cells in a
-    Chromium to which nothing is attached.
+    """Start a JupyterLab with its home folders in ``folder``, and open a notebook with these cells in
+    Chromium. Playwright then disconnects.
 
     Yield a function that connects Playwright to the notebook until the end of its ``with`` block. ``size`` is
     the window's width and height in pixels. ``options`` are added to the server's command line.
@@ -162,42 +163,43 @@ def detached_notebook(
         *(chromium, "--headless=new", *helpers.CHROMIUM_ARGUMENTS),
         *(f"--user-data-dir={profile}", "--window-size={},{}".format(*size), "--remote-debugging-port=0"),
     ]
-    lab = helpers.Lab(folder, "nvml", variables=variables, python=helpers.PYTHON, options=options)
     with (
         playwright.sync_playwright() as started,
-        subprocess.Popen(command, stderr=subprocess.DEVNULL) as browser,
+        (folder / "chromium.log").open("wb") as log,
+        subprocess.Popen(command, stderr=log) as browser,
     ):
         try:
-            lab.wait_until_ready()
-            port = _debugging_port(profile)
-            path = lab.write("panel.ipynb", cells)
+            lab = helpers.Lab(folder, "nvml", variables=variables, python=helpers.PYTHON, options=options)
+            try:
+                lab.wait_until_ready()
+                path = lab.write("panel.ipynb", cells)
+                address = f"http://127.0.0.1:{_debugging_port(browser, profile)}"
+                with started.chromium.connect_over_cdp(address) as connected:
+                    lab.open(connected.contexts[0], path, width=size[0], height=size[1])
 
-            @contextmanager
-            def attach() -> Iterator[Any]:
-                connected = started.chromium.connect_over_cdp(f"http://127.0.0.1:{port}")
-                (context,) = connected.contexts
-                try:
-                    (page,) = (page for page in context.pages if page.url.startswith(lab.url))
-                    yield helpers.Notebook(page, path)
-                finally:
-                    connected.close()
+                @contextmanager
+                def attach() -> Iterator[Any]:
+                    with started.chromium.connect_over_cdp(address) as connected:
+                        (context,) = connected.contexts
+                        (page,) = (page for page in context.pages if page.url.startswith(lab.url))
+                        yield helpers.Notebook(page, path)
 
-            connected = started.chromium.connect_over_cdp(f"http://127.0.0.1:{port}")
-            lab.open(connected.contexts[0], path, width=size[0], height=size[1])
-            connected.close()
-            yield attach
+                yield attach
+            finally:
+                lab.stop()
         finally:
             browser.terminate()
-            lab.stop()
 
 
-def _debugging_port(profile: Path) -> int:
+def _debugging_port(browser: subprocess.Popen[bytes], profile: Path) -> int:
     """Wait until Chromium has written its debugging port into its profile, and return the port."""
     file = profile / "DevToolsActivePort"
     deadline = time.monotonic() + 60
     while not (file.exists() and file.read_text(encoding="utf-8").strip()):
-        if time.monotonic() > deadline:
-            raise RuntimeError("Chromium opened no debugging port within 60 s.")
+        if browser.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(
+                f"Chromium opened no debugging port. Its log is {profile.parent}/chromium.log."
+            )
         time.sleep(0.1)
     return int(file.read_text(encoding="utf-8").splitlines()[0])
 

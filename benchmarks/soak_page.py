@@ -5,15 +5,15 @@ cell with the live chart every minute. A second notebook is idle. Once a minute,
 descriptors and child processes of the kernels, the server and the page's renderer are sampled, and the page's
 heap, DOM nodes and event listeners after a garbage collection.
 
-A script in the page runs the cells. Playwright connects only for a moment, to prepare the page and to take a
-sample: while Playwright is connected, the renderer's memory grows by tens of MiB per hour.
+A script in the page runs the cells. Playwright is connected while the page is prepared, and then briefly for
+each sample. While it is connected, the renderer's memory grows by tens of MiB per hour.
 
 JupyterLab's cell toolbar is disabled: JupyterLab 4.6 keeps the toolbar of each cell that was active, which
 would hide what gpuwidget itself adds. Without gpuwidget, these toolbars add 12 MiB of heap and 47 MiB of
 private memory per hour (measured once by hand).
 
-With ``GPUWIDGET_BENCH_SOAK_WITHOUT=1``, the labextension is disabled and the cells run without gpuwidget's
-magics, for comparison.
+With ``GPUWIDGET_BENCH_SOAK_WITHOUT=1``, the labextension is disabled, and the cells run without gpuwidget's
+magics, for comparison. The server extension stays enabled.
 
 ``GPUWIDGET_BENCH_SOAK=FILE python -m benchmarks soak-page`` appends each sample to FILE, one JSON object per
 line. ``python -m benchmarks.soak_page FILE [RESULTS]`` prints the figures of such a file, also of a run that
@@ -46,6 +46,9 @@ WITHOUT_VARIABLE = "GPUWIDGET_BENCH_SOAK_WITHOUT"
 _GPUS = 16
 _HOURS = 130 / 60
 _PERIOD_S = 60.0
+"""Seconds between two samples, and between two starts of the page's cells."""
+_SAMPLE_AT_S = 50.0
+"""Seconds from the start of the page's cells to a sample. The cells have finished by then."""
 _CHANGES_S = 1.0
 """Seconds between two changes of the stand-in GPUs' values."""
 _WARM_UP_S = 600.0
@@ -81,13 +84,13 @@ app.shell.activateById(panel.id);
 """
 _EXPAND = """
 const root = document.querySelector('.jp-gpuwidget-panel');
-root.querySelectorAll('details').forEach(section => { section.open = true; });
-root.querySelectorAll('[aria-expanded=false]').forEach(button => button.click());
+root?.querySelectorAll('details').forEach(section => { section.open = true; });
+root?.querySelectorAll('[aria-expanded=false]').forEach(button => button.click());
 """
 _CHART = ".jp-gpuwidget-dashboard .jp-gpuwidget-dashboard-chart canvas"
 _RUN_CELLS = """
-// Each minute, the long cell and six times the short cell.
-window.cellRuns = 0;
+// In each period, the long cell and six times the short cell.
+window.cellRuns = window.hiddenRuns = 0;
 const run = async () => {
     for (;;) {
         const start = Date.now();
@@ -96,8 +99,9 @@ const run = async () => {
             panel.content.deselectAll();
             await app.commands.execute('notebook:run-cell');
             window.cellRuns++;
+            if (document.hidden) { window.hiddenRuns++; }
         }
-        await new Promise(done => setTimeout(done, 60_000 - (Date.now() - start)));
+        await new Promise(done => setTimeout(done, argument - (Date.now() - start)));
     }
 };
 run();
@@ -110,7 +114,8 @@ return {
     'expanded GPUs': count('.jp-gpuwidget-panel [data-gpu-uuid][data-open=true]'),
     'charts in the dashboard': count('.jp-gpuwidget-dashboard .jp-gpuwidget-dashboard-chart canvas'),
     'cell toolbars': document.querySelectorAll('.jp-cell-toolbar').length,
-    'cell runs': window.cellRuns
+    'cell runs': window.cellRuns,
+    'cell runs in a hidden page': window.hiddenRuns
 };
 """
 
@@ -130,6 +135,8 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 def figures(samples: Sequence[Mapping[str, Any]], settings: Settings) -> Iterator[Figure]:
     """Return the slope of each quantity after the warm-up."""
+    (with_gpuwidget,) = {sample["gpuwidget"] for sample in samples}
+    benchmark = "soak-page" if with_gpuwidget else "soak-page without gpuwidget"
     warm_up = settings.pick(_WARM_UP_S, 0.0)
     for name in ("kernel", "idle kernel", "server", "renderer"):
         full = settings.pick(_FULL_S.get(name, _WARM_UP_S), 0.0)
@@ -137,33 +144,33 @@ def figures(samples: Sequence[Mapping[str, Any]], settings: Settings) -> Iterato
         hours = [sample["seconds"] / 3600 for sample in chosen]
         what = {"renderer": "the page's renderer"}.get(name, f"the {name}")
         held = [sample[name]["private"] / 1024 for sample in chosen]
-        yield growth("soak-page", f"private memory of {what}", "MiB/h", hours, held)
+        yield growth(benchmark, f"private memory of {what}", "MiB/h", hours, held)
         for count in ("threads", "descriptors", "children"):
             values = [sample[name][count] for sample in chosen]
-            yield growth("soak-page", f"number of {count} of {what}", "/h", hours, values)
+            yield growth(benchmark, f"number of {count} of {what}", "/h", hours, values)
     chosen = [sample for sample in samples if sample["seconds"] >= warm_up]
     hours = [sample["seconds"] / 3600 for sample in chosen]
     heap = [sample["page"]["heap"] / 2**20 for sample in chosen]
-    yield growth("soak-page", "the page's JavaScript heap after a garbage collection", "MiB/h", hours, heap)
+    yield growth(benchmark, "the page's JavaScript heap after a garbage collection", "MiB/h", hours, heap)
     for count in ("Nodes", "JSEventListeners", "Documents"):
         values = [sample["page"][count] for sample in chosen]
-        yield growth("soak-page", f"number of {count} of the page", "/h", hours, values)
+        yield growth(benchmark, f"number of {count} of the page", "/h", hours, values)
 
 
 def _run(path: str, folder: Path, samples: Path, settings: Settings) -> None:
-    compared = bool(os.environ.get(WITHOUT_VARIABLE))
+    without = bool(os.environ.get(WITHOUT_VARIABLE))
     standin = machine(folder, _GPUS)
     page_config = folder / "config" / "labconfig" / "page_config.json"
     page_config.parent.mkdir(parents=True)
-    disabled = {"@jupyterlab/cell-toolbar-extension": True, "jupyterlab-gpuwidget": compared}
+    disabled = {"@jupyterlab/cell-toolbar-extension": True, "jupyterlab-gpuwidget": without}
     page_config.write_text(json.dumps({"disabledExtensions": disabled}), encoding="utf-8")
     variables = environment({**standin.environment(), "JUPYTER_CONFIG_PATH": str(folder / "config")})
-    cells = [cell.removeprefix("%%gpuwatch\n") for cell in _CELLS] if compared else _CELLS
-    cells = ["pass" if compared and cell.startswith("%") else cell for cell in cells]
-    with pages.detached_notebook(path, folder / "lab", cells, variables, _SIZE, _OPTIONS) as attach:
+    cells = [_without_magics(cell) for cell in _CELLS] if without else _CELLS
+    opened = pages.detached_notebook(path, folder / "lab", cells, variables, size=_SIZE, options=_OPTIONS)
+    with opened as attach:
         with attach() as notebook:
             notebook.script(_OPEN_IDLE, cells[0])
-            if not compared:
+            if not without:
                 notebook.script(_OPEN_VIEWS)
                 notebook.page.wait_for_selector(_CHART)
             for cell in (0, 1):
@@ -171,26 +178,30 @@ def _run(path: str, folder: Path, samples: Path, settings: Settings) -> None:
                 notebook.wait_until_done()
             processes = _processes()
             held = [processes["kernel"].pid, processes["idle kernel"].pid]
-            _change(standin, held, 5.0)
-            if not compared:
-                notebook.script(_EXPAND)
-            notebook.script(_RUN_CELLS)
-            # Sections that appear only after a cell has run are expanded too.
-            _change(standin, held, _PERIOD_S)
-            if not compared:
-                notebook.script(_EXPAND)
-            log_progress(f"  {notebook.script(_VISIBLE)}")
-        began = time.monotonic()
+            _change_readings(standin, held, 5.0)
+            notebook.script(_EXPAND)
+            notebook.script(_RUN_CELLS, 1000 * _PERIOD_S)
+            _change_readings(standin, held, _SAMPLE_AT_S)
+            notebook.script(_EXPAND)  # Some sections appear only after a cell has run.
+            visible = notebook.script(_VISIBLE)
+            log_progress(f"  {visible}")
+        due = began = time.monotonic()
         until = began + 3600 * settings.pick(_HOURS, 0.05)
-        while (now := time.monotonic()) < until:
-            _change(standin, held, _PERIOD_S)
+        while due < until:
+            # Each sample is taken at the same second of the period, when the page shows the same.
+            due += _PERIOD_S
+            _change_readings(standin, held, due - time.monotonic())
+            seconds, before = time.monotonic() - began, visible["cell runs"]
             with attach() as notebook:
-                page = pages.Page(notebook, standin, lambda: _scenario(held)).counts()
+                counts = pages.Page(notebook, standin, list).counts()
                 visible = notebook.script(_VISIBLE)
+            if visible["cell runs"] == before:
+                raise RuntimeError("The page ran no cells in the last period.")
             sample = {
                 "time": time.time(),
-                "seconds": round(now - began, 1),
-                "page": page,
+                "gpuwidget": not without,
+                "seconds": round(seconds, 1),
+                "page": counts,
                 **{name: _process(process) for name, process in processes.items()},
                 **visible,
             }
@@ -198,8 +209,13 @@ def _run(path: str, folder: Path, samples: Path, settings: Settings) -> None:
                 file.write(json.dumps(sample) + "\n")
 
 
-def _change(standin: Any, held: Sequence[int], seconds: float) -> None:
-    """Change the stand-in GPUs' values every second, for ``seconds``."""
+def _without_magics(cell: str) -> str:
+    """Return a cell's code without gpuwidget's magics."""
+    return "\n".join(line for line in cell.splitlines() if not line.startswith("%")) or "pass"
+
+
+def _change_readings(standin: Any, held: Sequence[int], seconds: float) -> None:
+    """Change the stand-in GPUs' readings every second, for ``seconds``."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         standin.scenario(*_scenario(held))

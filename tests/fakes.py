@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from gpuwidget.model.gpu_process import Process
@@ -23,11 +24,11 @@ _ROUNDING_S = 1e-9
 
 
 class FakeClock:
-    """A clock that stands still until a test calls :meth:`advance`."""
+    """A clock that stands still until a test calls :meth:`advance`, apart from rounding errors."""
 
     def __init__(self) -> None:
         self._now = 0.0
-        self._lock = threading.Condition()
+        self._lock = threading.Lock()
         self._waiting: list[tuple[threading.Condition, float | None, threading.Thread]] = []
 
     def time(self) -> float:
@@ -37,14 +38,15 @@ class FakeClock:
         return self._now
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
-        if seconds is not None and 0 <= seconds < _ROUNDING_S:
-            # Rounding makes the thread wake up just before the time for which it has waited.
-            self._now += 2 * seconds
+        if seconds is not None and seconds < _ROUNDING_S:
+            # This is the rest of a wait that `advance` has ended, and is due to rounding. The clock moves by
+            # this rest, at least to the next number, because nothing would wake the thread again.
+            with self._lock:
+                self._now = max(self._now + seconds, math.nextafter(self._now, math.inf))
             return
         entry = (condition, None if seconds is None else self._now + seconds, threading.current_thread())
         with self._lock:
             self._waiting.append(entry)
-            self._lock.notify_all()
         condition.wait()
         with self._lock:
             self._waiting.remove(entry)
@@ -72,10 +74,15 @@ class FakeClock:
                 if name is None or thread.name == name
             )
 
-    def has_waiting(self, thread: threading.Thread) -> bool:
-        """Return whether the thread waits for a later time."""
+    def all_wait(self, threads: Iterable[threading.Thread]) -> bool:
+        """Return whether each of these threads waits for a later time or a notification.
+
+        A thread whose time has come does not count, even if it has not continued yet.
+        """
         with self._lock:
-            return any(waiting is thread for _, _, waiting in self._waiting)
+            later = self._now + _ROUNDING_S
+            waiting = {thread for _, until, thread in self._waiting if until is None or until > later}
+        return waiting.issuperset(threads)
 
     def until(self, happened: Callable[[], bool], step: float = 0.0) -> None:
         """Let other threads run until the condition holds.

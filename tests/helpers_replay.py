@@ -101,9 +101,8 @@ class Player:
         self.clock.until(self._all_wait)
 
     def _all_wait(self) -> bool:
-        waiting = list(self.clock._waiting)
-        now = self.clock.monotonic()
-        return len(waiting) == _THREADS and all(due is None or due > now for _, due, _ in waiting)
+        threads = self._sampler._threads.threads
+        return len(threads) == _THREADS and self.clock.all_wait(threads)
 
     def close(self) -> None:
         """Stop the sampler and its threads."""

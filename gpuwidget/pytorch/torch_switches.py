@@ -3,7 +3,8 @@
 torch 2.9 and later have two APIs for TF32. A value that was set through the older API can be read through
 both. A value that was set through the newer API can't be read through the older one, which raises an error.
 This module therefore sets values through the older API, and reads them through the newer one if it exists.
-That way, user code can read either API. So can torch.compile, which reads each API in some of its parts.
+That way, both APIs can be read. torch.compile needs this, because some of its parts read the older API and
+others the newer one.
 
 Nothing in this module imports torch or initializes CUDA. Reading or setting a switch does not use the GPU.
 """

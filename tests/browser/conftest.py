@@ -43,7 +43,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
 
 @pytest.fixture(autouse=True)
 def restore_browser(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After each test, close the pages that the test left open, and withdraw the permissions it granted.
+    """After each test, close the pages that it left open, and withdraw the permissions that it granted.
 
     A page whose server has stopped would keep reconnecting, and the next server may get the same port.
     """

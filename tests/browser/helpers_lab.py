@@ -18,7 +18,8 @@ from typing import Any
 
 import nbformat
 from nbformat.sign import NotebookNotary
-from playwright.sync_api import BrowserContext, Page, TimeoutError
+from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 CHROMIUM_ARGUMENTS = (
     "--no-sandbox",
@@ -31,6 +32,14 @@ CHROMIUM_ARGUMENTS = (
 )
 PYTHON = os.environ.get("GPUWIDGET_TEST_LAB", sys.executable)
 """The Python interpreter that runs the JupyterLab under test and its kernels."""
+_KERNEL_STATUS = """() => {
+    const widgets = [...(window.jupyterapp?.shell.widgets('main') ?? [])];
+    const opened = widgets.find(widget => widget.sessionContext);
+    return opened?.sessionContext.kernelDisplayStatus ?? 'not requested';
+}"""
+_POLLING_MS = 50
+"""Milliseconds between two checks of a condition while a page starts. By default, Playwright would check in
+every frame, and take CPU time from the page."""
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 SETTINGS = {
     # JupyterLab's news and update checks would open pop-ups over the notebook and use the network.
@@ -210,13 +219,15 @@ class Lab:
             prepare(page)
         workspace = secrets.token_hex(4)
         query = f"reset&token={self.token}"
-        page.goto(f"{self.url}/lab/workspaces/{workspace}/tree/{path.name}?{query}")
         notebook = Notebook(page, path)
         try:
+            page.goto(f"{self.url}/lab/workspaces/{workspace}/tree/{path.name}?{query}")
             notebook.wait_until_open(kernel=kernel)
-        except TimeoutError as error:
-            status = notebook.script("return panel?.sessionContext.kernelDisplayStatus;")
-            raise RuntimeError(f"The kernel is {status}. The server's log:\n{self.log[-4000:]}") from error
+        except PlaywrightTimeout as error:
+            status = page.evaluate(_KERNEL_STATUS)
+            raise RuntimeError(
+                f"The notebook did not open. Kernel: {status}. The server's log:\n{self.log[-4000:]}"
+            ) from error
         notebook.use_theme(theme)
         return notebook
 
@@ -244,9 +255,8 @@ class Notebook:
     def wait_until_open(self, *, kernel: bool) -> None:
         """Wait until JupyterLab has started, the notebook is rendered and, if ``kernel`` is true, its kernel
         is idle."""
-        # By default, Playwright would check in every frame, and take CPU time from the page that starts.
         self.page.wait_for_function(
-            "() => window.jupyterapp && !document.querySelector('#jupyterlab-splash')", polling=50
+            "() => window.jupyterapp && !document.querySelector('#jupyterlab-splash')", polling=_POLLING_MS
         )
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         self.script("await panel.context.ready; await panel.revealed;")
@@ -255,7 +265,7 @@ class Notebook:
             self.page.wait_for_function(
                 "() => [...window.jupyterapp.shell.widgets('main')]"
                 ".some(w => w.sessionContext?.session?.kernel?.status === 'idle')",
-                polling=50,
+                polling=_POLLING_MS,
             )
         self.script("app.shell.collapseLeft(); app.shell.collapseRight?.();")
 

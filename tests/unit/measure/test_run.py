@@ -59,8 +59,8 @@ class Bench:
     def pass_time(self, seconds: float, step: float = 0.1) -> None:
         """Advance the clock in steps, and after each step wait until the GPUs have been read.
 
-        The clock stands still until all threads wait for it. Otherwise, a thread that is about to wait would
-        miss the step.
+        The clock stands still until all threads of the sampler wait. Otherwise, a thread that is about to
+        wait would miss the step.
         """
         self.clock.until(self._all_wait)
         for _ in range(round(seconds / step)):
@@ -70,7 +70,7 @@ class Bench:
             self.clock.until(self._all_wait)
 
     def _all_wait(self) -> bool:
-        return all(self.clock.has_waiting(thread.thread) for thread in self.sampler._threads.current)
+        return self.clock.all_wait(self.sampler._threads.threads)
 
     def report(self, run: Run, status: str = "ok") -> Report:
         run.end(status)  # type: ignore[arg-type]
