@@ -64,7 +64,8 @@ def allocate(size, gpu=0):
 def pids(client):
     by_address = client.run(os.getpid)
     names = client.scheduler_info(n_workers=-1)["workers"]
-    return {str(names[address]["name"]): pid for address, pid in by_address.items()}
+    # A worker may start or end between the two calls.
+    return {str(names[address]["name"]): pid for address, pid in by_address.items() if address in names}
 
 def submit(name, function, *arguments):
     return client.submit(function, *arguments, workers=[name], allow_other_workers=False, pure=False)
