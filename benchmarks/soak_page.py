@@ -5,8 +5,8 @@ cell with the live chart every minute. A second notebook is idle. Once a minute,
 descriptors and child processes of the kernels, the server and the page's renderer are sampled, and the page's
 heap, DOM nodes and event listeners after a garbage collection.
 
-A script in the page runs the cells. Playwright is connected while the page is prepared, and then briefly for
-each sample. While it is connected, the renderer's memory grows by tens of MiB per hour.
+A script in the page runs the cells, and Playwright is connected only while the page is prepared. While it is
+connected, the renderer's memory grows by tens of MiB per hour.
 
 JupyterLab's cell toolbar is disabled: JupyterLab 4.6 keeps the toolbar of each cell that was active, which
 would hide what gpuwidget itself adds. Without gpuwidget, these toolbars add 12 MiB of heap and 47 MiB of
@@ -166,25 +166,31 @@ def _run(path: str, folder: Path, samples: Path, settings: Settings) -> None:
     page_config.write_text(json.dumps({"disabledExtensions": disabled}), encoding="utf-8")
     variables = environment({**standin.environment(), "JUPYTER_CONFIG_PATH": str(folder / "config")})
     cells = [_without_magics(cell) for cell in _CELLS] if without else _CELLS
-    opened = pages.detached_notebook(path, folder / "lab", cells, variables, size=_SIZE, options=_OPTIONS)
-    with opened as attach:
-        with attach() as notebook:
-            notebook.script(_OPEN_IDLE, cells[0])
-            if not without:
-                notebook.script(_OPEN_VIEWS)
-                notebook.page.wait_for_selector(_CHART)
-            for cell in (0, 1):
-                notebook.run(cell)
-                notebook.wait_until_done()
-            processes = _processes()
-            held = [processes["kernel"].pid, processes["idle kernel"].pid]
-            _change_readings(standin, held, 5.0)
-            notebook.script(_EXPAND)
-            notebook.script(_RUN_CELLS, 1000 * _PERIOD_S)
-            _change_readings(standin, held, _SAMPLE_AT_S)
-            notebook.script(_EXPAND)  # Some sections appear only after a cell has run.
-            visible = notebook.script(_VISIBLE)
-            log_progress(f"  {visible}")
+    processes: dict[str, psutil.Process] = {}
+    held: list[int] = []
+
+    def prepare(notebook: Any) -> None:
+        notebook.script(_OPEN_IDLE, cells[0])
+        if not without:
+            notebook.script(_OPEN_VIEWS)
+            notebook.page.wait_for_selector(_CHART)
+        for cell in (0, 1):
+            notebook.run(cell)
+            notebook.wait_until_done()
+        processes.update(_processes())
+        held.extend(processes[name].pid for name in ("kernel", "idle kernel"))
+        _change_readings(standin, held, 5.0)
+        notebook.script(_EXPAND)
+        notebook.script(_RUN_CELLS, 1000 * _PERIOD_S)
+        _change_readings(standin, held, _SAMPLE_AT_S)
+        notebook.script(_EXPAND)  # Some sections appear only after a cell has run.
+
+    opened = pages.detached_notebook(
+        path, folder / "lab", cells, variables, prepare, size=_SIZE, options=_OPTIONS
+    )
+    with opened as page:
+        visible = page.script(_VISIBLE)
+        log_progress(f"  {visible}")
         due = began = time.monotonic()
         until = began + 3600 * settings.pick(_HOURS, 0.05)
         while due < until:
@@ -192,9 +198,7 @@ def _run(path: str, folder: Path, samples: Path, settings: Settings) -> None:
             due += _PERIOD_S
             _change_readings(standin, held, due - time.monotonic())
             seconds, before = time.monotonic() - began, visible["cell runs"]
-            with attach() as notebook:
-                counts = pages.Page(notebook, standin, list).counts()
-                visible = notebook.script(_VISIBLE)
+            counts, visible = page.counts(), page.script(_VISIBLE)
             if visible["cell runs"] == before:
                 raise RuntimeError("The page ran no cells in the last period.")
             sample = {
