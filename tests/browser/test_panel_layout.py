@@ -230,6 +230,20 @@ def test_the_chosen_device_at_every_width(open_notebook: Open, lab: Lab) -> None
     assert colors["light"] != colors["dark"]
 
 
+def test_memory_of_a_gpu_whose_holders_are_unknown(lab: Lab, browser: BrowserContext) -> None:
+    """In a panel of 240 px, free memory such as *123.4 GiB* fits, also while only the memory in use is known,
+    and not how much of it is the notebook's."""
+    notebook = lab.open(browser, lab.write("in-use.ipynb", ["1"]), kernel=False)
+    show(notebook, 240)
+    notebook.page.wait_for_selector(f"{CARD} canvas")
+    needed, available = notebook.script(
+        "const [, others, free] = document.querySelector('.jp-gpuwidget-gpu-memory').children;"
+        "others.hidden = true; free.lastChild.textContent = '123.4 GiB';"
+        "return [free.scrollWidth, free.clientWidth];"
+    )
+    assert needed <= available
+
+
 def test_two_gpus_in_a_window_of_768_px(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     """In a window of 1366 by 768 px, a notebook without watched cells shows two GPUs with their charts, the
     device section and the heads of all other sections without scrolling. After the first watched cell, the
