@@ -148,8 +148,8 @@ def notebook(
 class DetachedPage:
     """A page of a Chromium to which nothing is attached, except for a moment in each call.
 
-    Playwright is not used here: with a connection per minute, a page without gpuwidget grew by 0.2 MiB of heap
-    per minute. With this class, it grew by 0.04 MiB per minute (each measured once, for 15 to 20 minutes).
+    Playwright is not used here: with one connection per minute, the heap of a page without gpuwidget grew by
+    0.2 MiB per minute. With this class, it grew by 0.04 MiB (each measured once, for 15 to 20 minutes).
     """
 
     def __init__(self, address: str, url: str) -> None:
