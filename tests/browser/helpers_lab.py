@@ -322,6 +322,16 @@ class Notebook:
         """Wait until the content of the first matching element has changed this many times."""
         self.script(_WAIT_FOR_CHANGES, [selector, changes])
 
+    def wait_for(self, condition: Callable[[], bool], seconds: float = 30) -> None:
+        """Wait until ``condition`` returns true, while Playwright delivers the page's events.
+
+        :raises AssertionError: if it is false for ``seconds``.
+        """
+        until = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < until, f"still false after {seconds} s"
+            self.page.wait_for_timeout(50)
+
     def save(self) -> None:
         """Save the notebook to its file."""
         self.script("await panel.context.save();")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers_lab import Lab, Notebook
+from playwright.sync_api import Page, Request, WebSocket
 
 from tests.nvml_standin import Standin, build
 
@@ -204,6 +205,29 @@ def wait_for_text(notebook: Notebook, selector: str, text: str, seconds: float =
         arg=[selector, text],
         timeout=seconds * 1000,
     )
+
+
+def record_streams(page: Page) -> list[str]:
+    """Return a list to which "open" is added for each stream that the page opens, and "closed" for each that
+    closes.
+
+    A stream closes some time after the page has closed it: when the server has confirmed that.
+    """
+    streams: list[str] = []
+
+    def opened(socket: WebSocket) -> None:
+        if "gpuwidget/api/stream" in socket.url:
+            streams.append("open")
+            socket.on("close", lambda _: streams.append("closed"))
+
+    page.on("websocket", opened)
+    return streams
+
+
+def saved_workspace(request: Request) -> str:
+    """Return the workspace in a request that saves it, as JSON; an empty text for any other request."""
+    is_save = request.method == "PUT" and "/api/workspaces/" in request.url
+    return (request.post_data or "").replace(" ", "") if is_save else ""
 
 
 def cards(notebook: Notebook) -> list[dict[str, Any]]:

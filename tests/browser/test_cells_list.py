@@ -12,7 +12,17 @@ from typing import Any
 import helpers_kernel_state
 import nbformat
 from helpers_lab import Lab, Notebook, new_page
-from helpers_panel import DEVICE, GIB, PANEL, show, unreadable, use_font, uuids, wait_for_text
+from helpers_panel import (
+    DEVICE,
+    GIB,
+    PANEL,
+    saved_workspace,
+    show,
+    unreadable,
+    use_font,
+    uuids,
+    wait_for_text,
+)
 from playwright.sync_api import BrowserContext
 
 Open = Callable[..., Notebook]
@@ -160,9 +170,10 @@ def test_without_a_kernel_and_after_a_reload(open_notebook: Open, lab: Lab) -> N
     assert sort_by(notebook, 2) == "descending"
     assert names(notebook) == ["[1] 1", "[3] 1", "[2] 1"]
     assert sort_by(notebook, 4) == "descending"
-    assert sort_by(notebook, 4) == "ascending"
+    order = '"column":"time","descending":false'
+    with notebook.page.expect_request(lambda request: order in saved_workspace(request)):
+        assert sort_by(notebook, 4) == "ascending"
     assert names(notebook) == ["[3] 1", "[2] 1", "[1] 1"]
-    notebook.page.wait_for_timeout(1500)  # JupyterLab saves the sort order with a delay.
     notebook.page.goto(notebook.page.url.split("?")[0])
     notebook.wait_until_open(kernel=False)
     show(notebook)
@@ -185,8 +196,7 @@ def test_a_click_goes_to_the_cell(open_notebook: Open, lab: Lab) -> None:
     assert notebook.script(ACTIVE) == 0
     notebook.page.click(f"{ROW} >> nth=1")
     notebook.page.wait_for_function("() => document.activeElement?.closest('.jp-Notebook')")
-    notebook.page.wait_for_timeout(1000)
-    assert notebook.script(ACTIVE) == 301
+    notebook.wait_for(lambda: notebook.script(ACTIVE) == 301)
     assert notebook.script(IN_VIEW)
     notebook.page.focus(f"{ROW} button >> nth=0")
     notebook.page.keyboard.press("End")

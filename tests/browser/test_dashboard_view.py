@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from helpers_colors import VISIONS, contrast, distance
 from helpers_lab import Lab, Notebook, new_page
-from helpers_panel import PANEL, lab_with, machine, show, uuids, wait_for_text
+from helpers_panel import PANEL, lab_with, machine, saved_workspace, show, uuids, wait_for_text
 from playwright.sync_api import BrowserContext, Page, Request
 
 from gpuwidget.model.metrics import METRICS
@@ -157,12 +157,6 @@ def test_every_metric_of_every_gpu(browser: BrowserContext, tmp_path: Path) -> N
         notebook.close()
 
 
-def saved_workspace(request: Request) -> str:
-    """Return the workspace in a request that saves it, as JSON; an empty text for any other request."""
-    is_save = request.method == "PUT" and "/api/workspaces/" in request.url
-    return (request.post_data or "").replace(" ", "") if is_save else ""
-
-
 def test_choices_survive_a_reload(browser: BrowserContext, tmp_path: Path) -> None:
     """The dashboard's metrics, GPUs, time range, smoothing and zoom are the same after a reload, and so is a
     chart that was opened in its own tab."""
@@ -224,13 +218,13 @@ def test_zoom_and_return_to_live(two_gpu_lab: Lab, browser: BrowserContext) -> N
     assert 100 < until - since < 140
     assert " \N{EN DASH} " in page.inner_text(TIME_RANGE)
     page.focus(f"{DASHBOARD} .jp-gpuwidget-dashboard-charts")
+    count = len(queries)
     page.keyboard.press("+")
-    page.wait_for_timeout(300)
+    notebook.wait_for(lambda: len(queries) > count)
     zoomed_in = [float(queries[-1][name][0]) for name in ("since", "until")]
     assert abs((zoomed_in[1] - zoomed_in[0]) - (until - since) / 2) < 0.01
     page.keyboard.press("ArrowLeft")
-    page.wait_for_timeout(300)
-    assert float(queries[-1]["since"][0]) < zoomed_in[0]
+    notebook.wait_for(lambda: float(queries[-1]["since"][0]) < zoomed_in[0])
     page.dblclick(f"{CHART}[data-metric=power_w] .u-over")
     page.wait_for_selector(f"{LIVE}[aria-pressed=true]")
     assert queries[-1]["seconds"] == ["300"]
@@ -317,12 +311,10 @@ def test_a_hidden_dashboard_is_idle(browser: BrowserContext, tmp_path: Path) -> 
         notebook.script(COUNT_DRAWINGS)
         queries = history_requests(page)
         open_dashboard(notebook)
-        page.wait_for_timeout(1500)
-        assert page.evaluate("window.drawings") > 0
+        notebook.wait_for(lambda: page.evaluate("window.drawings") > 0)
         notebook.script("app.shell.activateById(panel.id);")
         page.wait_for_selector(DASHBOARD, state="hidden")
-        page.wait_for_timeout(500)
-        assert [socket.is_closed() for socket in sockets] == [True]
+        notebook.wait_for(lambda: [socket.is_closed() for socket in sockets] == [True])
         before = page.evaluate("window.drawings"), len(queries)
         page.wait_for_timeout(2000)
         assert (page.evaluate("window.drawings"), len(queries)) == before
@@ -402,8 +394,8 @@ def test_charts_fill_the_window(two_gpu_lab: Lab, browser: BrowserContext) -> No
         bottom = max(box["bottom"] for box in boxes)
         return area["x"] + area["width"] - right < 60 and area["y"] + area["height"] - bottom < 60
 
+    notebook.wait_for(fills)
     page.wait_for_timeout(600)  # Until the charts are drawn with their new size.
-    assert fills()
     assert len(chart_boxes(page)) == 3
     assert {"0", "20", "40", "60", "80", "100"} <= painted_texts(page, "utilization")
     assert {"0", "50", "100"} <= painted_texts(page, "memory_used")
@@ -413,8 +405,7 @@ def test_charts_fill_the_window(two_gpu_lab: Lab, browser: BrowserContext) -> No
     page.click(f"{CHART}[data-metric=power_w] .u-over")
     page.wait_for_selector(f"{CHART}[data-metric=utilization]", state="hidden")
     assert page.locator(ENLARGED).count() == 1
-    page.wait_for_timeout(600)
-    assert fills()
+    notebook.wait_for(fills)
     page.click(f"{DASHBOARD} button:text-is('All charts')")
     page.wait_for_selector(f"{CHART}[data-metric=utilization]", state="visible")
     page.focus(f"{CHART}[data-metric=memory_used] h3 button")

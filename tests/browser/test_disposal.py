@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from helpers_diagnosis import fake_doctor_route, healthy
 from helpers_lab import Notebook
-from helpers_panel import CARD, PANEL, show
-from playwright.sync_api import Page, Request, Route, WebSocket
+from helpers_panel import CARD, PANEL, record_streams, show
+from playwright.sync_api import Page, Request, Route
 from test_dashboard_view import DASHBOARD, open_dashboard
 
 Open = Callable[..., Notebook]
@@ -72,15 +72,8 @@ def test_disposed_views_stop_all_work(open_notebook: Open) -> None:
     timer that resets its copy button and a CSV export that is under way."""
     notebook = open_notebook(["%load_ext gpuwidget"], prepare=track_timers)
     page = notebook.page
-    streams: list[str] = []
+    streams = record_streams(page)
     failed: list[str] = []
-
-    def opened(socket: WebSocket) -> None:
-        if "gpuwidget/api/stream" in socket.url:
-            streams.append("open")
-            socket.on("close", lambda _: streams.append("closed"))
-
-    page.on("websocket", opened)
 
     def record_failure(request: Request) -> None:
         path = request.url.partition("?")[0]
@@ -120,6 +113,5 @@ def test_disposed_views_stop_all_work(open_notebook: Open) -> None:
     for widget in ("jp-gpuwidget-panel", "jp-gpuwidget-status"):
         dispose(notebook, widget)
     assert page.evaluate("[...window.timers.values()]") == []
-    page.wait_for_function("() => true")  # This round trip delivers pending events.
-    assert streams == ["open", "closed"]
+    notebook.wait_for(lambda: streams == ["open", "closed"])
     assert page.evaluate("window.changes") == 0

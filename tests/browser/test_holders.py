@@ -357,8 +357,7 @@ def test_free_the_cache_of_a_notebook_that_is_not_open(open_panel: Callable[...,
     wait_for_text(view.notebook, ROW, "eval.ipynb")
     view.press_in_menu("eval.ipynb", "ArrowUp", "ArrowUp", "Enter")
     wait_for_text(view.notebook, MESSAGE, f"eval.ipynb: {FREED}")
-    view.notebook.page.wait_for_timeout(500)
-    assert _connections(view.lab, other) == 0
+    view.notebook.wait_for(lambda: _connections(view.lab, other) == 0)
 
 
 def panel_of_a_holder(open_panel: Callable[..., OpenPanel]) -> OpenPanel:

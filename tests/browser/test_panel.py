@@ -19,6 +19,8 @@ from helpers_panel import (
     add_kernel,
     cards,
     hide,
+    record_streams,
+    saved_workspace,
     show,
     use_kernel,
     uuids,
@@ -191,14 +193,7 @@ def test_the_configured_install_command(browser: BrowserContext, tmp_path: Path)
 def test_a_hidden_panel_is_idle(open_notebook: Open) -> None:
     """While the panel is hidden, it has no open stream and sends no requests to the kernel."""
     notebook = open_notebook(["%load_ext gpuwidget"])
-    streams: list[str] = []
-
-    def opened(socket: WebSocket) -> None:
-        if "gpuwidget/api/stream" in socket.url:
-            streams.append("open")
-            socket.on("close", lambda _: streams.append("closed"))
-
-    notebook.page.on("websocket", opened)
+    streams = record_streams(notebook.page)
     notebook.run(0)
     notebook.wait_until_done()
     assert streams == []
@@ -206,8 +201,7 @@ def test_a_hidden_panel_is_idle(open_notebook: Open) -> None:
     notebook.page.wait_for_selector(f"{CARD} canvas")
     notebook.page.wait_for_selector(".jp-gpuwidget-device-watch:enabled")
     hide(notebook)
-    notebook.page.wait_for_timeout(500)
-    assert streams == ["open", "closed"]
+    notebook.wait_for(lambda: streams == ["open", "closed"])
     notebook.script(
         "window.requests = 0; const kernel = panel.sessionContext.session.kernel;"
         "kernel.anyMessage.connect((_, {msg}) => {"
@@ -220,9 +214,7 @@ def test_a_hidden_panel_is_idle(open_notebook: Open) -> None:
 def test_the_layout_is_restored(open_notebook: Open, lab: Lab) -> None:
     """After a reload of the page, the panel is open and live at its previous place."""
     notebook = open_notebook(["1"])
-    with notebook.page.expect_request(
-        lambda request: request.method == "PUT" and "jp-gpuwidget-panel" in (request.post_data or "")
-    ):
+    with notebook.page.expect_request(lambda request: "jp-gpuwidget-panel" in saved_workspace(request)):
         show(notebook)
     workspace = notebook.page.url.partition("/workspaces/")[2].partition("/")[0]
     notebook.page.goto(f"{lab.url}/lab/workspaces/{workspace}?token={lab.token}")

@@ -19,6 +19,7 @@ from helpers_panel import (
     cards,
     lab_with,
     machine,
+    saved_workspace,
     show,
     unreadable,
     use_font,
@@ -301,9 +302,7 @@ def test_the_panel_is_the_same_after_a_reload(open_notebook: Open, lab: Lab) -> 
     page.wait_for_selector(CARD)
     assert expanded(page) == {"switches": False, "health": False, "cells": True}
     before = [card["open"] for card in cards(notebook)[:2]]
-    with page.expect_request(
-        lambda request: request.method == "PUT" and uuids(lab)[1] in (request.post_data or "")
-    ):
+    with page.expect_request(lambda request: uuids(lab)[1] in saved_workspace(request)):
         page.click(f"{ENERGY} > button")
         for head in (f"{SWITCHES} > summary", f"{DIAGNOSTICS} > summary", CELLS):
             page.click(head)

@@ -383,7 +383,7 @@ def test_requests_to_a_kernel_are_rare(browser: BrowserContext, tmp_path: Path) 
         notebook.page.wait_for_timeout(7000)
         assert notebook.script("return window.requests;") <= 3
         notebook.run(1)
-        notebook.page.wait_for_timeout(500)
+        wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-device-busy", "busy")
         for _ in range(10):
             notebook.page.wait_for_timeout(500)
             assert notebook.page.inner_text(f"{PANEL} .jp-gpuwidget-device-busy") == "busy"

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from helpers_lab import Lab, Notebook
-from helpers_panel import CARD, PANEL, hide, lab_with, machine, show, wait_for_text
-from playwright.sync_api import BrowserContext, WebSocket
+from helpers_panel import CARD, PANEL, hide, lab_with, machine, record_streams, show, wait_for_text
+from playwright.sync_api import BrowserContext
 
 GIB = 1024**3
 BUSY = f"{PANEL} .jp-gpuwidget-device-section .jp-gpuwidget-device-busy"
@@ -112,14 +112,7 @@ def check_running_panels(lab: Lab, notebook: Notebook) -> None:
     and that they need samples only while they are visible."""
     page = notebook.page
     hide(notebook)
-    streams: list[str] = []
-
-    def opened(socket: WebSocket) -> None:
-        if "gpuwidget/api/stream" in socket.url:
-            streams.append("open")
-            socket.on("close", lambda _: streams.append("closed"))
-
-    page.on("websocket", opened)
+    streams = record_streams(page)
     notebook.script("await app.commands.execute('running:show-panel');")
     wait_for_text(notebook, SESSION, "14.0 GiB · GPU 0")
     page.click(SESSION, button="right")
@@ -130,8 +123,7 @@ def check_running_panels(lab: Lab, notebook: Notebook) -> None:
     page.keyboard.press("Escape")
     notebook.script("app.shell.collapseLeft();")
     page.wait_for_selector(SESSION, state="hidden")
-    page.wait_for_timeout(500)
-    assert streams == ["open", "closed"]
+    notebook.wait_for(lambda: streams == ["open", "closed"])
     page.goto(f"{lab.url}/tree?token={lab.token}")
     page.click(".lm-TabBar-tab:has-text('Running')")
     wait_for_text(notebook, SESSION, "14.0 GiB · GPU 0")
