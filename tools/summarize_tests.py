@@ -23,26 +23,41 @@ def skip_reasons(path: Path) -> Iterator[str]:
             yield skipped.get("message", "")
 
 
+def repeated_tests(path: Path) -> Iterator[str]:
+    """Yield the name of each test of one group that failed.
+
+    All of them passed when they ran again; otherwise, ``make test`` would have ended before this summary.
+    """
+    for case in ElementTree.parse(path).iter("testcase"):
+        if case.find("failure") is not None or case.find("error") is not None:
+            yield f"{case.get('classname')}.{case.get('name')}"
+
+
 def count_tests(path: Path) -> int:
     """Return the number of tests in one group, including skipped ones."""
     return sum(1 for _ in ElementTree.parse(path).iter("testcase"))
 
 
 def summary(paths: Iterable[Path]) -> str:
-    """Return a line about the test run, followed by the reasons why some tests did not run."""
+    """Return a line about the test run, followed by the tests that passed only the second time and the
+    reasons why some tests did not run."""
     reasons: Counter[str] = Counter()
     passed, not_run = [], []
+    repeated: list[str] = []
     for path in paths:
         group, of_group = path.stem, Counter(skip_reasons(path))
         reasons += of_group
+        repeated += repeated_tests(path)
         passed.append(f"{group} {count_tests(path) - of_group.total()}")
         if of_group:
             not_run.append(f"{group} {of_group.total()}")
     line = f"All tests passed: {', '.join([*passed, TYPESCRIPT])}"
-    if not not_run:
-        return f"{line}."
-    lines = [f"{line}; not run: {', '.join(not_run)}:"]
-    lines += [f"{count:5} {reason}" for reason, count in reasons.most_common()]
+    lines = [f"{line}."]
+    if repeated:
+        lines += ["Failed at first and passed when run again:", *(f"    {name}" for name in repeated)]
+    if not_run:
+        lines += [f"Not run: {', '.join(not_run)}:"]
+        lines += [f"{count:5} {reason}" for reason, count in reasons.most_common()]
     return "\n".join(lines)
 
 

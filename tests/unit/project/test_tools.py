@@ -207,12 +207,29 @@ def test_the_closing_line_counts_what_did_not_run(tmp_path: Path) -> None:
         (tmp_path / f"{name}.xml").write_text(RESULTS.format(skipped))
     paths = [tmp_path / f"{name}.xml" for name in groups]
     assert summarize_tests.summary(paths) == (
-        "All tests passed: python 1, server 2, browser-newest 1, browser-oldest 1, typescript; "
-        "not run: python 1, browser-newest 1, browser-oldest 1:\n"
+        "All tests passed: python 1, server 2, browser-newest 1, browser-oldest 1, typescript.\n"
+        "Not run: python 1, browser-newest 1, browser-oldest 1:\n"
         "    2 no GPU\n"
         "    1 no Chromium"
     )
     assert summarize_tests.summary(paths[1:2]) == "All tests passed: server 2, typescript."
+
+
+def test_the_summary_names_tests_that_failed_at_first(tmp_path: Path) -> None:
+    """``make test`` names the tests that passed only when they ran again."""
+    path = tmp_path / "server.xml"
+    path.write_text(
+        "<testsuites><testsuite><testcase classname='tests.server.test_soak' name='test_a[1]'>"
+        "<failure message='slow'/></testcase><testcase classname='tests.server.test_soak' name='test_b'/>"
+        "<testcase classname='tests.server.test_soak' name='test_c'><error message='hung'/></testcase>"
+        "</testsuite></testsuites>"
+    )
+    assert summarize_tests.summary([path]) == (
+        "All tests passed: server 3, typescript.\n"
+        "Failed at first and passed when run again:\n"
+        "    tests.server.test_soak.test_a[1]\n"
+        "    tests.server.test_soak.test_c"
+    )
 
 
 @pytest.mark.parametrize(("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])
