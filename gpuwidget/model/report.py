@@ -446,7 +446,7 @@ class Report:
     advice: tuple[Advice, ...]
     """Advice about the code, the most important first."""
     holders: tuple[Holder, ...]
-    """The holders of the memory that is still allocated after the run, the largest first."""
+    """The holders of the memory that the run allocated and did not free, the largest first."""
     lines: tuple[LineMemory, ...]
     """Memory per line, sorted by the bytes held at the peak, most bytes first. Empty without the option
     ``--lines``."""
