@@ -13,12 +13,15 @@ from typing import Any, Literal, NamedTuple
 
 from gpuwidget.heap.object_references import (
     BUILTIN_CONTAINER_IDS,
+    MAX_ITEMS,
     ObjectKind,
     ObjectKinds,
     container_items,
     frame_references,
     function_references,
     instance_dict,
+    omitted_count,
+    omitted_items,
 )
 from gpuwidget.heap.storages import (
     AutogradGraph,
@@ -37,6 +40,9 @@ NO_PARENT = -1
 _ITEMS_PER_OBJECT = 20
 """A search may read this many times as many references (such as list items) as it may visit objects."""
 _OBJECTS_PER_LIMIT_CHECK = 128
+_MAX_OMITTED_ITEMS = 2_000_000
+"""Maximum number of items beyond ``MAX_ITEMS`` that a search checks, in all containers together. Checking
+this many takes about 50 ms."""
 _SMALL_CONTAINER = 64
 _EXCLUDED = -1
 # The innermost loop uses module-level names because reading an attribute of an enum takes too long.
@@ -163,6 +169,8 @@ class HeapWalk:
         already found."""
         self._truncated = False
         """Whether the walk left out objects because of a limit."""
+        self._unchecked_items = _MAX_OMITTED_ITEMS
+        """How many more omitted items may be checked."""
         self._record_repeats = record_repeats
         self._address_of = storage_address_function(torch)
         self.owners = BlockOwners(blocks)
@@ -338,7 +346,10 @@ class HeapWalk:
         block already has an owner.
         """
         if kind is _CONTAINER:
-            return container_items(value)
+            items = container_items(value)
+            if len(items) >= MAX_ITEMS:
+                self._check_omitted_items(value)
+            return items
         if kind is _TENSOR:
             return self._tensor_parts(number)
         if kind is ObjectKind.MODULE:
@@ -357,6 +368,15 @@ class HeapWalk:
             address = self._torch.UntypedStorage.data_ptr(value)
             self.owners.claim(number, self._object_roots[number], address)
         return ()
+
+    def _check_omitted_items(self, container: object) -> None:
+        """Record that the walk left out objects if an item beyond ``MAX_ITEMS`` may lead to a tensor.
+
+        A list of millions of numbers does not make the walk incomplete.
+        """
+        if not self._truncated:
+            self._unchecked_items -= omitted_count(container)
+            self._truncated = self._unchecked_items < 0 or any(map(is_tracked, omitted_items(container)))
 
     def _tensor_parts(self, number: int) -> Sequence[object]:
         value = self._values[number]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum, auto
 from gc import get_referents
 from itertools import islice
@@ -123,14 +123,31 @@ class ObjectKinds:
 
 def container_items(value: Any) -> Sequence[object]:
     """Return the objects that a container refers to, limited to its first ``MAX_ITEMS`` items."""
-    cls = type(value)
-    if id(cls) in BUILTIN_CONTAINER_IDS and len(value) <= MAX_ITEMS:
+    if id(type(value)) in BUILTIN_CONTAINER_IDS and len(value) <= MAX_ITEMS:
         return get_referents(value)
-    base: Any = next(base for base in CONTAINERS if issubclass(cls, base))
-    if base.__len__(value) <= MAX_ITEMS:
+    if omitted_count(value) == 0:
         return get_referents(value)
-    found = dict.values(value) if base is dict else base.__iter__(value)
-    return list(islice(found, MAX_ITEMS))
+    return list(islice(_items(value), MAX_ITEMS))
+
+
+def omitted_count(value: Any) -> int:
+    """Return the number of items that :func:`container_items` leaves out."""
+    length: int = _container_type(value).__len__(value)
+    return max(0, length - MAX_ITEMS)
+
+
+def omitted_items(value: Any) -> Iterator[object]:
+    """Return an iterator over the items that :func:`container_items` leaves out."""
+    return islice(_items(value), MAX_ITEMS, None)
+
+
+def _items(value: Any) -> Iterator[object]:
+    base = _container_type(value)
+    return iter(dict.values(value)) if base is dict else base.__iter__(value)
+
+
+def _container_type(value: object) -> Any:
+    return next(base for base in CONTAINERS if issubclass(type(value), base))
 
 
 def function_references(function: Any) -> Sequence[object]:

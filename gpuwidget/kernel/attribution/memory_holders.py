@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuwidget.heap.find_holders import FoundHolders, find_holders, gc_paused
-from gpuwidget.heap.heap_walk import MAX_OBJECTS, Root
+from gpuwidget.heap.heap_walk import Root
 from gpuwidget.kernel.attribution.cell_memory import CELL_MEMORY
 from gpuwidget.kernel.devices import non_torch_memory
 from gpuwidget.kernel.shell import shell_references
@@ -217,7 +217,7 @@ def _holders_of(shell: Any, outside: bool) -> Holders:
         if searched.origins is not None
         else ()
     )
-    notes = [] if searched.found.complete else [_too_many_objects()]
+    notes = [] if searched.found.complete else [_limit_reached()]
     if outside:
         non_torch, reason = non_torch_memory.by_device(found.devices)
         notes += [reason] if reason is not None else []
@@ -254,11 +254,10 @@ def _source(origin: int) -> str:
     return descriptions.get(origin, translatable("unknown: the memory's address may have been reused"))
 
 
-def _too_many_objects() -> str:
+def _limit_reached() -> str:
     return translatable(
-        "The search for holders stopped after {number:,} objects. Memory that only the remaining objects "
-        "hold counts as unknown.",
-        number=MAX_OBJECTS,
+        "The search for holders reached a limit and left out some objects. Memory that only these objects "
+        "hold counts as unknown."
     )
 
 

@@ -14,7 +14,10 @@ from helpers_allocator import ROUND, StandInGpu
 from helpers_heap import holders_of, names_and_bytes
 
 from gpuwidget.heap import object_references
+from gpuwidget.heap.find_holders import find_holders
+from gpuwidget.heap.heap_walk import Root
 from gpuwidget.heap.object_references import ObjectKind, ObjectKinds
+from gpuwidget.pytorch import allocator
 
 torch: Any = pytest.importorskip("torch")
 
@@ -112,9 +115,18 @@ def test_type_name() -> None:
 
 @pytest.mark.parametrize("kind", [list, deque])
 def test_a_huge_container_is_followed_in_part(gpu: StandInGpu, kind: Any) -> None:
-    """A search follows only the first 100,000 items of a huge list or deque."""
+    """A search follows only the first 100,000 items of a huge list or deque. It is incomplete if other items
+    may refer to tensors, but not if they are numbers."""
     huge = kind([gpu.empty(1), *([0] * 100_000), gpu.empty(1)])
     assert names_and_bytes(holders_of(gpu, {"huge": huge})) == [((), ROUND), (("huge",), ROUND)]
+    assert is_complete(huge) is False
+    huge[-1] = 0
+    assert is_complete(huge) is True
+
+
+def is_complete(variable: object) -> bool:
+    """Return whether a search left out no objects to which a variable leads."""
+    return find_holders([Root("variable", variable, "variable")], allocator.snapshot()).complete
 
 
 def test_container_subclasses() -> None:
