@@ -229,7 +229,7 @@ def install_nvml_binding(results: ProbeResults) -> Fix:
 def reinstall_gpuwidget(results: ProbeResults) -> Fix:
     """Return the fix that reinstalls gpuwidget after another package has overwritten its files."""
     other = results.packages.other
-    manual = messages.reinstall_gpuwidget_manually(installation.documentation(), installation.README)
+    manual = messages.reinstall_gpuwidget_manually(installation.documentation(), installation.INSTRUCTIONS)
     try:
         words = installation.pip_arguments(
             results.variables.get(installation.REQUIREMENT_VARIABLE, ""), results.version

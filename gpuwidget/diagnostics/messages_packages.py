@@ -256,12 +256,13 @@ def reinstall_gpuwidget(command: str) -> Fix:
     return command_fix("reinstall-gpuwidget", "Reinstall gpuwidget:", command)
 
 
-def reinstall_gpuwidget_manually(documentation: str | None, readme: str) -> Fix:
-    """Return the fix that reinstalls gpuwidget as described in the documentation, or else in the README."""
+def reinstall_gpuwidget_manually(documentation: str | None, instructions: str) -> Fix:
+    """Return the fix that reinstalls gpuwidget as described at the documentation's address, or else as
+    described in ``instructions``."""
     where = (
         translatable("as described in {documentation}", documentation=documentation)
         if documentation
-        else f"({readme})"
+        else f"({instructions})"
     )
     return text_fix(
         "reinstall-gpuwidget-manually",
@@ -272,7 +273,7 @@ def reinstall_gpuwidget_manually(documentation: str | None, readme: str) -> Fix:
             where=where,
         ),
         documentation=documentation,
-        readme=readme,
+        instructions=instructions,
     )
 
 

@@ -144,7 +144,7 @@ def test_kernels_without_python_or_gpuwidget(
     open_notebook: Open, lab: Lab, name: str, language: str, before: str, sentence: str
 ) -> None:
     """If the kernel is not a Python kernel, the panel sends no request to it. If gpuwidget is not installed
-    in the kernel, the panel refers to the README.
+    in the kernel, the panel refers to the page that explains how to install it.
 
     The panel does not suggest installing a package name that is on no index.
     """
@@ -160,7 +160,7 @@ def test_kernels_without_python_or_gpuwidget(
     assert not notebook.page.locator(f"{NOTICE} code").is_visible()
     text = notebook.page.inner_text(NOTICE)
     assert "pip install" not in text
-    assert ("“Install it” in its README" in text) == (language == "python")
+    assert ("docs/install.md in its repository" in text) == (language == "python")
     control_errors = lab.log.count("UNKNOWN CONTROL MESSAGE")
     notebook.run(0)
     notebook.wait_until_done()

@@ -210,7 +210,7 @@ function installNotice(
   const link = server?.documentation ?? null;
   return link === null
     ? {
-        text: `${why} ${trans.__('How to install gpuwidget is described under “Install it” in its README.')}`
+        text: `${why} ${trans.__('How to install gpuwidget is described in docs/install.md in its repository.')}`
       }
     : { text: `${why} ${trans.__('How to install gpuwidget:')}`, link };
 }

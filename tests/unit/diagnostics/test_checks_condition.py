@@ -84,7 +84,7 @@ def test_files_that_another_package_overwrote() -> None:
     files of this project that it overwrote."""
     reinstall_text = (
         "Uninstall gpuwidget if it is installed, then reinstall jupyterlab-gpuwidget (see "
-        '"Install it" in gpuwidget\'s README).'
+        "docs/install.md in gpuwidget's repository)."
     )
     over = results(packages={"other": "0.0.3", "changed": ("gpuwidget/__init__.py",)})
     assert outcome(check_of("package", over)) == (
