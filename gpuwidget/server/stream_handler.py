@@ -91,8 +91,8 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, GpuWidgetHandler):
         many clients.
 
         A browser does not report to a page why a websocket failed. The page can therefore send the same
-        request without an upgrade: the response is then the same error, or status 426 if the websocket would
-        open.
+        request without an upgrade: the response is then the same error, or status 426 if this handler would
+        accept the websocket. Tornado's checks, such as that of the origin, come after that.
         """
         if self.current_user is None:
             raise web.HTTPError(403)
