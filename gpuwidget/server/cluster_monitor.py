@@ -62,6 +62,8 @@ class ClusterMonitor:
         """Only the thread of the running query uses it."""
         self.newest = ClusterSnapshot(None, MIN_INTERVAL_S, _NOTHING_YET, (), ())
         """The newest snapshot, which :meth:`snapshot` updates."""
+        self.scrape_interval_s = MIN_INTERVAL_S
+        """Seconds between two samples in Prometheus, 5 to 60; 5 until it has been measured."""
         self._encoded = EncodedSnapshot.of(self.newest)
         self._answered: float | None = None
         """When Prometheus last answered, in monotonic seconds."""
@@ -85,6 +87,7 @@ class ClusterMonitor:
             self.newest, self._encoded = await run_in_daemon_thread(
                 self._query_and_encode, "gpuwidget-prometheus"
             )
+            self.scrape_interval_s = self._state.scrape_interval_s
         finally:
             self._query = None
 

@@ -17,6 +17,10 @@ from gpuwidget.server.wire import ClusterGpu, ClusterNode, ClusterSnapshot
 
 MIN_INTERVAL_S = 5.0
 MAX_INTERVAL_S = 60.0
+_MEASURE_AGAIN_S = 3600.0
+"""Seconds after which the scrape interval is measured again, because the configuration may have changed."""
+_MEASURING_S = MAX_INTERVAL_S + MIN_INTERVAL_S
+"""Seconds for which the scrape interval is measured, so that each exporter is scraped meanwhile."""
 _REFRESH_S = 60.0
 """Seconds after which the query for the last hour is repeated."""
 _REST_FACTOR = 20
@@ -116,10 +120,16 @@ class ClusterState:
         """``shown`` are the only names that snapshots may contain; None for no limit."""
         self._shown = shown
         self.interval_s = MIN_INTERVAL_S
-        """Seconds between two samples of the exporter with the shortest scrape interval, 5 to 60."""
+        """Seconds after which clients request the next snapshot: the scrape interval, or 5 while that is
+        measured."""
+        self.scrape_interval_s = MIN_INTERVAL_S
+        """Seconds between two samples of the exporter with the shortest scrape interval, 5 to 60, as measured
+        last."""
         self._seen: dict[ReportedGpu, float] = {}
         self._before: Answer | None = None
         self._measured: float | None = None
+        self._measured_since: float | None = None
+        """When measuring the scrape interval began, by Prometheus's clock."""
         self._last_busy: dict[str, float] = {}
         self._known_for_an_hour: set[str] = set()
         self._memory_total: Mapping[str, float] = {}
@@ -176,9 +186,6 @@ class ClusterState:
             for uuid, increase in hour.metrics["ecc_increase"].items()
             if 0 <= increase < _MAX_INT
         }
-        # Measure the interval again, because the scrape configuration may have changed.
-        self._measured = None
-        self.interval_s = MIN_INTERVAL_S
 
     def add_now(self, now: Answer) -> ClusterSnapshot:
         """Store the answer to the query for the newest values, and return the snapshot."""
@@ -243,13 +250,17 @@ class ClusterState:
 
     def _update_interval(self, now: Answer) -> None:
         before, self._before = self._before, now
+        if self._measured_since is None or not 0 <= now.time - self._measured_since < _MEASURE_AGAIN_S:
+            self._measured, self._measured_since = None, now.time
         # After a pause without clients, several samples may lie between the two answers.
         if before is not None and now.time - before.time < 2 * self.interval_s:
             spacings = [time - before.gpus[gpu] for gpu, time in now.gpus.items() if gpu in before.gpus]
             known = [spacing for spacing in (*spacings, self._measured or 0.0) if spacing > 0.5]
             self._measured = min(known, default=None)
-        measured = MIN_INTERVAL_S if self._measured is None else round(self._measured, 1)
-        self.interval_s = min(max(measured, MIN_INTERVAL_S), MAX_INTERVAL_S)
+        is_known = self._measured is not None and now.time - self._measured_since >= _MEASURING_S
+        if self._measured is not None:
+            self.scrape_interval_s = min(max(round(self._measured, 1), MIN_INTERVAL_S), MAX_INTERVAL_S)
+        self.interval_s = self.scrape_interval_s if is_known else MIN_INTERVAL_S
 
     def _update_busy(self, now: Answer) -> None:
         utilization, memory = now.metrics["utilization"], now.metrics["memory_used"]

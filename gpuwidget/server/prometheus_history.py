@@ -89,7 +89,7 @@ class PrometheusHistory:
         Metrics that no exporter has are omitted. Raises PrometheusError.
         """
         await self._cluster.snapshot()  # It contains the scrape interval.
-        steps = _steps(query, self._cluster.newest.interval_s)
+        steps = _steps(query, self._cluster.scrape_interval_s)
         answer = await self._shared((steps, query.metrics, tuple(uuids)), steps, query.metrics, uuids)
         newest = "null"
         if answer.starts:
@@ -112,7 +112,7 @@ class PrometheusHistory:
             while len(self._answers) >= _MAX_ANSWERS:
                 del self._answers[next(iter(self._answers))]
             task = asyncio.ensure_future(self._answer(steps, metrics, uuids))
-            self._answers[key] = now + self._cluster.newest.interval_s, task
+            self._answers[key] = now + self._cluster.scrape_interval_s, task
         # One client's closed connection must not cancel the answer for the others.
         return await asyncio.shield(self._answers[key][1])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -354,28 +355,55 @@ def test_idle_times_are_unknown_without_the_last_hour() -> None:
     assert only(found).idle_s is None
 
 
-def test_the_interval_is_that_of_the_samples() -> None:
-    """Clients request newer values after the shortest scrape interval, but at most every 5 s and at least
-    once a minute. After the next query for the last hour it is measured again."""
+def requests(state: ClusterState, begin: float, seconds: float, *scrape_s: float) -> list[float]:
+    """Return the times of the requests of a client that repeats its request after each snapshot's interval.
+
+    Each of two exporters has a sample at every multiple of its scrape interval.
+    """
+    times = []
+    now = begin
+    while now < begin + seconds:
+        times.append(now)
+        dcgm_time, gpuwidget_time = (now // each * each for each in scrape_s)
+        answer = parse([at(now), dcgm(time=dcgm_time), gpuwidget(time=gpuwidget_time)])
+        if state.needs_hour(answer):
+            state.add_hour(parse([]))
+        now += state.add_now(answer).interval_s
+    return times
+
+
+@pytest.mark.parametrize(
+    ("scrape_s", "interval"),
+    [((2.0, 1.0), 5.0), ((15.0, 30.0), 15.0), ((60.0, 60.0), 60.0), ((120.0, 300.0), 60.0)],
+)
+def test_one_request_per_scrape_interval(scrape_s: tuple[float, float], interval: float) -> None:
+    """Clients request a snapshot once per scrape interval of the exporter with the shortest one, but at most
+    every 5 s and at least once a minute. For about a minute at first, they request one every 5 s."""
     state = ClusterState()
+    begin = 6000.0 + 1
+    times = requests(state, begin, 1800, *scrape_s)
+    spacings = [after - before for before, after in itertools.pairwise(times)]
+    measured_after = max(65.0, scrape_s[0])
+    first = [spacing for time, spacing in zip(times, spacings, strict=False) if time - begin < measured_after]
+    later = [
+        spacing for time, spacing in zip(times, spacings, strict=False) if time - begin >= measured_after + 5
+    ]
+    assert set(first) == {5.0}
+    assert set(later) == {interval}
+    assert state.scrape_interval_s == interval
 
-    def interval(now: float, *samples: float) -> float:
-        gpus = (dcgm(time=samples[0]), gpuwidget(time=samples[1]))
-        return state.add_now(parse([at(now), *gpus])).interval_s
 
-    assert interval(NOW, NOW - 1, NOW - 2) == 5.0
-    assert interval(NOW + 5, NOW - 1, NOW - 2) == 5.0
-    assert interval(NOW + 10, NOW - 1, NOW + 13.01) == 15.0
-    assert interval(NOW + 25, NOW + 29, NOW + 13.01) == 15.0
-    state.add_hour(parse([]))
-    assert interval(NOW + 30, NOW + 29, NOW + 27) == 14.0
-    state.add_hour(parse([]))
-    assert interval(NOW + 34, NOW + 29, NOW + 27) == 5.0
-    assert interval(NOW + 39, NOW + 39, NOW + 127) == 10.0
-    state.add_hour(parse([]))
-    assert interval(NOW + 43, NOW + 139, NOW + 227) == 60.0
-    state.add_hour(parse([]))
-    assert interval(NOW + 44, NOW + 140, NOW + 228) == 5.0
+def test_the_scrape_interval_is_measured_again() -> None:
+    """If the scrape interval changes, clients follow within about an hour. Until then, the history's steps
+    have the interval that was measured last."""
+    state = ClusterState()
+    requests(state, 6000.0, 1800, 60.0, 60.0)
+    assert state.scrape_interval_s == 60.0
+    times = requests(state, 7800.0, 3600, 10.0, 60.0)
+    assert times[-1] - times[-2] == 10.0
+    assert state.scrape_interval_s == 10.0
+    state.add_now(parse([at(20_000), dcgm(time=19_999)]))
+    assert (state.interval_s, state.scrape_interval_s) == (5.0, 10.0)
 
 
 def test_a_pause_without_clients_does_not_change_the_interval() -> None:
