@@ -111,7 +111,7 @@ class OomHolder:
     the cell is run again."""
     variables: tuple[str, ...] | None
     """The variables to delete to release the holder. None if there are none, if one of them is not a plain
-    variable, or if the failing code may read one of them."""
+    variable, if the failing code may read one of them, or if not all variables were searched."""
     is_error: bool
     """Whether the holder is the traceback of the error itself."""
 

@@ -160,7 +160,8 @@ class HolderCollector:
         ranked = rank_holders(
             searched.roots, searched.found, searched.blocks, searched.origins.cell, only_cell=cell
         )
-        return replace(report, holders=tuple(ranked[:_MAX_REPORTED]))
+        notes = () if searched.found.complete else (_limit_reached(),)
+        return replace(report, holders=tuple(ranked[:_MAX_REPORTED]), notes=(*report.notes, *notes))
 
     def abandon(self) -> None:
         """Do nothing: no search is running."""

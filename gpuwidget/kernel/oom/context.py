@@ -50,6 +50,9 @@ _NO_STATE = AllocatorState(None, None, None, None, None, None, (), False)
 _FLUSH_CUPY = "cupy.get_default_memory_pool().free_all_blocks()"
 _NO_DRIVER = translatable("other processes: the driver was not queried or did not answer")
 _NOT_FOUND = translatable("holders of torch's memory: gpuwidget could not search the variables")
+_NOT_ALL_FOUND = translatable(
+    "some holders of torch's memory: the search reached a limit and left out some objects"
+)
 _EARLIER = translatable("an earlier error's frames, not collected yet")
 _TIME_LIMIT_S = 0.15
 """Maximum CPU time of the search in seconds. With this limit, the card appears within 300 ms of the error in
@@ -70,8 +73,8 @@ def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -
     # Pause garbage collection: memory that it frees during the search would appear to have no holder.
     with gc_paused():
         state = oom_error.allocator_state(index) if index is not None else _NO_STATE
-        blocks, held, failed = _holders(shell, index, error, cell)
-    unknown = [failed] if failed is not None else []
+        blocks, held, incomplete = _holders(shell, index, error, cell)
+    unknown = [incomplete] if incomplete is not None else []
     no_counters = cuda_state.no_counters_reason()
     if no_counters is not None:
         unknown.append(translatable("holders of torch's memory: {reason}", reason=no_counters.text))
@@ -157,11 +160,13 @@ class _OwnedBlocks:
 def _holders(
     shell: Any, index: int | None, error: BaseException, cell: FailedCell | None
 ) -> tuple[_OwnedBlocks | None, list[OomHolder], str | None]:
-    """Return the device's blocks, their holders, and the reason if the search failed."""
+    """Return the device's blocks, their holders, and why holders are missing if the search failed or left out
+    objects."""
     try:
         searched = memory_holders.search(shell, time_limit_s=_TIME_LIMIT_S)
         blocks = _blocks(searched, index)
-        return blocks, _oom_holders(shell, searched, blocks, error, cell), None
+        held = _oom_holders(shell, searched, blocks, error, cell)
+        return blocks, held, None if searched.found.complete else _NOT_ALL_FOUND
     except Exception:
         _LOG.debug("who holds torch's memory was not found", exc_info=True)
         return None, [], _NOT_FOUND
@@ -290,10 +295,10 @@ def _variables_to(
 ) -> tuple[str, ...] | None:
     """Return the variables whose deletion frees the memory of the roots in ``numbers``.
 
-    Return None if there are no such variables, if one of them is not a plain variable name, or if the failed
-    code may read one of them.
+    Return None if there are no such variables, if one of them is not a plain variable name, if the failed
+    code may read one of them, or if the search left out objects, which may also hold the memory.
     """
-    if names_needed is None:
+    if names_needed is None or not searched.found.complete:
         return None
     roots = [
         searched.roots[root_number]

@@ -14,6 +14,7 @@ from helpers_out_of_memory import LimitedGpu
 from gpuwidget.kernel.attribution import memory_holders
 from gpuwidget.kernel.devices import non_torch_memory
 from gpuwidget.kernel.devices.non_torch_memory import CONTEXT, NonTorchMemory
+from gpuwidget.kernel.oom import context as context_module
 from gpuwidget.kernel.oom.context import collect_context
 from gpuwidget.kernel.oom.failed_cell import FailedCell
 from gpuwidget.measure.out_of_memory import LibraryPool, OomContext, OtherMemory
@@ -132,6 +133,21 @@ def test_without_counters(monkeypatch: pytest.MonkeyPatch) -> None:
     context = collect_context(None, error, FailedCell(None, 3))
     assert (context.facts.device, context.facts.held, context.facts.at_start) == ("cuda:1", (), None)
     assert context.unknown[0] == "holders of torch's memory: CUDA is not initialized in this process"
+
+
+def test_a_search_that_reaches_its_limit(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the search for holders left out objects, the context says so and names no variable to delete, since
+    the objects that were left out may hold the same memory."""
+    monkeypatch.setattr(sys.modules["__main__"], "kept", small_gpu.empty(10 * MIB // 4), raising=False)
+    monkeypatch.setattr(sys.modules["__main__"], "rest", [[]], raising=False)
+    cell = FailedCell("train()", 3, {0: 0})
+    left_out = "some holders of torch's memory: the search reached a limit and left out some objects"
+    for limit_s, variables in ((60.0, ("kept",)), (0.0, None)):
+        monkeypatch.setattr(context_module, "_TIME_LIMIT_S", limit_s)
+        context = failure(small_gpu, 80 * MIB, cell)
+        held = [(holder.holder.names, holder.variables) for holder in context.facts.held]
+        assert held == [(("kept",), variables)]
+        assert (left_out in context.unknown) == (variables is None)
 
 
 def test_if_the_search_fails(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
