@@ -192,14 +192,15 @@ def to_json(reduced: ReducedReport) -> dict[str, Any]:
         _omit(gpu, OPTIONAL_FIELDS, optional)
         if gpu["torch"] is not None:
             _omit(gpu["torch"], _OPTIONAL_TORCH_FIELDS, optional)
-        for name in OPTIONAL_FIELDS:
+        omitted = OPTIONAL_FIELDS if gpu["torch"] is None else (*OPTIONAL_FIELDS, *_OPTIONAL_TORCH_FIELDS)
+        for name in omitted:
             gpu["missing"].pop(name, None)
         if optional == "null":
             gpu["missing_ids"] = {}
             if not place:
                 # Only the first GPU contains the reason why the optional fields are missing, which applies to
                 # all GPUs.
-                gpu["missing"] |= dict.fromkeys(OPTIONAL_FIELDS, _OMITTED)
+                gpu["missing"] |= dict.fromkeys(omitted, _OMITTED)
             continue
         del gpu["missing_ids"]
         if not gpu["children"]:

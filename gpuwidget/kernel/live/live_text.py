@@ -92,10 +92,11 @@ def advice_line(progress: Progress) -> str:
     advice = progress.advice
     if advice is None:
         return '<div class="gpuwidget-advice"></div>'
+    label = _("Advice") if advice.sure else _("Advice (unsure)")
     text, fix = escape(_(advice.text)), escape(_(advice.fix))
     return (
         f'<div class="gpuwidget-advice" title="{text} {fix}">'
-        f'<span class="gpuwidget-quiet">{escape(_("Advice"))}:</span> {text} '
+        f'<span class="gpuwidget-quiet">{escape(label)}:</span> {text} '
         f'<span class="gpuwidget-quiet">{fix}</span></div>'
     )
 

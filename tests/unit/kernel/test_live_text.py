@@ -162,6 +162,8 @@ def test_the_line_of_advice_is_reserved() -> None:
         '<span class="gpuwidget-quiet">Advice:</span> GPU 0 &lt;moved&gt; 5 GiB/s. '
         '<span class="gpuwidget-quiet">Keep it there.</span></div>'
     )
+    unsure = readings(replace(progress(), advice=replace(one, sure=False)), ChartLayout.for_gpus(1), NOW)
+    assert '<span class="gpuwidget-quiet">Advice (unsure):</span> GPU 0' in unsure
 
 
 def test_the_dashboard_has_no_advice() -> None:

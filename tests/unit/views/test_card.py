@@ -591,7 +591,9 @@ def test_omitted_fields_are_null_with_a_reason() -> None:
     """
     stored = card.bundle(fullest(*map(busy_gpu, range(4))))[MIME_TYPE]
     assert [one["pcie"] for one in stored["gpus"]] == [None] * 4
-    assert stored["gpus"][0]["missing"]["pcie"] == "left out of this card"
+    assert stored["gpus"][0]["torch"]["returnable"] is None
+    for name in ("pcie", "inactive_split", "returnable"):
+        assert stored["gpus"][0]["missing"][name] == "left out of this card"
     assert "in its JSON: time series, link and clock data" in stored["notes"][-1]
 
 
