@@ -38,7 +38,7 @@ def test_setting_the_device_by_magic(with_torch: Kernel) -> None:
     ran = with_torch.ok(f"%gpu device cuda:1\nprint({NOW})")
     assert ran.text == "cpu\n"
     assert ran.displayed.startswith(
-        "Default device: cuda:1 (also for new tensors, +1\N{EN DASH}2 µs per torch call). Takes effect"
+        "Default device: cuda:1 (also for new tensors, +1\N{EN DASH}3 µs per torch call). Takes effect"
     )
     cell = (
         "[str(one.device) for one in (torch.empty(3), torch.empty(3, device='cuda'), torch.empty(1).cuda())]"

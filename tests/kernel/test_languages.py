@@ -118,7 +118,7 @@ def test_commands_in_chinese(chinese_kernel: Kernel) -> None:
     kernel = chinese_kernel
     assert shown(kernel, "%gpu device").startswith("使用 PyTorch 默认设备（cpu）。\n  cpu\n")
     assert shown(kernel, "%gpu device cuda:1").startswith(
-        "默认设备：cuda:1（也用于新张量，每次 torch 调用 +1\N{EN DASH}2 µs）。"
+        "默认设备：cuda:1（也用于新张量，每次 torch 调用 +1\N{EN DASH}3 µs）。"
     )
     assert shown(kernel, "%gpu device none").startswith("使用 PyTorch 默认设备")
     assert shown(kernel, "%gpu switches").splitlines()[0].split() == ["开关", "当前值", "默认值", "可选值"]
@@ -174,7 +174,7 @@ def test_the_dashboard_in_chinese(chinese_kernel: Kernel) -> None:
     assert kernel.value(texts) == repr(
         [
             "设备",
-            "新张量也创建在此设备上（每次 torch 调用 +1\N{EN DASH}2 µs）",
+            "新张量也创建在此设备上（每次 torch 调用 +1\N{EN DASH}3 µs）",
             "继续",
             "使用 PyTorch 默认设备（cpu）。",
         ]

@@ -16,7 +16,7 @@ from gpuwidget.pytorch.device_switch import DEVICE_SWITCH, device_context_note
 from gpuwidget.sampler import process_sampler
 from gpuwidget.version import __version__
 
-FULL_MODE_COST = translatable("1\N{EN DASH}2 µs per torch call")
+FULL_MODE_COST = translatable("1\N{EN DASH}3 µs per torch call")
 """The measured cost of the full mode (docs/device.md).
 
 In full mode, new tensors are created on the chosen device by default.
@@ -50,7 +50,7 @@ def set_device(device: object, *, new_tensors: bool = True) -> None:
     None restores the previous default device.
 
     In a notebook, this takes effect from the next cell; elsewhere, immediately on the calling thread. New
-    tensors are created on the device (torch.set_default_device), which costs 1 to 2 µs on every call into
+    tensors are created on the device (torch.set_default_device), which costs 1 to 3 µs on every call into
     torch. With ``new_tensors=False``, only the current CUDA device changes, which costs nothing. The current
     CUDA device is used by ``"cuda"`` without a number, ``.cuda()``, CuPy and Numba. This function does not
     create a CUDA context.

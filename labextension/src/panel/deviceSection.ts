@@ -77,10 +77,10 @@ export class DeviceSection {
       'label',
       'device-new-tensors',
       this.newTensors,
-      trans.__('Also create new tensors on this device (+1–2 µs per torch call)')
+      trans.__('Also create new tensors on this device (+1–3 µs per torch call)')
     );
     newTensors.title = trans.__(
-      'Off: only the current CUDA device changes, that is, the meaning of "cuda" without an index. This has no cost per call. On: new tensors for which the code gives no device are also on this device, and each torch call takes 1–2 µs longer.'
+      'Off: only the current CUDA device changes, that is, the meaning of "cuda" without an index. This has no cost per call. On: new tensors for which the code gives no device are also on this device, and each torch call takes 1–3 µs longer.'
     );
     this.notice = new NoticeView(trans, () => {
       void kernels.load();
