@@ -117,7 +117,7 @@ test-typescript: $(NODE_MODULES) ## the unit tests of the labextension
 	$(JLPM) test
 
 # The tests run one after the other, because tests in parallel would share the GPU that they measure.
-hardware: WORKERS := 0
+hardware: override WORKERS := 0
 hardware: $(INSTALLED) ## only the tests on real NVIDIA GPUs
 	$(PYTEST) tests/hardware
 

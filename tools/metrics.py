@@ -29,7 +29,7 @@ _POLLS: dict[Poll, str] = {
     "fast": "several times per second",
     "status": "every 2 s",
     "slow": "once a minute",
-    "activity": "once or twice per second, while a view shows it",
+    "activity": "once or twice per second, only if needed",
 }
 _READINGS_HEAD = '''\
 """Readings of GPUs.

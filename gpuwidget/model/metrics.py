@@ -16,7 +16,7 @@ from typing import Literal
 Poll = Literal["fast", "status", "slow", "activity"]
 """The method of the source that reads a metric, and so how often it is read. ``read_fast`` is called several
 times per second, ``read_status`` every two seconds, ``read_slow`` once per minute, and ``read_activity`` once
-or twice per second while a view shows hardware counters."""
+or twice per second while a run, a recording or a page needs hardware counters."""
 Kind = Literal["percent", "memory", "power", "temperature", "clock", "rate", "energy", "seconds", "count"]
 """The kind of quantity. The units of the kinds are, in this order: percent, bytes, watts, degrees Celsius,
 MHz, bytes per second, joules, seconds, and none for a count."""
