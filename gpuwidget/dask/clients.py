@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
-from gpuwidget.dask.collector import NAME, DaskCollector
+from gpuwidget.dask.collector import NAME, DaskCollector, begin_in_running
 from gpuwidget.model.errors import DaskError
 
 _lock = threading.Lock()
@@ -22,16 +22,17 @@ def watch(client: Any = None) -> None:
     """Show the Dask workers of ``client`` on the cards of watched cells.
 
     Without ``client``, this applies to each client that is active while a cell is watched. Adds a worker
-    plugin with the name ``gpuwidget`` to the cluster; a second call changes nothing. Raises DaskError if the
-    client can't be used.
+    plugin with the name ``gpuwidget`` to the cluster; a second call changes nothing. In a watched cell, the
+    workers measure from this call on. Raises DaskError if the client can't be used.
     """
     global _automatic
     if client is not None:
         # Another notebook may have removed the plugin since an earlier call.
         install(client, again=True)
-        return
-    _automatic = True
-    _current()
+    else:
+        _automatic = True
+        _current()
+    begin_in_running()
 
 
 def unwatch(client: Any = None) -> None:
@@ -97,11 +98,15 @@ def install(client: Any, *, again: bool = False) -> None:
         _clients.add(client)
 
 
-def collector() -> DaskCollector | None:
-    """Return a collector for a new run, or None if no Dask client is watched."""
+def collector() -> DaskCollector:
+    """Return a collector for a new run. It does nothing until a Dask client is watched."""
+    return DaskCollector(_current, _watched)
+
+
+def _watched() -> bool:
+    """Return whether there may be clients to measure."""
     with _lock:
-        watched = _automatic or any(client.status == "running" for client in _clients)
-    return DaskCollector(_current) if watched else None
+        return _automatic or any(client.status == "running" for client in _clients)
 
 
 def _current() -> list[Any]:

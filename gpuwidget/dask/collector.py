@@ -16,6 +16,7 @@ from gpuwidget.dask import messages
 from gpuwidget.dask.worker_run import RunStart
 from gpuwidget.measure.worker_updates import WORKER_UPDATES
 from gpuwidget.model import worker_update
+from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.messages import Message
 from gpuwidget.model.report import Report
 from gpuwidget.model.terminal_text import clean_line
@@ -40,6 +41,8 @@ _ANSWER_TIMEOUT_S = 5.0
 """Maximum seconds for which an answer is accepted. Then the message is sent again."""
 _MAX_ERROR = 200
 """Maximum length of an error in a note."""
+_running: set[DaskCollector] = set()
+"""The collectors of the runs that are being measured."""
 _MAX_GROUPS = 64
 """Maximum number of messages into which a message to all workers is divided. A worker that does not answer
 delays only the answers of its group."""
@@ -76,11 +79,14 @@ class DaskCollector:
     """Measures the workers of all watched clients from the run's start to its end.
 
     A thread exchanges messages with the schedulers, so that the run never waits longer than the timeouts.
+    There is no thread until a client is watched.
     """
 
-    def __init__(self, clients: Callable[[], Sequence[Any]]) -> None:
-        """``clients`` returns the watched clients. It is called on the collector's thread."""
+    def __init__(self, clients: Callable[[], Sequence[Any]], watched: Callable[[], bool]) -> None:
+        """``clients`` returns the watched clients. It is called on the collector's thread. The run's start
+        calls ``watched``, which returns whether there may be such clients."""
         self._clients = clients
+        self._watched = watched
         self.deliver: Deliver = _ignore
         """Receives the updates of the workers."""
         self._run = uuid.uuid4().hex
@@ -99,22 +105,37 @@ class DaskCollector:
         self._wanted = True
         """Whether the last figures are still needed."""
         self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        """Held while the thread is started."""
 
     # -- on the thread that runs the cell ------------------------------------------------------------
 
     def start(self) -> None:
-        """Make the workers measure, and wait until they do, but at most ``BEGIN_TIMEOUT_S``."""
+        """If a client is watched, make the workers measure, and wait until they do, but at most
+        ``BEGIN_TIMEOUT_S``."""
         # A preliminary time, for the messages that the thread sends before the run begins.
         self._set_began()
         WORKER_UPDATES.add_collector(self._collect)
-        self._thread = threading.Thread(target=self._work, name="gpuwidget-dask", daemon=True)
-        self._thread.start()
-        self._measuring.wait(BEGIN_TIMEOUT_S)
+        _running.add(self)
+        if self._watched():
+            self.begin()
         self._set_began()
         self._has_begun = True
 
     def _set_began(self) -> None:
         self._began, self._boot_time = time.monotonic(), processes.boot_time()
+
+    def begin(self) -> None:
+        """Make the workers measure, and wait until they do, but at most ``BEGIN_TIMEOUT_S``.
+
+        May be called from any thread. Later calls, and calls after the run's end, do nothing.
+        """
+        with self._lock:
+            if self._thread is not None or self._ending.is_set():
+                return
+            self._thread = threading.Thread(target=self._work, name="gpuwidget-dask", daemon=True)
+            self._thread.start()
+        self._measuring.wait(BEGIN_TIMEOUT_S)
 
     def stop(self) -> None:
         """Request the workers' last figures."""
@@ -130,8 +151,12 @@ class DaskCollector:
     def abandon(self) -> None:
         """Make the workers stop measuring. Safe to call at any time and more than once."""
         WORKER_UPDATES.remove_collector(self._collect)
+        _running.discard(self)
         self._wanted = False
         self._ending.set()
+        # The callback refers to the run, and the run to this collector. Without this reference cycle, Python
+        # frees the run without a garbage collection.
+        self.deliver = _ignore
 
     def _collect(self) -> None:
         # Reports of other runs, such as a watch inside the cell, end while this run goes on.
@@ -190,6 +215,15 @@ class DaskCollector:
         self, update: WorkerUpdate, incomplete: Message | None = None, *, gone: bool = False
     ) -> None:
         self.deliver(update, incomplete, gone=gone)
+
+
+def begin_in_running() -> None:
+    """Make the workers measure for the runs that began before a client was watched."""
+    for collector in tuple(_running):
+        collector.begin()
+
+
+reset_after_fork(_running.clear)
 
 
 class _Cluster:

@@ -8,14 +8,17 @@ import selectors
 import socket
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpuwidget.measure.worker_updates import WORKER_UPDATES
 from gpuwidget.measure.workers import MAX_WORKERS
 from gpuwidget.model import worker_update
 from gpuwidget.model.fork import reset_after_fork
+from gpuwidget.model.worker_update import WorkerUpdate
 from gpuwidget.ranks import rank_socket
+from gpuwidget.system import processes
+from gpuwidget.system.processes import Rank
 
 _COLLECT_TIMEOUT_S = 0.25
 """Maximum seconds for which a run's end waits until all reports that have arrived are read."""
@@ -27,6 +30,9 @@ class _Connection:
     """One process that reports."""
 
     pid: int
+    rank: Rank | None
+    """The rank in the process's environment; None if there is none or if the notebook's environment contains
+    the same rank."""
     data: bytearray = field(default_factory=bytearray)
 
 
@@ -108,7 +114,7 @@ class RankListener:
                 connection.close()
                 return
             self._selector.register(connection, selectors.EVENT_READ)
-            self._connections[connection] = _Connection(pid)
+            self._connections[connection] = _Connection(pid, processes.rank_of(pid))
             # The process may have sent its report already.
             self._read(connection, self._connections[connection])
 
@@ -126,7 +132,7 @@ class RankListener:
             update = worker_update.parse(line)
             # A process can report only itself.
             if update is not None and update.kind == "rank" and update.pid == state.pid:
-                WORKER_UPDATES.publish(update)
+                WORKER_UPDATES.publish(update if state.rank is not None else _without_inherited_rank(update))
         if not data or len(rest) > worker_update.MAX_UPDATE_BYTES:
             self._drop(connection)
 
@@ -135,6 +141,18 @@ class RankListener:
         with suppress(KeyError, ValueError):
             self._selector.unregister(connection)
         connection.close()
+
+
+def _without_inherited_rank(update: WorkerUpdate) -> WorkerUpdate:
+    """Remove the rank from the update of a process without a rank of its own, if it is the notebook's rank.
+
+    In a notebook that was started by ``srun``, every child process has SLURM_PROCID. The process itself can't
+    distinguish this rank from its own, because it can't read the notebook's current environment.
+    """
+    inherited = processes.rank_in(os.environ)
+    if inherited is None or inherited != (update.rank, update.local_rank, update.world_size):
+        return update
+    return replace(update, rank=None, local_rank=None, world_size=None)
 
 
 _listener: RankListener | None = None

@@ -169,13 +169,19 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def _rank() -> Rank | None:
-    """Return the rank in torch's process group, or else the one in the environment; None if there is none."""
+    """Return the rank in torch's process group, or else the one in the environment; None if there is none.
+
+    The latter may be the notebook's own rank, which the notebook's kernel removes from the report.
+    """
     launched = processes.rank_in(os.environ)
     distributed: Any = getattr(sys.modules.get("torch"), "distributed", None)
     with suppress(Exception):
         if distributed.is_available() and distributed.is_initialized():
-            local_rank = None if launched is None else launched.local_rank
-            return Rank(distributed.get_rank(), local_rank, distributed.get_world_size())
+            rank, world_size = distributed.get_rank(), distributed.get_world_size()
+            if launched is None or launched.rank != rank or launched.world_size not in (None, world_size):
+                # The variables are missing or belong to another job, such as the notebook's own.
+                return Rank(rank, None, world_size)
+            return Rank(rank, launched.local_rank, world_size)
     return launched
 
 

@@ -361,6 +361,32 @@ def test_clients_of_the_cell_itself(cluster: Cluster) -> None:
     kernel.setup("gpuwidget.dask.unwatch()\ngpuwidget.dask.watch(client)")
 
 
+def test_a_cell_that_calls_watch(cluster: Cluster) -> None:
+    """If the cell itself makes the first call of ``watch``, the workers measure from this call on, and have
+    rows. A worker that was started in the cell has all values. The torch peak and the number of tasks of an
+    older worker are unknown, because its earlier use of the GPU is unknown."""
+    kernel = cluster.kernel
+    kernel.setup("gpuwidget.dask.unwatch()")
+    pids = cluster.pids
+    cluster.put_on_gpus({pids["0"]: GIB})
+    workers, _ = cluster.watch("gpuwidget.dask.watch(client)\nsubmit(0, int).result()")
+    assert named(workers, "kind", "name", "pid", "steps", "torch_allocated", "status") == [
+        ("dask", "0", pids["0"], None, None, "running")
+    ]
+    assert workers[0]["memory"] == {"start": GIB, "end": GIB, "peak": GIB}
+    assert workers[0]["missing_ids"]["steps"]["id"] == "dask-worker-late"
+    kernel.setup("gpuwidget.dask.unwatch()")
+    cluster.put_on_gpus()
+    workers, _ = cluster.watch(
+        "made = local_cluster(1)\nother = Client(made, set_as_default=False)\n"
+        "gpuwidget.dask.watch(other)\nother.run(use_torch)\n"
+        f"other.gather([other.submit(allocate, {GIB}), other.submit(int, 3)])"
+    )
+    assert named(workers, "kind", "name", "steps", "status") == [("dask", "0", 2, "running")]
+    assert workers[0]["torch_allocated"] == {"start": 0, "end": 0, "peak": GIB}
+    kernel.setup("other.close()\nmade.close()\ngpuwidget.dask.watch(client)")
+
+
 def test_clients_that_cannot_be_watched(cluster: Cluster) -> None:
     """``watch`` explains why it can't use an asynchronous client or something else than a client."""
     kernel = cluster.kernel

@@ -44,12 +44,20 @@ dist.destroy_process_group()
 
 
 @pytest.fixture
-def kernel(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Iterator[Kernel]:
+def environment() -> dict[str, str]:
+    """Return further environment variables of the kernel."""
+    return {}
+
+
+@pytest.fixture
+def kernel(
+    start_kernel: Callable[..., Kernel], tmp_path: Path, environment: dict[str, str]
+) -> Iterator[Kernel]:
     """Return a kernel on a machine with two GPUs."""
     standin = Standin(build(tmp_path / "library"), tmp_path / "driver")
     standin.scenario(*MACHINE)
     path = {"LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
-    made = start_kernel(GPUWIDGET_SOURCE=None, **standin.variables, **path)
+    made = start_kernel(GPUWIDGET_SOURCE=None, **standin.variables, **path, **environment)
     made.ok("%load_ext gpuwidget")
     yield made
     made.shutdown()
@@ -135,6 +143,31 @@ def test_processes_of_multiprocessing(kernel: Kernel, tmp_path: Path) -> None:
     )
     rows = [(row["rank"], row["steps"], row["status"], row["exit_code"]) for row in found]
     assert rows == [(0, 1, "ended", None), (1, 1, "failed", 5)]
+
+
+@pytest.mark.parametrize(
+    "environment", [{"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "1"}], ids=["srun"]
+)
+def test_a_notebook_that_was_started_by_srun(kernel: Kernel, tmp_path: Path) -> None:
+    """In a notebook that was started by ``srun``, a script that reports is no rank. The ranks that a launcher
+    in the notebook starts keep their ranks."""
+    path = script(tmp_path, "import gpuwidget\ngpuwidget.rank().step()\n")
+    found, _, text = workers(kernel, f"!{sys.executable} {path}")
+    assert [(row["kind"], row["rank"], row["world_size"], row["steps"]) for row in found] == [
+        ("child", None, None, 1)
+    ]
+    assert "rank 0" not in text
+    found, _, text = workers(
+        kernel,
+        "import os, subprocess, sys\nfor n in (0, 1):\n"
+        f"    subprocess.check_call([sys.executable, {str(path)!r}], env=os.environ | "
+        "{'SLURM_PROCID': str(n), 'SLURM_LOCALID': str(n), 'SLURM_NTASKS': '2'})",
+    )
+    assert [(row["kind"], row["rank"], row["local_rank"], row["world_size"]) for row in found] == [
+        ("rank", 0, 0, 2),
+        ("rank", 1, 1, 2),
+    ]
+    assert "rank 0" in text
 
 
 TRAINING = """

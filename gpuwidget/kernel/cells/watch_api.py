@@ -56,11 +56,10 @@ def new_run(
         execution_count=execution_count,
         report_type=CardReport,
         # Workers begin to measure before the other collectors, since the run's start waits for them.
-        collectors=collectors if workers is None else (workers, *collectors),
+        collectors=(workers, *collectors),
         run_context=RunContextBuilder(cell),
     )
-    if workers is not None:
-        workers.deliver = run.add_worker_update
+    workers.deliver = run.add_worker_update
     return run
 
 

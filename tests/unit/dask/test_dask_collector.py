@@ -117,7 +117,8 @@ class Cluster:
         self.workers = {"tcp://a:1": Worker(1), "tcp://b:1": Worker(2)}
         self.client = Client(loop, self.workers)
         self.received: list[tuple[WorkerUpdate, Message | None, bool]] = []
-        self.collector = DaskCollector(lambda: [self.client])
+        self.watched = True
+        self.collector = DaskCollector(lambda: [self.client], lambda: self.watched)
         self.collector.deliver = self.deliver
 
     def deliver(self, update: WorkerUpdate, incomplete: Message | None = None, *, gone: bool = False) -> None:
@@ -231,6 +232,43 @@ def test_a_last_report_without_figures() -> None:
         "the worker sent no report at the run's end; its last report came 2.0 s into the run"
     )
     assert reason.params == {"elapsed_s": 2.0, "steps": None, "torch_peak": None}
+
+
+def test_a_client_that_is_watched_during_the_run(cluster: Cluster) -> None:
+    """If no client is watched at the run's start, no worker measures and there is no thread. When the code
+    calls ``watch``, the workers measure from then on: those that the code has started have complete figures,
+    and the figures of the others are incomplete."""
+    cluster.watched = False
+    cluster.workers["tcp://b:1"].started_in_run = True
+    cluster.collector.start()
+    assert cluster.collector._thread is None
+    module.begin_in_running()
+    assert [len(worker.runs) for worker in cluster.workers.values()] == [1, 1]
+    module.begin_in_running()
+    assert cluster.finish() == {1: (100, "dask-worker-late", False), 2: (100, None, False)}
+    assert [worker.actions for worker in cluster.workers.values()] == [["begin", "end"]] * 2
+
+
+def test_a_client_that_is_watched_after_the_run(cluster: Cluster) -> None:
+    """A run without a watched client has no Dask workers and no notes about them, also if a client is watched
+    while the report is made."""
+    cluster.watched = False
+    cluster.collector.start()
+    cluster.collector.stop()
+    module.begin_in_running()
+    assert cluster.finish() == {}
+    module.begin_in_running()
+    assert cluster.collector._thread is None
+    assert cluster.notes == ()
+    assert [worker.actions for worker in cluster.workers.values()] == [[], []]
+
+
+def test_a_run_is_freed_when_it_ends(cluster: Cluster) -> None:
+    """After the run, the collector does not refer to the run, which may refer to the user's objects."""
+    cluster.collector.start()
+    cluster.finish()
+    assert cluster.collector.deliver is module._ignore
+    assert cluster.collector not in module._running
 
 
 def test_workers_that_join_the_cluster(cluster: Cluster) -> None:

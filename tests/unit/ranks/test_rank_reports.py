@@ -10,7 +10,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,9 +22,10 @@ from gpuwidget.measure.worker_updates import WORKER_UPDATES
 from gpuwidget.model import worker_update
 from gpuwidget.model.report import Span
 from gpuwidget.model.worker_update import MAX_UPDATE_BYTES, SCHEMA, WorkerUpdate
-from gpuwidget.ranks import rank_reporter, rank_socket
+from gpuwidget.ranks import rank_listener, rank_reporter, rank_socket
 from gpuwidget.ranks.rank_listener import RankListener
 from gpuwidget.ranks.rank_reporter import RankReporter, exit_code_of
+from gpuwidget.system.processes import Rank
 
 GPU_FIELDS = (
     *("torch_allocated", "torch_reserved", "memory"),
@@ -75,6 +78,16 @@ def values(**changes: Any) -> dict[str, Any]:
     return found | {"status": "running", "gpus": []} | changes
 
 
+def process_group(rank: int, world_size: int) -> SimpleNamespace:
+    """Return a stand-in for ``torch.distributed`` with a process group."""
+    return SimpleNamespace(
+        is_available=lambda: True,
+        is_initialized=lambda: True,
+        get_rank=lambda: rank,
+        get_world_size=lambda: world_size,
+    )
+
+
 def sent(*lines: bytes) -> socket.socket:
     """Connect as a rank does, send lines, and return the connection."""
     connection = rank_socket.connect(1.0)
@@ -91,6 +104,49 @@ def test_only_the_user_can_connect(listener: RankListener, folder: Path) -> None
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     listener.close()
     assert not path.exists()
+
+
+def test_each_end_of_the_socket_reads_the_user_of_the_other_end() -> None:
+    """The system returns the process id and the user id of the process at the other end."""
+    ends = socket.socketpair()
+    assert [rank_socket.peer_of(end) for end in ends] == [(os.getpid(), os.getuid())] * 2
+    for end in ends:
+        end.close()
+
+
+def test_the_kernel_disconnects_other_users(
+    listener: RankListener, folder: Path, received: list[WorkerUpdate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a process of another user could connect, the kernel would close the connection and ignore the
+    process's reports."""
+    monkeypatch.setattr(rank_socket, "peer_of", lambda connection: (os.getpid(), os.getuid() + 1))
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(20)
+        connection.connect(str(folder / f"gpuwidget-{os.getpid()}.sock"))
+        with suppress(ConnectionError):
+            connection.sendall(json.dumps(values()).encode() + b"\n")
+            assert connection.recv(1) == b""
+    WORKER_UPDATES.collect()
+    assert received == []
+
+
+def test_a_rank_reports_only_to_its_own_user(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank does not report to a socket of another user, and connects to the next ancestor that listens."""
+    sockets = [rank_socket.bind(rank_socket.socket_path(pid)) for pid in (101, 102)]
+    monkeypatch.setattr("gpuwidget.system.processes.ancestors", lambda: iter([101, 102]))
+    own = str(folder / "gpuwidget-102.sock")
+
+    def peer_of(connection: socket.socket) -> tuple[int, int]:
+        return 1, os.getuid() + (connection.getpeername() != own)
+
+    monkeypatch.setattr(rank_socket, "peer_of", peer_of)
+    connection = rank_socket.connect(20)
+    assert connection is not None
+    assert connection.getpeername() == own
+    monkeypatch.setattr(rank_socket, "peer_of", lambda connection: (1, os.getuid() + 1))
+    assert rank_socket.connect(20) is None
+    for each in (connection, *sockets):
+        each.close()
 
 
 def test_a_long_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, received: list[WorkerUpdate]) -> None:
@@ -196,9 +252,8 @@ def test_a_rank_reports_peaks_steps_and_its_end(
 ) -> None:
     """A rank reports its rank, its exact torch peaks, its steps and its exit code."""
     torch = FakeTorch()
+    torch.distributed = process_group(rank=2, world_size=4)
     monkeypatch.setitem(sys.modules, "torch", torch)
-    for name, value in (("RANK", "2"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "4")):
-        monkeypatch.setenv(name, value)
     reporter = RankReporter()
     torch.allocate(3 * GIB)
     torch.allocate(-2 * GIB)
@@ -207,10 +262,86 @@ def test_a_rank_reports_peaks_steps_and_its_end(
     reporter.end(0)
     until(lambda: received and received[-1].status != "running")
     last = received[-1]
-    assert (last.rank, last.local_rank, last.world_size, last.steps) == (2, 0, 4, 3)
+    assert (last.rank, last.local_rank, last.world_size, last.steps) == (2, None, 4, 3)
     assert (last.status, last.exit_code) == ("ended", 0)
     assert [gpu.torch_allocated for gpu in last.gpus] == [Span(0, GIB, 3 * GIB)]
     assert last.step_s is not None
+
+
+SRUN = {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "1"}
+"""The variables of a notebook that was started by ``srun``."""
+
+
+@pytest.mark.parametrize(
+    ("notebook", "child", "rank"),
+    [
+        pytest.param(SRUN, {}, (None, None, None), id="inherited-from-srun"),
+        pytest.param({"RANK": "0", "WORLD_SIZE": "1"}, {}, (None, None, None), id="inherited-from-torchrun"),
+        pytest.param(
+            SRUN,
+            {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"},
+            (0, 0, 1),
+            id="torchrun-with-one-process",
+        ),
+        pytest.param(SRUN, {"SLURM_NTASKS": "2"}, (0, 0, 2), id="srun-with-two-tasks"),
+        pytest.param({}, SRUN, (0, 0, 1), id="srun-in-a-plain-notebook"),
+    ],
+)
+def test_an_inherited_rank_is_ignored(
+    received: list[WorkerUpdate],
+    monkeypatch: pytest.MonkeyPatch,
+    notebook: dict[str, str],
+    child: dict[str, str],
+    rank: tuple[int | None, int | None, int | None],
+) -> None:
+    """A process that inherits the rank of the notebook's own process reports no rank. The rank that a
+    launcher in the notebook sets is kept, even if it has the same values."""
+    for name, value in notebook.items():
+        monkeypatch.setenv(name, value)
+    rank_listener.listen()
+    try:
+        # The process ends when its input is closed.
+        code = "import sys, gpuwidget; gpuwidget.rank(); sys.stdin.read()"
+        with subprocess.Popen(
+            [sys.executable, "-c", code], env=os.environ | child, stdin=subprocess.PIPE
+        ) as process:
+            until(lambda: received)
+            assert process.stdin is not None
+            process.stdin.close()
+            until(lambda: received[-1].status == "ended")
+    finally:
+        rank_listener.stop()
+    assert {(one.pid, one.rank, one.local_rank, one.world_size) for one in received} == {(process.pid, *rank)}
+
+
+@pytest.mark.parametrize(
+    ("environment", "local_rank"),
+    [
+        pytest.param({"RANK": "1", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}, 0, id="torchrun"),
+        pytest.param({"RANK": "1", "LOCAL_RANK": "0"}, 0, id="without-a-world-size"),
+        pytest.param(SRUN, None, id="inherited-from-srun"),
+        pytest.param({}, None, id="no-variables"),
+    ],
+)
+def test_the_local_rank_of_a_process_group(
+    listener: RankListener,
+    received: list[WorkerUpdate],
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    local_rank: int | None,
+) -> None:
+    """The rank in torch's process group is reported. The local rank comes from the environment, but only if
+    the variables belong to the same job."""
+    torch = FakeTorch()
+    torch.distributed = process_group(rank=1, world_size=2)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    # In this test, the notebook and the rank are one process, which has not inherited its variables.
+    monkeypatch.setattr("gpuwidget.system.processes.rank_of", lambda pid: Rank(1, 0, 2))
+    RankReporter().end(0)
+    until(lambda: received and received[-1].status == "ended")
+    assert {(one.rank, one.local_rank, one.world_size) for one in received} == {(1, local_rank, 2)}
 
 
 def test_without_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
