@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from logging import Logger
+from typing import NamedTuple
 
 from gpuwidget.server.wire import GpuMemoryOwnership, IdleHolder, ServerKernel
 
@@ -11,19 +12,41 @@ _GIB = 1024**3
 _MINUTE_S = 60.0
 
 
+class _IdleTime(NamedTuple):
+    """The time for which a kernel has been idle and has held more than the limit."""
+
+    begun: float
+    """In epoch seconds."""
+    idle_since: float | None
+    """The kernel's ``idle_since`` in the last step."""
+
+    def continued(self, idle_since: float | None, time: float) -> _IdleTime:
+        """Return the idle time at the next step. It begins anew if the kernel was active in between.
+
+        ``idle_since`` and ``time`` are wall-clock times. After the system's clock was set back, an old
+        activity is in the future. Therefore only a change of ``idle_since`` counts as activity.
+        """
+        if idle_since is None or idle_since == self.idle_since:
+            return self
+        return _IdleTime(max(self.begun, min(idle_since, time)), idle_since)
+
+
 class IdleHolders:
     """The idle holders of GPU memory. All methods are called on the server's event loop.
 
     A kernel is an idle holder if it has held more than ``memory`` bytes for ``idle_s`` seconds without
     running code or working on a GPU. Memory of unknown size does not count towards that limit.
+
+    A cell may start and end between two steps. The kernel is then idle at both steps, but its ``idle_since``
+    has changed. If ``idle_since`` is unknown, only the kernel's state at each step counts.
     """
 
     def __init__(self, memory: float, idle_s: float, log: Logger) -> None:
         self._memory = memory
         self._idle_s = idle_s
         self._log = log
-        self._since: dict[str, float] = {}
-        """When each kernel that is idle and holds more than the limit began to, in epoch seconds."""
+        self._idle: dict[str, _IdleTime] = {}
+        """The idle time of each kernel that is idle and holds more than the limit, by the kernel's id."""
         self.found: Mapping[str, IdleHolder] = {}
         """The idle holders by the kernel's id."""
 
@@ -49,12 +72,14 @@ class IdleHolders:
                     incomplete.add(holder.kernel)
                 else:
                     held[holder.kernel] = held.get(holder.kernel, 0) + holder.memory
-        since, found = {}, {}
+        idle, found = {}, {}
         for kernel in kernels:
             memory = held.get(kernel.id, 0)
             if memory <= self._memory or kernel.state != "idle" or kernel.id in working:
                 continue
-            begun = since[kernel.id] = self._since.get(kernel.id, time)
+            new = _IdleTime(time, kernel.idle_since)
+            idle[kernel.id] = self._idle.get(kernel.id, new).continued(kernel.idle_since, time)
+            begun = idle[kernel.id].begun
             if time - begun < self._idle_s:
                 continue
             complete = kernel.id not in incomplete
@@ -69,4 +94,4 @@ class IdleHolders:
                     memory / _GIB,
                     kernel.id,
                 )
-        self._since, self.found = since, found
+        self._idle, self.found = idle, found
