@@ -32,6 +32,7 @@ class Page {
   readonly store = new FakeStore();
   private tracker: AlertTracker;
   time = 10_000;
+  viewOpen = true;
 
   constructor(private settings: AlertSettings) {
     this.tracker = new AlertTracker(this.store, settings);
@@ -58,7 +59,9 @@ class Page {
         this.time,
         readings.map((changes, index) => reading(index, { answered: this.time, ...changes }))
       );
-      texts.push(...this.tracker.take(now, 1).map(alert => alertText(trans, alert, this.time)));
+      texts.push(
+        ...this.tracker.take(now, 1, this.viewOpen).map(alert => alertText(trans, alert, this.time))
+      );
     }
     return texts.map(text => text.split(':')[0] ?? '');
   }
@@ -84,7 +87,7 @@ test('GPUs that are lost together are one notification', () => {
 test('a MIG slice that is lost with its parent raises no separate alert', () => {
   const now = sample(1, [reading(0, { lost_since: 1 }), reading(1, { lost_since: 1 })]);
   const gpus = [gpu(0), gpu(1, { mig_parent: 'GPU-0', mig_index: 0 })];
-  const [alert] = new AlertTracker(new FakeStore(), QUIET).take({ ...now, gpus }, 1);
+  const [alert] = new AlertTracker(new FakeStore(), QUIET).take({ ...now, gpus }, 1, true);
   assert.deepEqual(
     alert?.findings.map(finding => finding.gpu.uuid),
     ['GPU-0']
@@ -143,6 +146,23 @@ test('alerts that are off are not raised', () => {
   assert.deepEqual(new Page({ ...all, when: 'never' }).pass(60, bad), []);
 });
 
+test('the user who wants alerts only while a view of the GPUs is open gets none while all are closed', () => {
+  const problems = { lost_since: 9, memory_used: 140 * GIB, ecc_uncorrected: 2 };
+  const all = ['GPU 0 lost since', 'GPU 0', 'GPU 0'];
+  const texts = (page: Page): string[] =>
+    page.pass(10, problems).map(text => text.replace(/lost since.*/, 'lost since'));
+  const page = new Page({ ...QUIET, memory: 90 });
+  page.pass(1, { ecc_uncorrected: 1 });
+  page.viewOpen = false;
+  assert.deepEqual(texts(page), []);
+  page.viewOpen = true; // Problems that still exist alert when a view is opened.
+  assert.deepEqual(texts(page), all);
+  const always = new Page({ ...QUIET, when: 'always', memory: 90 });
+  always.viewOpen = false;
+  always.pass(1, { ecc_uncorrected: 1 });
+  assert.deepEqual(texts(always), all);
+});
+
 test('new errors alert, existing ones do not', () => {
   const page = new Page(QUIET);
   assert.deepEqual(page.pass(3, { ecc_uncorrected: 7 }), []);
@@ -175,14 +195,14 @@ test('a server without error counts raises no alert', () => {
 test('a recording raises no alert', () => {
   const now = sample(1, [reading(0, { lost_since: 1 })]);
   const recorded = { ...now, origin: { ...now.origin, kind: 'replay' as const, recording: 'Recording' } };
-  assert.deepEqual(new AlertTracker(new FakeStore(), QUIET).take(recorded, 1), []);
+  assert.deepEqual(new AlertTracker(new FakeStore(), QUIET).take(recorded, 1, true), []);
 });
 
 test('an unreadable store is ignored', () => {
   const store = new FakeStore();
   store.text = '{';
   const tracker = new AlertTracker(store, QUIET);
-  assert.equal(tracker.take(sample(1, [reading(0, { lost_since: 1 })]), 1).length, 1);
+  assert.equal(tracker.take(sample(1, [reading(0, { lost_since: 1 })]), 1, true).length, 1);
 });
 
 test('a limit that is turned off and on again while it is exceeded alerts again', () => {
@@ -205,7 +225,7 @@ test('a GPU may have the name of a property of all objects', () => {
   for (const uuid of ['__proto__', 'constructor']) {
     const at = (time: number, errors: number): readonly unknown[] => {
       const { gpus, readings, ...rest } = sample(time, [reading(0, { uuid, ecc_uncorrected: errors })]);
-      return tracker.take({ ...rest, gpus: gpus.map(each => ({ ...each, uuid })), readings }, 1);
+      return tracker.take({ ...rest, gpus: gpus.map(each => ({ ...each, uuid })), readings }, 1, true);
     };
     assert.deepEqual([at(1, 1).length, at(2, 2).length, at(3, 2).length], [0, 1, 0]);
   }

@@ -237,7 +237,7 @@ class Page {
       return;
     }
     this.readSample(sample);
-    for (const alert of this.alerts.take(sample, 1)) {
+    for (const alert of this.alerts.take(sample, 1, true)) {
       assertReadable(alertText(trans, alert, sample.time));
     }
     if (owners !== null) {

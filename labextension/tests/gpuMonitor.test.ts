@@ -162,6 +162,31 @@ test('samples arrive for alerts without a visible view, and no kernel is queried
   assert.deepEqual([monitor.connectionState, clock.running], ['off', 0]);
 });
 
+test('the alerts’ own need for samples does not count as an open view', () => {
+  const { monitor } = setUp();
+  const [alerts, section, dashboard] = [{}, {}, {}];
+  const found = [];
+  monitor.setBackground(alerts, true);
+  found.push(monitor.isNeeded(), monitor.isNeeded(alerts));
+  for (const setVisible of [
+    (visible: boolean) => {
+      monitor.setPanelVisible(visible);
+    },
+    (visible: boolean) => {
+      monitor.setDashboardVisible(dashboard, visible);
+    },
+    (visible: boolean) => {
+      monitor.setBackground(section, visible);
+    }
+  ]) {
+    setVisible(true);
+    found.push(monitor.isNeeded(alerts));
+    setVisible(false);
+    found.push(monitor.isNeeded(alerts));
+  }
+  assert.deepEqual(found, [true, false, true, false, true, false, true, false]);
+});
+
 test('memory usage is displayed with the next sample, or after a second without one', async () => {
   const { monitor, server, clock, updates } = setUp();
   monitor.setPanelVisible(true);

@@ -338,6 +338,23 @@ def test_interrupt_and_restart(open_panel: Callable[..., OpenPanel]) -> None:
     assert view.lab.log.count("Kernel restarted") == starts + 1
 
 
+def test_a_list_that_is_redrawn_while_its_menu_is_open(open_panel: Callable[..., OpenPanel]) -> None:
+    """The commands in the context menu of JupyterLab's Running panel act on the clicked notebook, also if the
+    list was drawn again while the menu was open."""
+    view = panel_of_a_holder(open_panel)
+    page = view.notebook.page
+    item = f"[data-context='gpuwidget:kernel:{view.active_kernel}']"
+    view.notebook.script("await app.commands.execute('running:show-panel');")
+    page.wait_for_selector(item)
+    page.click(item, button="right")
+    page.wait_for_selector(".lm-Menu-item:has-text('Shut Down Kernel')")
+    view.ownership.send([kernel(view.active_kernel, "train.ipynb")], [gpu(uuid) for uuid in view.gpus])
+    page.wait_for_selector(item, state="detached")
+    page.click(".lm-Menu-item:has-text('Shut Down Kernel')")
+    assert "Shut down the kernel of train.ipynb?" in page.inner_text(".jp-Dialog-header")
+    page.keyboard.press("Escape")
+
+
 def test_free_the_cache_of_a_notebook_that_is_not_open(open_panel: Callable[..., OpenPanel]) -> None:
     """The user can free the cache of a kernel whose notebook is not open. The kernel's reply is shown, and no
     connection to the kernel stays open."""

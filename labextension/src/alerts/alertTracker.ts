@@ -83,8 +83,14 @@ export class AlertTracker {
     });
   }
 
-  /** Return the alerts to raise now. `interval` is the usual time between two samples in seconds. */
-  take(sample: Sample, interval: number): Alert[] {
+  /**
+   * Return the alerts to raise now. `interval` is the usual time between two samples in seconds. Without an
+   * open view, the GPUs are checked only if the settings demand it, even if there are samples anyway.
+   */
+  take(sample: Sample, interval: number, viewOpen: boolean): Alert[] {
+    if (this.settings.when === 'panel' && !viewOpen) {
+      return [];
+    }
     if (isGap(this.newest, sample.time, interval)) {
       // Conditions may have ended or begun during the gap, so their durations are measured from now on.
       this.onSince.clear();

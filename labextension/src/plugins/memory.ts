@@ -78,10 +78,14 @@ function addHolderCommands(
       }
     }
   } as const;
+  // The list may be redrawn while its context menu is open. JupyterLab then no longer finds the clicked node.
+  let clicked: ActionTarget = { kernel: null, terminal: null };
   const targetOf = (args: ReadonlyPartialJSONObject): ActionTarget => {
     if (args.clicked === true) {
+      // The menu calls this for its labels when it opens.
       const node = app.contextMenuHitTest(each => holderOf(each) !== null);
-      return (node && holderOf(node)) ?? { kernel: null, terminal: null };
+      clicked = (node && holderOf(node)) ?? clicked;
+      return clicked;
     }
     const text = (name: string): string | null => (typeof args[name] === 'string' ? args[name] : null);
     return { kernel: text('kernel'), terminal: text('terminal') };

@@ -100,6 +100,11 @@ export class GpuMonitor implements IMonitor {
     this.updateStream();
   }
 
+  isNeeded(except?: object): boolean {
+    const users = [...this.backgroundUsers].filter(user => user !== except);
+    return this.panelVisible || this.visibleDashboards.size > 0 || users.length > 0;
+  }
+
   setDashboardVisible(dashboard: object, visible: boolean): void {
     if (visible) {
       this.visibleDashboards.add(dashboard);
@@ -136,7 +141,7 @@ export class GpuMonitor implements IMonitor {
 
   /** Open the stream if it is needed, otherwise close it. */
   private updateStream(): void {
-    const wanted = this.panelVisible || this.backgroundUsers.size > 0 || this.visibleDashboards.size > 0;
+    const wanted = this.isNeeded();
     if (wanted === (this.timer !== null)) {
       return;
     }
