@@ -266,7 +266,10 @@ def _with_holders(stage: Stage, lab: Lab) -> Notebook:
         allocation(None, pid=4, user="grace", program="python serve.py"),
         allocation(5, terminal="1", pid=5, program="python train.py"),
     ]
-    faked[0].send(kernels, [gpu(uuid, *holders, unattributed=2 * GIB) for uuid in known])
+    # Only the first GPU has memory for all of them.
+    held = [holders, *([holders[:1]] * (len(known) - 1))]
+    found = zip(known, held, strict=True)
+    faked[0].send(kernels, [gpu(uuid, *each, unattributed=2 * GIB) for uuid, each in found])
     wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-holder", "eval.py")
     return notebook
 
