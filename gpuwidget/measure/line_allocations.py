@@ -31,13 +31,19 @@ class Code(Protocol):
     """Distinguishes the user's files from libraries."""
 
     def name(self, filename: str) -> str | None:
-        """Return ``In[N]`` or the path for one of the user's files, and None for a library's file."""
+        """Return ``In[N]``, ``a cell`` or a path for a file of the user, and None for a library's file."""
+
+    def cell_line(self, filename: str, line: int, timed: int | None = None) -> int | None:
+        """Return the number that a line of a cell's code has in the cell; None for files other than cells.
+
+        If the code calls ``%%time``, ``timed`` is the line of the code that ``%%time`` runs.
+        """
 
     def source(self, filename: str, line: int) -> str:
-        """Return the text of a line, or an empty string if it is unknown."""
+        """Return the text of a line, or an empty string if it is unknown.
 
-    def lines_above_timed(self, filename: str) -> int | None:
-        """Return how many lines of a cell precede its ``%%time`` code, or None if it has no ``%%time``."""
+        For a cell, ``line`` is the line's number in the cell.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,7 @@ class _Place(NamedTuple):
 
     filename: str
     line: int
+    """The line's number in the cell or in the module's file."""
     function: str
 
 
@@ -178,13 +185,15 @@ class _StackCache:
             name = self._code.name(filename)
             if name is None:
                 continue
-            if timed is not None and name.startswith("In["):
-                above, below, timed = self._code.lines_above_timed(filename), timed, None
-                line = line if above is None else above + below
-            place = _Place(filename, line, str(frame.get("name", "")))
+            cell_line = self._code.cell_line(filename, line, timed)
+            place = _Place(filename, line if cell_line is None else cell_line, str(frame.get("name", "")))
             if inner is None:
                 inner = place
-            if name.startswith("In["):
+            if cell_line is None:
+                continue
+            timed = None
+            # If the body of this cell's magic is on the stack too, this frame only calls the magic.
+            if cell is None or cell.filename == filename or self._code.name(cell.filename) != name:
                 cell = place
         bottom = (str(frames[-1].get("filename")), str(frames[-1].get("name")))
         if inner is None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import CodeType
+from typing import Any
 
 from gpuwidget.model.user_files import TIMED_FILES
 
 _CELL_MAGIC = re.compile(r"\s*%%(?P<name>[\w.]+)")
+_WORD = re.compile(r"\w+")
 # %%timeit is missing here, because IPython wraps its body in a function, which changes the line numbers.
 _BODY_FILES = {"time": TIMED_FILES, "prun": ("<string>",)}
 
@@ -23,6 +26,8 @@ class MagicBody:
     """Number of the cell's lines above the first line of the body."""
     has_file: Callable[[str], bool]
     """A function that takes a file name and returns whether the body's code can have this file name."""
+    magic: str = ""
+    """Name of the cell magic that runs the body, or an empty string for the whole cell."""
 
 
 def _any_file(file: str) -> bool:
@@ -49,7 +54,7 @@ class CellSource:
             if magic is None or magic["name"] == "gpuwatch":
                 break
             at = _skip_to_code(lines, at + 1)
-            bodies.append(MagicBody(at, _file_test(magic["name"], lines[at:])))
+            bodies.append(MagicBody(at, _file_test(magic["name"], lines[at:]), magic["name"]))
         return cls(tuple(lines), tuple(bodies))
 
     def defines(self, body: MagicBody, code: CodeType) -> bool:
@@ -95,10 +100,40 @@ def _file_test(magic: str, body: Sequence[str]) -> Callable[[str], bool]:
 
     def is_nested_cell(file: str) -> bool:
         # Magics such as %%capture run their body as a cell. IPython gives the body the same kind of file name
-        # as any other cell, so compare the text of the file with the body. %%capture changes the text before
-        # it runs the body, so for %%capture compare only the number of lines.
-        compiled = [line.rstrip() for line in linecache.getlines(file)]
-        written = [line.rstrip() for line in body]
-        return compiled == written if magic != "capture" else len(compiled) == len(written)
+        # as any other cell, so compare the text of the file with the body.
+        return _is_compiled_from(_stripped(body), _stripped(linecache.getlines(file)))
 
     return is_nested_cell
+
+
+def _stripped(lines: Sequence[str]) -> list[str]:
+    """Return the lines without indentation, and without blank lines at the end."""
+    return "\n".join(line.strip() for line in lines).rstrip().split("\n")
+
+
+def _is_compiled_from(written: Sequence[str], compiled: Sequence[str]) -> bool:
+    """Return whether IPython transforms the lines ``written`` into the lines ``compiled``."""
+    magic = _CELL_MAGIC.match(written[0])
+    if magic is not None and magic["name"] != "gpuwatch":
+        body = _magic_call_body(compiled[0]) if len(compiled) == 1 else None
+        return body is not None and _stripped(body.splitlines()) == list(written[1:])
+    return len(written) == len(compiled) and all(map(_is_line_compiled_from, written, compiled))
+
+
+def _is_line_compiled_from(written: str, compiled: str) -> bool:
+    if compiled in (written, f"# {written}"):  # %%gpuwatch becomes a comment
+        return True
+    # IPython transforms magics such as %time and !ls into a call whose arguments are the words of the line.
+    return "get_ipython()." in compiled and set(_WORD.findall(written)) <= set(_WORD.findall(compiled))
+
+
+def _magic_call_body(line: str) -> str | None:
+    """Return the body of the cell magic that a compiled line calls, or None if it calls no cell magic."""
+    if not line.startswith("get_ipython().run_cell_magic("):
+        return None
+    try:
+        call: Any = ast.parse(line, mode="eval").body
+        body = ast.literal_eval(call.args[2])
+    except (SyntaxError, ValueError, AttributeError, IndexError, RecursionError, MemoryError):
+        return None
+    return body if type(body) is str else None

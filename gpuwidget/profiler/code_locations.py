@@ -69,7 +69,8 @@ class CodeLocator:
 
     ``is_cell`` returns whether a file name belongs to a cell, and is called many times while the cell runs.
     ``cell_name`` returns a name such as ``In[3]`` for a cell's file, and None for other files. It may be
-    slow, because it is called only for snapshots and reports.
+    slow, because it is called only for snapshots and reports. ``number_in_cell`` takes a file name and a line
+    of a cell's code. It returns the line's number in the cell, or None if it is unknown. It may be slow too.
     """
 
     def __init__(
@@ -77,10 +78,12 @@ class CodeLocator:
         is_cell: Callable[[str], bool],
         cell_name: Callable[[str], str | None],
         source: CellSource = UNKNOWN_SOURCE,
+        number_in_cell: Callable[[str, int], int | None] = lambda file, line: None,
     ) -> None:
         self._is_cell = is_cell
         self._cell_name = cell_name
         self._source = source
+        self._number_in_cell = number_in_cell
         self._codes: dict[int, _Code] = {}
         """The code objects found so far, by ``id``."""
         self._cell_file: str | None = None
@@ -295,6 +298,8 @@ class CodeLocator:
             return None
         file = known.code.co_filename
         line = self._line(location.user, location.user_offset)
+        if line is not None:
+            line = self._number_in_cell(file, line) or line
         return frame_name(known.code, self._cell_name(file) or os.path.basename(file), line)
 
     def call(self, location: CodeLocation) -> str | None:

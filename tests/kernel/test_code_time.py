@@ -60,6 +60,25 @@ def test_cells_with_other_magics(kernel: Kernel) -> None:
     assert profile[3]["share"] > 95
 
 
+def test_functions_of_cells_with_a_capture_magic(start_kernel: Callable[..., Kernel]) -> None:
+    """A function that is defined below %%capture is shown with the number of its cell and its line there.
+    IPython gives the code below %%capture the number of the next cell."""
+    kernel = start_kernel()
+    (kernel.folder / "shown.py").write_text(
+        "import sys\n"
+        "from IPython import get_ipython\n"
+        "from gpuwidget.kernel.cells.collectors import _profiler\n"
+        "def frame():\n"
+        "    locator = _profiler(get_ipython(), 'f()')._locator\n"
+        "    return locator.frame(locator.locate(sys._getframe(1)))\n"
+    )
+    kernel.ok("%load_ext gpuwidget\nimport shown")
+    kernel.ok("%%capture\n\nx = 1\n%time y = 2\ndef f():\n    return shown.frame()")
+    assert kernel.value("f()") == "'In[2]:6 f'"
+    kernel.ok("get_ipython().run_cell('def g():\\n    return shown.frame()')")
+    assert kernel.value("g()") == "'a cell:2 g'"
+
+
 def test_a_cell_that_fails(kernel: Kernel) -> None:
     """The line profile of a failed cell excludes the time that IPython takes to format the traceback."""
     ran = kernel.run("%%gpuwatch --no-live\nimport time\ntime.sleep(0.7)\n1 / 0")

@@ -70,6 +70,26 @@ def test_cells_with_a_time_magic(kernel: Kernel, magics: str) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "magics",
+    [
+        "%%gpuwatch --no-live --lines\n%%capture",
+        "%%gpuwatch --no-live --lines\n%%time\n%%capture",
+        "%%gpuwatch --no-live --lines\n%%capture\n%%time",
+    ],
+)
+def test_cells_with_a_capture_magic(kernel: Kernel, magics: str) -> None:
+    """Each line below %%capture has its number in the cell, and so have the lines of a function that another
+    %%capture cell defined. The number is that of the cell, not of the next one."""
+    kernel.ok("%%capture\n\ndef step():\n    return torch.allocate(MIB)")
+    ran = kernel.ok(f"{magics}\n\nx = torch.allocate(8 * MIB)\n%time z = 0\ny = step()")
+    above = magics.count("\n") + 1
+    assert lines(ran) == [
+        ("In[3]", above + 2, None, "x = torch.allocate(8 * MIB)", None, 8, 8, 8),
+        ("In[2]", 4, "step", "return torch.allocate(MIB)", f"In[3] line {above + 4}", 1, 1, 1),
+    ]
+
+
 def test_lines_with_magics(kernel: Kernel) -> None:
     """A line with a line magic is shown as the user wrote it.
     If the lines below a cell magic can't be distinguished, they share one row."""
@@ -78,7 +98,9 @@ def test_lines_with_magics(kernel: Kernel) -> None:
         ("In[2]", 3, None, "%time x = torch.allocate(8 * MIB)"),
     ]
     ran = kernel.ok("%%gpuwatch --no-live --lines\n%%prun -q\nx = torch.allocate(8 * MIB)")
-    assert [line[3] for line in lines(ran)] == ["%%prun -q (its lines can't be told apart)"]
+    assert [line[:4] for line in lines(ran)] == [
+        ("In[3]", 2, None, "%%prun -q (its lines can't be told apart)"),
+    ]
 
 
 def test_an_edited_module(kernel: Kernel) -> None:

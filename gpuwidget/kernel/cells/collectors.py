@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import linecache
 from typing import Any
 
 from gpuwidget.kernel.attribution.memory_holders import HolderCollector
 from gpuwidget.kernel.cells.options import WatchOptions
-from gpuwidget.kernel.shell.user_code import UserCode, cell_label, is_cell_file
+from gpuwidget.kernel.shell.user_code import UserCode
 from gpuwidget.measure.collector import Collector
 from gpuwidget.model.cell_source import CellSource
 from gpuwidget.profiler.code_locations import CodeLocator
@@ -29,11 +28,7 @@ def collectors(options: WatchOptions, shell: Any, raw_cell: str) -> list[Collect
 
 
 def _profiler(shell: Any, raw_cell: str) -> SamplingProfiler:
-    source = CellSource.parse(raw_cell)
-
-    @functools.cache
-    def label(file: str) -> str | None:
-        return cell_label(shell, file)
+    source, code = CellSource.parse(raw_cell), UserCode(shell)
 
     def line_text(file: str, line: int) -> str:
         """Return a line as the user wrote it.
@@ -47,7 +42,7 @@ def _profiler(shell: Any, raw_cell: str) -> SamplingProfiler:
         return linecache.getline(file, line)
 
     return SamplingProfiler(
-        CodeLocator(lambda file: is_cell_file(shell, file), label, source),
+        CodeLocator(code.is_cell, code.cell_name, source, code.cell_line),
         line_text,
         DefaultStreams(),
         windows=SamplerWindows(process_sampler()),

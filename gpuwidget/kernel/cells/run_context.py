@@ -139,8 +139,9 @@ def _line_name(line: CodeLine) -> str:
     """Return a line's name and source, such as ``In[5]:4 `torch.cuda.set_device(1)```."""
     ipython = sys.modules.get("IPython")
     code = UserCode(None if ipython is None else ipython.get_ipython())
-    name = f"{code.name(line.file) or os.path.basename(line.file)}:{line.line}"
-    source = shortened(code.source(line.file, line.line))
+    number = code.cell_line(line.file, line.line) or line.line
+    name = f"{code.name(line.file) or os.path.basename(line.file)}:{number}"
+    source = shortened(code.source(line.file, number))
     return f"{name} `{source}`" if source else name
 
 

@@ -81,8 +81,7 @@ def _is_cell_body(frame: FrameType, code: UserCode) -> bool:
     The names that this code reads are found in the cell's source instead.
     """
     file, name = frame.f_code.co_filename, frame.f_code.co_name
-    is_cell = (code.name(file) or "").startswith("In[")
-    return file in TIMED_FILES or (is_cell and name.startswith(("<module>", "<cell line")))
+    return file in TIMED_FILES or (code.is_cell(file) and name.startswith(("<module>", "<cell line")))
 
 
 # -- names in the cell's source --------------------------------------------------------------------------

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 import gc
+import itertools
 import linecache
 import os
 import sys
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
+from gpuwidget.model.cell_source import CellSource
 from gpuwidget.model.raw_attributes import class_dict, module_dict
 from gpuwidget.model.user_files import CELL_FILE, is_user_file
 from gpuwidget.system import processes
@@ -24,37 +26,62 @@ _MAX_SOURCE_LENGTH = 200
 
 
 class UserCode:
-    """Names and source lines of the user's cells and modules, for one shell."""
+    """Names, line numbers and source lines of the user's cells and modules, for one shell."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._names: dict[str, str | None] = {}
-        self._cells = _CellLines(shell)
+        self._cells: dict[str, _CellCode | None] = {}
         self._modules = _ModuleLines()
 
     def name(self, filename: str) -> str | None:
-        """Return ``In[N]`` for a cell, the short path of a user's module, or None for a library."""
+        """Return the name of a cell, the short path of a user's module, or None for a library."""
         if filename not in self._names:
-            self._names[filename] = self._find_name(filename)
+            name = self.cell_name(filename)
+            self._names[filename] = _short_path(filename) if name is None and is_user_file(filename) else name
         return self._names[filename]
 
-    def source(self, filename: str, line: int) -> str:
-        """Return the line as the user wrote it, or an empty string if it is unknown."""
-        is_cell = (self.name(filename) or "").startswith("In[")
-        return (self._cells if is_cell else self._modules).line(filename, line)[:_MAX_SOURCE_LENGTH]
+    def is_cell(self, filename: str) -> bool:
+        """Return whether ``filename`` is the file name of a cell's code. Takes constant time."""
+        return (
+            filename in getattr(getattr(self._shell, "compile", None), "_filename_map", {})  # since IPython 8
+            or CELL_FILE.match(filename) is not None
+            or filename in getattr(linecache, "_ipython_cache", {})
+        )
 
-    def lines_above_timed(self, filename: str) -> int | None:
-        """Return how many lines of a cell are above the code that ``%%time`` runs.
+    def cell_name(self, filename: str) -> str | None:
+        """Return ``In[3]`` for a cell's code, ``a cell`` if its cell is unknown, or None for other files."""
+        if not self.is_cell(filename):
+            return None
+        cell = self._cell(filename)
+        return "a cell" if cell is None else f"In[{cell.number}]"
 
-        Return None for a cell without ``%%time``.
+    def cell_line(self, filename: str, line: int, timed: int | None = None) -> int | None:
+        """Return the number that a line of a cell's code has in the cell; None for files other than cells.
+
+        If the code calls ``%%time``, ``timed`` is the line of the code that ``%%time`` runs. If the cell is
+        unknown, return ``line``.
         """
-        return self._cells.lines_above_timed(filename)
+        if not self.is_cell(filename):
+            return None
+        cell = self._cell(filename)
+        return line if cell is None else cell.line(line, timed)
 
-    def _find_name(self, filename: str) -> str | None:
-        number = cell_number(self._shell, filename)
-        if number is not None:
-            return f"In[{number}]"
-        return _short_path(filename) if is_user_file(filename) else None
+    def source(self, filename: str, line: int) -> str:
+        """Return the line as the user wrote it, or an empty string if it is unknown.
+
+        For a cell, ``line`` is the line's number in the cell, as returned by :meth:`cell_line`.
+        """
+        if not self.is_cell(filename):
+            return self._modules.line(filename, line)[:_MAX_SOURCE_LENGTH]
+        cell = self._cell(filename)
+        text = None if cell is None else cell.text(line)
+        return (linecache.getline(filename, line).strip() if text is None else text)[:_MAX_SOURCE_LENGTH]
+
+    def _cell(self, filename: str) -> _CellCode | None:
+        if filename not in self._cells:
+            self._cells[filename] = _find_cell(self._shell, filename)
+        return self._cells[filename]
 
 
 def _short_path(path: str) -> str:
@@ -66,139 +93,79 @@ def _short_path(path: str) -> str:
     return path
 
 
-# -- file names of cells ---------------------------------------------------------------------------------
-
-_MAX_CELLS_SEARCHED = 300
-"""If IPython does not keep the file names of cells, they are computed only for this many of the newest
-cells."""
+# -- cells -----------------------------------------------------------------------------------------------
 
 
-def is_cell_file(shell: Any, filename: str) -> bool:
-    """Return whether ``filename`` is the file name of a cell's code. Takes constant time."""
-    return (
-        filename in getattr(getattr(shell, "compile", None), "_filename_map", {})
-        or CELL_FILE.match(filename) is not None
-        or filename in getattr(linecache, "_ipython_cache", {})
-    )
+@dataclass(frozen=True, slots=True)
+class _CellCode:
+    """A cell, and the part of it that IPython compiled as one file."""
+
+    number: int
+    """The N of In[N]."""
+    source: CellSource
+    compiled_lines: int
+    """Number of lines of the whole cell, as IPython compiled it."""
+    depth: int
+    """Index of the part in ``source.bodies``: 0 for the whole cell, 1 for the body of its cell magic, etc."""
+
+    def line(self, line: int, timed: int | None) -> int:
+        """See :meth:`UserCode.cell_line`."""
+        if timed is not None:
+            for body in self.source.bodies[self.depth + 1 :]:
+                if body.magic == "time":
+                    return body.lines_above + timed
+        return self.source.bodies[self.depth].lines_above + line
+
+    def text(self, line: int) -> str | None:
+        """Return a line of the cell as the user wrote it.
+
+        Return an empty string if there is no such line, or None if IPython compiled a different number of
+        lines than the user wrote.
+        """
+        written, bodies = self.source.lines, self.source.bodies
+        if len(bodies) == 1 and self.compiled_lines != len(written):
+            return None
+        text = written[line - 1].strip() if 0 < line <= len(written) else ""
+        for outer, body in itertools.pairwise(bodies):
+            if line == outer.lines_above + 1 and body.magic != "time":
+                return text + " (its lines can't be told apart)"
+        return text
 
 
-def cell_label(shell: Any, filename: str) -> str | None:
-    """Return ``In[3]`` for a cell, ``a cell`` if the cell has no number, or None for any other file."""
-    number = cell_number(shell, filename)
-    if number is not None:
-        return f"In[{number}]"
-    return "a cell" if is_cell_file(shell, filename) else None
+def _find_cell(shell: Any, filename: str) -> _CellCode | None:
+    """Return the newest cell whose code, or the body of whose cell magic, has this file name.
 
-
-def cell_number(shell: Any, filename: str) -> int | None:
-    """Return the N of the cell In[N] whose code has this file name; None for other files."""
-    compiler: Any = getattr(shell, "compile", None)
-    numbers = getattr(compiler, "_filename_map", None)  # since IPython 8
-    if numbers is not None and type(numbers.get(filename)) is int:
-        return int(numbers[filename])
-    numbered = CELL_FILE.match(filename)
-    if numbered is not None:
-        return int(numbered[1])
-    if numbers is not None or filename not in getattr(linecache, "_ipython_cache", {}):
+    Return None if there is no such cell, for example because IPython did not store it in its history.
+    """
+    # The number that IPython stores for a file name can't be used. It is wrong for code that a magic such as
+    # %%capture runs as a nested cell: since IPython 9, this is the number of the next cell.
+    compiled = "".join(linecache.getlines(filename)).rstrip("\n")
+    if not compiled:
         return None
-    # Before IPython 8, file names are not mapped to cell numbers. Compute each cell's file name from its
-    # text, as ipykernel does, and compare.
-    cells = cell_history(shell)
-    for number in range(len(cells) - 1, max(0, len(cells) - 1 - _MAX_CELLS_SEARCHED), -1):
-        if compiler.get_code_name(cells[number], cells[number], number) == filename:
-            return number
+    for number, written, transformed in _history(shell):
+        whole = transformed.rstrip("\n")
+        if whole == compiled:
+            return _CellCode(number, CellSource.parse(written), len(whole.splitlines()), 0)
+        if "%%" in written:
+            source = CellSource.parse(written)
+            for depth, body in enumerate(source.bodies):
+                if depth and body.has_file(filename):
+                    return _CellCode(number, source, len(whole.splitlines()), depth)
     return None
 
 
-def cell_history(shell: Any) -> list[Any]:
-    """Return the cells' sources as the user wrote them, indexed by cell number.
-
-    The list is empty if there is no history.
-    """
-    history = getattr(getattr(shell, "history_manager", None), "input_hist_raw", None)
-    return history if isinstance(history, list) else []
-
-
-# -- source of cells -------------------------------------------------------------------------------------
-
-_MAGIC_CALL = "get_ipython()."
-_TIME = "time"
-"""Name of the cell magic whose body IPython compiles separately, so that each line's number is known."""
-
-
-class _CellLines:
-    """The lines of a shell's cells as the user wrote them.
-
-    They differ from the source that IPython compiles, in which magics are Python calls.
-    """
-
-    def __init__(self, shell: Any) -> None:
-        self._shell = shell
-
-    def line(self, filename: str, line: int) -> str:
-        """Return the line's text, or an empty string if it is unknown."""
-        text = linecache.getline(filename, line).strip()
-        if text and not text.startswith(_MAGIC_CALL):
-            return text
-        found = self._find_cell_magic(filename)
-        if found is not None:
-            written, above, magic = found
-            if line > 1:
-                return written[line - 1].strip() if above < line <= len(written) else ""
-            suffix = "" if magic == _TIME else " (its lines can't be told apart)"
-            return written[above - 1].strip() + suffix
-        name, _ = _parse_magic_call(text, "run_line_magic")
-        written = self._written(filename)
-        if name is not None and line <= len(written) and f"%{name}" in written[line - 1]:
-            return written[line - 1].strip()
-        return text
-
-    def lines_above_timed(self, filename: str) -> int | None:
-        """See :meth:`UserCode.lines_above_timed`."""
-        found = self._find_cell_magic(filename)
-        if found is None or found[2] != _TIME:
-            return None
-        written, above, _ = found
-        # IPython strips blank lines at the beginning of the body, so they count as above the code.
-        return next((n for n, text in enumerate(written[above:], above) if text.strip()), above)
-
-    def _find_cell_magic(self, filename: str) -> tuple[list[str], int, str] | None:
-        """Return the cell's lines, the line number of its cell magic and the magic's name.
-
-        Return None if the code does not call a cell magic.
-        """
-        name, body = _parse_magic_call(linecache.getline(filename, 1).strip(), "run_cell_magic")
-        if name is None or body is None:
-            return None
-        written = self._written(filename)
-        for above, text in enumerate(written, 1):
-            if text.lstrip().startswith(f"%%{name}") and _same_lines(body, written[above:]):
-                return written, above, name
-        return None
-
-    def _written(self, filename: str) -> list[str]:
-        number, cells = cell_number(self._shell, filename), cell_history(self._shell)
-        if number is None or not 0 < number < len(cells):
-            return []
-        return str(cells[number]).splitlines()
-
-
-def _parse_magic_call(text: str, function: str) -> tuple[str | None, str | None]:
-    """Return the name and the body of the magic that the code calls; each is None if it is missing."""
-    if not text.startswith(f"{_MAGIC_CALL}{function}("):
-        return None, None
-    try:
-        call: Any = ast.parse(text, mode="eval").body
-        arguments = [ast.literal_eval(argument) for argument in call.args]
-    except (SyntaxError, ValueError, AttributeError, RecursionError, MemoryError):
-        return None, None
-    if not arguments or not all(type(argument) is str for argument in arguments):
-        return None, None
-    return arguments[0], arguments[2] if len(arguments) > 2 else None
-
-
-def _same_lines(body: str, lines: list[str]) -> bool:
-    return body.rstrip().splitlines() == "\n".join(lines).rstrip().splitlines()
+def _history(shell: Any) -> Iterator[tuple[int, str, str]]:
+    """Yield the N of In[N], the source and the transformed source of each cell, the newest cell first."""
+    manager, variables = getattr(shell, "history_manager", None), getattr(shell, "user_ns", {})
+    written, transformed = (getattr(manager, f"input_hist_{kind}", []) for kind in ("raw", "parsed"))
+    # The position in the history is not the cell's number: %reset clears the history, and IPython omits some
+    # cells. IPython stores the source of In[N] in the variable _iN too.
+    count = getattr(shell, "execution_count", 0)
+    numbers = {id(variables.get(f"_i{number}")): number for number in range(1, count + 1)}
+    for raw, parsed in zip(reversed(written), reversed(transformed), strict=False):
+        number = numbers.get(id(raw))
+        if number is not None:
+            yield number, raw, parsed
 
 
 # -- source of modules -----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from gpuwidget.model.report import LineMemory
 from gpuwidget.pytorch.allocation_history import addresses_with_frames
 
 CELL = "/tmp/ipykernel_7/123.py"
+BODY = "/tmp/ipykernel_7/456.py"
 MODEL = "/home/ann/work/model.py"
 LINEAR = "/env/lib/python3.11/site-packages/torch/nn/modules/linear.py"
 AUTOGRAD = "/env/lib/python3.11/site-packages/torch/autograd/__init__.py"
@@ -23,16 +24,21 @@ GIB = 1024**3
 
 
 class Code:
-    """A fake of the user's code, in which only the cell and one module are user files."""
+    """A fake of the user's code, in which only one cell, the body of its magic and one module are user files.
+
+    The cell has one line above the body of its magic, and two lines above the code that %%time runs.
+    """
 
     def name(self, filename: str) -> str | None:
-        return {CELL: "In[5]", MODEL: "model.py"}.get(filename)
+        return {CELL: "In[5]", BODY: "In[5]", MODEL: "model.py"}.get(filename)
+
+    def cell_line(self, filename: str, line: int, timed: int | None = None) -> int | None:
+        if filename == CELL:
+            return line if timed is None else timed + 2
+        return line + 1 if filename == BODY else None
 
     def source(self, filename: str, line: int) -> str:
         return f"source of {line}"
-
-    def lines_above_timed(self, filename: str) -> int | None:
-        return {CELL: 2}.get(filename)
 
 
 def frames(*places: tuple[str, int, str]) -> list[dict[str, Any]]:
@@ -89,6 +95,20 @@ def test_lines_below_a_time_magic() -> None:
     first, second = read([own, called]).lines
     assert (first.file, first.line, first.called_from) == ("model.py", 31, "In[5] line 6")
     assert (second.file, second.line, second.function) == ("In[5]", 6, None)
+
+
+def test_lines_below_a_capture_magic() -> None:
+    """Lines that %%capture runs as a nested cell are reported with the line numbers of the cell.
+
+    The line of the magic does not count as the line that called them.
+    """
+    magic = ("/env/lib/python3.11/site-packages/IPython/core/magics/execution.py", 1431, "capture")
+    outer = (magic, (CELL, 1, "<module>"))
+    own = alloc(1, 512, 1.0, frames((LINEAR, 9, "forward"), (BODY, 4, "<module>"), *outer))
+    called = alloc(2, 1024, 2.0, frames((BODY, 2, "step"), (BODY, 5, "<module>"), *outer))
+    first, second = read([own, called]).lines
+    assert (first.file, first.line, first.function, first.called_from) == ("In[5]", 3, "step", "In[5] line 6")
+    assert (second.file, second.line, second.called_from) == ("In[5]", 5, None)
 
 
 def test_the_cells_own_lines_have_no_function() -> None:
