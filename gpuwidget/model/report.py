@@ -265,7 +265,8 @@ class LineMemory:
     """
 
     file: str | None
-    """``In[N]``, or the path of the user's module. None for allocations without a line of the user's code."""
+    """``In[N]``, ``a cell`` if its number is unknown, or the path of the user's module. None for allocations
+    without a line of the user's code."""
     line: int | None
     function: str | None
     """Name of the function, or None at the top level of the cell or module."""
