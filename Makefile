@@ -25,10 +25,10 @@ RESULTS := $(VENV)/test-results
 # tests/helpers_order.py.
 WORKERS ?= 3
 PYTEST = $(RUN) pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder --junit-xml=$(RESULTS)/$(patsubst test-%,%,$@).xml
-# Runs the failed tests of a group again, one after the other. Tests with real servers, kernels and pages sometimes fail
-# on a loaded machine: in each of five complete runs, one or two of about 6,000 tests failed, and a different one each
-# time. The last lines of `make test` name the tests that passed only the second time.
-RETRY = $(RUN) pytest --last-failed --last-failed-no-failures=none
+# Runs the failed tests of a group again, one after the other, if pytest's status is 1 (all tests ran, and some failed).
+# Tests with real servers, kernels and pages sometimes fail on a loaded machine: in five complete runs, one or two of
+# about 6,000 tests each, never the same ones. The last lines of `make test` name the tests that passed only then.
+RETRY = test $$? -eq 1 && $(RUN) pytest --last-failed --last-failed-no-failures=none
 GROUPS := python hardware server kernel-newest kernel-oldest browser-newest browser-oldest
 INSTALLED := $(VENV)/.installed-torch$(TORCH)
 OLDEST_INSTALLED := $(OLDEST)/.installed
@@ -73,7 +73,7 @@ test-python: $(INSTALLED) $(TRANSLATED) compiler ## the unit tests of the packag
 # The server tests are asynchronous. They can't share a process with the browser tests, which use Playwright's
 # synchronous interface.
 test-server: $(INSTALLED) $(TRANSLATED) $(NODE_MODULES) compiler prometheus nginx ## the tests of the Jupyter server extension
-	$(PYTEST) tests/server || $(RETRY) tests/server
+	$(PYTEST) tests/server || { $(RETRY) tests/server; }
 
 test-kernel: test-kernel-newest test-kernel-oldest ## cells in a real kernel, with the newest and the oldest packages
 
@@ -82,7 +82,7 @@ test-kernel: test-kernel-newest test-kernel-oldest ## cells in a real kernel, wi
 test-kernel-newest test-kernel-oldest: WORKERS := 4
 
 test-kernel-newest: $(INSTALLED) $(TRANSLATED) compiler
-	$(PYTEST) tests/kernel || $(RETRY) tests/kernel
+	$(PYTEST) tests/kernel || { $(RETRY) tests/kernel; }
 
 # The ignored files run once, in test-kernel-newest: the first two always use the packages of $(VENV), and the others
 # test texts, advice, the doctor, processes and the driver, which are the same with every version of IPython and ipykernel.
@@ -90,12 +90,12 @@ test-kernel-oldest: export GPUWIDGET_TEST_PYTHON := $(CURDIR)/$(OLDEST)/bin/pyth
 test-kernel-oldest: TESTS := tests/kernel $(patsubst %,--ignore=tests/kernel/test_%.py,notebooks quickstart advice \
 	children compare doctor_kernel errors_and_gpus faults gpu_models languages ranks waiting)
 test-kernel-oldest: $(INSTALLED) $(TRANSLATED) $(OLDEST_INSTALLED) compiler
-	$(PYTEST) $(TESTS) || $(RETRY) $(TESTS)
+	$(PYTEST) $(TESTS) || { $(RETRY) $(TESTS); }
 
 test-browser: test-browser-newest test-browser-oldest ## notebooks and the panel in Chromium, with the newest and the oldest JupyterLab
 
 test-browser-newest: $(INSTALLED) $(LABEXTENSION) compiler chromium prometheus
-	$(PYTEST) tests/browser || $(RETRY) tests/browser
+	$(PYTEST) tests/browser || { $(RETRY) tests/browser; }
 
 # Run only the test files that do not need torch: the oldest JupyterLab is installed without torch. The tests that -k
 # leaves out test texts about drivers and GPUs, which are the same in every JupyterLab. The tests of one file run in
@@ -104,7 +104,7 @@ test-browser-oldest: export GPUWIDGET_TEST_LAB := $(CURDIR)/$(OLDEST_LAB)/bin/py
 test-browser-oldest: TESTS := $(patsubst %,tests/browser/test_%.py,panel_machines running settings) \
 	-k "not (models or driver or context or cuda or memory_of or lost_gpu or throttling or hangs)"
 test-browser-oldest: $(INSTALLED) $(OLDEST_LAB_INSTALLED) $(LABEXTENSION) compiler chromium
-	$(PYTEST) --dist=load $(TESTS) || $(RETRY) $(TESTS)
+	$(PYTEST) --dist=load $(TESTS) || { $(RETRY) $(TESTS); }
 
 # STATES selects states of tests/browser/picture_manifest.py, as an expression of pytest's option -k.
 pictures: $(INSTALLED) $(LABEXTENSION) compiler chromium ## a picture of every state of every screen, in $(VENV)/pictures

@@ -23,7 +23,7 @@ def watch(client: Any = None) -> None:
 
     Without ``client``, this applies to each client that is active while a cell is watched. Adds a worker
     plugin with the name ``gpuwidget`` to the cluster; a second call changes nothing. In a watched cell, the
-    workers measure from this call on. Raises DaskError if the client can't be used.
+    workers measure within seconds of this call. Raises DaskError if the client can't be used.
     """
     global _automatic
     if client is not None:

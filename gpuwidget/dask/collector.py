@@ -133,8 +133,9 @@ class DaskCollector:
         with self._lock:
             if self._thread is not None or self._ending.is_set():
                 return
-            self._thread = threading.Thread(target=self._work, name="gpuwidget-dask", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._work, name="gpuwidget-dask", daemon=True)
+            thread.start()
+            self._thread = thread
         self._measuring.wait(BEGIN_TIMEOUT_S)
 
     def stop(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from gc import get_referents, is_tracked
+from itertools import islice
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
@@ -41,8 +42,9 @@ _ITEMS_PER_OBJECT = 20
 """A search may read this many times as many references (such as list items) as it may visit objects."""
 _OBJECTS_PER_LIMIT_CHECK = 128
 _MAX_OMITTED_ITEMS = 2_000_000
-"""Maximum number of items beyond ``MAX_ITEMS`` that a search checks, in all containers together. Checking
-this many takes about 50 ms."""
+"""Maximum number of items beyond ``MAX_ITEMS``, and of items in these items, that a search checks in all
+containers together. Checking this many takes about 50 ms."""
+_CHECKED_AT_ONCE = 256
 _SMALL_CONTAINER = 64
 _EXCLUDED = -1
 # The innermost loop uses module-level names because reading an attribute of an enum takes too long.
@@ -347,7 +349,7 @@ class HeapWalk:
         """
         if kind is _CONTAINER:
             items = container_items(value)
-            if len(items) >= MAX_ITEMS:
+            if len(items) >= MAX_ITEMS and not self._truncated:
                 self._check_omitted_items(value)
             return items
         if kind is _TENSOR:
@@ -372,11 +374,19 @@ class HeapWalk:
     def _check_omitted_items(self, container: object) -> None:
         """Record that the walk left out objects if an item beyond ``MAX_ITEMS`` may lead to a tensor.
 
-        A list of millions of numbers does not make the walk incomplete.
+        Numbers, and containers of only numbers and texts, can't. A large data set of these does not make the
+        walk incomplete.
         """
-        if not self._truncated:
-            self._unchecked_items -= omitted_count(container)
-            self._truncated = self._unchecked_items < 0 or any(map(is_tracked, omitted_items(container)))
+        self._unchecked_items -= omitted_count(container)
+        if self._unchecked_items < 0:
+            self._truncated = True
+            return
+        tracked = filter(is_tracked, omitted_items(container))
+        while not self._truncated and (some := list(islice(tracked, _CHECKED_AT_ONCE))):
+            parts = get_referents(*some)
+            self._unchecked_items -= len(parts)
+            # An instance of a class refers to its class, so this is true for it.
+            self._truncated = self._unchecked_items < 0 or any(map(is_tracked, parts))
 
     def _tensor_parts(self, number: int) -> Sequence[object]:
         value = self._values[number]

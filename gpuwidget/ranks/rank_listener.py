@@ -144,7 +144,7 @@ class RankListener:
 
 
 def _without_inherited_rank(update: WorkerUpdate) -> WorkerUpdate:
-    """Remove the rank from the update of a process without a rank of its own, if it is the notebook's rank.
+    """Remove the rank from the update of a process whose environment sets no other rank than the notebook's.
 
     In a notebook that was started by ``srun``, every child process has SLURM_PROCID. The process itself can't
     distinguish this rank from its own, because it can't read the notebook's current environment.

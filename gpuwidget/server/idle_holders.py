@@ -21,7 +21,7 @@ class _IdleTime(NamedTuple):
     """The kernel's ``idle_since`` in the last step."""
 
     def continued(self, idle_since: float | None, time: float) -> _IdleTime:
-        """Return the idle time at the next step. It begins anew if the kernel was active in between.
+        """Return the idle time at the next step. It restarts if the kernel was active in between.
 
         ``idle_since`` and ``time`` are wall-clock times. After the system's clock was set back, an old
         activity is in the future. Therefore only a change of ``idle_since`` counts as activity.
@@ -35,7 +35,8 @@ class IdleHolders:
     """The idle holders of GPU memory. All methods are called on the server's event loop.
 
     A kernel is an idle holder if it has held more than ``memory`` bytes for ``idle_s`` seconds without
-    running code or working on a GPU. Memory of unknown size does not count towards that limit.
+    activity and without working on a GPU. Activity is what Jupyter Server records: code, but also completions
+    and messages of widgets. Memory of unknown size does not count towards that limit.
 
     A cell may start and end between two steps. The kernel is then idle at both steps, but its ``idle_since``
     has changed. If ``idle_since`` is unknown, only the kernel's state at each step counts.

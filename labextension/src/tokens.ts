@@ -50,8 +50,8 @@ export interface IMonitor {
   setPanelVisible(visible: boolean): void;
   /** Set whether `user`, such as the alerts, needs samples while neither the panel nor a dashboard is visible. */
   setBackground(user: object, wanted: boolean): void;
-  /** Return whether a view is visible, or samples are needed in the background, not counting `except`. */
-  isNeeded(except?: object): boolean;
+  /** Return whether a view is visible, or someone other than `user` needs samples in the background. */
+  hasOtherUsers(user: object): boolean;
   /** Set whether `dashboard` is visible. While it is visible, the hardware counters are read. */
   setDashboardVisible(dashboard: object, visible: boolean): void;
   /** Set how many seconds of history the model keeps. */

@@ -167,7 +167,7 @@ test('the alerts’ own need for samples does not count as an open view', () => 
   const [alerts, section, dashboard] = [{}, {}, {}];
   const found = [];
   monitor.setBackground(alerts, true);
-  found.push(monitor.isNeeded(), monitor.isNeeded(alerts));
+  found.push(monitor.hasOtherUsers({}), monitor.hasOtherUsers(alerts));
   for (const setVisible of [
     (visible: boolean) => {
       monitor.setPanelVisible(visible);
@@ -180,9 +180,9 @@ test('the alerts’ own need for samples does not count as an open view', () => 
     }
   ]) {
     setVisible(true);
-    found.push(monitor.isNeeded(alerts));
+    found.push(monitor.hasOtherUsers(alerts));
     setVisible(false);
-    found.push(monitor.isNeeded(alerts));
+    found.push(monitor.hasOtherUsers(alerts));
   }
   assert.deepEqual(found, [true, false, true, false, true, false, true, false]);
 });

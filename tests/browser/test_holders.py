@@ -346,13 +346,22 @@ def test_a_list_that_is_redrawn_while_its_menu_is_open(open_panel: Callable[...,
     item = f"[data-context='gpuwidget:kernel:{view.active_kernel}']"
     view.notebook.script("await app.commands.execute('running:show-panel');")
     page.wait_for_selector(item)
-    page.click(item, button="right")
-    page.wait_for_selector(".lm-Menu-item:has-text('Shut Down Kernel')")
-    view.ownership.send([kernel(view.active_kernel, "train.ipynb")], [gpu(uuid) for uuid in view.gpus])
-    page.wait_for_selector(item, state="detached")
-    page.click(".lm-Menu-item:has-text('Shut Down Kernel')")
-    assert "Shut down the kernel of train.ipynb?" in page.inner_text(".jp-Dialog-header")
-    page.keyboard.press("Escape")
+    kernels = [kernel(view.active_kernel, "train.ipynb"), kernel("k2", "large.ipynb")]
+    larger = [allocation(90, kernel="k2"), allocation(14, kernel=view.active_kernel)]
+    for held, shown in ((larger, "large.ipynb"), ([], "")):
+        page.click(item, button="right")
+        page.wait_for_selector(".lm-Menu-item:has-text('Shut Down Kernel')")
+        view.ownership.send(kernels, [gpu(view.gpus[0], *held), gpu(view.gpus[1])])
+        # The largest holder is the first in the list, which has no holders at last.
+        page.wait_for_function(
+            "text => (document.querySelector('[data-context^=\"gpuwidget:kernel:\"]')?.innerText ?? '')"
+            ".startsWith(text) && (text !== '' || !document.querySelector('[data-context^=gpuwidget]'))",
+            arg=shown,
+        )
+        page.click(".lm-Menu-item:has-text('Shut Down Kernel')")
+        assert "Shut down the kernel of train.ipynb?" in page.inner_text(".jp-Dialog-header")
+        page.keyboard.press("Escape")
+        page.wait_for_selector(".jp-Dialog", state="detached")
 
 
 def test_free_the_cache_of_a_notebook_that_is_not_open(open_panel: Callable[..., OpenPanel]) -> None:

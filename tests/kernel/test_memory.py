@@ -223,6 +223,20 @@ def test_the_report_lists_what_a_cell_left_behind(kernel: Kernel) -> None:
     assert ran.report["holders"] == []
 
 
+def test_a_search_that_leaves_out_objects(kernel: Kernel) -> None:
+    """If a watched cell's memory has no known holder, and the search left out objects, a note of the report
+    says so, in the language-independent ids too."""
+    kernel.ok("import gpuwidget.kernel.attribution.memory_holders as m\nm._REPORT_TIME_LIMIT_S = 0")
+    report = kernel.ok("%%gpuwatch --lines\nbox = [[[gpu.empty(1000)]]]").report
+    assert [holder["kind"] for holder in report["holders"]] == ["unknown"]
+    ids = [one["id"] for one in report["note_ids"]]
+    assert len(ids) == len(report["notes"])
+    assert report["notes"][ids.index("holder-search-limit")] == (
+        "The search for holders reached a limit and left out some objects. Memory that only these objects "
+        "hold counts as unknown."
+    )
+
+
 def test_no_search_without_allocations(kernel: Kernel) -> None:
     """After a watched cell that allocates nothing, gpuwidget does not search the variables."""
     kernel.ok("x = gpu.empty(1000)")

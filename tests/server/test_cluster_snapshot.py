@@ -406,6 +406,15 @@ def test_the_scrape_interval_is_measured_again() -> None:
     assert (state.interval_s, state.scrape_interval_s) == (5.0, 10.0)
 
 
+def test_a_pause_while_the_scrape_interval_is_measured() -> None:
+    """If a client watches only for a moment, the scrape interval is measured when a client returns."""
+    state = ClusterState()
+    requests(state, 6001.0, 10, 15.0, 60.0)
+    times = requests(state, 6600.0, 600, 15.0, 60.0)
+    assert (times[1] - times[0], times[-1] - times[-2]) == (5.0, 15.0)
+    assert state.scrape_interval_s == 15.0
+
+
 def test_a_pause_without_clients_does_not_change_the_interval() -> None:
     """If no client requests a snapshot for a while, the samples of that time do not lengthen the interval."""
     state = ClusterState()

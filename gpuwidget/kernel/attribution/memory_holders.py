@@ -20,6 +20,7 @@ from gpuwidget.kernel.shell.interrupts import drop_frames_on_interrupt
 from gpuwidget.measure.cell_allocations import BEFORE_LOAD, OUTSIDE_CELLS, CellBlocks
 from gpuwidget.measure.memory_holders import CellAllocation, DeviceMemory, rank_holders
 from gpuwidget.model.errors import OptionError
+from gpuwidget.model.messages import message
 from gpuwidget.model.report import Holder, Report
 from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import allocator, cuda_state
@@ -33,6 +34,10 @@ _MAX_REPORTED = 30
 _REPORT_TIME_LIMIT_S = 0.3
 """Maximum CPU time in seconds of the search after a watched cell that has left memory allocated."""
 _FAILED = translatable("gpuwidget could not read torch's memory")
+_LIMIT_REACHED = translatable(
+    "The search for holders reached a limit and left out some objects. Memory that only these objects hold "
+    "counts as unknown."
+)
 _CELLS_USAGE = translatable(
     "%gpu memory          what holds the GPU memory\n"
     "%gpu memory --cells  which cells allocated the memory that is still held"
@@ -160,8 +165,9 @@ class HolderCollector:
         ranked = rank_holders(
             searched.roots, searched.found, searched.blocks, searched.origins.cell, only_cell=cell
         )
-        notes = () if searched.found.complete else (_limit_reached(),)
-        return replace(report, holders=tuple(ranked[:_MAX_REPORTED]), notes=(*report.notes, *notes))
+        left_out = not searched.found.complete and any(holder.kind == "unknown" for holder in ranked)
+        notes = (message("holder-search-limit", _LIMIT_REACHED),) if left_out else ()
+        return replace(report, holders=tuple(ranked[:_MAX_REPORTED])).with_notes(*notes)
 
     def abandon(self) -> None:
         """Do nothing: no search is running."""
@@ -218,7 +224,7 @@ def _holders_of(shell: Any, outside: bool) -> Holders:
         if searched.origins is not None
         else ()
     )
-    notes = [] if searched.found.complete else [_limit_reached()]
+    notes: list[str] = [] if searched.found.complete else [_LIMIT_REACHED]
     if outside:
         non_torch, reason = non_torch_memory.by_device(found.devices)
         notes += [reason] if reason is not None else []
@@ -253,13 +259,6 @@ def _source(origin: int) -> str:
         ),
     }
     return descriptions.get(origin, translatable("unknown: the memory's address may have been reused"))
-
-
-def _limit_reached() -> str:
-    return translatable(
-        "The search for holders reached a limit and left out some objects. Memory that only these objects "
-        "hold counts as unknown."
-    )
 
 
 def _current_shell() -> Any:

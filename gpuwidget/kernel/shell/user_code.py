@@ -137,20 +137,27 @@ def _find_cell(shell: Any, filename: str) -> _CellCode | None:
 
     Return None if there is no such cell, for example because IPython did not store it in its history.
     """
-    # The number that IPython stores for a file name can't be used. It is wrong for code that a magic such as
-    # %%capture runs as a nested cell: since IPython 9, this is the number of the next cell.
-    compiled = "".join(linecache.getlines(filename)).rstrip("\n")
-    if not compiled:
+    compiled = "".join(linecache.getlines(filename)).rstrip("\n").split("\n")
+    if compiled == [""]:
         return None
+    compiler: Any = getattr(shell, "compile", None)
+    # Code that a magic such as %%capture runs as a nested cell has the number of the cell or, since IPython
+    # 9, of the next cell. Before IPython 8, no numbers are stored.
+    stored = getattr(compiler, "_filename_map", {}).get(filename)
     for number, written, transformed in _history(shell):
-        whole = transformed.rstrip("\n")
-        if whole == compiled:
-            return _CellCode(number, CellSource.parse(written), len(whole.splitlines()), 0)
+        if stored is not None and number not in (stored, stored - 1):
+            continue
+        whole = transformed.splitlines()
+        is_file = number == stored or (
+            stored is None and compiler.get_code_name(written, transformed, number) == filename
+        )
+        if is_file and "\n".join(whole).rstrip("\n").split("\n") == compiled:
+            return _CellCode(number, CellSource.parse(written), len(whole), 0)
         if "%%" in written:
             source = CellSource.parse(written)
             for depth, body in enumerate(source.bodies):
                 if depth and body.has_file(filename):
-                    return _CellCode(number, source, len(whole.splitlines()), depth)
+                    return _CellCode(number, source, len(whole), depth)
     return None
 
 

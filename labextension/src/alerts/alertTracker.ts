@@ -84,8 +84,8 @@ export class AlertTracker {
   }
 
   /**
-   * Return the alerts to raise now. `interval` is the usual time between two samples in seconds. Without an
-   * open view, the GPUs are checked only if the settings demand it, even if there are samples anyway.
+   * Return the alerts to raise now. `interval` is the usual time between two samples in seconds. With the setting
+   * `when: 'panel'`, there are no alerts while no view is open.
    */
   take(sample: Sample, interval: number, viewOpen: boolean): Alert[] {
     if (this.settings.when === 'panel' && !viewOpen) {

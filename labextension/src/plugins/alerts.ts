@@ -95,7 +95,7 @@ export const alerts: JupyterFrontEndPlugin<void> = {
           Notification.warning(text, { autoClose: false, actions });
         }
       }
-      for (const alert of tracker.take(sample, server?.interval ?? 0, monitor.isNeeded(tracker))) {
+      for (const alert of tracker.take(sample, server?.interval ?? 0, monitor.hasOtherUsers(tracker))) {
         const notify = SEVERE.has(alert.kind) ? Notification.error : Notification.warning;
         notify(alertText(trans, alert, sample.time), {
           autoClose: false,

@@ -78,13 +78,16 @@ function addHolderCommands(
       }
     }
   } as const;
-  // The list may be redrawn while its context menu is open. JupyterLab then no longer finds the clicked node.
+  // While a context menu is open, the list may be redrawn: the clicked node may then be removed, or show another
+  // holder. Therefore find the holder when the menu opens, and before JupyterLab computes the labels.
   let clicked: ActionTarget = { kernel: null, terminal: null };
+  const rememberClicked = ({ target }: Event): void => {
+    const node = target instanceof Element ? target.closest<HTMLElement>('[data-context]') : null;
+    clicked = (node && holderOf(node)) ?? { kernel: null, terminal: null };
+  };
+  document.addEventListener('contextmenu', rememberClicked, true);
   const targetOf = (args: ReadonlyPartialJSONObject): ActionTarget => {
     if (args.clicked === true) {
-      // The menu calls this for its labels when it opens.
-      const node = app.contextMenuHitTest(each => holderOf(each) !== null);
-      clicked = (node && holderOf(node)) ?? clicked;
       return clicked;
     }
     const text = (name: string): string | null => (typeof args[name] === 'string' ? args[name] : null);

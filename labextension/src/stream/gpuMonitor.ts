@@ -100,9 +100,9 @@ export class GpuMonitor implements IMonitor {
     this.updateStream();
   }
 
-  isNeeded(except?: object): boolean {
-    const users = [...this.backgroundUsers].filter(user => user !== except);
-    return this.panelVisible || this.visibleDashboards.size > 0 || users.length > 0;
+  hasOtherUsers(user: object): boolean {
+    const others = [...this.backgroundUsers].filter(each => each !== user);
+    return this.panelVisible || this.visibleDashboards.size > 0 || others.length > 0;
   }
 
   setDashboardVisible(dashboard: object, visible: boolean): void {
@@ -141,7 +141,7 @@ export class GpuMonitor implements IMonitor {
 
   /** Open the stream if it is needed, otherwise close it. */
   private updateStream(): void {
-    const wanted = this.isNeeded();
+    const wanted = this.panelVisible || this.backgroundUsers.size > 0 || this.visibleDashboards.size > 0;
     if (wanted === (this.timer !== null)) {
       return;
     }

@@ -111,7 +111,7 @@ export class ServerApi implements StreamServer, HistoryServer, SampleServer, Clu
 
   /**
    * Return the HTTP status of the stream's route for a request that is not a websocket. It is 426 if the server
-   * has no reason of its own to refuse a websocket, otherwise the status with which it refuses the websocket.
+   * would accept a websocket, otherwise the status with which it refuses the websocket.
    */
   async status(): Promise<number> {
     const url = `${URLExt.join(this.settings.baseUrl, STREAM)}?history=${String(this.historySeconds())}`;

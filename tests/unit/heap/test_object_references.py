@@ -116,12 +116,17 @@ def test_type_name() -> None:
 @pytest.mark.parametrize("kind", [list, deque])
 def test_a_huge_container_is_followed_in_part(gpu: StandInGpu, kind: Any) -> None:
     """A search follows only the first 100,000 items of a huge list or deque. It is incomplete if other items
-    may refer to tensors, but not if they are numbers."""
+    may refer to tensors, but not if they are numbers or lists of numbers."""
     huge = kind([gpu.empty(1), *([0] * 100_000), gpu.empty(1)])
     assert names_and_bytes(holders_of(gpu, {"huge": huge})) == [((), ROUND), (("huge",), ROUND)]
     assert is_complete(huge) is False
-    huge[-1] = 0
-    assert is_complete(huge) is True
+    for rest in (0, [1, "text"], [[1]], Config()):
+        huge[-1] = rest
+        assert is_complete(huge) is (rest in (0, [1, "text"]))
+
+
+class Config:
+    """An object that may refer to tensors."""
 
 
 def is_complete(variable: object) -> bool:

@@ -25,6 +25,12 @@ torch: Any = pytest.importorskip("torch")
 
 
 @pytest.fixture(autouse=True)
+def unlimited_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the search for holders finish, although the test process has many objects."""
+    monkeypatch.setattr(context_module, "_TIME_LIMIT_S", 60.0)
+
+
+@pytest.fixture(autouse=True)
 def driver_memory(monkeypatch: pytest.MonkeyPatch) -> dict[str, NonTorchMemory]:
     """Replace the driver's values of the memory outside torch by a dict; return the dict.
 

@@ -167,6 +167,22 @@ def test_a_cell_and_a_body_with_the_same_text(shell: Shell) -> None:
     assert (UserCode(shell).name(file), UserCode(shell).cell_line(file, 1)) == ("In[4]", 1)
 
 
+def test_code_with_the_text_of_an_earlier_cell(shell: Shell) -> None:
+    """Code that a magic changes before it runs it, and that then equals an earlier cell, does not get the
+    number of that cell."""
+    shell.run("y = 2", "y = 2")
+    shell.run("z = 3", "z = 3")
+    file = shell.run_magic("%%capture\n>>> y = 2", ">>> y = 2\n", "y = 2")
+    assert (UserCode(shell).name(file), UserCode(shell).cell_line(file, 1)) == ("a cell", 1)
+
+
+def test_a_cell_with_other_line_separators(shell: Shell) -> None:
+    """Lines of a cell may end with any separator that Python's splitlines() knows."""
+    text = "y = 2\r\nz = 'a\u2028b'\x0c\nu = 4"
+    file = shell.run(text, text)
+    assert UserCode(shell).name(file) == "In[2]"
+
+
 def test_the_source_of_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The source of a line is returned without indentation. It is empty if there is no such line."""
     module = imported(tmp_path / "model.py", "def f():\n    return 1\n", monkeypatch)
