@@ -26,8 +26,9 @@ RESULTS := $(VENV)/test-results
 WORKERS ?= 3
 PYTEST = $(RUN) pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder --junit-xml=$(RESULTS)/$(patsubst test-%,%,$@).xml
 # Runs the failed tests of a group again, one after the other, if pytest's status is 1 (all tests ran, and some failed).
-# Tests with real servers, kernels and pages sometimes fail on a loaded machine: in five complete runs, one or two of
-# about 6,000 tests each, never the same ones. The last lines of `make test` name the tests that passed only then.
+# On a loaded machine, tests with real servers, kernels and pages sometimes fail: in each of five complete runs, one or
+# two of about 6,000 tests failed, and different ones each time. The last lines of `make test` name the tests that
+# passed only the second time.
 RETRY = test $$? -eq 1 && $(RUN) pytest --last-failed --last-failed-no-failures=none
 GROUPS := python hardware server kernel-newest kernel-oldest browser-newest browser-oldest
 INSTALLED := $(VENV)/.installed-torch$(TORCH)

@@ -41,11 +41,11 @@ _ANSWER_TIMEOUT_S = 5.0
 """Maximum seconds for which an answer is accepted. Then the message is sent again."""
 _MAX_ERROR = 200
 """Maximum length of an error in a note."""
-_running: set[DaskCollector] = set()
-"""The collectors of the runs that are being measured."""
 _MAX_GROUPS = 64
 """Maximum number of messages into which a message to all workers is divided. A worker that does not answer
 delays only the answers of its group."""
+_running: set[DaskCollector] = set()
+"""The collectors of the runs that are being measured."""
 
 
 class Deliver(Protocol):

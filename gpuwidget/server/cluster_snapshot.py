@@ -252,11 +252,12 @@ class ClusterState:
         before, self._before = self._before, now
         if self._measured_since is None or not 0 <= now.time - self._measured_since < _MEASURE_AGAIN_S:
             self._measured, self._measured_since = None, now.time
-        is_pause = before is not None and now.time - before.time >= 2 * self.interval_s
-        if is_pause and before is not None and before.time - self._measured_since < _MEASURING_S:
-            self._measured, self._measured_since = None, now.time
-        # After a pause without clients, several samples may lie between the two answers.
-        if before is not None and not is_pause:
+        if before is not None and now.time - before.time >= 2 * self.interval_s:
+            # No client has requested snapshots meanwhile. Several samples may lie between the two answers.
+            if before.time - self._measured_since < _MEASURING_S:
+                self._measured, self._measured_since = None, now.time
+            before = None
+        if before is not None:
             spacings = [time - before.gpus[gpu] for gpu, time in now.gpus.items() if gpu in before.gpus]
             known = [spacing for spacing in (*spacings, self._measured or 0.0) if spacing > 0.5]
             self._measured = min(known, default=None)

@@ -188,11 +188,12 @@ def to_json(reduced: ReducedReport) -> dict[str, Any]:
                 del worker["host"]
     if not values["workers"]:
         del values["workers"]
+    has_torch = any(gpu["torch"] is not None for gpu in values["gpus"])
+    omitted = (*OPTIONAL_FIELDS, *_OPTIONAL_TORCH_FIELDS) if has_torch else OPTIONAL_FIELDS
     for place, gpu in enumerate(values["gpus"]):
         _omit(gpu, OPTIONAL_FIELDS, optional)
         if gpu["torch"] is not None:
             _omit(gpu["torch"], _OPTIONAL_TORCH_FIELDS, optional)
-        omitted = OPTIONAL_FIELDS if gpu["torch"] is None else (*OPTIONAL_FIELDS, *_OPTIONAL_TORCH_FIELDS)
         for name in omitted:
             gpu["missing"].pop(name, None)
         if optional == "null":

@@ -224,8 +224,8 @@ def test_the_report_lists_what_a_cell_left_behind(kernel: Kernel) -> None:
 
 
 def test_a_search_that_leaves_out_objects(kernel: Kernel) -> None:
-    """If a watched cell's memory has no known holder, and the search left out objects, a note of the report
-    says so, in the language-independent ids too."""
+    """If a watched cell's memory has no known holder, and the search left out objects, the report has a note
+    about this, with the note's id."""
     kernel.ok("import gpuwidget.kernel.attribution.memory_holders as m\nm._REPORT_TIME_LIMIT_S = 0")
     report = kernel.ok("%%gpuwatch --lines\nbox = [[[gpu.empty(1000)]]]").report
     assert [holder["kind"] for holder in report["holders"]] == ["unknown"]

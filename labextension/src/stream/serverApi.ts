@@ -110,8 +110,8 @@ export class ServerApi implements StreamServer, HistoryServer, SampleServer, Clu
   }
 
   /**
-   * Return the HTTP status of the stream's route for a request that is not a websocket. It is 426 if the server
-   * would accept a websocket, otherwise the status with which it refuses the websocket.
+   * Return the HTTP status of the stream's route for a request that is not a websocket. It is 426 if
+   * gpuwidget would accept a websocket, otherwise the status with which it refuses the websocket.
    */
   async status(): Promise<number> {
     const url = `${URLExt.join(this.settings.baseUrl, STREAM)}?history=${String(this.historySeconds())}`;

@@ -142,8 +142,8 @@ def test_without_counters(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_search_that_reaches_its_limit(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the search for holders left out objects, the context says so and names no variable to delete, since
-    the objects that were left out may hold the same memory."""
+    """If the search for holders left out objects, the context has a sentence about this. It names no variable
+    to delete, since the objects that were left out may hold the same memory."""
     monkeypatch.setattr(sys.modules["__main__"], "kept", small_gpu.empty(10 * MIB // 4), raising=False)
     monkeypatch.setattr(sys.modules["__main__"], "rest", [[]], raising=False)
     cell = FailedCell("train()", 3, {0: 0})

@@ -595,6 +595,9 @@ def test_omitted_fields_are_null_with_a_reason() -> None:
     for name in ("pcie", "inactive_split", "returnable"):
         assert stored["gpus"][0]["missing"][name] == "left out of this card"
     assert "in its JSON: time series, link and clock data" in stored["notes"][-1]
+    one_with_torch = size_budget.reduce(reports.report(bare_gpu(0, torch=None), busy_gpu(1)), COMPACT)
+    first = size_budget.to_json(one_with_torch)["gpus"][0]
+    assert (first["torch"], first["missing"]["returnable"]) == (None, "left out of this card")
 
 
 def test_gpus_that_differ_have_separate_lines() -> None:
