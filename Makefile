@@ -3,34 +3,36 @@
 PYTHON ?= python3
 TORCH ?= 1
 
+# With NO_SKIPS=1, as in CI, tests whose program is missing (such as Chromium) fail instead of being skipped.
+NO_SKIPS ?=
+export GPUWIDGET_TEST_NO_SKIPS := $(NO_SKIPS)
+
+# Python behaves the same here with every shell: PYTHONPATH and the like change what it imports, prints and writes.
+$(foreach name,$(filter-out PYTHON,$(filter PYTHON%,$(.VARIABLES))),$(eval unexport $(name)))
+
 VENV := .venv
 OLDEST := .venv-oldest
 RUN := $(VENV)/bin/python -m
-# In CI, pip compiles no bytecode. Compiling every package takes 56 s of CPU time. Python compiles what it imports.
-PIP := -m pip install $(if $(CI),--quiet --no-compile) --disable-pip-version-check
+# Compiling every package would take 56 s of CPU time. Python compiles what it imports.
+PIP := -m pip install --no-compile --disable-pip-version-check
 # pip accepts only files whose hashes are in the requirements file that follows.
 HASHED := $(PIP) --require-hashes --requirement
 # If this optional package is installed, jsonschema imports it. On import, the package compiles a grammar, which takes
 # 1.2 s: half of the CPU time of JupyterLab's start. The tests start JupyterLab about 100 times.
-UNINSTALL_RFC3987 := $(if $(CI),-m pip uninstall --quiet --yes rfc3987-syntax,-c pass)
+UNINSTALL_RFC3987 := -m pip uninstall --quiet --yes rfc3987-syntax
 LOCK := requirements/lock.txt
 TORCH_PACKAGE := torch==2.13.0
-# Appended to the commands that check for or install programs that only some tests need. If such a command fails, CI
-# fails; outside CI, make continues, and those tests are skipped.
-UNLESS_CI := $(if $(CI),,|| true)
-# The folder of pytest's result files, one file per group. The last line of `make test` summarizes them.
+# Appended to the commands that check for or install programs that only some tests need.
+UNLESS_NO_SKIPS := $(if $(NO_SKIPS),,|| true)
+# The folder of the tests' result files, one JUnit XML file per group.
 RESULTS := $(VENV)/test-results
+GROUPS := python typescript hardware server kernel browser
+OLDEST_GROUPS := kernel-oldest browser-oldest
 # Number of processes that run the tests of a group in parallel. The tests of one file run in the same process. Tests
 # spend most of their time waiting for kernels, servers and pages. The files start in the order of
 # tests/helpers_order.py.
 WORKERS ?= 3
-PYTEST = $(RUN) pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder --junit-xml=$(RESULTS)/$(patsubst test-%,%,$@).xml
-# Runs the failed tests of a group again, one after the other, if pytest's status is 1 (all tests ran, and some failed).
-# On a loaded machine, tests with real servers, kernels and pages sometimes fail: in each of five complete runs, one or
-# two of about 6,000 tests failed, and different ones each time. The last lines of `make test` name the tests that
-# passed only the second time.
-RETRY = test $$? -eq 1 && $(RUN) pytest --last-failed --last-failed-no-failures=none
-GROUPS := python hardware server kernel-newest kernel-oldest browser-newest browser-oldest
+PYTEST = $(RUN) pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder --junit-xml=$(RESULTS)/$(@:test-%=%).xml
 INSTALLED := $(VENV)/.installed-torch$(TORCH)
 OLDEST_INSTALLED := $(OLDEST)/.installed
 OLDEST_LAB := .venv-oldest-lab
@@ -45,58 +47,73 @@ JLPM := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" jlpm
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo ci test test-quick test-python test-typescript test-server test-kernel test-kernel-newest \
-	test-kernel-oldest test-browser test-browser-newest test-browser-oldest hardware pictures animation check format build lock bench clean compiler chromium \
-	prometheus nginx
+.PHONY: help demo ci test test-oldest test-quick $(GROUPS:%=test-%) $(OLDEST_GROUPS:%=test-%) pictures animation check \
+	format build lock bench clean compiler chromium prometheus nginx
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
 	@echo "TORCH=0 leaves torch out; PYTHON=python3.12 chooses the Python of a new $(VENV)."
 
-demo: $(INSTALLED) $(LABEXTENSION) ## JupyterLab with the quickstart notebook, on this machine's GPUs or a recording
+# pip, jlpm and the build print thousands of lines.
+DEMO_LOG := $(VENV)/demo-install.log
+demo: ## JupyterLab with the quickstart notebook, on this machine's GPUs or a recording
+	@$(PYTHON) tools/check_python.py demo
+	@mkdir -p $(VENV)
+	@$(MAKE) --question $(INSTALLED) $(LABEXTENSION) >/dev/null 2>&1 || echo "Installing into $(VENV) (some minutes; log: $(DEMO_LOG))"
+	@$(MAKE) $(INSTALLED) $(LABEXTENSION) >$(DEMO_LOG) 2>&1 || \
+		{ tail -n 15 $(DEMO_LOG); echo "The installation failed. Its whole output is in $(DEMO_LOG)."; exit 1; }
 	@$(RUN) tools.demo
 
 # Installing and checking each use one CPU, so the packages of the tests are installed while the checks run.
-ci: $(INSTALLED) $(NODE_MODULES) ## the checks and all tests
+ci: $(INSTALLED) $(NODE_MODULES) ## the checks, and meanwhile install what all tests need
 	$(MAKE) check & check=$$!; \
 		$(MAKE) $(LABEXTENSION) $(OLDEST_INSTALLED) $(OLDEST_LAB_INSTALLED) compiler chromium prometheus nginx; \
 		installed=$$?; wait $$check && test $$installed -eq 0
-	$(MAKE) test
 
-test: test-python test-typescript hardware test-server test-kernel test-browser ## all tests, one group after the other
-	@$(RUN) tools.summarize_tests $(GROUPS:%=$(RESULTS)/%.xml)
+# The groups run one after the other. A group that fails does not stop the others.
+test: $(INSTALLED) ## all tests, with the newest packages
+	@$(RUN) tools.test_groups $(RESULTS) $(GROUPS)
 
-test-quick: test-python test-typescript ## the tests without kernels, servers and browsers, in a few minutes
+test-oldest: $(INSTALLED) ## the tests of kernels and pages again, with the oldest packages
+	@$(RUN) tools.test_groups $(RESULTS) $(OLDEST_GROUPS)
+
+test-quick: $(INSTALLED) ## the tests without kernels, servers and browsers, in a few minutes
+	@$(RUN) tools.test_groups $(RESULTS) python typescript
 
 test-python: $(INSTALLED) $(TRANSLATED) compiler ## the unit tests of the package
 	$(PYTEST) tests/unit
 
+test-typescript: $(NODE_MODULES) ## the unit tests of the labextension
+	$(JLPM) test; status=$$?; \
+		mkdir -p $(RESULTS) && cp labextension/tests/lib/results.xml $(RESULTS)/typescript.xml && exit $$status
+
+# The tests run one after the other, because tests in parallel would share the GPU that they measure.
+test-hardware: override WORKERS := 0
+test-hardware: $(INSTALLED) ## only the tests on real NVIDIA GPUs
+	$(PYTEST) tests/hardware
+
 # The server tests are asynchronous. They can't share a process with the browser tests, which use Playwright's
 # synchronous interface.
 test-server: $(INSTALLED) $(TRANSLATED) $(NODE_MODULES) compiler prometheus nginx ## the tests of the Jupyter server extension
-	$(PYTEST) tests/server || { $(RETRY) tests/server; }
+	$(PYTEST) tests/server
 
-test-kernel: test-kernel-newest test-kernel-oldest ## cells in a real kernel, with the newest and the oldest packages
+# These tests wait for kernels. On two CPUs, test-kernel used 660 s of CPU time. With 3 processes it took 520 s (other
+# programs also ran), and with 4 processes 388 s.
+test-kernel test-kernel-oldest: WORKERS := 4
 
-# These tests wait for kernels. On two CPUs, test-kernel-newest used 660 s of CPU time. With 3 processes it took 520 s
-# (other programs also ran), and with 4 processes 388 s.
-test-kernel-newest test-kernel-oldest: WORKERS := 4
+test-kernel: $(INSTALLED) $(TRANSLATED) compiler ## cells in a real kernel
+	$(PYTEST) tests/kernel
 
-test-kernel-newest: $(INSTALLED) $(TRANSLATED) compiler
-	$(PYTEST) tests/kernel || { $(RETRY) tests/kernel; }
-
-# The ignored files run once, in test-kernel-newest: the first two always use the packages of $(VENV), and the others
-# test texts, advice, the doctor, processes and the driver, which are the same with every version of IPython and ipykernel.
+# The ignored files run once, in test-kernel: the first two always use the packages of $(VENV), and the others test
+# texts, advice, the doctor, processes and the driver, which are the same with every version of IPython and ipykernel.
 test-kernel-oldest: export GPUWIDGET_TEST_PYTHON := $(CURDIR)/$(OLDEST)/bin/python
 test-kernel-oldest: TESTS := tests/kernel $(patsubst %,--ignore=tests/kernel/test_%.py,notebooks quickstart advice \
 	children compare doctor_kernel errors_and_gpus faults gpu_models languages ranks waiting)
 test-kernel-oldest: $(INSTALLED) $(TRANSLATED) $(OLDEST_INSTALLED) compiler
-	$(PYTEST) $(TESTS) || { $(RETRY) $(TESTS); }
+	$(PYTEST) $(TESTS)
 
-test-browser: test-browser-newest test-browser-oldest ## notebooks and the panel in Chromium, with the newest and the oldest JupyterLab
-
-test-browser-newest: $(INSTALLED) $(LABEXTENSION) compiler chromium prometheus
-	$(PYTEST) tests/browser || { $(RETRY) tests/browser; }
+test-browser: $(INSTALLED) $(LABEXTENSION) compiler chromium prometheus ## notebooks and the panel in Chromium
+	$(PYTEST) tests/browser
 
 # Run only the test files that do not need torch: the oldest JupyterLab is installed without torch. The tests that -k
 # leaves out test texts about drivers and GPUs, which are the same in every JupyterLab. The tests of one file run in
@@ -105,7 +122,7 @@ test-browser-oldest: export GPUWIDGET_TEST_LAB := $(CURDIR)/$(OLDEST_LAB)/bin/py
 test-browser-oldest: TESTS := $(patsubst %,tests/browser/test_%.py,panel_machines running settings) \
 	-k "not (models or driver or context or cuda or memory_of or lost_gpu or throttling or hangs)"
 test-browser-oldest: $(INSTALLED) $(OLDEST_LAB_INSTALLED) $(LABEXTENSION) compiler chromium
-	$(PYTEST) --dist=load $(TESTS) || { $(RETRY) $(TESTS); }
+	$(PYTEST) --dist=load $(TESTS)
 
 # STATES selects states of tests/browser/picture_manifest.py, as an expression of pytest's option -k.
 pictures: $(INSTALLED) $(LABEXTENSION) compiler chromium ## a picture of every state of every screen, in $(VENV)/pictures
@@ -113,14 +130,6 @@ pictures: $(INSTALLED) $(LABEXTENSION) compiler chromium ## a picture of every s
 
 animation: $(INSTALLED) $(LABEXTENSION) compiler chromium ## the animated picture of the README, with ffmpeg
 	$(RUN) pytest --numprocesses=0 tests/browser/record_animation.py
-
-test-typescript: $(NODE_MODULES) ## the unit tests of the labextension
-	$(JLPM) test
-
-# The tests run one after the other, because tests in parallel would share the GPU that they measure.
-hardware: override WORKERS := 0
-hardware: $(INSTALLED) ## only the tests on real NVIDIA GPUs
-	$(PYTEST) tests/hardware
 
 check: $(INSTALLED) $(NODE_MODULES) ## format, lint, types and layers
 	$(RUN) ruff format --check .
@@ -210,13 +219,13 @@ $(OLDEST_LAB_INSTALLED): pyproject.toml requirements/oldest-lab.txt | $(INSTALLE
 	@touch $@
 
 compiler: $(INSTALLED)
-	@$(RUN) tools.check_python test $(UNLESS_CI)
+	@$(RUN) tools.check_python test $(UNLESS_NO_SKIPS)
 
 chromium: $(INSTALLED)
-	@$(RUN) tools.chromium $(UNLESS_CI)
+	@$(RUN) tools.chromium $(UNLESS_NO_SKIPS)
 
 prometheus: $(INSTALLED)
-	@$(RUN) tools.prometheus $(UNLESS_CI)
+	@$(RUN) tools.prometheus $(UNLESS_NO_SKIPS)
 
 nginx: $(INSTALLED)
-	@$(RUN) tools.nginx $(UNLESS_CI)
+	@$(RUN) tools.nginx $(UNLESS_NO_SKIPS)

@@ -1,12 +1,12 @@
 """Fixtures for all tests, such as stand-ins for devices.
 
-This module unsets GPUWIDGET_SOURCE and sets the language to English, so that the developer's settings do not
-affect the tests.
+On import, this module gives the tests the same environment wherever they run.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,13 +18,38 @@ from helpers_order import longest_first
 from helpers_out_of_memory import LimitedGpu
 from nvml_standin import OLD_DRIVER, build
 
-from gpuwidget.sources import SOURCE_VARIABLE
+KEPT_VARIABLES = (
+    *("HOME", "USER", "LOGNAME", "PATH", "TMPDIR", "CC", "LD_LIBRARY_PATH"),
+    *("PYTEST_", "GPUWIDGET_TEST_", "PLAYWRIGHT_"),
+    # pip and other package clients, which some tests run
+    *("PIP_", "SSL_CERT_", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "npm_config_"),
+    *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
+    # libraries that depend on the machine's processor or GPUs
+    *("OPENBLAS_", "CUDA_", "NVIDIA_", "NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM_"),
+)
+"""The beginnings of the names of the variables that tests inherit from the caller's shell."""
 
-os.environ.pop(SOURCE_VARIABLE, None)
-os.environ["LANGUAGE"] = "en"
-# Torch's idle threads would spin, and take the CPUs from the other processes of the tests. Four kernels that
-# each run the quickstart on two CPUs took 38 s with this setting, and 109 s without it.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+def isolate() -> None:
+    """Make this process, and the processes that it starts, independent of the shell that started the tests.
+
+    A test that needs another variable, such as TERM, must set it. A program that a script starts in the
+    background ignores SIGINT, and a program that nohup starts ignores SIGHUP.
+    """
+    for name in list(os.environ):
+        if not name.startswith(KEPT_VARIABLES):
+            del os.environ[name]
+    os.environ["LANGUAGE"] = "en"
+    # Torch's idle threads would spin, and take the CPUs from the other processes of the tests. Four kernels
+    # that each run the quickstart on two CPUs took 38 s with this setting, and 109 s without it.
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
+isolate()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -38,6 +38,8 @@ SIGNATURES = Path(sys.prefix) / "demo_signatures.db"
 signing a notebook for the demo does not make other servers trust it."""
 WORKSPACES = Path(sys.prefix) / "demo_workspaces"
 """The folder that stores the demo's layout. It is separate from the folder of the user's layouts."""
+LOG = Path(sys.prefix) / "demo.log"
+"""The file with JupyterLab's output."""
 _LAYOUT = {
     "right": {"collapsed": False, "visible": True, "current": PANEL, "widgets": [PANEL]},
     "relativeSizes": [0, 0.72, 0.28],
@@ -152,7 +154,7 @@ def wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:
         except (urllib.error.URLError, OSError):
             time.sleep(0.2)
     server.terminate()
-    raise SystemExit("JupyterLab did not start; its output is above.")
+    raise SystemExit(f"JupyterLab did not start. Its output is in {LOG}.")
 
 
 def end_on_signals(server: subprocess.Popen[bytes]) -> None:
@@ -184,17 +186,20 @@ def main() -> int:
     trust_quickstart()
     open_panel()
     with (
+        LOG.open("w") as log,
         # The folder is not in /tmp, because a browser that is installed as a snap can't read /tmp.
         tempfile.TemporaryDirectory(prefix="demo_browser_", dir=sys.prefix) as folder,
         # The server runs in a new session, which Ctrl-C in the terminal does not interrupt, and is ended by
         # SIGTERM. On Ctrl-C, Jupyter would ask for confirmation on a thread that its signal handler starts
         # and that can hang.
-        subprocess.Popen(server_command(port), env=environment, start_new_session=True) as server,
+        subprocess.Popen(
+            server_command(port), env=environment, start_new_session=True, stdout=log, stderr=log
+        ) as server,
     ):
         end_on_signals(server)
         wait_until_ready(server, f"{base}/api?token={token}")
         url = f"{base}/lab/tree/{QUICKSTART}?token={token}"
-        print(f"\n{sentence}\n\n    {url}\n\nCtrl-C ends it.", flush=True)
+        print(f"\n{sentence}\n\n    {url}\n\nJupyterLab's log: {LOG}\nCtrl-C ends it.", flush=True)
         if has_browser(os.environ):
             webbrowser.open(write_redirect(Path(folder), url).as_uri())
         return server.wait()

@@ -23,7 +23,7 @@ import pytest
 
 from gpuwidget.model.messages import message
 from gpuwidget.sources.none import NoSource
-from tools import build_hook, check_python, chromium, demo, nginx, prometheus, summarize_tests
+from tools import build_hook, check_python, chromium, demo, nginx, prometheus, test_groups
 
 ROOT = Path(__file__).parents[3]
 
@@ -174,11 +174,6 @@ def test_a_prometheus_without_its_promtool_does_not_count(
         assert (prometheus.find() is not None) == found
 
 
-RESULTS = (
-    '<testsuites><testsuite><testcase name="a"/><testcase name="b">{}</testcase></testsuite></testsuites>'
-)
-
-
 @pytest.mark.parametrize(
     ("version", "used"),
     [
@@ -198,46 +193,59 @@ def test_an_old_node_is_not_used(
     assert build_hook.has_node() is used
 
 
-def test_the_closing_line_counts_what_did_not_run(tmp_path: Path) -> None:
-    """``make test`` ends with the number of tests in each group, and with the number of skipped tests for
-    each reason."""
-    groups = {"python": "no GPU", "server": None, "browser-newest": "no Chromium", "browser-oldest": "no GPU"}
-    for name, reason in groups.items():
-        skipped = f'<skipped type="pytest.skip" message="{reason}"/>' if reason else ""
-        (tmp_path / f"{name}.xml").write_text(RESULTS.format(skipped))
-    paths = [tmp_path / f"{name}.xml" for name in groups]
-    assert summarize_tests.summary(paths) == (
-        "All tests passed: python 1, server 2, browser-newest 1, browser-oldest 1, typescript.\n"
-        "Not run: python 1, browser-newest 1, browser-oldest 1:\n"
-        "    2 no GPU\n"
-        "    1 no Chromium"
+RESULTS = """<testsuites><testsuite>
+<testcase classname="a" name="passed"/>
+<testcase classname="a" name="expected to fail"><skipped type="pytest.xfail" message="a bug"/></testcase>
+<testcase classname="a" name="skipped"><skipped type="pytest.skip" message="no GPU"/></testcase>
+{}
+</testsuite></testsuites>
+"""
+FAILED = """<testcase classname="a" name="test_b[1]"><failure message="wrong"/></testcase>
+<testcase classname="a" name="test_c"/>
+<testcase classname="a" name="test_c"><error message="teardown"/></testcase>"""
+
+
+def test_a_failing_group_does_not_hide_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """``make test`` runs all groups of tests, even if the first one fails. Its last lines have a row per
+    group, the failed tests, and the reasons for skipped tests. Its exit status is 1 if a group failed."""
+    ran = tmp_path / "make"
+    ran.write_text(
+        "#!/bin/sh\n"
+        f'echo "$2" >>{tmp_path}/ran\n'
+        f"case $2 in test-stopped) exit 2 ;; esac\n"
+        f"cp {tmp_path}/${{2#test-}}.in {tmp_path}/${{2#test-}}.xml\n"
+        "case $2 in test-bad) exit 1 ;; esac\n"
     )
-    assert summarize_tests.summary(paths[1:2]) == "All tests passed: server 2, typescript."
-
-
-def test_the_summary_names_tests_that_failed_at_first(tmp_path: Path) -> None:
-    """``make test`` names the tests that passed only when they ran again."""
-    path = tmp_path / "server.xml"
-    path.write_text(
-        "<testsuites><testsuite><testcase classname='tests.server.test_soak' name='test_a[1]'>"
-        "<failure message='slow'/></testcase><testcase classname='tests.server.test_soak' name='test_b'/>"
-        "<testcase classname='tests.server.test_soak' name='test_c'><error message='hung'/></testcase>"
-        "</testsuite></testsuites>"
+    ran.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    times = iter([0.0, 8.4, 10.0, 11.6, 20.0, 20.0])
+    (tmp_path / "bad.in").write_text(RESULTS.format(FAILED))
+    (tmp_path / "good.in").write_text(RESULTS.format(""))
+    (tmp_path / "stopped.xml").write_text("an earlier result")
+    assert test_groups.main(str(tmp_path), "bad", "good", "stopped", clock=lambda: next(times)) == 1
+    assert (tmp_path / "ran").read_text().split() == ["test-bad", "test-good", "test-stopped"]
+    assert capfd.readouterr().out == (
+        "\n"
+        "                  passed  failed  skipped    time\n"
+        "bad                    2       2        1     8 s\n"
+        "good                   2       0        1     2 s\n"
+        "stopped                0       0        0     0 s  did not run to its end\n"
+        "Failed: a.test_b[1]\n"
+        "Failed: a.test_c\n"
+        "Skipped 2: no GPU\n"
+        "4 passed, 2 failed, 2 skipped\n"
     )
-    assert summarize_tests.summary([path]) == (
-        "All tests passed: server 3, typescript.\n"
-        "Failed at first and passed when run again:\n"
-        "    tests.server.test_soak.test_a[1]\n"
-        "    tests.server.test_soak.test_c"
-    )
+    assert test_groups.main(str(tmp_path), "good") == 0
 
 
-@pytest.mark.parametrize(("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])
+@pytest.mark.parametrize(("no_skips", "outcome"), [("", pytest.skip.Exception), ("1", pytest.fail.Exception)])
 def test_a_missing_program_skips_its_tests_but_not_in_ci(
-    ci: str, outcome: type[BaseException], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    no_skips: str, outcome: type[BaseException], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """If there is no C compiler, the tests that need one are skipped on a user's machine, and fail in CI."""
-    monkeypatch.setenv("CI", ci)
+    monkeypatch.setenv("GPUWIDGET_TEST_NO_SKIPS", no_skips)
     monkeypatch.setenv("CC", str(tmp_path / "cc"))
     with pytest.raises(outcome, match=r"no C compiler with the C library's headers"):
         helpers_programs.compile_library(tmp_path / "a.c", tmp_path / "a.so")
@@ -316,7 +324,9 @@ def running_demo(home: Path, **variables: str) -> Iterator[tuple[subprocess.Pope
 
 def test_the_demo_ends_even_if_its_server_hangs() -> None:
     """After Ctrl-C, the demo exits even if the JupyterLab server ignores SIGTERM."""
-    hanging = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(); signal.pause()"
+    hanging = (
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
+    )
     program = (
         "import os, signal, subprocess, sys\n"
         "from tools import demo\n"
