@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import type { Kernel, Phase } from '../src/kernel/kernel';
+import type { Kernel, LoadResult, Phase } from '../src/kernel/kernel';
 import { ActiveKernel, POLL_MS, STATUS_POLL_MS } from '../src/kernel/activeKernel';
 import type { KernelRequest } from '../src/wire';
 import { FakeKernel, FakeClock, kernelState, ok, settled, torchSwitch } from './fakes';
@@ -141,6 +141,7 @@ test('a restart discards the state of the old process', async () => {
   kernel.reply = ok();
   await show(kernels, kernel, 'idle');
   kernel.reply = null;
+  kernels.setEnded(kernel);
   await show(kernels, kernel, 'restarting');
   assert.deepEqual([kind(kernels), kernels.state], ['restarting', null]);
   await show(kernels, kernel, 'idle');
@@ -197,6 +198,29 @@ test('an idle kernel that does not reply after loading has another version', asy
   assert.deepEqual(kernels.view.condition, { kind: 'other-version', version: '0.0.9' });
 });
 
+test('while gpuwidget is being loaded, other tabs, cells and clicks neither change that nor load it again', async () => {
+  const { kernels, clock } = made();
+  const kernel = new FakeKernel();
+  await show(kernels, kernel, 'busy');
+  const loads: ((result: LoadResult) => void)[] = [];
+  kernel.load = () => new Promise(resolve => loads.push(resolve));
+  const loaded = [kernels.load(), kernels.load()];
+  await show(kernels, new FakeKernel('python', 'kernel-2'), 'idle');
+  await show(kernels, kernel, 'busy');
+  const requests = kernel.requests.length;
+  await clock.pass(10 * POLL_MS);
+  assert.deepEqual([kind(kernels), loads.length, kernel.requests.length], ['loading', 1, requests]);
+  await kernels.setWatching(true);
+  await show(kernels, kernel, 'idle');
+  await kernels.setWatching(true);
+  await kernels.setWatching(true);
+  assert.equal(kind(kernels), 'loading');
+  kernel.reply = ok();
+  loads[0]?.({ outcome: 'loaded', version: '0.1.0' });
+  await Promise.all(loaded);
+  assert.equal(kind(kernels), 'ready');
+});
+
 test('a kernel that is busy after loading is queried again after the cell', async () => {
   const { kernels } = made();
   const kernel = new FakeKernel();
@@ -221,17 +245,6 @@ test('an idle kernel that leaves two queries unanswered has no gpuwidget any mor
   const requests = kernel.requests.length;
   await clock.pass(10 * POLL_MS);
   assert.equal(kernel.requests.length, requests);
-});
-
-test('a kernel restarted by another client is reported as restarted', async () => {
-  const { kernels } = made();
-  const kernel = new FakeKernel();
-  kernel.reply = ok();
-  await show(kernels, kernel, 'idle');
-  kernel.reply = null;
-  await show(kernels, kernel, 'starting');
-  await show(kernels, kernel, 'idle');
-  assert.deepEqual([kind(kernels), kernels.view.restarted], ['not-loaded', true]);
 });
 
 test('without polling only the end of a cell and a request lead to a query', async () => {

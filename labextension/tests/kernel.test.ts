@@ -1,7 +1,9 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { loadResult } from '../src/kernel/kernel';
+import type { Kernel } from '@jupyterlab/services';
+
+import { ConnectedKernel, loadResult } from '../src/kernel/kernel';
 
 function result(outcome: string, detail = ''): ReturnType<typeof loadResult> {
   const text = `'${outcome} ${Buffer.from(detail).toString('hex')}'`;
@@ -26,4 +28,15 @@ test('an exception and an unexpected value are failures with their text', () => 
     const value = { status: 'ok', data: { 'text/plain': text } } as const;
     assert.deepEqual(loadResult(value), { outcome: 'failed', reason: text });
   }
+});
+
+test('gpuwidget is loaded although failing cells abort what is queued behind them', async () => {
+  const loaded = { load: { status: 'ok', data: { 'text/plain': "'loaded '" } } };
+  const replies = [{ status: 'aborted' }, { status: 'aborted' }, { status: 'ok', user_expressions: loaded }];
+  const connection = {
+    requestExecute: () => ({ done: Promise.resolve({ content: replies.shift() ?? { status: 'aborted' } }) })
+  } as unknown as Kernel.IKernelConnection;
+  const kernel = new ConnectedKernel(connection, 'en');
+  assert.deepEqual(await kernel.load(), { outcome: 'loaded', version: null });
+  assert.deepEqual(await kernel.load(), { outcome: 'failed', reason: 'aborted' });
 });

@@ -96,6 +96,8 @@ interface TrackedKernel {
   mentionsGpuwidget: boolean;
   /** The pending query; null if there is none. */
   query: Promise<void> | null;
+  /** The pending load; null if there is none. Until it has ended, a missing reply shows nothing. */
+  load: Promise<void> | null;
   /** Number of pending requests. */
   inFlight: number;
   /** Whether the kernel's state may have changed since the pending request was sent. */
@@ -211,17 +213,21 @@ export class ActiveKernel {
     this.unschedule();
   }
 
+  /** Record that the kernel's process has ended or was replaced: nothing that was known applies any more. */
+  setEnded(kernel: Kernel): void {
+    const { language, phase } = this.tracked(kernel);
+    this.trackedKernels.set(kernel, { ...newKernel(), language, phase, restarted: true });
+    if (kernel === this.active.kernel) {
+      this.refresh();
+    }
+  }
+
   /** Set the active notebook and the current phase of its kernel. */
   setActive(notebook: ActiveNotebook): void {
     const before = this.active;
     this.active = notebook;
     const { kernel, phase } = notebook;
     if (kernel !== null) {
-      const tracked = this.tracked(kernel);
-      const isRestart = phase === 'starting' && tracked.phase !== null && tracked.phase !== 'starting';
-      if (phase === 'restarting' || phase === 'dead' || isRestart) {
-        this.trackedKernels.set(kernel, { ...newKernel(), language: tracked.language, restarted: true });
-      }
       this.tracked(kernel).phase = phase;
       if (kernel !== before.kernel || this.mayHaveChanged(kernel, before.phase, phase)) {
         this.refresh();
@@ -242,6 +248,9 @@ export class ActiveKernel {
       return;
     }
     const tracked = this.tracked(kernel);
+    if (tracked.load !== null) {
+      return; // The state is requested once gpuwidget is loaded.
+    }
     if (tracked.inFlight > 0) {
       tracked.stale = true;
     } else {
@@ -302,16 +311,22 @@ export class ActiveKernel {
     }
   }
 
-  /** Load gpuwidget in the kernel. */
+  /** Load gpuwidget in the kernel. If it is already being loaded, wait for that instead. */
   async load(): Promise<void> {
     const { kernel } = this.active;
     if (kernel === null || !this.isAlive) {
       return;
     }
     const tracked = this.tracked(kernel);
+    tracked.load ??= this.loadIn(kernel, tracked);
+    await tracked.load;
+  }
+
+  private async loadIn(kernel: Kernel, tracked: TrackedKernel): Promise<void> {
     tracked.condition = { kind: 'loading' };
     this.changes.emit();
     const result = await kernel.load();
+    tracked.load = null;
     if (this.tracked(kernel) !== tracked) {
       return; // The kernel was restarted meanwhile.
     }
@@ -414,6 +429,9 @@ export class ActiveKernel {
    * Handle a request without a reply. `busy` is whether a cell was running, which may have delayed the reply.
    */
   private miss(tracked: TrackedKernel, busy: boolean): void {
+    if (tracked.load !== null) {
+      return;
+    }
     tracked.silent = true;
     const kind = tracked.condition?.kind;
     if (busy) {
@@ -540,6 +558,7 @@ function newKernel(): TrackedKernel {
     requested: new Map(),
     mentionsGpuwidget: false,
     query: null,
+    load: null,
     inFlight: 0,
     stale: false,
     toggle: Promise.resolve()

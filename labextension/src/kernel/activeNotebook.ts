@@ -1,7 +1,7 @@
 import { PathExt } from '@jupyterlab/coreutils';
-import { NotebookActions, type INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
+import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel as JupyterKernel, KernelMessage } from '@jupyterlab/services';
-import { Signal } from '@lumino/signaling';
+import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { ActiveKernel } from './activeKernel';
 import { Executions, type StatusMessage } from './executions';
@@ -36,10 +36,12 @@ export class ActiveNotebookTracker {
   /** Ids of the kernels that the server reports as busy. */
   private busyOnServer: ReadonlySet<string> = new Set();
 
+  /** `executed` is emitted after a cell has run. */
   constructor(
     private readonly tracker: INotebookTracker,
     private readonly activeKernel: ActiveKernel,
-    private readonly locale: string
+    private readonly locale: string,
+    executed: ISignal<unknown, ExecutedCell>
   ) {
     tracker.currentChanged.connect(this.onCurrentChanged, this);
     // Connect to all notebooks: a cell may start or end while another notebook is active.
@@ -49,7 +51,7 @@ export class ActiveNotebookTracker {
     tracker.forEach(panel => {
       this.connect(panel);
     });
-    NotebookActions.executed.connect(this.onExecuted, this);
+    executed.connect(this.onExecuted, this);
     this.onCurrentChanged();
   }
 
@@ -58,9 +60,9 @@ export class ActiveNotebookTracker {
    * show whether a kernel is still running a cell that was started before this page was loaded.
    */
   receive(message: ReceivedMessage): void {
-    if (message.type !== 'sample') {
-      const kernels = message.type === 'usage' ? message.kernels : [];
-      this.busyOnServer = new Set(kernels.filter(({ state }) => state === 'busy').map(({ id }) => id));
+    if (message.type === 'usage') {
+      const busy = message.kernels.filter(({ state }) => state === 'busy');
+      this.busyOnServer = new Set(busy.map(({ id }) => id));
       const connection = this.panel?.sessionContext.session?.kernel;
       if (connection && this.executionsOf(connection).running === null) {
         this.update();
@@ -108,6 +110,7 @@ export class ActiveNotebookTracker {
     }
     if (connection && ENDS.has(status)) {
       this.executionsOf(connection).reset();
+      this.onEnded(connection);
     }
     this.updateIfActive(panel);
   }
@@ -121,7 +124,9 @@ export class ActiveNotebookTracker {
     if (!connection || message.header.msg_type !== 'status') {
       return;
     }
-    this.executionsOf(connection).receive(message as StatusMessage, connection.clientId);
+    if (this.executionsOf(connection).receive(message as StatusMessage, connection.clientId)) {
+      this.onEnded(connection); // Another client has restarted the kernel.
+    }
     const { execution_state: published } = message.content as { execution_state?: JupyterKernel.Status };
     const ours =
       'msg_type' in message.parent_header && (message.parent_header.msg_type as string) === KERNEL_REQUEST;
@@ -143,6 +148,14 @@ export class ActiveNotebookTracker {
     }
   }
 
+  /** Forget the state of a process that has ended, also if another notebook is active. */
+  private onEnded(connection: JupyterKernel.IKernelConnection): void {
+    const kernel = this.kernels.get(connection);
+    if (kernel !== undefined) {
+      this.activeKernel.setEnded(kernel);
+    }
+  }
+
   private isResponsive(connection: JupyterKernel.IKernelConnection): boolean {
     const phase = this.phases.get(connection);
     return phase === 'idle' || phase === 'busy';
@@ -152,7 +165,7 @@ export class ActiveNotebookTracker {
    * Query the kernel after a cell has run, if the cell's source contains gpuwidget's name or magic: the
    * cell may have loaded gpuwidget.
    */
-  private onExecuted(_: unknown, { notebook, cell }: { notebook: unknown; cell: { model: Source } }): void {
+  private onExecuted(_: unknown, { notebook, cell }: ExecutedCell): void {
     if (this.panel?.content === notebook && mentionsGpuwidget(cell.model)) {
       const { kernel } = this.activeNotebook();
       if (kernel !== null) {
@@ -226,6 +239,12 @@ export class ActiveNotebookTracker {
     }
     return { name, kernel, phase: this.phase(connection) };
   }
+}
+
+/** A cell that has run, and its notebook. */
+export interface ExecutedCell {
+  readonly notebook: unknown;
+  readonly cell: { readonly model: Source };
 }
 
 interface Source {

@@ -35,11 +35,16 @@ export class Executions {
     return this.known ? this.requests.size > 0 : null;
   }
 
-  /** Process a status message. `client` is the id of the session that this page uses for its requests. */
-  receive({ header, parent_header: parent, content }: StatusMessage, client: string): void {
+  /**
+   * Process a status message. `client` is the id of the session that this page uses for its requests. Return
+   * whether the message shows that a new process has replaced the kernel's process.
+   */
+  receive({ header, parent_header: parent, content }: StatusMessage, client: string): boolean {
+    let replaced = false;
     // A restarted kernel has a new session id. Some kernels (such as IRkernel) have no session id and send
     // the request's session id instead.
     if (header.session !== this.session && header.session !== parent.session) {
+      replaced = this.session !== undefined;
       this.session = header.session;
       this.requests.clear();
     }
@@ -61,6 +66,7 @@ export class Executions {
       this.known = true;
       this.requests.delete(MAIN_SHELL);
     }
+    return replaced;
   }
 
   /** Forget all requests after the kernel's process has ended. */

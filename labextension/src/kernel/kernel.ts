@@ -41,6 +41,8 @@ export interface ActiveNotebook {
 }
 
 const REPLY_TIMEOUT_MS = 2000;
+/** How often to send the code that loads gpuwidget: a cell that fails aborts what is queued behind it. */
+const MAX_LOADS = 20;
 /**
  * A Python expression that loads gpuwidget. The code runs in a separate namespace. Every JSON string is also a
  * Python string.
@@ -100,15 +102,21 @@ export class ConnectedKernel implements Kernel {
 
   /** Load gpuwidget silently, without a history entry and without adding a name to the user's namespace. */
   async load(): Promise<LoadResult> {
-    const future = this.connection.requestExecute({
-      code: '',
-      silent: true,
-      store_history: false,
-      allow_stdin: false,
-      user_expressions: { load: LOAD_EXPRESSION }
-    });
+    const execute = async (): Promise<KernelMessage.IExecuteReplyMsg['content']> => {
+      const future = this.connection.requestExecute({
+        code: '',
+        silent: true,
+        store_history: false,
+        allow_stdin: false,
+        user_expressions: { load: LOAD_EXPRESSION }
+      });
+      return (await future.done).content;
+    };
     try {
-      const { content } = await future.done;
+      let content = await execute();
+      for (let loads = 1; content.status === 'aborted' && loads < MAX_LOADS; loads++) {
+        content = await execute();
+      }
       if (content.status !== 'ok') {
         return { outcome: 'failed', reason: content.status === 'error' ? content.evalue : content.status };
       }

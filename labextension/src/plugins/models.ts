@@ -1,6 +1,6 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { PageConfig } from '@jupyterlab/coreutils';
-import { INotebookTracker } from '@jupyterlab/notebook';
+import { INotebookTracker, NotebookActions } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { BROWSER_CLOCK } from '../clock';
@@ -36,7 +36,8 @@ export const monitor: JupyterFrontEndPlugin<IMonitor> = {
       const notebooks = new ActiveNotebookTracker(
         tracker,
         kernels,
-        (translator ?? nullTranslator).languageCode
+        (translator ?? nullTranslator).languageCode,
+        NotebookActions.executed
       );
       connection.received.connect((_, message) => {
         notebooks.receive(message);
