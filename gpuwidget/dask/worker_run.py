@@ -13,7 +13,7 @@ from gpuwidget.measure.torch_memory import torch_updates
 from gpuwidget.measure.worker_gpu import WorkerGpu
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.readings import Reading
-from gpuwidget.model.samples import Gpu, Sample
+from gpuwidget.model.samples import Gpu, Sample, without_mig_parents
 from gpuwidget.model.worker_update import MAX_GPUS, SCHEMA, UpdateStatus, WorkerGpuUpdate, WorkerUpdate
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER
@@ -138,10 +138,9 @@ class WorkerRun:
             for gpu, reading in pairs:
                 if any(cuda_state.same_gpu(gpu.uuid, uuid) for uuid in uuids):
                     self._attribution.confirm(reading)
-        # The process list of a GPU that is divided into MIG slices repeats those of the slices.
-        divided = {gpu.mig_parent for gpu, _ in pairs}
+        undivided = without_mig_parents(sample.gpus)
         for gpu, reading in pairs:
-            if gpu.uuid not in divided:
+            if gpu in undivided:
                 self._add_gpu(t, gpu, reading, beginning)
 
     def _add_gpu(self, t: float, gpu: Gpu, reading: Reading, beginning: bool) -> None:

@@ -26,8 +26,8 @@ def metrics(report: Values) -> dict[str, float]:
         if worker["rank"] is not None:
             prefix = f"rank{worker['rank']}"
             found.update((f"{prefix}/{name}", value) for name, value in _worker_metrics(worker))
-    energies = [gpu["energy_j"] for gpu in shown]
-    found["energy_j"] = sum(energies) if energies and None not in energies else None
+    totals = report["totals"]
+    found["energy_j"] = totals["energy_j"] if totals["energy_gpus"] == totals["gpus"] else None
     return {name: value for name, value in found.items() if _is_number(value)}
 
 

@@ -10,12 +10,13 @@ the reason's id and parameters.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from gpuwidget.model import flat_metrics
 from gpuwidget.model.messages import Message, MessageId
+from gpuwidget.model.samples import without_mig_parents
 from gpuwidget.model.to_json import encodable, to_json
 from gpuwidget.model.translation import joined, translatable
 
@@ -27,6 +28,8 @@ MarkKind = Literal["mark", "printed", "step"]
 HolderKind = Literal["variable", "notebook", "unknown", "outside torch"]
 WorkerKind = Literal["child", "rank", "dask"]
 WorkerStatus = Literal["running", "ended", "failed", "lost"]
+MemoryKind = Literal["torch", "process", "device"]
+"""``torch`` for torch's allocations, ``process`` for this process, ``device`` for whole GPUs."""
 
 
 WAITING_FOR_CHILD = translatable("waiting for a child process")
@@ -182,6 +185,32 @@ class GpuReport:
     """The ids and parameters of the reasons in :attr:`missing`, by field name. When a card is shortened for
     many GPUs, only the first GPU with a reason keeps its text and id. For every other GPU with this reason,
     the text in :attr:`missing` is, for example, ``as for GPU 0``, and there is no entry here."""
+    worked: bool | None = None
+    """Whether this notebook worked on the GPU during the run. False if there is no sign of it, although other
+    processes may have worked there. None if unknown, and for GPUs that were selected with ``--gpu``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunTotals:
+    """The figures of the run as a whole, over the GPUs in :attr:`Report.counted`."""
+
+    gpus: int
+    """Number of these GPUs."""
+    memory_kind: MemoryKind | None
+    """What :attr:`memory` measures, or None if the card shows no GPU."""
+    memory: Span | None
+    """Sums of the bytes at the run's start and end, and the highest peak of any one GPU. Peaks are not added,
+    because they may occur at different times."""
+    utilization: float | None
+    """Mean of the GPUs' mean utilizations, in percent, over the GPUs for which it is known."""
+    utilization_gpus: int
+    """Number of GPUs whose utilization is known."""
+    energy_j: float | None
+    """Joules of all GPUs whose energy is known. A lower bound if there are other GPUs."""
+    energy_gpus: int
+    """Number of GPUs whose energy is known."""
+    ooms: int
+    """Torch's out-of-memory errors, over all shown GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,9 +481,9 @@ class Report:
     """Memory per line, sorted by the bytes held at the peak, most bytes first. Empty without the option
     ``--lines``."""
     energy_idle_j: float | None = None
-    """Joules that all shown GPUs together drew while they were idle. The driver averages utilization over
-    short windows, and a GPU counts as idle in each window in which no CUDA kernel ran. Shorter pauses are
-    therefore not included. None if unknown."""
+    """Joules that all GPUs in :attr:`counted` together drew while they were idle. The driver averages
+    utilization over short windows, and a GPU counts as idle in each window in which no CUDA kernel ran.
+    Shorter pauses are therefore not included. None if unknown."""
     note_ids: tuple[MessageId, ...] = ()
     """The ids and parameters of :attr:`notes`, in the same order. Notes that only a card adds have no id."""
     workers: tuple[WorkerReport, ...] = ()
@@ -473,7 +502,7 @@ class Report:
         """Return the report as JSON values: dicts, lists, str, finite float, int, bool and None."""
         values = to_json(self)
         assert isinstance(values, dict)
-        return values
+        return {**values, "totals": to_json(self.totals)}
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the report as JSON text, on one line or indented by ``indent`` spaces.
@@ -501,6 +530,85 @@ class Report:
     def shown(self) -> tuple[GpuReport, ...]:
         """The GPUs that the card shows."""
         return tuple(gpu for gpu in self.gpus if gpu.shown)
+
+    @property
+    def counted(self) -> tuple[GpuReport, ...]:
+        """The shown GPUs that count in headlines, totals and comparisons.
+
+        These are the GPUs on which this notebook worked or may have worked, each once (see
+        :func:`~gpuwidget.model.samples.without_mig_parents`). If it worked on none, these are the GPUs on
+        which no other process worked either.
+        """
+        gpus = without_mig_parents(self.shown)
+        possible = tuple(gpu for gpu in gpus if gpu.worked is not False)
+        return possible or tuple(gpu for gpu in gpus if gpu.utilization is None or not gpu.utilization.max)
+
+    @property
+    def totals(self) -> RunTotals:
+        """The figures of the run as a whole."""
+        gpus = self.counted
+        kind = self.memory_kinds()[0] if self.shown else None
+        busy = [gpu.utilization.mean for gpu in gpus if gpu.utilization is not None]
+        energies = [gpu.energy_j for gpu in gpus if gpu.energy_j is not None]
+        return RunTotals(
+            gpus=len(gpus),
+            memory_kind=kind,
+            memory=None if kind is None else sum_of_spans(self.memory_spans(kind)),
+            utilization=sum(busy) / len(busy) if busy else None,
+            utilization_gpus=len(busy),
+            energy_j=sum(energies) if energies else None,
+            energy_gpus=len(energies),
+            ooms=sum(gpu.torch.ooms or 0 for gpu in self.shown if gpu.torch is not None),
+        )
+
+    @property
+    def memory_gpus(self) -> tuple[GpuReport, ...]:
+        """The GPUs whose memory the headline shows: those in :attr:`counted`.
+
+        If there are none, these are all shown GPUs, because this process's memory is its own even where only
+        others worked."""
+        return self.counted or without_mig_parents(self.shown)
+
+    def memory_kinds(self) -> list[MemoryKind]:
+        """Return the kinds of memory that are known for all of :attr:`memory_gpus`, closest to the user's
+        tensors first.
+
+        A kind that is known only for some GPUs is omitted, because a sum of different kinds has no meaning.
+        """
+        gpus = self.memory_gpus
+        torch = [gpu.torch for gpu in gpus if gpu.torch is not None]
+        process = [gpu.process_memory for gpu in gpus if gpu.process_memory is not None]
+        found: list[MemoryKind] = []
+        if len(torch) == len(gpus) and any(memory.reserved.peak for memory in torch):
+            found.append("torch")
+        if len(process) == len(gpus) and any(span.peak is not None for span in process):
+            # If child processes held memory, the process's memory comes first, because torch's counters
+            # exclude the memory of child processes.
+            found.insert(0 if any(gpu.children for gpu in gpus) else len(found), "process")
+        return [*found, "device"]
+
+    def memory_spans(self, kind: MemoryKind) -> list[Span]:
+        """Return the memory on each of :attr:`memory_gpus`. ``kind`` is one of :meth:`memory_kinds`."""
+        gpus = self.memory_gpus
+        if kind == "torch":
+            return [gpu.torch.allocated for gpu in gpus if gpu.torch is not None]
+        if kind == "process":
+            return [gpu.process_memory for gpu in gpus if gpu.process_memory is not None]
+        return [gpu.device_memory for gpu in gpus]
+
+
+def sum_of_spans(spans: Iterable[Span]) -> Span:
+    """Return the sums of start and end, each None if any value is unknown, and the highest known peak."""
+    spans = list(spans)
+    peaks = [span.peak for span in spans if span.peak is not None]
+    return Span(
+        _sum([span.start for span in spans]), _sum([span.end for span in spans]), max(peaks, default=None)
+    )
+
+
+def _sum(values: list[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
 def in_call(call: str) -> str:

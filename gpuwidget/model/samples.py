@@ -7,9 +7,9 @@ in bytes, power in watts, energy in joules and ratios in percent (0 to 100).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from gpuwidget.model.messages import Message, MessageId, message
 from gpuwidget.model.readings import Reading
@@ -120,6 +120,34 @@ class Gpu:
     """Peak bytes per second between the GPU and its memory: two transfers of the bus's width
     (nvmlDeviceGetMemoryBusWidth) per cycle of the highest memory clock (nvmlDeviceGetMaxClockInfo). None for
     a MIG slice."""
+
+
+class GpuOrSlice(Protocol):
+    """What tells whether a GPU is divided into MIG slices. :class:`Gpu` and a report's GPUs have it."""
+
+    @property
+    def uuid(self) -> str:
+        """The GPU's UUID."""
+        ...
+
+    @property
+    def mig_parent(self) -> str | None:
+        """UUID of the GPU that a MIG slice is part of, or None for a whole GPU."""
+        ...
+
+
+_AnyGpu = TypeVar("_AnyGpu", bound=GpuOrSlice)
+
+
+def without_mig_parents(gpus: Iterable[_AnyGpu]) -> tuple[_AnyGpu, ...]:
+    """Return ``gpus`` without those that are divided into MIG slices, if any of their slices is in ``gpus``.
+
+    The driver lists memory and processes of a slice for its parent, too. Sums over GPUs therefore use this
+    function, so that nothing counts twice.
+    """
+    gpus = tuple(gpus)
+    parents = {gpu.mig_parent for gpu in gpus}
+    return tuple(gpu for gpu in gpus if gpu.uuid not in parents)
 
 
 @dataclass(frozen=True, slots=True)

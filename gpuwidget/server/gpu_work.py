@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from gpuwidget.model.readings import Activity, Reading
-from gpuwidget.model.samples import Gpu, Sample
+from gpuwidget.model.samples import Gpu, Sample, without_mig_parents
 from gpuwidget.server.gpu_owners import NO_OWNER, GpuOwners, ProcessOwner
 from gpuwidget.sources import UtilizationWindow, WorkingProcesses
 
@@ -95,8 +95,7 @@ class GpuWorkTracker:
 
     def observe(self, sample: Sample) -> None:
         """Collect the evidence of work up to ``sample``."""
-        parents = {gpu.mig_parent for gpu in sample.gpus}
-        wanted = {gpu.uuid for gpu in sample.gpus} - parents
+        wanted = {gpu.uuid for gpu in without_mig_parents(sample.gpus)}
         for uuid in self._gpus.keys() - wanted:
             del self._gpus[uuid]
         for reading in sample.readings:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from gpuwidget.model.samples import Gpu, Sample
+from gpuwidget.model.samples import Gpu, Sample, without_mig_parents
 from gpuwidget.model.to_json import encodable
 from gpuwidget.server.gpu_hours import UseCounters
 from gpuwidget.server.gpu_use import GpuUseMonitor
@@ -185,12 +185,12 @@ def _ownership_families(
         for gpu_ownership in listed
         for held in gpu_ownership.holdings
     }
-    sliced = set(parents.values())
+    undivided = {gpu.uuid for gpu in without_mig_parents(sample.gpus)}
     for gpu_ownership in listed:
         for held in gpu_ownership.holdings:
             if held.kernel is not None and (gpu_ownership.uuid, held.kernel) not in in_slices:
                 _add_value(by_kernel, (*gpus[gpu_ownership.uuid], held.kernel, held.source), held.memory)
-        for holder, memory in _other_memory(gpu_ownership) if gpu_ownership.uuid not in sliced else ():
+        for holder, memory in _other_memory(gpu_ownership) if gpu_ownership.uuid in undivided else ():
             _add_value(others, (*gpus[gpu_ownership.uuid], holder), memory)
     yield by_kernel
     yield others

@@ -344,7 +344,7 @@ def _cpu(time: CodeTime) -> str:
 
 
 def _idle_energy(report: Report) -> str | None:
-    total = sum(gpu.energy_j or 0.0 for gpu in report.shown)
+    total = report.totals.energy_j
     idle = report.energy_idle_j
     if idle is None or not total:
         return None
@@ -352,7 +352,7 @@ def _idle_energy(report: Report) -> str | None:
     # is exact if every GPU was idle or busy throughout.
     exact = all(
         gpu.utilization is not None and min(gpu.utilization.mean, 100 - gpu.utilization.mean) < _ROUNDED
-        for gpu in report.shown
+        for gpu in report.counted
     )
     if not exact and not idle:
         return None

@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.model import units
-from gpuwidget.model.report import GpuReport, Report, Span
+from gpuwidget.model.report import GpuReport, MemoryKind, Report, Span, sum_of_spans
+from gpuwidget.model.samples import without_mig_parents
 from gpuwidget.model.terminal_text import clean_line
 from gpuwidget.model.translation import _
-
-MemoryKind = Literal["torch", "process", "device"]
 
 DELTA = "\N{GREEK CAPITAL LETTER DELTA}"
 NOTE_LENGTH = 400
@@ -31,12 +29,11 @@ the code's time."""
 
 @dataclass(frozen=True, slots=True)
 class MemorySummary:
-    """The memory in a card's headline, over all GPUs shown."""
+    """The memory in a card's headline, over :attr:`~gpuwidget.model.report.Report.memory_gpus`."""
 
     kind: MemoryKind
-    """``torch`` for torch's allocations, ``process`` for this process, ``device`` for whole GPUs."""
     spans: tuple[Span, ...]
-    """One per GPU shown."""
+    """One per GPU."""
     start: int | None
     end: int | None
     peak: int | None
@@ -48,9 +45,8 @@ class MemorySummary:
 
 def headline(report: Report) -> list[str]:
     """Return the segments of the card's first line: time, memory, utilization, energy."""
-    gpus = report.shown
     first = _time(report)
-    if not gpus:
+    if not report.shown:
         host = report.host_memory
         gpu_text = _("no GPU used") if report.gpus else _("no GPU")
         change = units.memory_delta(host.start, host.end)
@@ -59,7 +55,9 @@ def headline(report: Report) -> list[str]:
             gpu_text,
             _("host memory {change}, peak {peak}", change=change, peak=units.memory(host.peak)),
         ]
-    segments = [first, _memory_segment(report)]
+    segments, gpus = [first, _memory_segment(report)], report.counted
+    if not gpus:
+        return segments
     utilization, energy = _utilization(gpus), _energy(gpus)
     if utilization is None and energy is None:
         return [*segments, _("GPU utilization and energy {unknown}", unknown=units.UNKNOWN)]
@@ -69,7 +67,7 @@ def headline(report: Report) -> list[str]:
 
 def short_line(report: Report) -> list[str]:
     """Return the segments of the one-line card of ``%gpu watch on``. Unknown figures are omitted."""
-    gpus = report.shown
+    gpus = report.memory_gpus
     segments = [_time(report)]
     if not gpus:
         segments.append(_("no GPU used") if report.gpus else _("no GPU"))
@@ -85,7 +83,9 @@ def short_line(report: Report) -> list[str]:
         )
         segments.append(f"{units.memory_delta(memory.start, memory.end)} {place}")
         segments.append(_peak(memory, gpus))
-        segments += [part for part in (_utilization(gpus), _energy(gpus)) if part is not None]
+        counted = report.counted
+        segments += [part for part in (_utilization(counted), _energy(counted)) if part is not None]
+        segments += not_counted(report)
     return segments + ([_("a recording")] if report.source.recording is not None else [])
 
 
@@ -180,26 +180,8 @@ def explanations(report: Report) -> list[str]:
 
 
 def headline_memory(report: Report) -> MemorySummary:
-    """Summarize the memory that the headline shows: the first kind that :func:`memory_kinds` returns."""
-    return summarize_memory(report, memory_kinds(report)[0])
-
-
-def memory_kinds(report: Report) -> list[MemoryKind]:
-    """Return the kinds of memory that are known for every GPU shown, closest to the user's tensors first.
-
-    A kind that is known only for some GPUs is omitted, because a sum of different kinds has no meaning.
-    """
-    gpus = report.shown
-    torch = [gpu.torch for gpu in gpus if gpu.torch is not None]
-    process = _process_spans(gpus)
-    found: list[MemoryKind] = []
-    if len(torch) == len(gpus) and any(memory.reserved.peak for memory in torch):
-        found.append("torch")
-    if process is not None and any(span.peak is not None for span in process):
-        # If child processes held memory, the process's memory comes first, because torch's counters exclude
-        # the memory of child processes.
-        found.insert(0 if any(gpu.children for gpu in gpus) else len(found), "process")
-    return [*found, "device"]
+    """Summarize the memory that the headline shows: the first of the report's memory kinds."""
+    return summarize_memory(report, report.memory_kinds()[0])
 
 
 def sampled(peak: str, kind: MemoryKind) -> str:
@@ -208,23 +190,29 @@ def sampled(peak: str, kind: MemoryKind) -> str:
 
 
 def summarize_memory(report: Report, kind: MemoryKind) -> MemorySummary:
-    """Return the summary of one of the kinds that :func:`memory_kinds` returns."""
-    gpus = report.shown
-    if kind == "torch":
-        spans = [gpu.torch.allocated for gpu in gpus if gpu.torch is not None]
-    elif kind == "process":
-        spans = _process_spans(gpus) or []
-    else:
-        spans = [gpu.device_memory for gpu in gpus]
-    peak = max((span.peak for span in spans if span.peak is not None), default=None)
+    """Return the summary of one of the report's memory kinds."""
+    gpus, spans = report.memory_gpus, report.memory_spans(kind)
+    total = sum_of_spans(spans)
     return MemorySummary(
         kind=kind,
         spans=tuple(spans),
-        start=_sum(span.start for span in spans),
-        end=_sum(span.end for span in spans),
-        peak=peak,
-        peak_gpu=None if peak is None else _highest_gpu(gpus, spans, units.memory(peak)),
+        start=total.start,
+        end=total.end,
+        peak=total.peak,
+        peak_gpu=None if total.peak is None else _highest_gpu(gpus, spans, units.memory(total.peak)),
     )
+
+
+def not_counted(report: Report) -> list[str]:
+    """Return a sentence that names the shown GPUs on which this notebook did not work, or nothing.
+
+    Other processes may have worked there, so these GPUs do not count in the headline.
+    """
+    gpus = report.counted
+    rest = [gpu for gpu in without_mig_parents(report.shown) if gpu not in gpus]
+    if not rest:
+        return []
+    return [_("no work of {process} on {gpus}", process=process_label(report), gpus=gpu_names(rest))]
 
 
 def gpu_number(gpu: GpuReport) -> str:
@@ -284,7 +272,7 @@ def _time(report: Report) -> str:
 
 
 def _memory_segment(report: Report) -> str:
-    memory, gpus = headline_memory(report), report.shown
+    memory, gpus = headline_memory(report), report.memory_gpus
     whole = _("whole ") if memory.kind == "device" else ""
     change = units.memory_delta(memory.start, memory.end)
     if memory.start is None or memory.end is None:
@@ -339,7 +327,7 @@ def _energy(gpus: Sequence[GpuReport]) -> str | None:
 
 
 def _gpus_and_memory(report: Report) -> list[str]:
-    gpus = report.shown
+    gpus = report.memory_gpus
     if not gpus:
         return []
     memory = headline_memory(report)
@@ -347,14 +335,14 @@ def _gpus_and_memory(report: Report) -> list[str]:
     segments = [_gpus_and_devices(gpus)]
     if memory.kind == "torch":
         segments.append(f"torch {units.memory_change(memory.start, memory.end)}")
-    process = _process_spans(gpus)
-    if process is not None:
+    process = [gpu.process_memory for gpu in gpus if gpu.process_memory is not None]
+    if len(process) == len(gpus):
         held = f"{process_label(report)} {_start_to_end(process, total)}{_first_use(process)}"
         segments.append(", ".join(filter(None, (held, _in_children(gpus)))))
     else:
         whole = _("whole GPU") if len(gpus) == 1 else _("whole GPUs")
         segments.append(f"{whole} {_start_to_end([gpu.device_memory for gpu in gpus], total)}")
-    return segments
+    return segments + not_counted(report)
 
 
 def _gpus_and_devices(gpus: Sequence[GpuReport]) -> str:
@@ -370,12 +358,11 @@ def _gpus_and_devices(gpus: Sequence[GpuReport]) -> str:
 
 
 def _start_to_end(spans: Iterable[Span], total: int | None) -> str:
-    spans = list(spans)
-    start, end = _sum(span.start for span in spans), _sum(span.end for span in spans)
-    change = units.memory_change(start, end)
+    held = sum_of_spans(spans)
+    change = units.memory_change(held.start, held.end)
     if total is None:
         return change
-    return f"{change.rpartition(units.ARROW)[0]}{units.ARROW} {_(units.memory_of(end, total))}"
+    return f"{change.rpartition(units.ARROW)[0]}{units.ARROW} {_(units.memory_of(held.end, total))}"
 
 
 def _first_use(spans: Sequence[Span]) -> str:
@@ -399,12 +386,6 @@ def _in_children(gpus: Sequence[GpuReport]) -> str:
 
 
 # -- helpers ---------------------------------------------------------------------------------------------
-
-
-def _process_spans(gpus: Sequence[GpuReport]) -> list[Span] | None:
-    """Return the process memory on each GPU, or None if it is unknown on any GPU."""
-    spans = [gpu.process_memory for gpu in gpus if gpu.process_memory is not None]
-    return spans if spans and len(spans) == len(gpus) else None
 
 
 def _highest_gpu(gpus: Sequence[GpuReport], spans: Sequence[Span], peak: str) -> GpuReport:

@@ -59,7 +59,7 @@ def table(reports: Iterable[Report]) -> str:
 def table_rows(reports: Iterable[Report]) -> list[list[str]]:
     """Return the headers and one row per report."""
     reports = list(reports)
-    several = any(len(report.shown) > 1 for report in reports)
+    several = any(len(report.counted) > 1 for report in reports)
     header = [
         _("cell"),
         _("label"),
@@ -119,6 +119,7 @@ def _row(report: Report) -> list[str]:
         return [*start, _("no GPU used") if report.gpus else _("no GPU"), "", "", "", cell.status]
     memory = summary.headline_memory(report)
     change = units.memory_delta(memory.start, memory.end)
-    busy, energy = summary.mean_utilization(gpus), summary.total_energy(gpus)
+    counted = report.counted
+    busy, energy = summary.mean_utilization(counted), summary.total_energy(counted)
     peak = summary.sampled(units.memory(memory.peak), memory.kind)
     return [*start, change, peak, busy, energy, cell.status]

@@ -10,12 +10,11 @@ from typing import Any
 
 from gpuwidget.measure.steady_state import SteadyMetric, SteadyWindow, steady_mean, stored_window
 from gpuwidget.model import units
-from gpuwidget.model.report import GpuReport, Level, Report, Span
+from gpuwidget.model.report import GpuReport, Level, MemoryKind, Report, Span
 from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.model.translation import _, in_view_language, joined, translatable, with_english
 from gpuwidget.views import card_summary as summary
 from gpuwidget.views import styles
-from gpuwidget.views.card_summary import MemoryKind
 from gpuwidget.views.saved_outputs import output_metadata
 
 _NAME_LENGTH = 40
@@ -136,7 +135,7 @@ def compare_reports(first: Report, second: Report, names: tuple[str, str]) -> Co
     # sampled, it is unknown whether it has a warm-up, so whole runs are compared.
     steady = any(window is not None for window in known) and None not in [report.time for report in pair]
     a, b = (
-        _Run(name, report, report.shown, (window or _WHOLE_RUN) if steady else None)
+        _Run(name, report, report.counted, (window or _WHOLE_RUN) if steady else None)
         for name, report, window in zip(names, pair, known, strict=True)
     )
     reasons: _Reasons = {}
@@ -248,7 +247,7 @@ def _common_kind(a: _Run, b: _Run) -> MemoryKind:
     If either run had child processes, torch's memory is not used, because torch's counters exclude the memory
     of child processes.
     """
-    known = [set(summary.memory_kinds(run.report)) for run in (a, b)]
+    known = [set(run.report.memory_kinds()) for run in (a, b)]
     children = any(gpu.children for run in (a, b) for gpu in run.gpus)
     return next(
         kind for kind in _MEMORY_KINDS if kind in known[0] & known[1] and not (children and kind == "torch")

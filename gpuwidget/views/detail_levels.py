@@ -87,7 +87,7 @@ COMPACT = replace(
     REDUCED,
     name="compact",
     points=0,
-    drawn_points=30,
+    drawn_points=20,
     hover_columns=0,
     marks=6,
     mark_length=32,

@@ -24,11 +24,13 @@ from gpuwidget.model.report import (
     LineMemory,
     Mark,
     Report,
+    RunTotals,
     Timeline,
     Traffic,
     WorkerReport,
 )
 from gpuwidget.model.terminal_text import clean_line, shorten_path
+from gpuwidget.model.to_json import to_json as values_of
 from gpuwidget.model.translation import joined, translatable, with_english
 from gpuwidget.views import card_workers
 from gpuwidget.views.card_summary import ADVICE_LENGTH
@@ -172,7 +174,8 @@ def reduce(report: Report, level: DetailLevel) -> ReducedReport:
 
 def to_json(reduced: ReducedReport) -> dict[str, Any]:
     """Return the JSON of the report's stored version."""
-    values = reduced.stored.to_dict()
+    # The totals include the GPUs that the stored version omits.
+    values = {**reduced.stored.to_dict(), "totals": values_of(_rounded_totals(reduced.drawn.totals))}
     optional = reduced.level.optional_fields
     if optional == "kept":
         return values
@@ -204,6 +207,10 @@ def to_json(reduced: ReducedReport) -> dict[str, Any]:
                 gpu["missing"] |= dict.fromkeys(omitted, _OMITTED)
             continue
         del gpu["missing_ids"]
+        if gpu["worked"] is None:
+            del gpu["worked"]
+        if gpu["mig_parent"] is None:
+            del gpu["mig_index"], gpu["mig_parent"]
         if not gpu["children"]:
             del gpu["children"], gpu["children_memory"]
     return values
@@ -496,9 +503,18 @@ def _rounded(gpu: GpuReport, level: DetailLevel) -> GpuReport:
         nvlink=traffic(gpu.nvlink),
         power_w=rounded(gpu.power_w),
         throttled=None if gpu.throttled is None else {w: _short(s) for w, s in gpu.throttled.items()},
-        energy_j=_short_or_none(gpu.energy_j),
+        # More digits than the sensor has, because the card shows their sum.
+        energy_j=_six_digits_or_none(gpu.energy_j),
         missing={name: _short_text(text, level.reason_length) for name, text in gpu.missing.items()},
         children=tuple(clean_line(command, min(60, level.reason_length)) for command in gpu.children),
+    )
+
+
+def _rounded_totals(totals: RunTotals) -> RunTotals:
+    return replace(
+        totals,
+        utilization=_short_or_none(totals.utilization),
+        energy_j=_six_digits_or_none(totals.energy_j),
     )
 
 
@@ -537,6 +553,10 @@ def _short_or_none(value: float | None) -> float | None:
 
 def _name_or_none(text: str | None) -> str | None:
     return None if text is None else clean_line(text, 60)
+
+
+def _six_digits_or_none(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else _six_digits(value)
 
 
 def _six_digits(seconds: float) -> float:

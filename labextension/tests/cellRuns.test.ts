@@ -15,7 +15,7 @@ import { ReportReader } from '../src/cells/reportReader';
 import type { KernelView } from '../src/kernel/activeKernel';
 import { runningTitle } from '../src/panel/cellRow';
 import type { KernelState, Sample } from '../src/wire';
-import { FakeClock, GIB, kernelGpu, kernelState, reading, sample, trans } from './fakes';
+import { FakeClock, GIB, gpu, kernelGpu, kernelState, reading, sample, trans } from './fakes';
 import { codeCell, FakeCells, FakeOutput, report, reportedGpu } from './fakes_cells';
 
 const NOW = Date.now() / 1000;
@@ -169,6 +169,16 @@ test('the running cell’s growth is the difference to the state before it', () 
   assert.deepEqual(growth(all), [null, []]);
   all.kernels.say(holding(5, 1));
   assert.deepEqual(growth(all), [4 * GIB, [3 * GIB, GIB]]);
+});
+
+test('memory in a MIG slice, which its parent repeats, is one growth', () => {
+  const all = made();
+  const gpus = [gpu(0), gpu(1, { mig_index: 0, mig_parent: 'GPU-0' })];
+  all.server.sample = { ...sample(NOW, [reading(0), reading(1)]), gpus };
+  all.kernels.say(holding(2, 2));
+  begin(all);
+  all.kernels.say(holding(4, 4));
+  assert.deepEqual(growth(all), [2 * GIB, [2 * GIB]]);
 });
 
 test('without the driver’s figures, the growth is what torch has reserved', () => {

@@ -417,7 +417,7 @@ test('kernel replies of every shape break no view, and only what was sent is sho
         assert.ok(parsed.version === null || parsed.version.length < 20_000);
       } else {
         assertGiven(parsed, sent);
-        growth.setState(parsed.state);
+        growth.setState(parsed.state, []);
         growth.begin();
         assertReadable(memory(growth.bytes));
       }

@@ -67,6 +67,57 @@ test('a MIG slice has its parent’s number before its own', () => {
   assert.equal(read(report(3, { gpus: [reportedGpu(2, { mig_index: 1 })] })).gpus[0]?.number, '2:1');
 });
 
+/** What a card of 22 GPUs saves: the totals of all GPUs, and those GPUs that fit. */
+const TOTALS = {
+  gpus: 22,
+  memory_kind: 'torch',
+  memory: span(22 * GIB, 44 * GIB, 9 * GIB),
+  utilization: 50,
+  utilization_gpus: 22,
+  energy_j: 57_700,
+  energy_gpus: 22,
+  ooms: 3
+};
+
+test('a sum includes the GPUs that a large report does not list', () => {
+  const gpus = [reportedGpu(0), reportedGpu(1)];
+  const large = read(report(3, { gpus, totals: TOTALS }));
+  assert.deepEqual(
+    [large.kind, large.delta, large.peak, large.energy, large.atLeast, large.ooms, large.unlisted],
+    ['torch', 22 * GIB, 9 * GIB, 57_700, false, 3, 20]
+  );
+  const partly = read(report(3, { gpus, totals: { ...TOTALS, energy_gpus: 21 } }));
+  assert.deepEqual([partly.energy, partly.atLeast], [57_700, true]);
+});
+
+test('totals that no run can have are not used', () => {
+  for (const totals of [null, 7, { gpus: -1 }, { ...TOTALS, gpus: 'x' }, { ...TOTALS, memory_kind: 'x' }]) {
+    const { delta, energy, unlisted } = read(report(3, { totals }));
+    assert.deepEqual([delta, energy, unlisted], [2 * GIB, 100, 0]);
+  }
+});
+
+test('memory in a MIG slice, which its parent repeats, counts once', () => {
+  const slice = { uuid: 'MIG-0', mig_index: 0, mig_parent: 'GPU-0', energy_j: null };
+  const { gpus, delta, energy, shown } = read(
+    report(3, { gpus: [reportedGpu(0, { torch: null }), reportedGpu(0, slice)] })
+  );
+  assert.deepEqual(
+    [gpus.map(gpu => gpu.number), delta, energy, shown],
+    [['0:0'], 2 * GIB, null, ['GPU-0', 'MIG-0']]
+  );
+});
+
+test('GPUs on which only others worked do not count', () => {
+  const idle = { utilization: { mean: 0, max: 0 } };
+  const others = reportedGpu(1, { worked: false, utilization: { mean: 90, max: 99 } });
+  const numbers = (...gpus: unknown[]): string[] => read(report(3, { gpus })).gpus.map(gpu => gpu.number);
+  assert.deepEqual(numbers(reportedGpu(0, { worked: true }), others), ['0']);
+  assert.deepEqual(numbers(reportedGpu(0, { worked: null }), others), ['0']);
+  assert.deepEqual(numbers(reportedGpu(0, { worked: false, ...idle }), others), ['0']);
+  assert.deepEqual(numbers(others), []);
+});
+
 test('the status and the out-of-memory errors are read', () => {
   const torch = { allocated: span(0, 0, GIB), reserved: span(0, 0, GIB), ooms: 1 };
   const { status, ooms } = read(report(3, { gpus: [reportedGpu(0, { torch })] }, { status: 'error' }));

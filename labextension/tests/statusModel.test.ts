@@ -68,6 +68,15 @@ test('if the default device is no GPU, the text is the memory held on all GPUs',
   assert.equal(text({ gpus: none, device: device(null, null) }), '0 GiB GPU memory');
 });
 
+test('memory in a MIG slice, which its parent repeats, counts once', () => {
+  const gpus = [kernelGpu(0), kernelGpu(1)];
+  const newest = {
+    ...sample(1, [reading(0), reading(1)]),
+    gpus: [gpu(0), gpu(1, { mig_index: 0, mig_parent: 'GPU-0' })]
+  };
+  assert.match(text({ gpus, device: device(null) }, {}, newest) ?? '', /^Default: cpu · 14\.0 GiB/);
+});
+
 test('the utilization is that of the notebook’s GPUs, otherwise the mean of all GPUs', () => {
   const newest = sample(1, [reading(0, { utilization: 97 }), reading(1, { utilization: 10 })]);
   const gpus = [kernelGpu(0), kernelGpu(1, NOTHING)];

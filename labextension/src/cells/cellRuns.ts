@@ -291,7 +291,7 @@ export class CellRuns implements ICellRuns {
       const band = bandOf(run);
       // A report that anyone may have written must not mark what this machine's GPUs did.
       if (band !== null && run.trusted) {
-        run.report.gpus.forEach(({ uuid }) => {
+        run.report.shown.forEach(uuid => {
           add(uuid, band);
         });
       }
@@ -346,7 +346,8 @@ export class CellRuns implements ICellRuns {
 
   private onKernelChanged(): void {
     const { state, view } = this.sources.kernels;
-    this.growth.setState(view.silentFor === null ? state : null);
+    const { sample } = this.sources.model;
+    this.growth.setState(view.silentFor === null ? state : null, sample?.gpus ?? []);
     this.onChanged();
     this.schedule();
   }

@@ -1,4 +1,5 @@
-import type { KernelGpu, KernelState } from '../wire';
+import { withoutDividedGpus } from '../memory/holders';
+import type { Gpu, KernelGpu, KernelState } from '../wire';
 
 /** How much a kernel's memory on one GPU has grown since the running cell began. */
 export interface GpuGrowth {
@@ -27,9 +28,14 @@ export class MemoryGrowth {
   private before: KernelState | null = null;
   private now: KernelState | null = null;
   private running = false;
+  private gpusOfServer: readonly Gpu[] = [];
 
-  /** Set the kernel's newest state; null if the kernel no longer replies. */
-  setState(state: KernelState | null): void {
+  /**
+   * Set the kernel's newest state; null if the kernel no longer replies. `gpus` are the server's GPUs, which
+   * tell which GPUs are divided into MIG slices.
+   */
+  setState(state: KernelState | null, gpus: readonly Gpu[]): void {
+    this.gpusOfServer = gpus;
     if (state === this.newest) {
       return;
     }
@@ -67,7 +73,7 @@ export class MemoryGrowth {
     }
     const { cuda_initialized: initialized } = this.before;
     const before = new Map(this.before.gpus.map(gpu => [gpu.uuid, gpu]));
-    return this.now.gpus.map(gpu => {
+    return withoutDividedGpus(this.now.gpus, this.gpusOfServer).map(gpu => {
       const earlier = before.get(gpu.uuid);
       const process = earlier === undefined ? null : difference(earlier.process_memory, gpu.process_memory);
       const torch =

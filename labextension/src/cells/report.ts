@@ -17,7 +17,8 @@ const FIELDS_WITH_REASON = ['torch', 'process_memory', 'device_memory', 'energy_
 const INVISIBLE = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+/gu;
 
 /** What the memory figures measure: torch's allocations, the process's memory, or the whole GPU's memory. */
-export type MemoryKind = 'torch' | 'process' | 'device';
+const MEMORY_KINDS = ['torch', 'process', 'device'] as const;
+export type MemoryKind = (typeof MEMORY_KINDS)[number];
 
 export type Status = 'ok' | 'error' | 'interrupted';
 
@@ -48,9 +49,14 @@ export interface CellReport {
   /** Whether the report lists any GPU, used by the cell or not. */
   readonly hasGpus: boolean;
   /**
-   * The GPUs that the cell used, and those for which the report does not state whether the cell used them.
+   * The GPUs that count in the sums: those that the cell used, and those for which the report does not state
+   * whether the cell used them. A large report lists only some of them.
    */
   readonly gpus: readonly GpuPart[];
+  /** Number of GPUs that count in the sums and that the report does not list. */
+  readonly unlisted: number;
+  /** UUIDs of all GPUs that the card shows, with those of GPUs whose MIG slices it shows. */
+  readonly shown: readonly string[];
   /**
    * What the memory figures measure. It is the same quantity for all `gpus`, since a sum of different
    * quantities would be meaningless.
@@ -80,28 +86,73 @@ export function parseReport(value: unknown): CellReport | null {
   const all = list(report.gpus).slice(0, MAX_GPUS).map(fields);
   // If `shown` is missing, it is unknown whether the cell used the GPU, so the GPU is included.
   const used = all.filter(gpu => typeof gpu.uuid === 'string' && gpu.shown !== false);
-  const kind = memoryKind(used);
-  const gpus = used.map(gpu => part(gpu, kind));
-  const energies = gpus.flatMap(({ energy }) => (energy === null ? [] : [energy]));
-  const peaks = gpus.flatMap(({ peak }) => (peak === null ? [] : [peak]));
+  const counting = countedGpus(used);
+  const kind = memoryKind(counting);
+  const gpus = counting.map(gpu => part(gpu, kind));
   return {
     executionCount: count(cell.execution_count),
     label: text(cell.label),
     started: parsed(time, cell.started),
     duration: amount(cell.duration_s),
     status: cell.status === 'error' || cell.status === 'interrupted' ? cell.status : 'ok',
-    ooms: used.reduce((sum, gpu) => sum + (count(fields(gpu.torch).ooms) ?? 0), 0),
     recording: text(fields(report.source).recording),
     hasGpus: all.length > 0,
     gpus,
+    unlisted: 0,
+    shown: used.map(gpu => text(gpu.uuid) ?? ''),
     kind,
     children: used.some(gpu => list(gpu.children).length > 0),
+    ...sums(used, gpus),
+    ...savedTotals(report.totals, gpus.length),
+    missing: reasons(used)
+  };
+}
+
+type Sums = Pick<CellReport, 'ooms' | 'delta' | 'peak' | 'energy' | 'atLeast'>;
+
+/** Return the sums over the listed GPUs, for a report of a version that did not save totals. */
+function sums(used: readonly Fields[], gpus: readonly GpuPart[]): Sums {
+  const energies = gpus.flatMap(({ energy }) => (energy === null ? [] : [energy]));
+  const peaks = gpus.flatMap(({ peak }) => (peak === null ? [] : [peak]));
+  return {
+    ooms: used.reduce((sum, gpu) => sum + (count(fields(gpu.torch).ooms) ?? 0), 0),
     delta: gpus.length === 0 ? null : sum(gpus.map(({ delta }) => delta)),
     peak: peaks.length === 0 ? null : Math.max(...peaks),
     energy: energies.length === 0 ? null : energies.reduce((total, energy) => total + energy, 0),
-    atLeast: energies.length < gpus.length,
-    missing: reasons(used)
+    atLeast: energies.length < gpus.length
   };
+}
+
+/** Return the totals of a report, which include the GPUs that the report does not list. */
+function savedTotals(value: unknown, listed: number): Partial<Sums & Pick<CellReport, 'kind' | 'unlisted'>> {
+  const totals = fields(value);
+  const [gpus, kind] = [count(totals.gpus), MEMORY_KINDS.find(each => each === totals.memory_kind)];
+  if (gpus === null || gpus === 0 || kind === undefined) {
+    return {};
+  }
+  const memory = fields(totals.memory);
+  return {
+    ooms: count(totals.ooms) ?? 0,
+    kind,
+    unlisted: Math.max(0, gpus - listed),
+    ...change(memory),
+    peak: amount(memory.peak),
+    energy: amount(totals.energy_j),
+    atLeast: (count(totals.energy_gpus) ?? 0) < gpus
+  };
+}
+
+/**
+ * Return the GPUs that count in sums, by the rule of the kernel's `Report.counted`: a GPU that is divided into
+ * MIG slices repeats their figures, and on some GPUs only other processes worked.
+ */
+function countedGpus(gpus: readonly Fields[]): readonly Fields[] {
+  const parents = new Set(gpus.map(gpu => gpu.mig_parent));
+  const each = gpus.filter(({ uuid }) => !parents.has(uuid));
+  const possible = each.filter(({ worked }) => worked !== false);
+  return possible.length > 0
+    ? possible
+    : each.filter(gpu => (amount(fields(gpu.utilization).max) ?? 0) === 0);
 }
 
 /**
@@ -134,17 +185,21 @@ function part(gpu: Fields, kind: MemoryKind): GpuPart {
         ? gpu.process_memory
         : gpu.device_memory
   );
-  const [start, end] = [amount(span.start), amount(span.end)];
   const index = String(count(gpu.index) ?? '?');
   const slice = count(gpu.mig_index);
   return {
     uuid: text(gpu.uuid) ?? '',
     number: slice === null ? index : `${index}:${String(slice)}`,
     torchDevice: text(gpu.torch_device),
-    delta: start === null || end === null ? null : end - start,
+    ...change(span),
     peak: amount(span.peak),
     energy: amount(gpu.energy_j)
   };
+}
+
+function change(span: Fields): Pick<GpuPart, 'delta'> {
+  const [start, end] = [amount(span.start), amount(span.end)];
+  return { delta: start === null || end === null ? null : end - start };
 }
 
 /**

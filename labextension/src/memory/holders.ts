@@ -233,6 +233,15 @@ export function kernelStateText(trans: TranslationBundle, kernel: ServerKernel |
   }
 }
 
+/**
+ * Return the kernel's GPUs without those that are divided into MIG slices. `all` are the server's GPUs, which
+ * tell which GPUs are divided.
+ */
+export function withoutDividedGpus(kernelGpus: readonly KernelGpu[], all: readonly Gpu[]): KernelGpu[] {
+  const parents = new Set(all.map(gpu => gpu.mig_parent));
+  return kernelGpus.filter(({ uuid }) => !parents.has(uuid));
+}
+
 /** Return a duration in one unit, rounded down: `12 min`, `3 h`, `2 d`. */
 export function approximateDuration(seconds: number): string {
   if (seconds < 3600) {

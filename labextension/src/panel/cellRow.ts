@@ -218,7 +218,8 @@ export function memoryTitle(trans: TranslationBundle, report: CellReport): strin
     figures(what, report),
     ...(gpus.length > 1 || delta === null || peak === null
       ? gpus.map(gpu => figures(gpuText(trans, gpu), gpu))
-      : [gpus.map(gpu => gpuText(trans, gpu)).join(', ')])
+      : [gpus.map(gpu => gpuText(trans, gpu)).join(', ')]),
+    unlistedText(trans, report)
   ];
   const reason = delta === null || peak === null ? (missing[field] ?? '') : '';
   return [...lines, reason, report.recording ?? ''].filter(line => line !== '').join('\n');
@@ -243,7 +244,9 @@ export function energyTitle(trans: TranslationBundle, report: CellReport): strin
     return memoryTitle(trans, report);
   }
   const parts = gpus.map(gpu => `${gpuText(trans, gpu)}: ${energy(gpu.energy)}`);
-  return [...parts, atLeast ? (missing.energy_j ?? '') : ''].filter(line => line !== '').join('\n');
+  return [...parts, unlistedText(trans, report), atLeast ? (missing.energy_j ?? '') : '']
+    .filter(line => line !== '')
+    .join('\n');
 }
 
 /**
@@ -282,6 +285,11 @@ export function runningTitle(trans: TranslationBundle, running: RunningCell): st
         ),
     ...parts.map(({ uuid, torchDevice, bytes }) => `${torchDevice ?? uuid}: ${memoryChange(bytes)}`)
   ].join('\n');
+}
+
+/** Return how many GPUs count in the figures without being listed; empty if all are listed. */
+function unlistedText(trans: TranslationBundle, { unlisted }: CellReport): string {
+  return unlisted === 0 ? '' : trans._n('and %1 more GPU', 'and %1 more GPUs', unlisted);
 }
 
 function gpuText(trans: TranslationBundle, { number, torchDevice }: GpuPart): string {

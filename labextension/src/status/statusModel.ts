@@ -2,7 +2,13 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Clock } from '../clock';
-import { heldMemory, sumOfHeldMemory, withoutMigParents, type HeldMemory } from '../memory/holders';
+import {
+  heldMemory,
+  sumOfHeldMemory,
+  withoutDividedGpus,
+  withoutMigParents,
+  type HeldMemory
+} from '../memory/holders';
 import type { ActiveKernel, KernelView } from '../kernel/activeKernel';
 import {
   duration,
@@ -202,9 +208,13 @@ function notebookText(
   const device = state.device.chosen ?? state.device.present;
   const known = view.silentFor === null && !stale;
   const chosen = state.gpus.find(gpu => gpu.torch_device !== null && gpu.torch_device === device);
-  const holding = state.gpus.filter(holds);
+  const all = withoutDividedGpus(
+    state.gpus,
+    readings.map(({ gpu }) => gpu)
+  );
+  const holding = all.filter(holds);
   const shown = chosen === undefined ? holding : [chosen];
-  const held = sumOfHeldMemory((shown.length > 0 ? shown : state.gpus).map(heldMemory));
+  const held = sumOfHeldMemory((shown.length > 0 ? shown : all).map(heldMemory));
   const amount = known ? memoryText(trans, held) : UNKNOWN;
   const uuids = new Set(shown.map(({ uuid }) => uuid));
   const own = readings.filter(({ gpu }) => uuids.has(gpu.uuid));
