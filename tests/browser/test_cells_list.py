@@ -206,6 +206,26 @@ def test_a_click_goes_to_the_cell(open_notebook: Open, lab: Lab) -> None:
     assert notebook.script(ACTIVE) == 300
 
 
+def test_a_late_scroll_does_not_take_the_focus(open_notebook: Open, lab: Lab) -> None:
+    """If the user goes elsewhere while the notebook scrolls to a clicked cell, the focus stays there."""
+    path = write_reports(lab, "late.ipynb", [report(1, 1, 1.0), report(2, 2, 1.0)], cells=300)
+    notebook = open_notebook(path, kernel=False)
+    show(notebook)
+    wait_for_names(notebook, "[1] 1", "[2] 1")
+    notebook.script(
+        "const { content } = panel, cell = content.widgets[301].node;"
+        "Object.defineProperty(cell, 'isConnected', { get: () => window.connected === true });"
+        "content.scrollToItem = () => new Promise(resolve => { window.scrolled = resolve; });"
+    )
+    notebook.page.click(f"{ROW} >> nth=1")
+    notebook.page.wait_for_function("() => window.scrolled !== undefined")
+    notebook.page.focus(f"{ROW} button >> nth=0")
+    notebook.script(
+        "window.connected = true; window.scrolled(); await new Promise(done => setTimeout(done));"
+    )
+    assert notebook.page.evaluate("() => document.activeElement.closest('.jp-gpuwidget-cells-row') !== null")
+
+
 def test_the_day_of_a_run(open_notebook: Open, lab: Lab) -> None:
     """A cell that did not start today shows the day and time of its start without hovering; a cell of today
     does not. The longest times and sizes have room in their columns at each width."""

@@ -78,10 +78,26 @@ def test_views_are_in_sync(kernel: Kernel) -> None:
     kernel.ok("view._new_tensors.value = False")
     assert kernel.ok("str(torch.get_default_device())").result == "'cpu'"
     kernel.answer_to(ask="set_device", device=None, new_tensors=True)
-    assert (
-        kernel.ok("until(lambda: view._device.value == 'none'), view._new_tensors.value").result
-        == "(True, True)"
+    both = "until(lambda: (view._device.value, view._new_tensors.value) == ('none', True))"
+    assert kernel.ok(both).result == "True"
+
+
+def test_a_click_while_the_options_change(kernel: Kernel) -> None:
+    """If the user clicks the checkbox while the dropdown's options change, the device stays selected."""
+    kernel.ok(
+        "from gpuwidget.kernel.live.dashboard_widgets import DashboardView\nimport threading\ncalls = []"
     )
+    kernel.ok("view = DashboardView(lambda *call: calls.append(call), lambda: None)")
+    kernel.ok("view.show_devices([('none', 'none'), ('cpu', 'cpu')], 'cpu', True, True)")
+    kernel.ok(
+        "def click(change):\n"
+        "    user = threading.Thread(target=lambda: setattr(view._new_tensors, 'value', False))\n"
+        "    user.start()\n"
+        "    user.join()\n"
+        "view._device.observe(click, 'options')"
+    )
+    kernel.ok("view.show_devices([('none', 'none'), ('cuda', 'cuda'), ('cpu', 'cpu')], 'cpu', False, True)")
+    assert kernel.ok("calls").result == "[('cpu', False)]"
 
 
 def test_an_invalid_device_is_rejected(kernel: Kernel) -> None:

@@ -34,6 +34,7 @@ class DashboardView:
         """
         self._on_device = on_device
         self._updating_thread: int | None = None
+        self._shown = (NONE, True)
         self._chart: LiveChart | None = None
         self._device = ipywidgets.Dropdown(
             options=[("none", NONE)], description=_("Device"), layout=ipywidgets.Layout(width="60%")
@@ -82,6 +83,7 @@ class DashboardView:
     ) -> None:
         """Set the dropdown's labels and values and select ``chosen``, without calling ``on_device``."""
         self._updating_thread = threading.get_ident()
+        self._shown = (chosen, new_tensors)
         try:
             if tuple(self._device.options) != tuple(options):
                 with self._device.hold_sync():
@@ -118,5 +120,14 @@ class DashboardView:
             widget.close()
 
     def _selected(self, change: Any) -> None:
-        if threading.get_ident() != self._updating_thread:
-            self._on_device(self._device.value, self._new_tensors.value)
+        if threading.get_ident() == self._updating_thread:
+            return
+        # The widget that the user did not change may be changing on the other thread: while a dropdown's
+        # options change, its value is the first option.
+        device, new_tensors = self._shown
+        if change.owner is self._device:
+            device = change.new
+        else:
+            new_tensors = change.new
+        self._shown = (device, new_tensors)
+        self._on_device(device, new_tensors)

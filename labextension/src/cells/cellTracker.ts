@@ -71,6 +71,7 @@ export class CellTracker {
     if (cell === undefined || panel.isDisposed) {
       return; // The cell was deleted a moment ago.
     }
+    const focused = document.activeElement;
     NotebookActions.expandParent(cell, notebook);
     notebook.mode = 'command';
     notebook.deselectAll();
@@ -78,17 +79,18 @@ export class CellTracker {
     this.shell.activateById(panel.id);
     // A windowed notebook has no layout for distant cells, so it scrolls to an estimated position. The
     // scrolling ends early if something else scrolls at the same time, as the notebook does when the active
-    // cell changes. Therefore, repeat the call until the cell is rendered.
-    for (
-      let attempt = 0;
-      attempt < MAX_SCROLL_ATTEMPTS && notebook.isAttached && !cell.node.isConnected;
-      attempt++
-    ) {
+    // cell changes. Therefore, repeat the call until the cell is rendered, or the user goes to another cell.
+    const wanted = (): boolean => notebook.isAttached && notebook.activeCell === cell;
+    for (let attempt = 0; attempt < MAX_SCROLL_ATTEMPTS && wanted() && !cell.node.isConnected; attempt++) {
       await notebook.scrollToItem(index, 'smart').catch(() => undefined);
     }
+    if (!wanted()) {
+      return;
+    }
     scrollIntoView(cell, notebook);
-    if (panel.isAttached && !panel.node.contains(document.activeElement)) {
-      notebook.activate(); // This must follow scrolling: a cell without layout cannot be focused.
+    // This must follow scrolling: a cell without layout cannot be focused.
+    if (document.activeElement === focused || document.activeElement === document.body) {
+      notebook.activate();
     }
   }
 
