@@ -213,6 +213,11 @@ class RunGpus:
         t, series = self._time_series.points()
         return t, dict(zip(self._by_uuid, series, strict=True))
 
+    @property
+    def gaps(self) -> tuple[tuple[float, float], ...]:
+        """The beginning and end of the times in which nothing was sampled, in seconds since the start."""
+        return self._time_series.gaps
+
     def devices(self) -> tuple[TorchDevice, ...]:
         """Return torch's devices, or none if the samples come from a recording."""
         # If the recording was made on this machine, its UUIDs match the real GPUs, and torch's current memory

@@ -190,6 +190,7 @@ def _timeline(run_gpus: RunGpus, marks: TimelineMarks, shown: set[str]) -> Timel
             for uuid, series in time_series.items()
             if uuid in shown
         ),
+        gaps=run_gpus.gaps,
     )
 
 

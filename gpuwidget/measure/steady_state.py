@@ -67,7 +67,8 @@ def stored_window(report: Report) -> SteadyWindow | None:
 def steady_mean(report: Report, uuid: str, metric: SteadyMetric, window: SteadyWindow) -> float | None:
     """Return a metric's time-weighted mean over the steady part, or None if there are too few points.
 
-    Unless the steady part begins with the run, the mean begins ``_MAX_WINDOW_S`` later.
+    Unless the steady part begins with the run, the mean begins ``_MAX_WINDOW_S`` later. As in the report's
+    means, no value counts for the time in which nothing was sampled.
     """
     timeline = report.timeline
     gpu = next((gpu for gpu in timeline.gpus if gpu.uuid == uuid), None) if timeline is not None else None
@@ -76,13 +77,19 @@ def steady_mean(report: Report, uuid: str, metric: SteadyMetric, window: SteadyW
     values: tuple[float | None, ...] = getattr(gpu, metric)
     since = window.since + _MAX_WINDOW_S if window.since > 0 else 0.0
     known = [
-        (value, until - before)
+        (value, seconds)
         for (before, until), value in zip(pairwise((0.0, *timeline.t)), values, strict=True)
-        if value is not None and since <= until <= window.until and until > before
+        if value is not None and since <= until <= window.until
+        if (seconds := until - before - _inside(timeline.gaps, before, until)) > 0
     ]
     if len(known) < _MIN_POINTS:
         return None
     return sum(value * seconds for value, seconds in known) / sum(seconds for _, seconds in known)
+
+
+def _inside(gaps: Sequence[tuple[float, float]], since: float, until: float) -> float:
+    """Return the seconds of ``gaps`` that lie between ``since`` and ``until``."""
+    return sum(max(0.0, min(end, until) - max(begin, since)) for begin, end in gaps)
 
 
 def steady_mark(marks: Sequence[Mark]) -> float | None:

@@ -21,6 +21,7 @@ during a long run."""
 _MAX_MARKS = 200
 _MAX_THINNED = 100
 _MAX_STEPS = 1600
+_MAX_GAPS = 64
 _KEEP_MAXIMUM = (False, True, False, False)
 """For each metric of :class:`GpuTimeSeries`, whether merged points keep the maximum (memory) or the mean."""
 
@@ -135,6 +136,7 @@ class RunTimeSeries:
         self._max_gap_s = max_gap_s
         self._series = TimeSeries((), spacing_s=MEMORY_INTERVAL_S / 2)
         self._last = 0.0
+        self._gaps: list[tuple[float, float]] = []
 
     def add_gpus(self, count: int) -> None:
         """Add ``count`` GPUs, whose values up to now are unknown."""
@@ -147,6 +149,7 @@ class RunTimeSeries:
         if t - self._last > self._max_gap_s:
             # Add unknown values, so that the gap is not drawn as a straight line.
             self._series.add((t + self._last) / 2, (None,) * len(_KEEP_MAXIMUM) * len(gpus))
+            self._gaps = longest_gaps([*self._gaps, (self._last, t)], _MAX_GAPS)
         self._last = t
         row: list[float | None] = []
         for gpu in gpus:
@@ -161,6 +164,11 @@ class RunTimeSeries:
             row += (utilization, memory, power, sm)
         self._series.add(t, row)
 
+    @property
+    def gaps(self) -> tuple[tuple[float, float], ...]:
+        """The beginning and end of the times in which nothing was sampled, at most the 64 longest."""
+        return tuple(self._gaps)
+
     def points(self) -> tuple[tuple[float, ...], list[GpuTimeSeries]]:
         """Return the time axis (seconds since the run's start) and the time series of all GPUs.
 
@@ -169,6 +177,11 @@ class RunTimeSeries:
         t, series = self._series.points()
         width = len(_KEEP_MAXIMUM)
         return t, [GpuTimeSeries(*series[n : n + width]) for n in range(0, len(series), width)]
+
+
+def longest_gaps(gaps: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
+    """Return the ``most`` longest of the gaps, in the order of time."""
+    return sorted(sorted(gaps, key=lambda gap: gap[0] - gap[1])[:most])
 
 
 @dataclass(slots=True)

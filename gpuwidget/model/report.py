@@ -243,6 +243,9 @@ class Timeline:
     """Seconds since the run's start, in ascending order."""
     marks: tuple[Mark, ...]
     gpus: tuple[GpuTimeline, ...]
+    gaps: tuple[tuple[float, float], ...] = ()
+    """The beginning and end, in seconds since the run's start, of each time in which nothing could be
+    sampled. If there are many, only the longest are included."""
 
 
 @dataclass(frozen=True, slots=True)

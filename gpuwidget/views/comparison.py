@@ -321,7 +321,8 @@ def _over_gpus(run: _Run, metric: SteadyMetric, over: Callable[[list[float]], fl
     found: list[float | None] = []
     for gpu in run.gpus:
         level: Level | None = getattr(gpu, metric)
-        if run.part is not None and level is not None:
+        # Over a whole run, the report has the mean, which needs no time series.
+        if run.part not in (None, _WHOLE_RUN) and level is not None:
             found.append(steady_mean(run.report, gpu.uuid, metric, run.part))
         else:
             found.append(None if level is None else level.mean)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuwidget.measure.notes import gpu_name
+from gpuwidget.measure.timeline import longest_gaps
 from gpuwidget.model.report import (
     MIME_TYPE,
     Advice,
@@ -293,6 +294,9 @@ def resample(timeline: Timeline, points: int) -> Timeline:
                 sm_activity=bin_means(gpu.sm_activity, bins),
             )
             for gpu in timeline.gpus
+        ),
+        gaps=tuple(
+            (round(since, 3), round(until, 3)) for since, until in longest_gaps(timeline.gaps, points // 4)
         ),
     )
 

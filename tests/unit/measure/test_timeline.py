@@ -51,6 +51,19 @@ def test_a_long_time_series_keeps_peaks_and_means() -> None:
     assert all(abs(value - 50) < 5 for value in utilization if value is not None)
 
 
+def test_gaps() -> None:
+    """A timeline has the times in which nothing was sampled. Of many gaps, the longest are kept."""
+    series = RunTimeSeries(1.0)
+    series.add_gpus(1)
+    for t in (0.0, 0.5, 4.5, 5.0, 7.0):
+        series.add(t, [totals(0, t)], EPOCH)
+    assert series.gaps == ((0.5, 4.5), (5.0, 7.0))
+    for number in range(100):
+        series.add(10.0 + 1.5 * number, [totals(0, 10.0 + 1.5 * number)], EPOCH)
+    assert len(series.gaps) == 64
+    assert series.gaps[:3] == ((0.5, 4.5), (5.0, 7.0), (7.0, 10.0))
+
+
 def test_downsampling_an_odd_number_of_points_keeps_the_last() -> None:
     """Downsampling keeps the last point of a run, even if the number of points is odd."""
     series = TimeSeries((True,))

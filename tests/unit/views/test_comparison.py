@@ -160,6 +160,53 @@ def test_rates_of_the_steady_part() -> None:
     )
 
 
+def test_a_sampling_gap_is_not_half_known() -> None:
+    """The time in which nothing could be sampled counts in no rate, neither in the report's nor in that of
+    the comparison's steady part. The value after the gap covers only the time after it."""
+    slow_start = replace(BEFORE, time=timed(2.0))
+    assert slow_start.timeline is not None
+    (course,) = slow_start.timeline.gpus
+    t = (*(number / 5 for number in range(1, 26)), 7.0, *(9.0 + number / 5 for number in range(26)))
+    busy = tuple(None if moment == 7.0 else 90.0 if moment < 7.0 else 30.0 for moment in t)
+    # Without the gap, 2.2 s at 90 % and 5 s at 30 % are known after the warm-up and its last window.
+    gappy = replace(
+        slow_start,
+        timeline=replace(
+            slow_start.timeline,
+            t=t,
+            gpus=(replace(course, utilization=busy, power_w=busy, sm_activity=busy),),
+            gaps=((5.0, 9.0),),
+        ),
+    )
+    found = rows(compare(gappy, gappy))
+    assert found["utilization, steady part"] == ("48 %", "48 %", "1.00x")
+    assert found["power, steady part"] == ("48 W", "48 W", "1.00x")
+
+
+@pytest.mark.parametrize("warm_up_s", [None, 2.0])
+def test_a_run_compared_with_itself_is_equal(warm_up_s: float | None) -> None:
+    """A run compared with itself has the same values and the ratio 1, and no environment differs."""
+    run = replace(BEFORE, time=timed(warm_up_s))
+    made = compare(run, run)
+    assert all(row.values[0] == row.values[1] and row.ratio in ("1.00x", "") for row in made.rows)
+    assert made.differences == ()
+
+
+def test_a_run_without_a_warm_up_has_the_figures_of_its_report() -> None:
+    """Beside a run with a warm-up, the other run's rates cover the whole run. They are the report's own,
+    whatever its time series contains."""
+    assert AFTER.timeline is not None
+    (course,) = AFTER.timeline.gpus
+    other = replace(
+        AFTER,
+        time=timed(None),
+        timeline=replace(AFTER.timeline, gpus=(replace(course, utilization=(5.0,) * 240),)),
+    )
+    found = rows(compare(replace(BEFORE, time=timed(2.0)), other))
+    assert found["utilization, steady part"][1] == "88 %"
+    assert found["power, steady part"][1] == "500 W"
+
+
 def test_a_steady_part_that_ends_before_the_run() -> None:
     """If workers did a run's work, their shutdown is not part of the steady part either, and the note
     contains this."""

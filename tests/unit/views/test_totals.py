@@ -8,6 +8,7 @@ import helpers_reports as reports
 import pytest
 from helpers_reports import cell, gib, gpu, report
 
+from gpuwidget.model import units
 from gpuwidget.model.report import MIME_TYPE, GpuReport, Level, Report, RunTotals, Span
 from gpuwidget.views import card, card_summary, card_text
 from gpuwidget.views.comparison import compare_reports
@@ -61,7 +62,7 @@ def test_totals_are_saved_as_totals(count: int) -> None:
     totals = saved["totals"]
     assert (totals["gpus"], totals["energy_gpus"], totals["ooms"]) == (count, count, 0)
     assert totals["energy_j"] == pytest.approx(sum(one.energy_j or 0 for one in made.gpus), rel=0.001)
-    assert card_summary.total_energy(made.counted) == card_summary.units.energy(totals["energy_j"])
+    assert card_summary.total_energy(made.counted) == units.energy(totals["energy_j"])
     assert totals["memory_kind"] == "torch"
     assert totals["memory"]["end"] == sum(one.torch.allocated.end or 0 for one in made.gpus if one.torch)
     assert len(saved["gpus"]) == count or count > 16
