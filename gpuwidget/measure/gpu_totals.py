@@ -218,6 +218,8 @@ class GpuTotals:
     """If two readings are further apart than this many seconds, the time between them counts as unknown."""
     used_by_process: bool = False
     """Whether this process or one of its children has held memory or had a CUDA context on the GPU."""
+    listed: bool = False
+    """Whether the driver has listed the GPU's processes in any reading, with ids that are valid here."""
     had_context: bool | None = None
     """Whether this process itself had a CUDA context on the GPU at the start, or None if unknown."""
     has_context: bool = False
@@ -311,6 +313,7 @@ class GpuTotals:
         self.process_memory_now = holding.memory
         self.used_by_process = self.used_by_process or holding.present
         self.has_context = self.has_context or holding.own
+        self.listed = self.listed or holding.listed
         for child in holding.children:
             self.children[child.pid] = child.program or f"process {child.pid}"
         self._was_lost = self._was_lost or reading.lost_since is not None

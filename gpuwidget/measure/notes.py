@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
+from gpuwidget.measure import reasons
 from gpuwidget.measure.gpu_totals import GpuTotals
 from gpuwidget.model import units
 from gpuwidget.model.messages import Message, message
@@ -163,17 +164,26 @@ def peak_resets(scope: PeakScope, names: Mapping[int, str]) -> list[Message]:
     return notes
 
 
-def unattributed(gpus: Sequence[GpuReport], origin: Origin) -> list[Message]:
+def unattributed(gpus: Sequence[GpuReport], origin: Origin, unlisted: Sequence[GpuTotals]) -> list[Message]:
     """Return the note for a run when it is unknown which GPUs this process uses.
 
-    Return no note for a recording, or if there are no GPUs.
+    ``unlisted`` are the GPUs whose processes the driver has not listed. Return no note for a recording, or if
+    there are no GPUs.
     """
     if not gpus or origin.recorded:
         return []
-    text = translatable(
-        "It is unknown which GPUs this process uses (the driver's process ids differ from this "
-        "container's, and torch has not started CUDA), so all are shown."
-    )
+    reason = next((totals.missing.get("process_memory") for totals in unlisted), None)
+    if reason is None or reason.id == reasons.FOREIGN_PIDS.id:
+        text = translatable(
+            "It is unknown which GPUs this process uses (the driver's process ids differ from this "
+            "container's, and torch has not started CUDA), so all are shown."
+        )
+    else:
+        text = translatable(
+            "It is unknown which GPUs this process uses, so all are shown: torch has not started CUDA, and "
+            "the driver's list of processes can't be read ({reason}).",
+            reason=reason.text,
+        )
     return [message("unattributed", text)]
 
 

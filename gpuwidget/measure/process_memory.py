@@ -27,6 +27,8 @@ class ProcessMemory:
     """Whether this process itself has a context on the GPU."""
     children: tuple[Process, ...] = ()
     """The descendants of this process that have a context on the GPU."""
+    listed: bool = False
+    """Whether the driver's list shows which processes of this process's tree have a context on the GPU."""
 
     @property
     def children_memory(self) -> int | None:
@@ -46,10 +48,13 @@ class Attribution:
 
     @property
     def possible(self) -> bool:
-        """Whether it is known which GPUs this process uses."""
-        if self._recorded:
-            return False
-        return self._pids_match or cuda_state.unavailable_reason() is None
+        """Whether it can be known which GPUs this process uses, if the driver lists their processes."""
+        return self._pids_match or self.from_torch
+
+    @property
+    def from_torch(self) -> bool:
+        """Whether torch's contexts show which GPUs this process uses."""
+        return not self._recorded and cuda_state.unavailable_reason() is None
 
     def holding(self, gpu: Gpu, reading: Reading) -> ProcessMemory:
         """Return the memory of this process and its children on ``gpu`` according to ``reading``."""
@@ -88,6 +93,6 @@ class Attribution:
         own = any(process.pid == self._family.pid for process in ours)
         children = tuple(process for process in ours if process.pid != self._family.pid)
         if any(size is None for size in sizes):
-            return ProcessMemory(None, True, reasons.NO_PROCESS_SIZES, own, children)
+            return ProcessMemory(None, True, reasons.NO_PROCESS_SIZES, own, children, listed=True)
         whole = sum(size for size in sizes if size is not None)
-        return ProcessMemory(whole, bool(ours), None, own, children)
+        return ProcessMemory(whole, bool(ours), None, own, children, listed=True)

@@ -13,7 +13,7 @@ from gpuwidget.measure.timeline import GpuTimeSeries, RunTimeSeries
 from gpuwidget.measure.workers import WorkerTracker
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.readings import Reading
-from gpuwidget.model.samples import Gpu, Origin, Sample
+from gpuwidget.model.samples import Gpu, Origin, Sample, without_mig_parents
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.cuda_state import TorchDevice
 
@@ -161,7 +161,25 @@ class RunGpus:
     @property
     def attributed(self) -> bool:
         """Whether it is known which GPUs this process uses."""
-        return self._attribution is not None and self._attribution.possible
+        attribution = self._attribution
+        return (
+            attribution is not None
+            and attribution.possible
+            and (attribution.from_torch or not self.unlisted_gpus())
+        )
+
+    def unlisted_gpus(self) -> list[GpuTotals]:
+        """Return the totals of the GPUs whose processes the driver has not listed, for example because this
+        user has no permission.
+
+        Lost GPUs are left out, because nothing can use them, and GPUs whose MIG slices are listed.
+        """
+        undivided = without_mig_parents(totals.gpu for totals in self.all)
+        return [
+            totals
+            for totals in self.all
+            if totals.gpu in undivided and not totals.listed and totals.lost_since is None
+        ]
 
     @property
     def recorded(self) -> bool:

@@ -208,5 +208,5 @@ def _notes(
         names = {device.index: gpu_names.get(device.name, device.name) for device in devices}
         found += notes.peak_resets(peak_scope, names)
     if not run_gpus.attributed and run_gpus.origin is not None:
-        found += notes.unattributed(gpus, run_gpus.origin)
+        found += notes.unattributed(gpus, run_gpus.origin, run_gpus.unlisted_gpus())
     return found

@@ -22,6 +22,7 @@ from gpuwidget.model.readings import Activity
 from gpuwidget.model.report import CodeTime, Level, Report, Span
 from gpuwidget.sampler import Sampler
 from gpuwidget.system import processes
+from gpuwidget.views.card_summary import explanations, headline
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +124,25 @@ def test_memory_at_start_end_and_peak(bench: Bench, host: None) -> None:
     assert first.process_memory == Span(500, 2_000, 8_000)
     assert (first.shown, report.gpus[1].shown, report.attributed) == (True, False, True)
     assert report.gpus[1].process_memory == Span(0, 0, 0)
+
+
+def test_a_refused_process_list_is_no_fact(bench: Bench, host: None) -> None:
+    """If the driver does not list processes and torch is not loaded, the report does not claim that no GPU
+    was used. It shows all GPUs, and a note contains the reason."""
+    bench.source.processes = {0: None, 1: None}
+    bench.source.memory = {0: 2_000_000, 1: 2_000_000}  # The list is read again after a change of memory.
+    run = bench.run()
+    bench.pass_time(1.0)
+    report = bench.report(run)
+    assert (report.attributed, [gpu.shown for gpu in report.gpus]) == (False, [True, True])
+    assert [gpu.process_memory for gpu in report.gpus] == [None, None]
+    (note,) = report.notes
+    assert note == (
+        "It is unknown which GPUs this process uses, so all are shown: torch has not started CUDA, and the "
+        "driver's list of processes can't be read (the driver does not list processes)."
+    )
+    assert "no GPU used" not in headline(report)
+    assert not [text for text in explanations(report) if "holds no memory" in text]
 
 
 def test_times_and_label(bench: Bench) -> None:

@@ -187,3 +187,34 @@ def test_the_steady_window(monkeypatch: pytest.MonkeyPatch, workers: bool) -> No
         gpus.add(t, sample(*pairs))
     windows = [gpus.steady_window(20.0, mark) for mark in (None, 12.0)]
     assert windows == ([(9.5, 16.8), (13.0, 16.8)] if workers else [None, None])
+
+
+def refused(index: int, measured: float = 0.0, **values: Any) -> tuple[Gpu, Reading]:
+    """Return a GPU whose processes this user may not list."""
+    missing = {"processes": "no permission to read this value"}
+    return h200(index), reading(
+        h200(index), processes=None, missing=missing, measured=EPOCH + measured, **values
+    )
+
+
+def test_a_refused_process_list_is_no_fact() -> None:
+    """If the driver does not list the processes of a GPU and torch is not loaded, it is unknown which GPUs
+    this process uses. All of them are shown."""
+    gpus = RunGpus(1.0)
+    gpus.begin(sample(at(0), refused(1)), EPOCH)
+    assert (gpus.attributed, shown_indices(gpus)) == (False, [0, 1])
+    gpus.started = EPOCH
+    gpus.add(1.0, sample(at(0, measured=1.0), at(1, measured=1.0)))
+    assert (gpus.attributed, shown_indices(gpus)) == (True, [])
+
+
+def test_a_refused_process_list_of_a_lost_gpu_or_of_a_divided_one() -> None:
+    """No process can use a lost GPU. A GPU that is divided into MIG slices is used through its slices, whose
+    processes may be listed although its own are not."""
+    parent, parents_reading = refused(0)
+    slice_ = replace(h200(0), uuid="MIG-1", mig_index=1, mig_parent=parent.uuid)
+    in_slice = reading(slice_, processes=(process(os.getpid(), GIB),), measured=EPOCH)
+    gpus = RunGpus(1.0)
+    gpus.begin(sample((parent, parents_reading), (slice_, in_slice), refused(1, lost_since=EPOCH)), EPOCH)
+    assert gpus.attributed
+    assert [totals.gpu.uuid for totals in gpus.shown()] == ["MIG-1"]
