@@ -83,6 +83,10 @@ class ChangingSource:
             for number in range(newest - _WINDOWS, newest + 1)
         )
 
+    def read_power_samples(self, gpu: Gpu) -> tuple[tuple[float, float], ...]:
+        """Return no samples."""
+        return ()
+
     def read_working_processes(self, gpu: Gpu) -> frozenset[int] | None:
         """Return the first process half of the time."""
         return frozenset(self.pids[:1] if self._wave() > 1 else ())

@@ -149,6 +149,8 @@ class FakeSource:
         self.power: dict[int, float | None] = dict.fromkeys(range(gpus), 100.0)
         self.processes: dict[int, tuple[Process, ...] | None] = dict.fromkeys(range(gpus), ())
         self.activity: dict[int, Activity | None] = dict.fromkeys(range(gpus))
+        self.energy: dict[int, Callable[[], float]] = dict.fromkeys(range(gpus), lambda: 1000.0)
+        self.power_samples: dict[int, tuple[tuple[float, float], ...]] = dict.fromkeys(range(gpus), ())
         self.windows: dict[int, tuple[UtilizationWindow, ...]] = dict.fromkeys(range(gpus), ())
         self.working: dict[int, frozenset[int] | None] = dict.fromkeys(range(gpus))
         self.missing: dict[str, str] = {}
@@ -211,12 +213,15 @@ class FakeSource:
         return StatusReadings(**values, throttle=(), missing={})
 
     def read_slow(self, one: Gpu) -> SlowReadings:
-        self._enter("slow", one)
+        place = self._enter("slow", one)
         xid, xid_time = self.xids.get(one.uuid, (None, None))
-        return SlowReadings(1000.0, 0.2, 0, xid, xid_time, {})
+        return SlowReadings(self.energy[place](), 0.2, 0, xid, xid_time, {})
 
     def read_utilization_windows(self, one: Gpu) -> tuple[UtilizationWindow, ...]:
         return self.windows[self._enter("windows", one)]
+
+    def read_power_samples(self, one: Gpu) -> tuple[tuple[float, float], ...]:
+        return self.power_samples[self._enter("power samples", one)]
 
     def read_working_processes(self, one: Gpu) -> frozenset[int] | None:
         return self.working[self._enter("working", one)]

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from gpuwidget.measure import reasons
+from gpuwidget.measure.energy import EnergyMeter
 from gpuwidget.measure.process_memory import ProcessMemory
 from gpuwidget.model.messages import Message
 from gpuwidget.model.metrics import METRICS
 from gpuwidget.model.readings import Activity, Reading
 from gpuwidget.model.report import Level, Span, Traffic
 from gpuwidget.model.samples import Gpu, why_missing
+from gpuwidget.sources import PowerRecord
 from gpuwidget.sources.throttle_reasons import IDLE
 
 MIN_ENERGY_S = 0.1
@@ -25,6 +27,10 @@ _IDLE_BELOW = 10.0
 """Utilization, in percent, at or below which a GPU counts as idle between two bursts of work."""
 _BUSY_FROM = 20.0
 """Utilization, in percent, at or above which a GPU counts as being in a burst of work."""
+_MIN_ENERGY_KNOWN = 0.99
+"""Minimum fraction of the run for which the power must be known for the energy to be reported."""
+_SHOWN_ERROR = 0.05
+"""Fraction of the energy above which its error is reported."""
 _MIN_COUNTED = 0.6
 """Minimum fraction of the run that the hardware counters' windows must cover for a mean to be reported."""
 _MIN_IDLE_KNOWN = 0.9
@@ -47,13 +53,16 @@ class Average:
     _sum: float = 0.0
     _max: float = float("-inf")
 
-    def add(self, value: float | None, seconds: float) -> None:
-        """Add ``value``, which was measured over ``seconds``. Ignore None and a duration of zero or less."""
+    def add(self, value: float | None, seconds: float, highest: float | None = None) -> None:
+        """Add ``value``, which was measured over ``seconds``. Ignore None and a duration of zero or less.
+
+        ``highest`` is the highest value in these seconds, if that isn't ``value``.
+        """
         if value is None or seconds <= 0:
             return
         self._sum += value * seconds
         self.seconds += seconds
-        self._max = max(self._max, value)
+        self._max = max(self._max, value if highest is None else highest)
 
     def include(self, other: Average) -> None:
         """Add the values of another average."""
@@ -69,27 +78,6 @@ class Average:
     def level(self) -> Level | None:
         """Return the mean and the maximum, or None if no value has been added."""
         return Level(self._sum / self.seconds, self._max) if self.known else None
-
-
-@dataclass(slots=True)
-class Integral:
-    """Integral over time by the trapezoid rule, such as joules from watts.
-
-    An unknown value leaves a gap, whose duration is not included in :attr:`covered`.
-    """
-
-    total: float = 0.0
-    covered: float = 0.0
-    """Total seconds between successive values that are both known."""
-    _last: tuple[float, float] | None = None
-
-    def add(self, t: float, value: float | None) -> None:
-        """Add the value at ``t`` seconds to the integral. None means that the value is unknown."""
-        if value is not None and self._last is not None:
-            last_t, last_value = self._last
-            self.total += (t - last_t) * (value + last_value) / 2
-            self.covered += t - last_t
-        self._last = None if value is None else (t, value)
 
 
 @dataclass(slots=True)
@@ -236,7 +224,13 @@ class GpuTotals:
     parts: RateParts | None = None
     """The rates for each part of the run, or None if they are not kept."""
     _was_idle: bool = False
-    _energy: Integral = field(default_factory=Integral)
+    _energy: EnergyMeter = field(init=False)
+    _energy_of_part: Average | None = None
+    """The power of the part of the run that these totals cover, or None if they cover the whole run."""
+    _unanswered: bool = False
+    """Whether the GPU has not answered since :attr:`_last_t`."""
+    _gap_s: float = 0.0
+    """The longest time, in seconds, for which the GPU was not read because gpuwidget could not run."""
     _idle_known_s: float = 0.0
     """Seconds for which it is known whether any CUDA kernel ran."""
     _idle_known_j: float = 0.0
@@ -258,6 +252,9 @@ class GpuTotals:
     count."""
     _requested_at: float = float("-inf")
 
+    def __post_init__(self) -> None:
+        self._energy = EnergyMeter(self.max_gap_s)
+
     # -- adding readings -----------------------------------------------------------------------------
 
     def begin(self, reading: Reading, holding: ProcessMemory, fresh: bool, requested_at: float) -> None:
@@ -271,18 +268,22 @@ class GpuTotals:
         if reading.activity is not None:
             # Its epoch seconds do not prove that it is from before the run if the clock was set back.
             self._last_activity = reading.activity.until
+        self._energy.add(0.0, reading.power_w if fresh else None)
         if fresh:
             self._device.start = reading.memory_used
             self._process.start = holding.memory
             self._children.start = holding.children_memory
             self._add_memory(reading, holding)
-            self._energy.add(0.0, reading.power_w)
         self.had_context = None if holding.memory is None else holding.own
 
     def begin_late(self, t: float) -> None:
         """Begin ``t`` seconds into the run, when the GPU first appears. The earlier part of the run counts as
         unknown."""
         self._last_t = t
+
+    def add_power(self, record: PowerRecord, began: float) -> None:
+        """Add the driver's records of the power. The run began at ``began`` (monotonic seconds)."""
+        self._energy.add_record(record, began)
 
     def add(self, t: float, reading: Reading, holding: ProcessMemory, started: float) -> None:
         """Add a reading ``t`` seconds into the run that began at ``started`` (epoch seconds)."""
@@ -293,9 +294,10 @@ class GpuTotals:
             self._add_memory(reading, holding)
         if reading.measured is None:
             self._energy.add(t, None)
+            self._unanswered = True
         elif self.fresh and reading.measured != self._last_measured:
             self._last_measured = reading.measured
-            self._add_rates(t, reading)
+            self._add_rates(t, reading, started)
         if reading.activity is not None:
             self._add_activity(t, reading.activity, started)
 
@@ -325,16 +327,20 @@ class GpuTotals:
         self._process.add(holding.memory)
         self._children.add(holding.children_memory)
 
-    def _add_rates(self, t: float, reading: Reading) -> None:
+    def _add_rates(self, t: float, reading: Reading, started: float) -> None:
         seconds = t - self._last_t
         self._last_t = t
         if seconds > self.max_gap_s:
-            # Nothing was read for too long (other code may have held the GIL), so this time counts as
-            # unknown.
-            self._energy.add(t, None)
+            # Nothing was read for too long, so this time counts as unknown. If the driver did not take that
+            # long, gpuwidget's threads could not run.
+            took = 0.0 if reading.measured is None else started + t - reading.measured
+            if not self._unanswered and took < seconds / 2:
+                self._gap_s = max(self._gap_s, seconds)
+            self._unanswered = False
             self._energy.add(t, reading.power_w)
             self._last_power = reading.power_w
             return
+        self._unanswered = False
         window = reading.utilization_window or _MAX_UTILIZATION_WINDOW_S
         # A reading covers the driver's latest window, which may have ended up to one window length before the
         # reading. The window is certain to lie inside the run only if the reading is at least two window
@@ -351,14 +357,15 @@ class GpuTotals:
             # Earlier samples may contain throttle reasons from before the run.
             if t >= _CLOCKS_EVERY_S and reading.throttle is not None:
                 rates.add_throttle(reading.throttle, seconds)
-            rates.power.add(reading.power_w, seconds)
+            rates.power.add(_mean_power(self._last_power, reading.power_w), seconds, reading.power_w)
         self._energy.add(t, reading.power_w)
         self._last_power = reading.power_w
 
     def _add_idle_energy(self, seconds: float, reading: Reading) -> None:
-        if reading.utilization is None or reading.power_w is None or self._last_power is None:
+        watts = _mean_power(self._last_power, reading.power_w)
+        if reading.utilization is None or watts is None:
             return
-        joules = seconds * (reading.power_w + self._last_power) / 2
+        joules = seconds * watts
         self._idle_known_s += seconds
         self._idle_known_j += joules
         if reading.utilization == 0:
@@ -398,7 +405,9 @@ class GpuTotals:
         Memory and energy remain those of the whole run.
         """
         rates = self.rates if self.parts is None else self.parts.between(since, until)
-        return replace(self, rates=rates, parts=None, missing=dict(self.missing))
+        part = replace(self, rates=rates, parts=None, missing=dict(self.missing))
+        part._energy, part._energy_of_part = self._energy, rates.power
+        return part
 
     @property
     def lost_since(self) -> float | None:
@@ -437,7 +446,7 @@ class GpuTotals:
         window = self.reading.utilization_window or _MAX_UTILIZATION_WINDOW_S
         short = duration_s < 2 * window
         return self._level(
-            name, average, name, reasons.too_short_for_windows(window) if short else reasons.GAP
+            name, average, name, reasons.too_short_for_windows(window) if short else self._why_gap()
         )
 
     def activity(self, name: str, duration_s: float) -> Level | None:
@@ -474,34 +483,53 @@ class GpuTotals:
         """Return the throttled seconds by reason, or None if the driver did not report throttle reasons."""
         if self.rates.throttled is None:
             short = self._last_t < _CLOCKS_EVERY_S
-            self._set_missing("throttled", "throttle", reasons.CLOCKS_TOO_SHORT if short else reasons.GAP)
+            self._set_missing("throttled", "throttle", reasons.CLOCKS_TOO_SHORT if short else self._why_gap())
             return None
         return dict(self.rates.throttled)
 
     def power_limit(self) -> float | None:
         """Return the enforced power limit in watts, from the newest reading."""
         if self.reading.power_limit_w is None:
-            self._set_missing("power_limit_w", "power_limit_w", reasons.GAP)
+            self._set_missing("power_limit_w", "power_limit_w", self._why_gap())
         return self.reading.power_limit_w
 
     def power(self, duration_s: float) -> Level | None:
-        """Return the mean and maximum of the instantaneous power, in watts."""
+        """Return the mean and maximum power in watts. The mean is the energy divided by its time."""
         if duration_s < MIN_ENERGY_S:
             self.missing["power_w"] = reasons.too_short(MIN_ENERGY_S)
             return None
-        return self._level("power_w", self.rates.power, "power_w", reasons.GAP)
+        if self._energy_of_part is not None:
+            return self._level("power_w", self._energy_of_part, "power_w", self._why_gap())
+        mean, read = self._energy.energy().mean_w, self.rates.power.level()
+        if mean is None:
+            self._set_missing("power_w", "power_w", self._why_gap())
+            return None
+        # The driver may have counted a short rise of the power that no reading shows.
+        return Level(mean, mean if read is None else max(mean, read.max))
 
     def energy(self, duration_s: float) -> float | None:
-        """Return the energy in joules: the integral of the instantaneous power over the run."""
+        """Return the energy in joules, or None if it is known for less than 99 % of the run."""
         if duration_s < MIN_ENERGY_S:
             self.missing["energy_j"] = reasons.too_short(MIN_ENERGY_S)
             return None
         if not self._idle_known(duration_s):
             self.missing["energy_idle_j"] = reasons.TOO_FEW_WINDOWS
-        if self._was_lost or self._energy.covered < 0.99 * duration_s:
-            self._set_missing("energy_j", "power_w", reasons.GAP)
+        energy = self._energy.energy()
+        if self._was_lost or energy.known_s < _MIN_ENERGY_KNOWN * duration_s:
+            self._set_missing("energy_j", "power_w", self._why_gap())
             return None
-        return self._energy.total
+        return energy.joules
+
+    def energy_at_least(self, duration_s: float) -> float | None:
+        """Return the energy of the known part of the run if :meth:`energy` is unknown, otherwise None."""
+        if duration_s < MIN_ENERGY_S or self.energy(duration_s) is not None:
+            return None
+        return self._energy.energy().joules or None
+
+    def energy_error(self, duration_s: float) -> float | None:
+        """Return by how many joules the energy may be wrong, or None if that is at most 5 % or unknown."""
+        joules, error = self.energy(duration_s), self._energy.energy().error_j
+        return None if joules is None or error <= _SHOWN_ERROR * joules else error
 
     def energy_idle(self, duration_s: float) -> float | None:
         """Return the joules drawn while no CUDA kernel ran.
@@ -518,6 +546,9 @@ class GpuTotals:
     def _idle_known(self, duration_s: float) -> bool:
         return self._idle_known_s >= _MIN_IDLE_KNOWN * duration_s
 
+    def _why_gap(self) -> Message:
+        return reasons.not_sampled(self._gap_s) if self._gap_s else reasons.GAP
+
     def _level(self, name: str, average: Average, source: str, reason: Message) -> Level | None:
         level = average.level()
         if level is None:
@@ -527,3 +558,8 @@ class GpuTotals:
     def _set_missing(self, name: str, source: str, default: Message) -> None:
         """Set the reason for ``name`` to the reading's reason for ``source``, or else to ``default``."""
         self.missing[name] = why_missing(self.reading, source, default)
+
+
+def _mean_power(before: float | None, after: float | None) -> float | None:
+    """Return the mean power between two readings, or the later one if the earlier one is unknown."""
+    return after if before is None or after is None else (before + after) / 2

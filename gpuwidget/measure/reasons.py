@@ -65,6 +65,16 @@ def too_short(seconds: float) -> Message:
     return message("too-short", "the run was shorter than {seconds:g} s", seconds=seconds)
 
 
+def not_sampled(seconds: float) -> Message:
+    """Return the reason to give if gpuwidget's threads could not run for this many seconds."""
+    return message(
+        "not-sampled-for",
+        "gpuwidget could not run for {seconds:.1f} s: the code held Python's interpreter, or the process was "
+        "stopped",
+        seconds=seconds,
+    )
+
+
 @_cached
 def too_short_for_windows(window_s: float) -> Message:
     """Return the reason to give if the run was shorter than two of the driver's utilization windows."""

@@ -307,6 +307,7 @@ class Run:
         peaks = PEAK_TRACKER.close(self._peak_scope) if self._peak_scope is not None else {}
         with self._lock:
             if sample is not None:
+                self._gpus.add_power(self._sampler.power_records(), self._began)
                 self._gpus.end(t, sample, requested_at)
             self._gpus.workers.end(t)
         # The lock is not held during this call, so that the sampler's thread does not wait for torch.
@@ -370,6 +371,7 @@ class Run:
             # run's last one.
             if not self._sampling:
                 return
+            self._gpus.add_power(self._sampler.power_records(), self._began)
             self._gpus.add(t, sample)
             self._memory.add(t)
         if self._subscription is not None:

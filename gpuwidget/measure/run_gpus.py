@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from gpuwidget.measure.gpu_selection import select_gpus
@@ -16,6 +16,7 @@ from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Gpu, Origin, Sample, without_mig_parents
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.cuda_state import TorchDevice
+from gpuwidget.sources import PowerRecord
 
 _RECENT_S = 15.0
 """Once a run has lasted this many seconds, its recent totals cover at least this many seconds, and at most
@@ -107,6 +108,14 @@ class RunGpus:
             self.workers.add(t, gpu, reading, holding)
         self.workers.poll(t)
         self._time_series.add(t, self.all, self.started)
+
+    def add_power(self, records: Mapping[str, PowerRecord], began: float) -> None:
+        """Add the driver's records of each GPU's power, by UUID. The run began at ``began`` (monotonic
+        seconds)."""
+        for uuid, record in records.items():
+            if uuid in self._by_uuid:
+                self._by_uuid[uuid].add_power(record, began)
+                self.workers.add_power(uuid, record, began)
 
     def end(self, t: float, sample: Sample, requested_at: float) -> None:
         """Add the sample taken at the run's end, requested at ``requested_at`` (epoch seconds)."""

@@ -101,6 +101,8 @@ class GpuReportBuilder:
             missing=texts(totals.missing),
             children=notes.programs(totals.children.values()),
             children_memory=totals.children_memory(),
+            energy_at_least_j=totals.energy_at_least(t),
+            energy_error_j=totals.energy_error(t),
             missing_ids=message_ids(totals.missing),
         )
 

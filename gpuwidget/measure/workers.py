@@ -24,6 +24,7 @@ from gpuwidget.model.samples import Gpu
 from gpuwidget.model.worker_update import WorkerGpuUpdate, WorkerUpdate
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.spawned_ranks import spawned_ranks
+from gpuwidget.sources import PowerRecord
 from gpuwidget.system import processes
 from gpuwidget.system.processes import ProcessDirectory, ProcessTimes, Rank
 
@@ -109,6 +110,12 @@ class WorkerTracker:
                 self._measured[gpu.uuid] = reading.measured
                 for pid in self._in_use[gpu.uuid][1]:
                     self._running[pid].gpus[gpu.uuid].add_rates(t, reading)
+
+    def add_power(self, uuid: str, record: PowerRecord, began: float) -> None:
+        """Add the driver's records of one GPU's power. The run began at ``began`` (monotonic seconds)."""
+        in_use = self._in_use.get(uuid)
+        for pid in in_use[1] if in_use is not None else ():
+            self._running[pid].gpus[uuid].energy.add_record(record, began)
 
     def _update_processes(
         self, t: float, gpu: Gpu, reading: Reading, held: ProcessMemory, beginning: bool

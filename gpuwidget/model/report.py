@@ -171,6 +171,8 @@ class GpuReport:
     does not count. Empty if the clock was not throttled. Accurate to two seconds, the interval between
     readings."""
     energy_j: float | None
+    """Joules that the GPU drew during the run, from the driver's energy counter and its samples of the
+    power."""
     lost_since: float | None
     missing: Mapping[str, str]
     """The reason why each unknown value is None, by field name."""
@@ -188,6 +190,12 @@ class GpuReport:
     worked: bool | None = None
     """Whether this notebook worked on the GPU during the run. False if there is no sign of it, although other
     processes may have worked there. None if unknown, and for GPUs that were selected with ``--gpu``."""
+    energy_at_least_j: float | None = None
+    """Joules of the known part of the run if :attr:`energy_j` is None because power is unknown for a part of
+    the run, or None."""
+    energy_error_j: float | None = None
+    """Joules by which :attr:`energy_j` may be wrong (two standard deviations), or None if that is at most 5
+    percent of it."""
 
 
 @dataclass(frozen=True, slots=True)

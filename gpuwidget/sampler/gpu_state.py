@@ -11,7 +11,7 @@ from gpuwidget.model.messages import Message, message, message_ids, texts
 from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity, FastReadings, Reading, SlowReadings, StatusReadings
 from gpuwidget.model.samples import NOT_READ_YET, Gpu
-from gpuwidget.sources import UtilizationWindow, WorkingProcesses, Xid
+from gpuwidget.sources import PowerRecord, UtilizationWindow, WorkingProcesses, Xid
 
 _SILENT = message("gpu-silent", "the GPU does not answer")
 _LOST = message("gpu-lost", "the GPU is lost")
@@ -59,6 +59,12 @@ class GpuState:
         self.activities: tuple[Activity, ...] = ()
         """The latest measurements of the hardware counters, oldest first. Each covers a time window. Enough
         are kept to cover the last 15 s."""
+        self.power_samples: tuple[tuple[float, float], ...] = ()
+        """The driver's samples of the power, as in :class:`PowerRecord`."""
+        self.power_read_at = _NEVER
+        """When the driver's samples of the power were last read, in monotonic seconds."""
+        self.counter: tuple[float, float] | None = None
+        """The energy counter's last reading, as in :class:`PowerRecord`."""
         self.windows: tuple[UtilizationWindow, ...] = ()
         self.working_processes: tuple[WorkingProcesses, ...] = ()
         """The latest readings of the processes that have worked, oldest first."""
@@ -136,10 +142,16 @@ class GpuState:
         self.measured = None
         self.fast, self.status, self.slow = _NO_FAST, _NO_STATUS, _NO_SLOW
         self.memory_used = self.processes = self.activity = None
+        self.power_samples, self.counter = (), None
         self.windows = ()
         self.working_processes = ()
         self.activities = ()
         self.processes_read_at = self.status_read_at = _NEVER
+
+    @property
+    def power_record(self) -> PowerRecord:
+        """What the driver has recorded about the GPU's power."""
+        return PowerRecord(self.power_samples, self.counter)
 
     def reading(self) -> Reading:
         """Return the current reading."""

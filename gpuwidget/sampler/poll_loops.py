@@ -59,6 +59,17 @@ because a long run has enough measurements and each read costs 0.2 ms per GPU.""
 _COSTLY_ACTIVITY_S = 0.02
 """If reading the counters of all GPUs takes longer than this, because each call waits for the GIL, the longer
 interval is used from the start."""
+_COUNTER_DELAY_S = 0.1
+"""Delay before the first read of the energy counter in a run, which takes milliseconds."""
+_COUNTER_MAX_INTERVAL_S = 10.0
+_COUNTER_SHARE = 0.25
+"""Time between two reads of the energy counter in a run, as a fraction of the run so far. Its last part, for
+which only the power is known, is therefore short compared with the run."""
+_POWER_INTERVAL_S = 1.0
+"""Seconds between two reads of the driver's samples of the power in a run, of which it keeps two seconds. A
+shorter run does not pay for them."""
+_MIN_POWER_INTERVAL_S = 0.1
+"""The same if a caller waits for the poll: at the run's end, the samples since the last read are needed."""
 _ACTIVITY_MAX_AGE_S = 2.5
 """Seconds for which a measurement of the hardware counters is shown if there is no newer one."""
 
@@ -99,6 +110,7 @@ class FastPollLoop:
         self._requested = 0
         self._started = 0
         self._done = 0
+        self._run_since = _NOW
 
     # -- schedule ------------------------------------------------------------------------------------
 
@@ -115,6 +127,10 @@ class FastPollLoop:
         """Make a poll due immediately. Called when the first subscription is added."""
         self._slowest = 0.0
         self._next_full = self._next_memory = _NOW
+
+    def start_run(self) -> None:
+        """Store that a run starts. Called when a subscription of a run is added."""
+        self._run_since = self._clock.monotonic()
 
     def poll_by(self, deadline: float) -> None:
         """Schedule the next full poll no later than ``deadline`` (monotonic seconds)."""
@@ -209,6 +225,15 @@ class FastPollLoop:
         state.measured, state.read_at = measured, now
         state.memory_used = fast.memory_used
         state.processes = processes
+        if self._needs_power_samples(state, now, requested):
+            state.power_samples = source.read_power_samples(gpu)
+            state.power_read_at = now
+
+    def _needs_power_samples(self, state: GpuState, now: float, requested: bool) -> bool:
+        if self._subscriptions.memory_interval_s is None or now - self._run_since < _POWER_INTERVAL_S:
+            return False
+        interval = _MIN_POWER_INTERVAL_S if requested else _POWER_INTERVAL_S
+        return now - state.power_read_at >= interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +258,7 @@ class SlowPollLoop:
         self._next_windows = _NOW
         self._activity_since = _NOW
         self._last_activity = _NOW
+        self._last_counter = _NOW
         self._activity_took = 0.0
         self._activity_on = False
 
@@ -241,7 +267,7 @@ class SlowPollLoop:
         """When the next slow poll is due, in monotonic seconds."""
         if not self._source.opened or not (self._subscriptions or self._activity_on):
             return _NEVER
-        due = min(self._next_slow, self._next_windows if self._needs_windows else _NEVER)
+        due = min(self._next_slow, self._next_counter, self._next_windows if self._needs_windows else _NEVER)
         if self._subscriptions.activity:
             return min(self._next_activity, due)
         return _NOW if self._activity_on else due
@@ -256,12 +282,26 @@ class SlowPollLoop:
         self._last_activity = _NOW
 
     @property
+    def _costly(self) -> bool:
+        return self._activity_took > _COSTLY_ACTIVITY_S
+
+    @property
+    def _next_counter(self) -> float:
+        """When the next read of the energy counter for a run is due, in monotonic seconds."""
+        if self._subscriptions.memory_interval_s is None:
+            return _NEVER
+        if self._last_counter < self._activity_since:
+            return self._activity_since + _COUNTER_DELAY_S
+        shortest = _ACTIVITY_LATER_INTERVAL_S if self._costly else _ACTIVITY_INTERVAL_S
+        wait = _COUNTER_SHARE * (self._last_counter - self._activity_since)
+        return self._last_counter + min(max(wait, shortest), _COUNTER_MAX_INTERVAL_S)
+
+    @property
     def _next_activity(self) -> float:
         """When the next read of the hardware counters is due, in monotonic seconds."""
         if self._last_activity < self._activity_since:
             return self._activity_since + _ACTIVITY_DELAY_S
-        costly = self._activity_took > _COSTLY_ACTIVITY_S
-        early = self._last_activity - self._activity_since < _ACTIVITY_LATER_AFTER_S and not costly
+        early = self._last_activity - self._activity_since < _ACTIVITY_LATER_AFTER_S and not self._costly
         return self._last_activity + (_ACTIVITY_INTERVAL_S if early else _ACTIVITY_LATER_INTERVAL_S)
 
     def start_poll(self) -> SlowPoll:
@@ -278,8 +318,9 @@ class SlowPollLoop:
         if self._needs_windows and now >= self._next_windows:
             self._next_windows = now + self._subscriptions.windows_interval_s
             reads.append(self._read_windows)
-        if now >= self._next_slow:
+        if now >= min(self._next_slow, self._next_counter):
             self._next_slow = now + _SLOW_INTERVAL_S
+            self._last_counter = now
             reads.append(self._read_slow)
         return SlowPoll(tuple(reads), stop_activity, self._source.states)
 
@@ -301,4 +342,8 @@ class SlowPollLoop:
             state.add_working_processes(WorkingProcesses(self._clock.time(), pids))
 
     def _read_slow(self, state: GpuState) -> None:
-        state.set_slow(self._source.source.read_slow(state.gpu))
+        began = self._clock.monotonic()
+        slow = self._source.source.read_slow(state.gpu)
+        state.set_slow(slow)
+        if slow.energy_j is not None:
+            state.counter = ((began + self._clock.monotonic()) / 2, slow.energy_j)

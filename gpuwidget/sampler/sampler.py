@@ -15,7 +15,7 @@ from gpuwidget.sampler.guarded_source import GuardedSource
 from gpuwidget.sampler.poll_loops import FastPollLoop, SlowPoll, SlowPollLoop
 from gpuwidget.sampler.poll_threads import HUNG_AFTER_S, PollThread, PollThreads
 from gpuwidget.sampler.subscriptions import INTERVAL_S, OnSample, Subscription, Subscriptions
-from gpuwidget.sources import Source, UtilizationWindow, WorkingProcesses, open_source
+from gpuwidget.sources import PowerRecord, Source, UtilizationWindow, WorkingProcesses, open_source
 
 OPEN_TIMEOUT_S = 5.0
 """Seconds to wait until the driver is open, for a caller that can't continue without readings."""
@@ -110,6 +110,13 @@ class Sampler:
         contains the GPU."""
         return next((state.windows for state in self._source.states if state.gpu.uuid == uuid), ())
 
+    def power_records(self) -> dict[str, PowerRecord]:
+        """Return what the driver has recorded about the power of each GPU, by UUID.
+
+        The records are read only during a run.
+        """
+        return {state.gpu.uuid: state.power_record for state in self._source.states}
+
     def working_processes(self, uuid: str) -> tuple[WorkingProcesses, ...]:
         """Return which processes have worked on one GPU, in the latest intervals, oldest first.
 
@@ -158,6 +165,8 @@ class Sampler:
                 self._fast.restart()
             if activity:
                 self._slow.start_activity()
+            if memory_interval_s is not None:
+                self._fast.start_run()
             self._stopping = False
             self._subscriptions.add(subscription)
             self._fast.poll_by(self._clock.monotonic() + interval_s)

@@ -61,6 +61,15 @@ class WorkingProcesses(NamedTuple):
     them."""
 
 
+class PowerRecord(NamedTuple):
+    """What the driver has recorded about the power of a GPU. All times are in monotonic seconds."""
+
+    samples: tuple[tuple[float, float], ...] = ()
+    """Times and watts, oldest first. Each is the power since the previous one."""
+    counter: tuple[float, float] | None = None
+    """When the energy counter was last read, and its value in joules."""
+
+
 class Source(Protocol):
     """A source of GPU readings.
 
@@ -105,6 +114,13 @@ class Source(Protocol):
         """Return the latest utilization windows of one GPU, oldest first.
 
         The result is empty if the source keeps no windows. The call takes milliseconds.
+        """
+        ...
+
+    def read_power_samples(self, gpu: Gpu) -> tuple[tuple[float, float], ...]:
+        """Return the driver's samples of one GPU's power, oldest first: monotonic seconds and watts.
+
+        The result is empty if the source keeps no samples. A driver keeps those of the last two seconds.
         """
         ...
 

@@ -53,6 +53,10 @@ class NoSource:
         """Never called, because there is no GPU."""
         raise SourceLostError(self._reason.text)
 
+    def read_power_samples(self, gpu: Gpu) -> tuple[tuple[float, float], ...]:
+        """Never called, because there is no GPU."""
+        raise SourceLostError(self._reason.text)
+
     def read_working_processes(self, gpu: Gpu) -> frozenset[int] | None:
         """Never called, because there is no GPU."""
         raise SourceLostError(self._reason.text)

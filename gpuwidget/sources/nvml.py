@@ -241,6 +241,13 @@ class NvmlSource:
         """
         return self._call(gpu, NvmlDevice.read_utilization_windows, ())
 
+    def read_power_samples(self, gpu: Gpu) -> tuple[tuple[float, float], ...]:
+        """Read the driver's samples of the power with two NVML calls, which take 0.5 ms.
+
+        The driver keeps one sample per 20 ms, for the last 2.4 s (measured on an H200).
+        """
+        return self._call(gpu, NvmlDevice.read_power_samples, ())
+
     def read_working_processes(self, gpu: Gpu) -> frozenset[int] | None:
         """Read the processes' utilization with two NVML calls, which take some milliseconds.
 

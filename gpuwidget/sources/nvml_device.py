@@ -31,6 +31,7 @@ _STALE = frozenset({nvml_messages.NOT_FOUND, nvml_messages.INVALID_ARGUMENT})
 """Errors that the memory call returns for a MIG slice that no longer exists."""
 _FIRST_WITH_COUNTERS = (9, 0)
 """Compute capability of Hopper, the first architecture with the hardware counters that NVML reads (GPM)."""
+_MAX_SAMPLE_AGE_S = 1.0
 STATUS_VALUES = (*keys("status"), "throttle")
 SLOW_VALUES = (*keys("slow"), "xid")
 """Keys of the slow readings that are either known or have a reason in ``missing``. ``xid_time`` is not
@@ -127,7 +128,14 @@ class NvmlDevice:
                 nvml_messages.SCRAMBLED_PROCESS_LISTS
             )
         if slice_of is not None:
-            for name in ("utilization", "power_w", "windows", "working_processes", *SLOW_VALUES):
+            for name in (
+                "utilization",
+                "power_w",
+                "power_samples",
+                "windows",
+                "working_processes",
+                *SLOW_VALUES,
+            ):
                 self._unsupported[name] = nvml_messages.NOT_PER_MIG_SLICE
 
     # -- queries -------------------------------------------------------------------------------------
@@ -342,7 +350,8 @@ class NvmlDevice:
 
     def read_utilization_windows(self) -> tuple[UtilizationWindow, ...]:
         """Read the utilization windows that the driver still keeps, with one NVML call."""
-        samples = self.query("windows", (self._samples,), {}) or ()
+        kind = self._nvml.NVML_GPU_UTILIZATION_SAMPLES
+        samples = self.query("windows", (partial(self._samples, kind),), {}) or ()
         return tuple(
             UtilizationWindow(time / 1e6, float(value))
             for time, value in sorted(samples)
@@ -374,13 +383,26 @@ class NvmlDevice:
             if record.smUtil or record.memUtil or record.encUtil or record.decUtil
         )
 
-    def _samples(self, handle: Any) -> list[tuple[int, int]]:
+    def read_power_samples(self) -> tuple[tuple[float, float], ...]:
+        """Read the driver's latest samples of the power, with two NVML calls.
+
+        The result is empty if the newest one is not from the last second, because the system's clock, to
+        which their times refer, has then been set.
+        """
+        kind = self._nvml.NVML_TOTAL_POWER_SAMPLES
+        samples = sorted(self.query("power_samples", (partial(self._samples, kind),), {}) or ())
+        now, clock = self._session.clock.monotonic(), self._session.clock.time()
+        if not samples or abs(clock - samples[-1][0] / 1e6) > _MAX_SAMPLE_AGE_S:
+            return ()
+        return tuple((now - (clock - time / 1e6), milliwatts / 1000) for time, milliwatts in samples)
+
+    def _samples(self, kind_of_samples: int, handle: Any) -> list[tuple[int, int]]:
         """Return the time (in microseconds since the epoch) and the value of each sample.
 
         Empty slots of the driver's buffer, whose time is 0, are left out.
         """
         nvml = self._nvml
-        kind, samples = nvml.nvmlDeviceGetSamples(handle, nvml.NVML_GPU_UTILIZATION_SAMPLES, 0)
+        kind, samples = nvml.nvmlDeviceGetSamples(handle, kind_of_samples, 0)
         member = _VALUES[kind] if 0 <= kind < len(_VALUES) else "uiVal"
         return [
             (sample.timeStamp, getattr(sample.sampleValue, member)) for sample in samples if sample.timeStamp
@@ -388,7 +410,7 @@ class NvmlDevice:
 
     def _measure_window(self, handle: Any) -> float:
         nvml = self._nvml
-        times = sorted(time for time, _ in self._samples(handle))
+        times = sorted(time for time, _ in self._samples(nvml.NVML_GPU_UTILIZATION_SAMPLES, handle))
         steps = [later - earlier for earlier, later in pairwise(times) if later > earlier]
         if len(steps) < 3:
             raise nvml.NVMLError(nvml_messages.NO_DATA)

@@ -192,6 +192,11 @@ class ReplaySource:
         self._current_tick(gpu)
         return ()
 
+    def read_power_samples(self, gpu: Gpu) -> tuple[tuple[float, float], ...]:
+        """Return no samples, because a recording does not contain the driver's."""
+        self._current_tick(gpu)
+        return ()
+
     def read_working_processes(self, gpu: Gpu) -> frozenset[int] | None:
         """Return None, because a recording's processes are not this machine's."""
         self._current_tick(gpu)

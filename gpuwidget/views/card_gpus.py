@@ -96,12 +96,18 @@ def table_columns(gpus: Sequence[GpuReport]) -> list[GpuColumn]:
         found.append(_optional(_("tensor"), [gpu.tensor_activity for gpu in gpus]))
         found.append(_optional("DRAM", [gpu.dram_activity for gpu in gpus]))
     found.append(_means(_("power"), "W", [gpu.power_w for gpu in gpus], units.whole_number))
-    energies = [gpu.energy_j for gpu in gpus]
-    unit = units.energy_unit(energies)
-    found.append(
-        GpuColumn(_("energy"), unit, tuple(units.number_in_unit(joules, unit) for joules in energies))
-    )
+    unit = units.energy_unit([gpu.energy_j or gpu.energy_at_least_j for gpu in gpus])
+    found.append(GpuColumn(_("energy"), unit, tuple(_energy(gpu, unit) for gpu in gpus)))
     return [column for column in found if column is not None]
+
+
+def _energy(gpu: GpuReport, unit: str) -> str:
+    if gpu.energy_j is None and gpu.energy_at_least_j is not None:
+        return f"≥ {units.number_in_unit(gpu.energy_at_least_j, unit)}"
+    joules = units.number_in_unit(gpu.energy_j, unit)
+    if gpu.energy_j is None or gpu.energy_error_j is None:
+        return joules
+    return f"{joules} ± {units.number_in_unit(gpu.energy_error_j, unit)}"
 
 
 def _row_name(gpu: GpuReport, model: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -247,12 +248,18 @@ def mean_utilization(gpus: Sequence[GpuReport]) -> str:
 
 
 def total_energy(gpus: Sequence[GpuReport]) -> str:
-    """Return the energy of all GPUs as text, with ``at least`` in front if any GPU's energy is unknown."""
-    known = [gpu.energy_j for gpu in gpus if gpu.energy_j is not None]
+    """Return the energy of all GPUs as text, with ``at least`` in front if any GPU's energy is unknown.
+
+    The error is added if it is stated for any GPU.
+    """
+    known = [joules for gpu in gpus for joules in (gpu.energy_j, gpu.energy_at_least_j) if joules is not None]
     if not known:
         return units.UNKNOWN
     total = units.energy(sum(known))
-    return _("at least {energy}", energy=total) if len(known) < len(gpus) else total
+    if any(gpu.energy_j is None for gpu in gpus):
+        return _("at least {energy}", energy=total)
+    error = math.hypot(*(gpu.energy_error_j or 0.0 for gpu in gpus))
+    return f"{total} ± {units.energy(error)}" if error else total
 
 
 # -- the first line --------------------------------------------------------------------------------------
@@ -320,7 +327,8 @@ def _utilization(gpus: Sequence[GpuReport]) -> str | None:
 
 
 def _energy(gpus: Sequence[GpuReport]) -> str | None:
-    return total_energy(gpus) if any(gpu.energy_j is not None for gpu in gpus) else None
+    total = total_energy(gpus)
+    return None if total == units.UNKNOWN else total
 
 
 # -- the second line -------------------------------------------------------------------------------------

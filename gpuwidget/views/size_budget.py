@@ -58,6 +58,8 @@ OPTIONAL_FIELDS = (
 """The GPU fields that the JSON of a small card omits. Advice still contains the figures on which it is based,
 even if they come from these fields."""
 _OPTIONAL_TORCH_FIELDS = ("inactive_split", "returnable")
+_RARE_FIELDS = ("energy_at_least_j", "energy_error_j")
+"""The GPU fields that the JSON of a small card contains only with a value."""
 _OMITTED = translatable("left out of this card")
 
 
@@ -195,6 +197,9 @@ def to_json(reduced: ReducedReport) -> dict[str, Any]:
     has_torch = any(gpu["torch"] is not None for gpu in values["gpus"])
     omitted = (*OPTIONAL_FIELDS, *_OPTIONAL_TORCH_FIELDS) if has_torch else OPTIONAL_FIELDS
     for place, gpu in enumerate(values["gpus"]):
+        for name in _RARE_FIELDS:
+            if gpu[name] is None:
+                del gpu[name]
         _omit(gpu, OPTIONAL_FIELDS, optional)
         if gpu["torch"] is not None:
             _omit(gpu["torch"], _OPTIONAL_TORCH_FIELDS, optional)
@@ -509,6 +514,8 @@ def _rounded(gpu: GpuReport, level: DetailLevel) -> GpuReport:
         throttled=None if gpu.throttled is None else {w: _short(s) for w, s in gpu.throttled.items()},
         # More digits than the sensor has, because the card shows their sum.
         energy_j=_six_digits_or_none(gpu.energy_j),
+        energy_at_least_j=_six_digits_or_none(gpu.energy_at_least_j),
+        energy_error_j=_short_or_none(gpu.energy_error_j),
         missing={name: _short_text(text, level.reason_length) for name, text in gpu.missing.items()},
         children=tuple(clean_line(command, min(60, level.reason_length)) for command in gpu.children),
     )

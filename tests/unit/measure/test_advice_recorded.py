@@ -188,7 +188,7 @@ def test_the_texts_have_the_figures_and_the_fix(player: Player) -> None:
     late = player.measure(*STEADY["straggler"]).advice[0]
     assert late.text == (
         "GPUs 0, 1 and 2 wait for GPU 3 (12 % busy) for about 88 % of the time. The utilization of "
-        "GPUs 0, 1 and 2 is 100 %, at 25 % of the multiprocessors and 193 of 700 W, because waiting in a "
+        "GPUs 0, 1 and 2 is 100 %, at 25 % of the multiprocessors and 192 of 700 W, because waiting in a "
         "collective operation counts as busy."
     )
 

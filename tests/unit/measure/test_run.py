@@ -519,8 +519,9 @@ def test_readings_from_before_the_run_do_not_count(bench: Bench) -> None:
     """A reading from before the run is not included in the report, even if the sampling interval is long."""
     bench.source.utilization[0], bench.source.power[0] = 100.0, 700.0
     bench.pass_time(0.4, step=0.2)
+    bench.source.power[0] = 100.0
     run = bench.run(RunOptions(interval_s=4.0))
-    bench.source.utilization[0], bench.source.power[0] = 0.0, 100.0
+    bench.source.utilization[0] = 0.0
     bench._keep.close()
     bench.pass_time(3.0)
     gpu = bench.report(run).gpus[0]
@@ -541,18 +542,50 @@ def test_the_timeline_begins_with_the_run(bench: Bench) -> None:
 
 
 def test_a_gap_in_sampling_is_not_filled_in(bench: Bench) -> None:
-    """If no sample is taken for several seconds, the timeline is None for that time, and the energy is
-    unknown."""
+    """If gpuwidget could not sample for several seconds, the timeline is None for that time, the energy of
+    the rest is reported as a lower limit, and the reason does not blame the driver."""
     run = bench.run(RunOptions(gpus=("0",)))
     bench.pass_time(1.0)
     bench.clock.advance(6.0)
     bench.clock.until(bench._all_wait)
     bench.pass_time(1.0)
     report = bench.report(run)
-    assert report.gpus[0].energy_j is None
-    assert report.gpus[0].missing["energy_j"] == "the driver did not report it for the whole run"
+    gpu = report.gpus[0]
+    assert gpu.energy_j is None
+    assert gpu.energy_at_least_j == pytest.approx(100.0 * 2.0, rel=0.05)
+    assert gpu.power_w == Level(pytest.approx(100.0), 100.0)
+    assert gpu.missing_ids["energy_j"] == MessageId(
+        "not-sampled-for", {"seconds": pytest.approx(6.0, abs=0.3)}
+    )
     assert report.timeline is not None
     assert None in report.timeline.gpus[0].power_w
+
+
+def test_a_gap_in_sampling_is_filled_by_the_energy_counter(bench: Bench) -> None:
+    """If gpuwidget could not sample for several seconds, the driver's energy counter still counts them."""
+    began = bench.clock.monotonic()
+    bench.source.energy[0] = lambda: 1000.0 + 100.0 * (bench.clock.monotonic() - began)
+    run = bench.run(RunOptions(gpus=("0",)))
+    bench.pass_time(1.0)
+    bench.clock.advance(6.0)
+    bench.clock.until(bench._all_wait)
+    bench.pass_time(1.0)
+    gpu = bench.report(run).gpus[0]
+    assert gpu.energy_j == pytest.approx(800.0, rel=0.01)
+    assert (gpu.energy_at_least_j, "energy_j" in gpu.missing) == (None, False)
+    assert gpu.power_w is not None
+    assert gpu.power_w.mean == pytest.approx(100.0, rel=0.01)
+
+
+def test_a_driver_that_hangs_is_named(bench: Bench) -> None:
+    """If the driver did not return for several seconds, the reason for an unknown energy names the driver."""
+    run = bench.run(RunOptions(gpus=("0",)))
+    bench.pass_time(1.0)
+    bench.source.power[0] = None
+    bench.pass_time(2.0)
+    bench.source.power[0] = 100.0
+    bench.pass_time(1.0)
+    assert bench.report(run).gpus[0].missing_ids["energy_j"] == MessageId("gap", {})
 
 
 def test_a_gpu_that_came_back_is_not_lost(bench: Bench) -> None:

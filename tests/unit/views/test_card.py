@@ -32,6 +32,8 @@ from gpuwidget.model.report import (
 )
 from gpuwidget.views import card, size_budget
 from gpuwidget.views.card import CardReport, Reports
+from gpuwidget.views.card_gpus import table_columns
+from gpuwidget.views.card_summary import total_energy
 from gpuwidget.views.detail_levels import COMPACT, REDUCED
 from gpuwidget.views.size_budget import LIMIT
 
@@ -346,6 +348,23 @@ def test_a_value_unknown_without_a_reason() -> None:
     """If a value is unknown and the report contains no reason, the details state that no reason was given."""
     report = reports.report(gpu(0, energy_j=None))
     assert "Not known: energy: no reason was given" in Page(html(report)).text
+
+
+@pytest.mark.parametrize(
+    ("values", "headline", "column"),
+    [
+        ({"energy_j": None, "energy_at_least_j": 4100.0}, "at least 4.1 kJ", "≥ 4.1"),
+        ({"energy_j": 161.0, "energy_error_j": 20.4}, "161 J ± 20 J", "161 ± 20"),
+        ({"energy_j": 161.0}, "161 J", "161"),
+    ],
+    ids=["lower limit", "stated error", "exact"],
+)
+def test_the_accuracy_of_the_energy(values: dict[str, float | None], headline: str, column: str) -> None:
+    """An energy that is known only for a part of the run is a lower limit, and an energy with an error of
+    more than 5 % shows its error."""
+    one = gpu(0, **values)
+    assert total_energy([one]) == headline
+    assert [each.cells for each in table_columns([one, one]) if each.title == "energy"] == [(column, column)]
 
 
 def test_nan_and_infinity_are_unknown() -> None:
