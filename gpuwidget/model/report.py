@@ -214,7 +214,7 @@ class RunTotals:
     utilization_gpus: int
     """Number of GPUs whose utilization is known."""
     energy_j: float | None
-    """Joules of all GPUs whose energy is known. A lower bound if there are other GPUs."""
+    """Joules of all GPUs, as far as they are known. A lower bound if the energy of a GPU is unknown."""
     energy_gpus: int
     """Number of GPUs whose energy is known."""
     ooms: int
@@ -560,7 +560,8 @@ class Report:
         gpus = self.counted
         kind = self.memory_kinds()[0] if self.shown else None
         busy = [gpu.utilization.mean for gpu in gpus if gpu.utilization is not None]
-        energies = [gpu.energy_j for gpu in gpus if gpu.energy_j is not None]
+        known = [gpu.energy_j for gpu in gpus if gpu.energy_j is not None]
+        energies = [*known, *(gpu.energy_at_least_j for gpu in gpus if gpu.energy_at_least_j is not None)]
         return RunTotals(
             gpus=len(gpus),
             memory_kind=kind,
@@ -568,7 +569,7 @@ class Report:
             utilization=sum(busy) / len(busy) if busy else None,
             utilization_gpus=len(busy),
             energy_j=sum(energies) if energies else None,
-            energy_gpus=len(energies),
+            energy_gpus=len(known),
             ooms=sum(gpu.torch.ooms or 0 for gpu in self.shown if gpu.torch is not None),
         )
 

@@ -599,7 +599,8 @@ def test_a_full_card_keeps_what_matters_most(count: int) -> None:
     assert len(stored["lines"]) >= 3
     whole = report.to_dict()
     for kept, gpu_values in zip(stored["gpus"], whole["gpus"], strict=True):
-        assert kept.keys() == gpu_values.keys()
+        # A small card leaves out rare fields without a value.
+        assert gpu_values.keys() - kept.keys() <= {"energy_at_least_j", "energy_error_j"}
         assert kept["torch"].keys() == gpu_values["torch"].keys()
         assert kept["children"] == ["torchrun train.py"]
 
