@@ -64,7 +64,7 @@ class ChangingSource:
     def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
         """Return a share of the memory for each process."""
         share = int(self._wave() * 2**35) // max(1, len(self.pids))
-        return tuple(Process(pid, "compute", share, "user", "python", "") for pid in self.pids)
+        return tuple(Process(pid, "compute", share, "user", "python") for pid in self.pids)
 
     def read_status(self, gpu: Gpu) -> StatusReadings:
         """Return values that change with the time."""

@@ -26,10 +26,9 @@ def process(
     *,
     user: str | None = "anna",
     program: str | None = "python",
-    arguments: str | None = "",
 ) -> Process:
     """Return a compute process as the driver lists it."""
-    return Process(pid, "compute", memory, user, program, arguments if program is not None else None)
+    return Process(pid, "compute", memory, user, program)
 
 
 def status_readings(missing: Mapping[str, Message] | None = None, **values: Any) -> StatusReadings:

@@ -6,7 +6,6 @@ import textwrap
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from gpuwidget.model.command_line import program_and_arguments
 from gpuwidget.model.metrics import METRICS, Metric
 from gpuwidget.model.terminal_text import TableColumn, format_table, printable, truncate
 from gpuwidget.model.units import UNKNOWN, duration, gib, whole_number
@@ -33,7 +32,7 @@ _PROCESS_COLUMNS = (
     TableColumn("PID"),
     TableColumn("User", right=False, shrinks_to=8),
     TableColumn("GiB"),
-    TableColumn("Command", right=False, shrinks_to=16),
+    TableColumn("Program", right=False, shrinks_to=16),
 )
 
 
@@ -123,7 +122,7 @@ def _process_rows(gpu: Gpu, reading: Reading) -> list[tuple[str, ...]]:
             str(process.pid),
             UNKNOWN if process.user is None else printable(process.user),
             gib(process.memory),
-            printable(program_and_arguments(process.program, process.arguments) or UNKNOWN),
+            printable(process.program or UNKNOWN),
         )
         for process in largest_first
     ]

@@ -28,6 +28,3 @@ class Process:
     program: str | None
     """File name of the executable, with its script or module (``python train.py``). None if it can't be read,
     or if the driver's process ids are not valid on this system, as in some containers."""
-    arguments: str | None = field(repr=False)
-    """The other arguments, shortened and redacted, or None if ``program`` is None. They are not part of
-    ``repr``, because a notebook may save that."""

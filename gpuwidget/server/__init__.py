@@ -110,7 +110,6 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         install=install_command(settings.install_requirement, serverapp.log),
         slurm=slurm,
         hide_other_users=settings.hide_other_users,
-        full_commands=settings.full_command_lines,
     )
     notebook_ids = NotebookIds(Path(serverapp.data_dir), serverapp.root_dir, serverapp.log)
     kernel_labels = KernelLabels(notebook_ids.notebook_id, server_user(), settings.metrics_names)

@@ -50,8 +50,6 @@ class ProcessContext(NamedTuple):
     identity: Callable[[Process], Identity]
     is_hidden: Callable[[Process], bool]
     """Returns whether a process is another user's, and the server hides those."""
-    full_command: Callable[[int], str | None]
-    """Returns the full command line of a process; None if it is unknown or must not be sent."""
     kernels: Mapping[str, int | None]
     """The process id of every kernel, or None for a kernel that has no process on this machine."""
     pids_match: bool
@@ -150,8 +148,6 @@ def _holder(
         pid=(largest.pid or None) if len(found) == 1 and largest is not None else None,
         user=identity.user if owner.terminal is None else None,
         program=identity.program,
-        arguments=identity.arguments,
-        command=None if identity == UNKNOWN or largest is None else context.full_command(largest.pid),
         memory=memory,
         source="driver" if torch_bytes is None else "torch",
         other_users=owner == NO_OWNER and largest is None,
@@ -162,7 +158,7 @@ def _from_reports(
     reading: Reading, reports: Mapping[str, KernelUsage], means: tuple[MeanUtilization, ...]
 ) -> GpuMemoryOwnership:
     holders = [
-        MemoryHolder(kernel, None, None, None, None, None, None, usage.reserved, "torch", other_users=False)
+        MemoryHolder(kernel, None, None, None, None, usage.reserved, "torch", other_users=False)
         for kernel, usage in reports.items()
         if usage.context or usage.reserved or usage.invalid
     ]

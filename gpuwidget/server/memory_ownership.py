@@ -53,7 +53,6 @@ class OwnershipMonitor:
         publish: Callable[[bytes], None],
         *,
         hide_other_users: bool = False,
-        full_commands: bool = False,
     ) -> None:
         self.gpu_use: GpuUseMonitor | None = None
         """Receives the owners of the processes on each GPU; None if nobody needs them."""
@@ -65,7 +64,6 @@ class OwnershipMonitor:
         self._hide_other_users = hide_other_users
         self._means = RollingMeans(interval_s)
         self._reports = KernelReports(inventory, clock)
-        self._full_commands = full_commands
         self._resolver = self._new_resolver()
         self._worker = WorkerThread("gpuwidget-ownership")
         self._enabled = False
@@ -167,9 +165,7 @@ class OwnershipMonitor:
             self._resolver = self._new_resolver()
 
     def _new_resolver(self) -> OwnershipResolver:
-        return OwnershipResolver(
-            self._clock, hide_other_users=self._hide_other_users, full_commands=self._full_commands
-        )
+        return OwnershipResolver(self._clock, hide_other_users=self._hide_other_users)
 
     def _finish(self, number: int, request: OwnershipRequest, result: OwnershipResult | None) -> None:
         if number != self._running:

@@ -100,10 +100,8 @@ class OwnershipResult(NamedTuple):
 class OwnershipResolver:
     """Resolves the owners of memory, and caches data about processes. Use it on one thread at a time."""
 
-    def __init__(self, clock: Clock, *, hide_other_users: bool = False, full_commands: bool = False) -> None:
-        """``full_commands`` adds the full command lines of other processes to the message."""
+    def __init__(self, clock: Clock, *, hide_other_users: bool = False) -> None:
         self._hide_other_users = hide_other_users
-        self._full_commands = full_commands
         self._families = ProcessTrees(clock)
         self._directory = ProcessDirectory(clock)
         self._matching = PidMatching()
@@ -122,7 +120,7 @@ class OwnershipResolver:
 
         def identity(process: Process) -> Identity:
             if process.user is not None or process.program is not None:
-                return Identity(process.user, process.program, process.arguments)
+                return Identity(process.user, process.program)
             return self._directory.look_up(process.pid)
 
         def reports_context(pid: int, uuid: str) -> bool:
@@ -135,7 +133,6 @@ class OwnershipResolver:
             owner=owner,
             identity=identity,
             is_hidden=lambda process: self._hide_other_users and not is_own_user(identity(process).user),
-            full_command=self._directory.full_command if self._full_commands else lambda pid: None,
             kernels=request.kernels,
             pids_match=self._matching.proven,
             in_container=not self._matching.in_host_namespace,

@@ -76,7 +76,7 @@ class SampleHub:
     All methods are called on the server's event loop. ``interval_s`` is the sampling interval in seconds,
     ``history_s`` is the length of the full-rate history in seconds, ``install`` is the command that installs
     gpuwidget, and ``hide_other_users`` is whether clients receive nothing about other users' processes except
-    the sum of their memory. ``full_commands`` sends the full command lines of processes that hold memory.
+    the sum of their memory.
     """
 
     def __init__(
@@ -90,7 +90,6 @@ class SampleHub:
         install: str | None = None,
         slurm: SlurmMonitor | None = None,
         hide_other_users: bool = False,
-        full_commands: bool = False,
     ) -> None:
         self._install = install
         self._documentation = documentation()
@@ -106,7 +105,6 @@ class SampleHub:
             interval_s,
             self._broadcast,
             hide_other_users=hide_other_users,
-            full_commands=full_commands,
         )
         self._ownership.slurm = slurm
         self._scrape_state = ScrapeState(clock, interval_s)

@@ -46,7 +46,6 @@ _RANGES = {
     "slurm_warning_minutes": "a number of minutes from 0 on",
     "metrics_names": "True or False",
     "hide_other_users": "True or False",
-    "full_command_lines": "True or False",
     "metrics_token_file": "a file's path in quotes",
     "prometheus_url": "an address in quotes, such as 'https://prometheus.example.org:9090'",
     "prometheus_ca_file": "a file's path in quotes",
@@ -130,12 +129,6 @@ class GpuWidget(Configurable):
         help="""Hide the processes of other users in everything that this server sends. Only the sum of their
         memory on each GPU remains. Kernels and terminals can still list these processes, unless the system
         prevents it.""",
-    ).tag(config=True)
-    full_command_lines = Bool(
-        False,
-        help="""Whether the panel shows the full command lines of processes that hold GPU memory, with
-        [redacted] in place of values that may be secret. They are sent only to open pages, and never saved
-        in a notebook.""",
     ).tag(config=True)
 
     install_requirement = Unicode(

@@ -268,12 +268,6 @@ class MemoryHolder:
     """Login name of the process's owner; None if it can't be read, and for a kernel or a terminal."""
     program: str | None
     """File name of the executable, with its script or module; None if it can't be read, and for a kernel."""
-    arguments: str | None
-    """The other arguments of the process, shortened and without possible secrets; None if ``program`` is
-    None."""
-    command: str | None
-    """The full command line without possible secrets, for views that are not saved; None if it can't be read,
-    for a kernel, and unless the server's setting ``full_command_lines`` is on."""
     memory: int | None
     """Bytes that are held; None if unknown."""
     source: Literal["driver", "torch"]

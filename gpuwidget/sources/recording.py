@@ -354,7 +354,6 @@ def _process(values: list[Any]) -> Process:
         memory=None if memory is None else _whole(memory),
         user=None,
         program=None,
-        arguments=None,
     )
 
 

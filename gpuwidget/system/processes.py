@@ -15,8 +15,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 import psutil
 
-from gpuwidget.model import command_line
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.command_line import program_name
 from gpuwidget.model.fork import reset_after_fork
 
 _HOST_PID_NAMESPACE = 0xEFFFFFFC
@@ -47,16 +47,14 @@ class HostMemory(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """User and command line of a process. Fields that this user has no permission to read are None."""
+    """User and program of a process. Fields that this user has no permission to read are None."""
 
     user: str | None
     program: str | None
-    """The program, as described in :class:`gpuwidget.model.command_line.CommandLine`."""
-    arguments: str | None
-    """The arguments without possible secrets, as described in ``CommandLine``. Empty if there are none."""
+    """The program, as described in :func:`gpuwidget.model.command_line.program_name`."""
 
 
-UNKNOWN = Identity(None, None, None)
+UNKNOWN = Identity(None, None)
 
 
 class _StartInfo(NamedTuple):
@@ -466,22 +464,14 @@ reset_after_fork(_reset_in_child)
 
 
 class ProcessDirectory:
-    """Looks up the user, program and arguments of processes. Each process is read only once."""
+    """Looks up the user and program of processes. Each process is read only once."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._known = _ProcessCache(clock, _identify, UNKNOWN, keep=lambda identity: False)
-        self._full = _ProcessCache[str | None](clock, _full_command, None, keep=lambda command: False)
 
     def look_up(self, pid: int) -> Identity:
         """Return the identity of the process ``pid``, as far as this user has permission to read it."""
         return self._known.get(pid)
-
-    def full_command(self, pid: int) -> str | None:
-        """Return the process's full command line without possible secrets; None if it can't be read.
-
-        See :func:`gpuwidget.model.command_line.full` for where it may be shown.
-        """
-        return self._full.get(pid)
 
 
 @functools.cache
@@ -519,18 +509,9 @@ def _identify(pid: int, info: _StartInfo) -> Identity:
         process = psutil.Process(pid)
         with suppress(psutil.Error, OSError):
             user = process.username()
-        shown = command_line.parse(process.cmdline(), process.name())
+        return Identity(user, program_name(process.cmdline(), process.name()))
     except (psutil.Error, OSError, ValueError):
-        return Identity(user, None, None)
-    return Identity(user, shown.program, shown.arguments)
-
-
-def _full_command(pid: int, info: _StartInfo) -> str | None:
-    try:
-        process = psutil.Process(pid)
-        return command_line.full(process.cmdline(), process.name())
-    except (psutil.Error, OSError, ValueError):
-        return None
+        return Identity(user, None)
 
 
 def all_pids() -> list[int]:

@@ -288,11 +288,6 @@ export interface Process {
    * if the driver's process ids are not valid on this system, as in some containers.
    */
   readonly program: string | null;
-  /**
-   * The other arguments, shortened and redacted, or null if `program` is null. They are not part of `repr`,
-   * because a notebook may save that.
-   */
-  readonly arguments: string | null;
 }
 
 /** The values of one GPU at one moment, assembled from calls made at different rates. */
@@ -821,15 +816,6 @@ export interface MemoryHolder {
   readonly user: string | null;
   /** File name of the executable, with its script or module; null if it can't be read, and for a kernel. */
   readonly program: string | null;
-  /**
-   * The other arguments of the process, shortened and without possible secrets; null if `program` is null.
-   */
-  readonly arguments: string | null;
-  /**
-   * The full command line without possible secrets, for views that are not saved; null if it can't be read,
-   * for a kernel, and unless the server's setting `full_command_lines` is on.
-   */
-  readonly command: string | null;
   /** Bytes that are held; null if unknown. */
   readonly memory: number | null;
   /**

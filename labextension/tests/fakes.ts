@@ -386,8 +386,6 @@ export function holding(gib: number | null, changes: Partial<MemoryHolder> = {})
     pid: null,
     user: null,
     program: null,
-    arguments: null,
-    command: null,
     memory: gib === null ? null : gib * GIB,
     source: 'driver',
     other_users: false,

@@ -139,7 +139,7 @@ function fullUsage(time: number): MemoryOwnership {
           [
             holding(3, { kernel: 'kernel-1' }),
             holding(2, { kernel: 'kernel-2', source: 'torch' }),
-            holding(null, { pid: 8, user: 'bob', program: 'python', arguments: '-m x' })
+            holding(null, { pid: 8, user: 'bob', program: 'python -m x' })
           ],
           { unattributed: null, reason: 'Unknown.', means: [{ seconds: 300, utilization: 4 }] }
         ),

@@ -83,7 +83,7 @@ def kernel(identity: str, name: str, **changes: Any) -> dict[str, Any]:
 def allocation(memory: float | None, **changes: Any) -> dict[str, Any]:
     """Return an allocation of ``memory`` GiB as the driver reports it."""
     return {
-        **dict.fromkeys(("kernel", "terminal", "pid", "user", "program", "arguments", "command")),
+        **dict.fromkeys(("kernel", "terminal", "pid", "user", "program")),
         "memory": None if memory is None else round(memory * GIB),
         "source": "driver",
         "other_users": False,

@@ -66,7 +66,7 @@ def test_a_holder_appears_and_disappears(two_gpu_lab: Lab, browser: BrowserConte
     known = uuids(two_gpu_lab)
     kernels = [kernel("k2", "train.ipynb")]
     holders = {
-        "eval.py": allocation(30, pid=4711, program="python", arguments="eval.py"),
+        "eval.py": allocation(30, pid=4711, program="python eval.py"),
         "train.ipynb": allocation(20, kernel="k2"),
     }
 

@@ -50,16 +50,14 @@ def ownership(
     remote_kernels: int = 0,
     gpu: Any = GPU,
     own_user: str | None = None,
-    commands: Mapping[int, str] | None = None,
     **values: Any,
 ) -> GpuMemoryOwnership:
     """Return the memory ownership of one GPU that has 60 GiB in use. If ``own_user`` is given, the processes
     of other users are hidden."""
     context = ProcessContext(
         owner=lambda pid: OWNERS.get(pid, ProcessOwner(None, None)),
-        identity=lambda one: Identity(one.user, one.program, one.arguments),
+        identity=lambda one: Identity(one.user, one.program),
         is_hidden=lambda one: own_user is not None and one.user != own_user,
-        full_command=(commands or {}).get,
         kernels={"k1": 10, "k2": 12, "k3": None},
         pids_match=pids_match,
         in_container=in_container,
@@ -79,21 +77,17 @@ def test_holders_are_sorted_by_memory() -> None:
         process(10, GIB),
         process(11, 20 * GIB),
         process(12, 6 * GIB),
-        process(30, 7 * GIB, user="ben", program="python a.py", arguments="--lr 1"),
+        process(30, 7 * GIB, user="ben", program="python a.py"),
         process(31, 1 * GIB, user=None, program=None),
     )
     assert usage == GpuMemoryOwnership(
         GPU.uuid,
         (
-            MemoryHolder("k1", None, None, None, None, None, None, 21 * GIB, "driver", other_users=False),
-            MemoryHolder(
-                None, None, 30, "ben", "python a.py", "--lr 1", None, 7 * GIB, "driver", other_users=False
-            ),
-            MemoryHolder("k2", None, 12, None, None, None, None, 6 * GIB, "driver", other_users=False),
-            MemoryHolder(
-                None, "1", None, None, "python train.py", "", None, 5 * GIB, "driver", other_users=False
-            ),
-            MemoryHolder(None, None, 31, None, None, None, None, GIB, "driver", other_users=False),
+            MemoryHolder("k1", None, None, None, None, 21 * GIB, "driver", other_users=False),
+            MemoryHolder(None, None, 30, "ben", "python a.py", 7 * GIB, "driver", other_users=False),
+            MemoryHolder("k2", None, 12, None, None, 6 * GIB, "driver", other_users=False),
+            MemoryHolder(None, "1", None, None, "python train.py", 5 * GIB, "driver", other_users=False),
+            MemoryHolder(None, None, 31, None, None, GIB, "driver", other_users=False),
         ),
         20 * GIB,
         None,
@@ -106,7 +100,7 @@ def test_hidden_processes_are_one_holder() -> None:
     process id, user or command. All shares still add up to the used memory."""
     usage = ownership(
         process(10, 20 * GIB),
-        process(30, 7 * GIB, user="ben", program="python a.py", arguments="--lr 1"),
+        process(30, 7 * GIB, user="ben", program="python a.py"),
         process(31, GIB, user=None, program=None),
         process(32, 3 * GIB, user="anna", program="python own.py"),
         own_user="anna",
@@ -114,11 +108,9 @@ def test_hidden_processes_are_one_holder() -> None:
     assert usage == GpuMemoryOwnership(
         GPU.uuid,
         (
-            MemoryHolder("k1", None, 10, None, None, None, None, 20 * GIB, "driver", other_users=False),
-            MemoryHolder(None, None, None, None, None, None, None, 8 * GIB, "driver", other_users=True),
-            MemoryHolder(
-                None, None, 32, "anna", "python own.py", "", None, 3 * GIB, "driver", other_users=False
-            ),
+            MemoryHolder("k1", None, 10, None, None, 20 * GIB, "driver", other_users=False),
+            MemoryHolder(None, None, None, None, None, 8 * GIB, "driver", other_users=True),
+            MemoryHolder(None, None, 32, "anna", "python own.py", 3 * GIB, "driver", other_users=False),
         ),
         29 * GIB,
         None,
@@ -140,9 +132,7 @@ def test_a_hidden_process_of_unknown_size_makes_the_sum_unknown() -> None:
     """If the driver does not report the memory of one hidden process, their sum is unknown, and so is the
     unattributed memory."""
     usage = ownership(process(30, 7 * GIB, user="ben"), process(31, None, user="eve"), own_user="anna")
-    assert usage.holdings == (
-        MemoryHolder(None, None, None, None, None, None, None, None, "driver", other_users=True),
-    )
+    assert usage.holdings == (MemoryHolder(None, None, None, None, None, None, "driver", other_users=True),)
     assert usage.unattributed is None
 
 
@@ -152,7 +142,7 @@ def test_a_hidden_process_in_a_kernel_or_terminal(pid: int, kernel: str, termina
     counts as that of the kernel or terminal, without the process's id and command."""
     usage = ownership(process(pid, GIB, user="root", program="secret"), own_user="anna")
     assert usage.holdings == (
-        MemoryHolder(kernel, terminal, None, None, None, None, None, GIB, "driver", other_users=False),
+        MemoryHolder(kernel, terminal, None, None, None, GIB, "driver", other_users=False),
     )
 
 
@@ -164,28 +154,8 @@ def test_a_terminal_is_named_after_a_visible_process() -> None:
     )
     usage = ownership(*listed, own_user="anna")
     assert usage.holdings == (
-        MemoryHolder(
-            None, "1", None, None, "python mine.py", "", None, 10 * GIB, "driver", other_users=False
-        ),
+        MemoryHolder(None, "1", None, None, "python mine.py", 10 * GIB, "driver", other_users=False),
     )
-
-
-def test_full_command_lines() -> None:
-    """If the server may send full command lines, those of terminals and other processes are sent, but neither
-    those of kernels nor those of hidden processes."""
-    listed = (
-        process(10, 4 * GIB),
-        process(20, 3 * GIB, program="bash"),
-        process(30, 2 * GIB, user="ben", program="python a.py"),
-        process(31, GIB, user="anna", program="python b.py"),
-    )
-    commands = {10: "kernel", 20: "terminal", 30: "of ben", 31: "of anna"}
-    shown = [holder.command for holder in ownership(*listed, commands=commands).holdings]
-    assert shown == [None, "terminal", "of ben", "of anna"]
-    hidden = [holder.command for holder in ownership(*listed, commands=commands, own_user="anna").holdings]
-    assert "of ben" not in hidden
-    assert "of anna" in hidden
-    assert [holder.command for holder in ownership(*listed).holdings] == [None] * 4
 
 
 def test_a_gpu_without_processes() -> None:
@@ -237,8 +207,8 @@ def test_torch_reports_are_used_without_a_process_list() -> None:
     reports = {"k1": KernelUsage(True, 20 * GIB), "k2": KernelUsage(True, 0), "k3": KernelUsage(False, None)}
     usage = ownership(gpu=SLICE, processes=None, reports=reports)
     assert usage.holdings == (
-        MemoryHolder("k1", None, None, None, None, None, None, 20 * GIB, "torch", other_users=False),
-        MemoryHolder("k2", None, None, None, None, None, None, 0, "torch", other_users=False),
+        MemoryHolder("k1", None, None, None, None, 20 * GIB, "torch", other_users=False),
+        MemoryHolder("k2", None, None, None, None, 0, "torch", other_users=False),
     )
     assert (usage.unattributed, usage.reason) == (
         40 * GIB,
@@ -251,7 +221,7 @@ def test_torch_reports_are_used_without_matching_pids() -> None:
     Only kernels that report memory are holders, and all other memory is unattributed."""
     usage = ownership(process(10, 30 * GIB), pids_match=False, reports={"k2": KernelUsage(True, 20 * GIB)})
     assert usage.holdings == (
-        MemoryHolder("k2", None, None, None, None, None, None, 20 * GIB, "torch", other_users=False),
+        MemoryHolder("k2", None, None, None, None, 20 * GIB, "torch", other_users=False),
     )
     assert (usage.unattributed, usage.reason) == (40 * GIB, f"{FOREIGN} {BY_TORCH}")
     assert ownership(process(10, 30 * GIB), pids_match=False).reason == f"{FOREIGN} {LOAD_EXTENSION}"
@@ -273,7 +243,7 @@ def test_a_driver_without_sizes() -> None:
     usage = ownership(*listed, reports=reports)
     unsaid = "The driver does not report how much each process holds."
     assert usage.holdings == (
-        MemoryHolder("k1", None, None, None, None, None, None, 25 * GIB, "torch", other_users=False),
+        MemoryHolder("k1", None, None, None, None, 25 * GIB, "torch", other_users=False),
     )
     assert (usage.unattributed, usage.reason) == (35 * GIB, f"{unsaid} {BY_TORCH_ITSELF}")
     usage = ownership(*listed, process(30, None), reports=reports)
@@ -283,7 +253,7 @@ def test_a_driver_without_sizes() -> None:
     ]
     assert usage.unattributed is None
     assert ownership(*listed).holdings == (
-        MemoryHolder("k1", None, None, None, None, None, None, None, "driver", other_users=False),
+        MemoryHolder("k1", None, None, None, None, None, "driver", other_users=False),
     )
 
 
@@ -328,14 +298,12 @@ def test_an_invalid_report_of_a_kernel() -> None:
     invalid = {"k1": KernelUsage(False, None, invalid=True), "k2": KernelUsage(True, 5 * GIB)}
     usage = ownership(process(10, None), reports=invalid, pids_match=False)
     assert usage.holdings == (
-        MemoryHolder("k2", None, None, None, None, None, None, 5 * GIB, "torch", other_users=False),
-        MemoryHolder("k1", None, None, None, None, None, None, None, "torch", other_users=False),
+        MemoryHolder("k2", None, None, None, None, 5 * GIB, "torch", other_users=False),
+        MemoryHolder("k1", None, None, None, None, None, "torch", other_users=False),
     )
     assert (usage.unattributed, usage.reason) == (None, f"{FOREIGN} {BY_TORCH} {INVALID}")
     usage = ownership(process(10, None), reports=invalid)
-    assert usage.holdings == (
-        MemoryHolder("k1", None, 10, None, None, None, None, None, "driver", other_users=False),
-    )
+    assert usage.holdings == (MemoryHolder("k1", None, 10, None, None, None, "driver", other_users=False),)
     assert (usage.unattributed, usage.reason) == (
         None,
         f"The driver does not report how much each process holds. {INVALID}",
@@ -346,6 +314,6 @@ def test_an_invalid_report_that_is_not_needed() -> None:
     """If the driver reports a kernel's memory, an invalid report from that kernel has no effect."""
     usage = ownership(process(10, 20 * GIB), reports={"k1": KernelUsage(True, None, invalid=True)})
     assert usage.holdings == (
-        MemoryHolder("k1", None, 10, None, None, None, None, 20 * GIB, "driver", other_users=False),
+        MemoryHolder("k1", None, 10, None, None, 20 * GIB, "driver", other_users=False),
     )
     assert (usage.unattributed, usage.reason) == (40 * GIB, None)

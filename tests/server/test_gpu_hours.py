@@ -34,9 +34,7 @@ KERNELS = (kernel("anna", "a.ipynb"), kernel("ben", None))
 
 def holder(owner: ProcessOwner, memory: int | None) -> MemoryHolder:
     """Return a holder of memory."""
-    return MemoryHolder(
-        owner.kernel, owner.terminal, None, None, None, None, None, memory, "driver", other_users=False
-    )
+    return MemoryHolder(owner.kernel, owner.terminal, None, None, None, memory, "driver", other_users=False)
 
 
 class Steps:

@@ -26,9 +26,7 @@ class Monitor:
         kernel = ServerKernel(
             "anna", "python3", "idle", idle_since, None, "notebook", "a.ipynb", "a.ipynb", None, None
         )
-        holder = MemoryHolder(
-            "anna", None, None, None, None, None, None, 20 * GIB, "driver", other_users=False
-        )
+        holder = MemoryHolder("anna", None, None, None, None, 20 * GIB, "driver", other_users=False)
         ownership = [GpuMemoryOwnership("GPU-0", (holder,), 0, None, ())]
         self.idle.update([kernel], ownership, (), time, has_pages=False)
         return self.idle.found.get("anna")

@@ -8,8 +8,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -80,10 +78,10 @@ async def usage_where(stream: Stream, wanted: Callable[[Any], object]) -> Any:
 
 
 def held(usage: Any, place: int = 0) -> list[tuple[Any, ...]]:
-    """Return each holder of one GPU's memory as a tuple of kernel, terminal, process id, user, program,
-    arguments, bytes and source."""
+    """Return each holder of one GPU's memory as a tuple of kernel, terminal, process id, user, program, bytes
+    and source."""
     return [
-        tuple(value for name, value in holding.items() if name not in ("command", "other_users"))
+        tuple(value for name, value in holding.items() if name != "other_users")
         for holding in usage["gpus"][place]["holdings"]
     ]
 
@@ -138,11 +136,11 @@ async def test_a_notebook_and_other_processes_on_its_gpu(server: Server, source:
             },
         ]
         assert held(usage) == [
-            (kernel, None, None, None, None, None, 30 * GIB, "driver"),
-            (None, None, 4_000_001, None, None, None, 22 * GIB, "driver"),
-            (None, None, 3_999_999, "anna", "python train.py", "", 7 * GIB, "driver"),
+            (kernel, None, None, None, None, 30 * GIB, "driver"),
+            (None, None, 4_000_001, None, None, 22 * GIB, "driver"),
+            (None, None, 3_999_999, "anna", "python train.py", 7 * GIB, "driver"),
         ]
-        assert held(usage, 1) == [(kernel, None, pid_of(server, kernel), None, None, None, 2 * GIB, "driver")]
+        assert held(usage, 1) == [(kernel, None, pid_of(server, kernel), None, None, 2 * GIB, "driver")]
     finally:
         os.kill(worker, signal.SIGKILL)
         channels.close()
@@ -156,7 +154,7 @@ async def test_ownership_is_resent_when_it_changes(server: Server, source: FakeS
     assert held(first) == []
     source.processes[1] = (process(3_999_999, GIB),)
     second = await stream.usage()
-    assert held(second, 1) == [(None, None, 3_999_999, "anna", "python", "", GIB, "driver")]
+    assert held(second, 1) == [(None, None, 3_999_999, "anna", "python", GIB, "driver")]
     late = await server.stream()
     assert (await late.next())["type"] == "hello"
     assert await late.usage() == second
@@ -242,15 +240,15 @@ async def test_a_restarted_kernel_and_one_that_ended(server: Server, source: Fak
     source.processes[0] = (process(before, 2 * GIB), process(orphan, GIB))
     stream = await server.stream()
     try:
-        assert held(await stream.usage()) == [(kernel, None, None, None, None, None, 3 * GIB, "driver")]
+        assert held(await stream.usage()) == [(kernel, None, None, None, None, 3 * GIB, "driver")]
         await server.fetch("api", "kernels", kernel, "restart", method="POST", body="")
         after = pid_of(server, kernel)
         assert after != before
         source.processes[0] = (process(after, 5 * GIB), process(orphan, GIB))
         usage = await usage_where(stream, lambda one: str(after) in str(held(one)))
         assert held(usage) == [
-            (kernel, None, after, None, None, None, 5 * GIB, "driver"),
-            (None, None, orphan, "anna", "python", "", GIB, "driver"),
+            (kernel, None, after, None, None, 5 * GIB, "driver"),
+            (None, None, orphan, "anna", "python", GIB, "driver"),
         ]
     finally:
         os.kill(orphan, signal.SIGKILL)
@@ -269,11 +267,11 @@ async def test_a_terminal(server: Server, source: FakeSource) -> None:
     source.processes[0] = (process(shell, 4 * GIB, program="python train.py"),)
     stream = await server.stream()
     assert held(await usage_where(stream, held)) == [
-        (None, name, shell, None, "python train.py", "", 4 * GIB, "driver")
+        (None, name, shell, None, "python train.py", 4 * GIB, "driver")
     ]
     await server.fetch("api", "terminals", name, method="DELETE")
     usage = await usage_where(stream, lambda one: one["gpus"][0]["holdings"][0]["terminal"] is None)
-    assert held(usage) == [(None, None, shell, "anna", "python train.py", "", 4 * GIB, "driver")]
+    assert held(usage) == [(None, None, shell, "anna", "python train.py", 4 * GIB, "driver")]
 
 
 class TestOtherManagers:
@@ -301,7 +299,7 @@ class TestOtherManagers:
         source.processes[0] = (process(pid_of(server, kernel), 2 * GIB),)
         stream = await server.stream()
         usage = await usage_where(stream, lambda one: one["kernels"][0]["session"] is not None)
-        assert held(usage) == [(kernel, None, pid_of(server, kernel), None, None, None, 2 * GIB, "driver")]
+        assert held(usage) == [(kernel, None, pid_of(server, kernel), None, None, 2 * GIB, "driver")]
         assert usage["kernels"][0]["path"] == "train.ipynb"
 
 
@@ -347,8 +345,8 @@ async def test_a_driver_without_process_memory(server: Server, source: FakeSourc
     stream = await server.stream()
     usage = await stream.usage()
     assert held(usage) == [
-        (kernel, None, pid_of(server, kernel), None, None, None, None, "driver"),
-        (None, None, 3_999_999, "anna", "python", "", None, "driver"),
+        (kernel, None, pid_of(server, kernel), None, None, None, "driver"),
+        (None, None, 3_999_999, "anna", "python", None, "driver"),
     ]
     found = usage["gpus"][0]
     assert (found["unattributed"], found["reason"]) == (
@@ -440,7 +438,7 @@ async def test_kernels_report_their_memory_in_a_container(
         "torch holds in it."
     )
     usage = await usage_where(stream, held)
-    assert held(usage) == [(busy, None, None, None, None, None, 18 * GIB, "torch")]
+    assert held(usage) == [(busy, None, None, None, None, 18 * GIB, "torch")]
     found = usage["gpus"][0]
     assert (found["unattributed"], found["reason"]) == (22 * GIB, f"{FOREIGN} {BY_TORCH}")
     assert held(usage, 1) == []
@@ -478,7 +476,7 @@ async def test_the_report_of_a_real_kernel(
     source.memory = {0: GIB, 1: 8 * GIB}
     stream = await server.stream()
     usage = await usage_where(stream, lambda one: held(one, 1))
-    assert held(usage, 1) == [(kernel, None, None, None, None, None, 3 * GIB, "torch")]
+    assert held(usage, 1) == [(kernel, None, None, None, None, 3 * GIB, "torch")]
     assert [one["unattributed"] for one in usage["gpus"]] == [GIB, 5 * GIB]
     assert held(usage) == []
     channels.close()
@@ -500,7 +498,7 @@ async def test_a_kernels_report_proves_matching_pids(
     container[pid] = False
     server.hub._ownership._reports.query({kernel: pid})
     usage = await usage_where(stream, held)
-    assert held(usage) == [(kernel, None, pid, None, None, None, 30 * GIB, "driver")]
+    assert held(usage) == [(kernel, None, pid, None, None, 30 * GIB, "driver")]
     found = usage["gpus"][0]
     assert (found["unattributed"], found["reason"]) == (
         10 * GIB,
@@ -525,39 +523,7 @@ async def test_an_open_device_proves_matching_pids(
     source.processes[0] = (ours,)
     usage = await usage_where(stream, held)
     who = processes.ProcessDirectory().look_up(own)
-    assert held(usage) == [(None, None, own, who.user, who.program, who.arguments, 2 * GIB, "driver")]
-
-
-@pytest.mark.parametrize(
-    ("configuration", "shown"), [({}, False), ({"full_command_lines": True}, True)], ids=["default", "on"]
-)
-async def test_full_command_lines(server: Server, source: FakeSource, tmp_path: Path, shown: bool) -> None:
-    """Only with ``GpuWidget.full_command_lines``, the stream contains the full command line of a process,
-    without its secrets. The sample and the metrics never contain it."""
-    script = tmp_path / "train.py"
-    script.write_text("print(flush=True); input()")
-    many = [f"--layer-{number}=64" for number in range(20)]
-    command = [sys.executable, str(script), "--hf-token", "SECRET", "MODE=SECRET", *many, "--last"]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        source.memory[0] = 40 * GIB
-        source.processes[0] = (process(child.pid, 2 * GIB, program="python train.py", arguments="--lr"),)
-        stream = await server.stream()
-        (holding,) = (await usage_where(stream, held))["gpus"][0]["holdings"]
-        sample = await server.fetch("gpuwidget", "api", "sample")
-        scrape = asyncio.ensure_future(server.fetch("gpuwidget", "metrics"))
-        await server.until(scrape.done)
-        child.communicate(b"\n")
-    stream.close()
-    await server.until(lambda: not server.hub._clients)
-    full = f"{sys.executable} {script} --hf-token [redacted] MODE=[redacted] {' '.join(many)} --last"
-    assert holding["command"] == (full if shown else None)
-    assert (holding["program"], holding["arguments"]) == ("python train.py", "--lr")
-    for answer in (sample, scrape.result()):
-        assert answer.code == 200
-        assert [text for text in ("SECRET", "--last", str(script)) if text in answer.body.decode()] == []
+    assert held(usage) == [(None, None, own, who.user, who.program, 2 * GIB, "driver")]
 
 
 RAW_REPLIES = """
@@ -592,9 +558,9 @@ async def test_impossible_numbers_in_a_kernels_reply(
         )
         return {uuid: float(value) for uuid, value in series}
 
-    ordinary = [(kernel, None, None, None, None, None, GIB, "torch")]
-    unknown = [(kernel, None, None, None, None, None, None, "torch")]
-    other = [(kernel, None, None, None, None, None, 5 * GIB, "torch")]
+    ordinary = [(kernel, None, None, None, None, GIB, "torch")]
+    unknown = [(kernel, None, None, None, None, None, "torch")]
+    other = [(kernel, None, None, None, None, 5 * GIB, "torch")]
     for raw in ("1e400", "1" + "0" * 400, "-1", "-1e400", "NaN", "Infinity", "true", '"5"', "[5]", "5.5"):
         await usage_where(stream, lambda one: held(one) == ordinary)
         await channels.run(f"raw = {raw!r}")
@@ -618,7 +584,7 @@ async def test_the_report_of_a_restarted_kernel_is_discarded(
     channels = await connected(server, kernel)
     await channels.run(f"word = {[(gpu(0).uuid, GIB, True)]!r}\n{ANSWERING}")
     stream = await server.stream()
-    assert held(await usage_where(stream, held)) == [(kernel, None, None, None, None, None, GIB, "torch")]
+    assert held(await usage_where(stream, held)) == [(kernel, None, None, None, None, GIB, "torch")]
     await server.fetch("api", "kernels", kernel, "restart", method="POST", body="")
     usage = await usage_where(stream, lambda one: not held(one))
     assert [one["id"] for one in usage["kernels"]] == [kernel]

@@ -27,11 +27,11 @@ from gpuwidget.system import processes
 from gpuwidget.system.processes import Identity
 
 OTHERS = (
-    process(3_999_001, 7 * GIB, user="mallory", program="python hidden.py", arguments="--project covert"),
+    process(3_999_001, 7 * GIB, user="mallory", program="python hidden.py"),
     process(3_999_002, 5 * GIB, user=None, program=None),
 )
 """A process of another user and one of an unknown user."""
-ONE_MORE = process(3_999_003, 2 * GIB, user="trudy", program="python third.py", arguments="--covert")
+ONE_MORE = process(3_999_003, 2 * GIB, user="trudy", program="python third.py")
 SECRETS = (
     *("3999001", "3999002", "3999003", "mallory", "trudy", "hidden.py", "third.py", "covert"),
     *(str(size * GIB) for size in (7, 5)),
@@ -98,7 +98,7 @@ async def test_no_route_reveals_a_process_of_another_user(
     process of another or an unknown user. Processes of the own user are as usual, and all shares add up."""
     caplog.set_level(logging.DEBUG)
     kernel = await start_kernel(server)
-    mine = process(3_999_009, 3 * GIB, user="anna", program="python mine.py", arguments="--lr 1")
+    mine = process(3_999_009, 3 * GIB, user="anna", program="python mine.py")
     own = process(pid_of(server, kernel), 20 * GIB, user="anna")
     kernels_gpu.processes[0] = (*OTHERS, own, mine)
     stream = await server.stream()
@@ -110,9 +110,9 @@ async def test_no_route_reveals_a_process_of_another_user(
     assert [one["pid"] for one in sample["readings"][0]["processes"]] == [own.pid, 3_999_009]
     usage = json.loads(text.partition("\n")[0])
     assert held(usage) == [
-        (kernel, None, own.pid, None, None, None, 20 * GIB, "driver"),
-        (None, None, None, None, None, None, 12 * GIB, "driver"),
-        (None, None, 3_999_009, "anna", "python mine.py", "--lr 1", 3 * GIB, "driver"),
+        (kernel, None, own.pid, None, None, 20 * GIB, "driver"),
+        (None, None, None, None, None, 12 * GIB, "driver"),
+        (None, None, 3_999_009, "anna", "python mine.py", 3 * GIB, "driver"),
     ]
     assert [one["other_users"] for one in usage["gpus"][0]["holdings"]] == [False, True, False]
     assert usage["gpus"][0]["unattributed"] == 25 * GIB
@@ -170,8 +170,8 @@ async def test_the_own_user_may_be_unknown(
     kernels_gpu.processes[0] = (process(pid, 20 * GIB, user="anna"), *OTHERS)
     usage = await usage_where(await server.stream(), held)
     assert held(usage) == [
-        (kernel, None, None, None, None, None, 20 * GIB, "driver"),
-        (None, None, None, None, None, None, 12 * GIB, "driver"),
+        (kernel, None, None, None, None, 20 * GIB, "driver"),
+        (None, None, None, None, None, 12 * GIB, "driver"),
     ]
     assert await listed(server) == []
 
@@ -201,8 +201,8 @@ async def test_nothing_is_hidden_by_default(server: Server, kernels_gpu: FakeSou
     kernels_gpu.processes[0] = OTHERS
     usage = await usage_where(await server.stream(), held)
     assert held(usage) == [
-        (None, None, 3_999_001, "mallory", "python hidden.py", "--project covert", 7 * GIB, "driver"),
-        (None, None, 3_999_002, None, None, None, 5 * GIB, "driver"),
+        (None, None, 3_999_001, "mallory", "python hidden.py", 7 * GIB, "driver"),
+        (None, None, 3_999_002, None, None, 5 * GIB, "driver"),
     ]
     assert HIDE_OTHER_USERS_OPTION not in server.app.web_app.settings["page_config_data"]
 
@@ -220,7 +220,7 @@ async def test_an_invalid_value_hides_processes(
     that."""
     kernels_gpu.processes[0] = OTHERS
     usage = await usage_where(await server.stream(), held)
-    assert held(usage) == [(None, None, None, None, None, None, 12 * GIB, "driver")]
+    assert held(usage) == [(None, None, None, None, None, 12 * GIB, "driver")]
     assert logged == [
         "GpuWidget.hide_other_users can't be 'maybe': give True or False. True is used, because the default "
         "would show processes.",
@@ -321,9 +321,9 @@ async def test_processes_that_the_driver_lists(
     stream = await real_server.stream()
     usage = await usage_where(stream, held)
     ours, theirs = sorted(held(usage), key=lambda one: one[2] is None)
-    assert (ours[2], ours[3], ours[6]) == (mine.pid, "anna", 3 * GIB)
+    assert (ours[2], ours[3], ours[5]) == (mine.pid, "anna", 3 * GIB)
     assert ours[4] is not None
-    assert theirs == (None, None, None, None, None, None, 7 * GIB, "driver")
+    assert theirs == (None, None, None, None, None, 7 * GIB, "driver")
     text = json.dumps(usage) + json.dumps(await real_server.get("sample"))
     answer = await real_server.fetch("gpuwidget", "metrics")
     text += answer.body.decode()
@@ -344,7 +344,7 @@ async def test_a_child_of_a_kernel_that_runs_as_another_user(server: Server, ker
     kernels_gpu.processes[0] = (as_root,)
     usage = await usage_where(await server.stream(), held)
     try:
-        assert held(usage) == [(kernel, None, None, None, None, None, 20 * GIB, "driver")]
+        assert held(usage) == [(kernel, None, None, None, None, 20 * GIB, "driver")]
         assert await listed(server) == []
     finally:
         await channels.run("p.kill()")

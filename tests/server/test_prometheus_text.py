@@ -69,10 +69,10 @@ def metrics_text(of: Sample, ownership: MemoryOwnership | None, labels: KernelLa
 def holding(memory: int | None, *, kernel: str | None = None, terminal: str | None = None) -> MemoryHolder:
     """Return a holder whose memory was reported by the driver: by default, another process."""
     pid = 4711 if kernel is None and terminal is None else None
-    return MemoryHolder(kernel, terminal, pid, None, None, None, None, memory, "driver", other_users=False)
+    return MemoryHolder(kernel, terminal, pid, None, None, memory, "driver", other_users=False)
 
 
-OTHER_USERS = MemoryHolder(None, None, None, None, None, None, None, 5 * GIB, "driver", other_users=True)
+OTHER_USERS = MemoryHolder(None, None, None, None, None, 5 * GIB, "driver", other_users=True)
 
 
 def usage(
@@ -120,7 +120,7 @@ def whole() -> bytes:
             GpuMemoryOwnership(ONE.uuid, (holding(GIB, kernel="k-1"),), 59 * GIB, None, ()),
             GpuMemoryOwnership(
                 SLICE.uuid,
-                (MemoryHolder("k-2", None, None, None, None, None, None, GIB, "torch", other_users=False),),
+                (MemoryHolder("k-2", None, None, None, None, GIB, "torch", other_users=False),),
                 59 * GIB,
                 "…",
                 (),

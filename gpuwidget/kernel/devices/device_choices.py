@@ -15,7 +15,6 @@ from typing import Literal
 from gpuwidget.measure.device_order import NO_ORDER, CudaOrder, find_order, unlike_expected
 from gpuwidget.measure.process_memory import Attribution
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
-from gpuwidget.model.command_line import program_and_arguments
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.kernel_state import CandidateGpu, DeviceChoice, DeviceOrder, KernelGpu
@@ -285,14 +284,13 @@ def group_of(pid: int, identity: Identity) -> ProcessGroup:
 
 
 def _group(process: Process) -> ProcessGroup:
-    return group_of(process.pid, Identity(process.user, process.program, process.arguments))
+    return group_of(process.pid, Identity(process.user, process.program))
 
 
 def _live_name(process: Process) -> str:
-    """Return a process's name for the panel: its user, and its notebook or command line."""
+    """Return a process's name for the panel: its user, and its notebook or program."""
     notebook = notebook_of(process.pid) if in_host_pid_namespace() else None
-    command = program_and_arguments(process.program, process.arguments)
-    known = [process.user, command if notebook is None else f"notebook {notebook}"]
+    known = [process.user, process.program if notebook is None else f"notebook {notebook}"]
     unidentified = f"process {process.pid}" if process.pid else "unknown process"
     return ": ".join(word for word in known if word is not None) or unidentified
 

@@ -158,17 +158,14 @@ export function holderName(
         : [kernelName(trans, kernel, kernels), kernelPath(trans, kernel)];
     case 'terminal': {
       const terminal = trans.__('terminal %1', holding?.terminal ?? '');
-      const command = commandOf(holding);
-      return [command === '' ? terminal : `${terminal} · ${command}`, holding?.command ?? command];
+      const program = holding?.program ?? '';
+      return [program === '' ? terminal : `${terminal} · ${program}`, program];
     }
     case 'process': {
-      const { pid = null, user = null } = holding ?? {};
+      const { pid = null, user = null, program = null } = holding ?? {};
       const process = pid === null ? trans.__('Unknown process') : trans.__('process %1', String(pid));
-      const ownerOf = (command: string): string =>
-        [user, command].filter(part => part !== null && part !== '').join(': ');
-      const short = ownerOf(commandOf(holding));
-      const full = ownerOf(holding?.command ?? commandOf(holding));
-      return short === '' ? [process, ''] : [short, `${full} (${process})`];
+      const name = [user, program].filter(part => part !== null && part !== '').join(': ');
+      return name === '' ? [process, ''] : [name, `${name} (${process})`];
     }
     case 'other-users':
       return [trans.__('Other users'), trans.__('Memory that processes of other users hold')];
@@ -392,11 +389,6 @@ function kindOf(holding: MemoryHolder, kernel: ServerKernel | null): HolderKind 
     return 'terminal';
   }
   return holding.other_users ? 'other-users' : 'process';
-}
-
-/** Return a process's program and arguments on one line, empty if they are unknown. */
-function commandOf(holding: MemoryHolder | null): string {
-  return [holding?.program, holding?.arguments].filter(Boolean).join(' ');
 }
 
 function fileName({ name, path }: ServerKernel): string | null {

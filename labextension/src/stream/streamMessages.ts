@@ -218,7 +218,7 @@ const memoryOwnership = object<MemoryOwnership>({
           // An older server does not send this.
           other_users: value => value === true,
           ...each(nullable(text), 'kernel', 'terminal'),
-          ...each(optionalText, 'user', 'program', 'arguments', 'command')
+          ...each(optionalText, 'user', 'program')
         })
       ),
       unattributed: amount,

@@ -48,7 +48,7 @@ def test_all_gpus_and_their_processes_read_in_eighty_columns() -> None:
         "  0  NVIDIA H200      97   60.0 / 140.0  612 / 700  51  1980",
         "  1  NVIDIA H200       0   <0.1 / 140.0   80 / 700  29   345  idle",
         "",
-        "GPU    PID  User   GiB  Command",
+        "GPU    PID  User   GiB  Program",
         "  0  31415  anna  59.0  python train.py",
         "  0      7  anna   1.0  python",
     ]
@@ -65,7 +65,7 @@ def test_an_unknown_value_is_not_a_zero() -> None:
         "  0  NVIDIA H200     n/a    n/a /   n/a  n/a / n/a  n/a   n/a  n/a",
         "  1  NVIDIA H200      97   60.0 / 140.0  612 / 700   51  1980",
         "",
-        "GPU  PID  User  GiB  Command",
+        "GPU  PID  User  GiB  Program",
         "  0  n/a  not reported by the driver",
         "  1    7  n/a   n/a  n/a",
     ]

@@ -66,7 +66,7 @@ def run_command(source: FakeSource, *arguments: str) -> int:
 def test_the_command_prints_all_gpus_and_their_processes(capsys: pytest.CaptureFixture[str]) -> None:
     """`gpuwidget` without arguments prints all GPUs and their processes, and exits with 0."""
     source = FakeSource(gpus=2)
-    source.processes[1] = (Process(42, "compute", 5 * 1024**3, "anna", "python train.py", "--lr 1"),)
+    source.processes[1] = (Process(42, "compute", 5 * 1024**3, "anna", "python train.py"),)
     source.memory[1] = 6 * 1024**3
     assert run_command(source) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -76,8 +76,8 @@ def test_the_command_prints_all_gpus_and_their_processes(capsys: pytest.CaptureF
         "  0  NVIDIA H200      50   <0.1 / 139.7  100 / 700  40  1980",
         "  1  NVIDIA H200      50    6.0 / 139.7  100 / 700  40  1980",
         "",
-        "GPU  PID  User  GiB  Command",
-        "  1   42  anna  5.0  python train.py --lr 1",
+        "GPU  PID  User  GiB  Program",
+        "  1   42  anna  5.0  python train.py",
     ]
     assert source.closed == 1
 
@@ -230,7 +230,7 @@ def test_it_repeats_until_ctrl_c(replay: Path) -> None:
         "GPU  Name         Util %     Memory GiB    Power W  °C   MHz",
         "  0  NVIDIA H200      50    1.0 / 140.4  100 / 700  30  1980",
         "",
-        "GPU  PID  User   GiB  Command",
+        "GPU  PID  User   GiB  Program",
         "  0    7  n/a   <0.1  n/a",
         "",
     ]

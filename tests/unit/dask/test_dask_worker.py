@@ -47,7 +47,7 @@ def held(clock: ManualClock, *by_gpu: dict[int, int | None], **values: Any) -> S
     """Return a sample now in which processes hold memory: bytes by process id, for each GPU."""
     pairs = []
     for one, sizes in zip(GPUS, by_gpu, strict=False):
-        listed = tuple(Process(pid, "compute", size, None, None, None) for pid, size in sizes.items())
+        listed = tuple(Process(pid, "compute", size, None, None) for pid, size in sizes.items())
         known = {"answered": clock.time(), "measured": clock.time(), "processes": listed}
         pairs.append((one, reading(one, **(known | values))))
     return sample(*pairs)

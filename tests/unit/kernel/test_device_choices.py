@@ -59,8 +59,8 @@ def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
     memory."""
     torch.cuda.init()
     held = (
-        process(11, GIB, program="train.py", arguments="--lr 1"),
-        process(13, GIB, user=own_user(), program="python x.py", arguments="--lr 2"),
+        process(11, GIB, program="train.py"),
+        process(13, GIB, user=own_user(), program="python x.py"),
         process(os.getpid(), GIB),
         process(12, GIB, user=None, program=None),
         process(0, GIB, user=None, program=None),
@@ -88,11 +88,11 @@ def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
         "another process: python x.py, another process (12), another process"
     )
     # With live=True, the list is for the side panel. Unlike a cell's output, it is not saved in the
-    # notebook, so it may contain user names and arguments.
+    # notebook, so it may contain user names.
     assert monitor.device_choices(now, live=True).devices[2].holders == (
         "this notebook",
-        "anna: train.py --lr 1",
-        f"{own_user()}: python x.py --lr 2",
+        "anna: train.py",
+        f"{own_user()}: python x.py",
         "process 12",
         "unknown process",
     )

@@ -71,7 +71,7 @@ def test_this_process_and_others(torch: Any, monkeypatch: pytest.MonkeyPatch) ->
     """
     now = moment(
         process(OURS, 12 * GIB),
-        process(11, 3 * GIB, user=own_user(), program="python a.py", arguments="--data private"),
+        process(11, 3 * GIB, user=own_user(), program="python a.py"),
         process(12, None),
         process(13, 2 * GIB),
         process(14, 2 * GIB, program="python b.py"),

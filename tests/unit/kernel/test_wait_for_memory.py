@@ -117,7 +117,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 
 
 def other_process(memory: int | None, program: str = "python train.py", user: str | None = "anna") -> Process:
-    return Process(pid=1, kind="compute", memory=memory, user=user, program=program, arguments="--key X")
+    return Process(pid=1, kind="compute", memory=memory, user=user, program=program)
 
 
 def test_enough_free_memory(bench: Bench) -> None:

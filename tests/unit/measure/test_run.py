@@ -94,7 +94,7 @@ def bench() -> Iterator[Bench]:
 
 
 def me(memory: int | None) -> tuple[Process, ...]:
-    return (Process(pid=os.getpid(), kind="compute", memory=memory, user=None, program=None, arguments=None),)
+    return (Process(pid=os.getpid(), kind="compute", memory=memory, user=None, program=None),)
 
 
 def test_a_function_is_called_later_in_a_run(bench: Bench) -> None:

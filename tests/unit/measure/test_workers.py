@@ -55,11 +55,11 @@ class Machine:
 
     def held(self, index: int) -> tuple[ProcessMemory, tuple[Process, ...]]:
         children = tuple(
-            Process(pid, "compute", size, None, "python train.py", None)
+            Process(pid, "compute", size, None, "python train.py")
             for (pid, on), size in self.memory.items()
             if on == index
         )
-        strangers = (Process(9, "compute", 5, None, None, None),) * self.strangers.get(index, 0)
+        strangers = (Process(9, "compute", 5, None, None),) * self.strangers.get(index, 0)
         sizes = [child.memory for child in children]
         whole = None if None in sizes else sum(size or 0 for size in sizes)
         return ProcessMemory(whole, bool(children), None, children=children), (*children, *strangers)

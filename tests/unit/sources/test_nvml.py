@@ -201,7 +201,7 @@ def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
         encoder_utilization=0.0,
         throttle=("power cap",),
     )
-    assert source.read_processes(gpu) == (Process(NO_PROCESS, "compute", 1, None, None, None),)
+    assert source.read_processes(gpu) == (Process(NO_PROCESS, "compute", 1, None, None),)
     assert source.read_slow(gpu).missing == {}
     assert source.read_activity(gpu) is None
     assert source.read_fast(gpu).missing == {"activity": nvml_messages.PERMANENT[13]}

@@ -169,7 +169,7 @@ def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -
         ("utilization", "memory_utilization", "power_w"), nvml_messages.NOT_PER_MIG_SLICE
     )
     assert machine.calls() == {"nvmlDeviceGetMemoryInfo_v2": 1}
-    assert source.read_processes(slice_) == (Process(NO_PROCESS, "compute", 3, None, None, None),)
+    assert source.read_processes(slice_) == (Process(NO_PROCESS, "compute", 3, None, None),)
     machine.calls()
     steady, slow = source.read_status(slice_), source.read_slow(slice_)
     assert (steady.throttle, steady.missing["throttle"]) == (None, nvml_messages.NOT_PER_MIG_SLICE)

@@ -17,7 +17,7 @@ def test_processes_are_listed_once_with_user_and_program(
 ) -> None:
     """A process that is in both of the driver's lists, compute and graphics, is listed once as compute, with
     its user and program. This takes two NVML calls."""
-    names = {7: processes.Identity("ada", "python train.py", "--lr 1")}
+    names = {7: processes.Identity("ada", "python train.py")}
     monkeypatch.setattr(
         processes.ProcessDirectory, "look_up", lambda self, pid: names.get(pid, processes.UNKNOWN)
     )
@@ -26,9 +26,9 @@ def test_processes_are_listed_once_with_user_and_program(
     (gpu,) = source.open().gpus
     machine.calls()
     assert source.read_processes(gpu) == (
-        Process(7, "compute", 1024, "ada", "python train.py", "--lr 1"),
-        Process(8, "compute", 2048, None, None, None),
-        Process(9, "graphics", 4096, None, None, None),
+        Process(7, "compute", 1024, "ada", "python train.py"),
+        Process(8, "compute", 2048, None, None),
+        Process(9, "graphics", 4096, None, None),
     )
     assert sum(machine.calls().values()) == 2
 
@@ -52,7 +52,7 @@ def test_in_a_container_no_process_is_named(machine: Machine, monkeypatch: pytes
     machine.set_scenario("gpu.0.compute=self:5")
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_processes(gpu) == (Process(os.getpid(), "compute", 5, None, None, None),)
+    assert source.read_processes(gpu) == (Process(os.getpid(), "compute", 5, None, None),)
 
 
 def test_no_process_is_an_empty_list(machine: Machine) -> None:

@@ -138,7 +138,7 @@ def test_lost_gpus_and_graphics_processes_are_replayed(tmp_path: Path) -> None:
     graphics processes. Nothing fails if the clock was set back during the recording."""
     one = h200(0)
     drawing = process(9, 5)
-    drawing = type(drawing)(pid=9, kind="graphics", memory=5, user=None, program=None, arguments=None)
+    drawing = type(drawing)(pid=9, kind="graphics", memory=5, user=None, program=None)
     path = tmp_path / "run.jsonl"
     recorded(
         path,

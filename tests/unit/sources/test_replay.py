@@ -62,7 +62,7 @@ def test_every_value_of_a_tick_comes_in_the_units_of_the_model(clock: SetClock, 
     gpu = source.open().gpus[0]
     assert source.read_fast(gpu) == FastReadings(50.0, 5.0, 1024, 100.0, {})
     assert source.read_memory(gpu) == 1024
-    assert source.read_processes(gpu) == (Process(7, "compute", 1000, None, None, None),)
+    assert source.read_processes(gpu) == (Process(7, "compute", 1000, None, None),)
     recorded = {"power_limit_w", "temperature_c", "memory_temperature_c", "sm_clock_mhz"}
     assert source.read_status(gpu) == status_readings(
         power_limit_w=700.0,

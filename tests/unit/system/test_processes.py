@@ -263,7 +263,7 @@ def test_the_cache_of_a_long_lived_process_is_bounded(
 ) -> None:
     """At most 1024 processes are stored in the cache of process trees, and at most 1024 in the cache of
     identities."""
-    monkeypatch.setattr(processes, "_identify", lambda pid, origin: Identity("ada", str(pid), ""))
+    monkeypatch.setattr(processes, "_identify", lambda pid, origin: Identity("ada", str(pid)))
     table(dict.fromkeys(range(2, 5000), (20.0, 1)))
     tree, directory = OwnProcessTree(ManualClock()), ProcessDirectory(ManualClock())
     for pid in range(2, 5000):
@@ -278,9 +278,9 @@ def test_the_cache_of_a_long_lived_process_is_bounded(
     assert len(directory._known) <= 1024
 
 
-def test_user_program_and_arguments_of_a_process(tmp_path: Path) -> None:
-    """The user, program and arguments of a process come from the operating system. Secrets in the arguments
-    are redacted."""
+def test_user_and_program_of_a_process(tmp_path: Path) -> None:
+    """The user and program of a process come from the operating system. The program's arguments, which may be
+    secret, are not part of its identity."""
     script = tmp_path / "train.py"
     script.write_text("print(flush=True); input()")
     command = [sys.executable, "-u", str(script), "--hf-token", "hf_SECRET", "--lr", "1"]
@@ -292,7 +292,7 @@ def test_user_program_and_arguments_of_a_process(tmp_path: Path) -> None:
     finally:
         child.communicate(b"\n")
     program = f"{os.path.basename(sys.executable)} train.py"
-    assert found == Identity(psutil.Process().username(), program, "--hf-token [redacted] --lr 1")
+    assert found == Identity(psutil.Process().username(), program)
 
 
 @pytest.mark.parametrize(
@@ -330,17 +330,17 @@ def test_names_are_read_once_for_each_process(
 
     def identify(pid: int, origin: object) -> Identity:
         asked.append(pid)
-        return Identity("ada", f"call {len(asked)}", "")
+        return Identity("ada", f"call {len(asked)}")
 
     monkeypatch.setattr(processes, "_identify", identify)
     rows = table({50: (20.0, 1)}).rows
     clock = ManualClock()
     directory = ProcessDirectory(clock)
     for clock.now in (0.0, 1.0, 2.0, 10.0):
-        assert directory.look_up(50) == Identity("ada", "call 1", "")
+        assert directory.look_up(50) == Identity("ada", "call 1")
     rows[50] = (30.0, 1)
     clock.now = 20.0
-    assert directory.look_up(50) == Identity("ada", "call 2", "")
+    assert directory.look_up(50) == Identity("ada", "call 2")
     del rows[50]
     clock.now = 30.0
     assert directory.look_up(50) == UNKNOWN
@@ -356,7 +356,7 @@ def test_a_process_without_read_permission_is_unknown(monkeypatch: pytest.Monkey
 
     user = psutil.Process().username()
     monkeypatch.setattr(psutil.Process, "cmdline", denied)
-    assert ProcessDirectory().look_up(ME) == Identity(user, None, None)
+    assert ProcessDirectory().look_up(ME) == Identity(user, None)
     monkeypatch.setattr(psutil.Process, "username", denied)
     assert ProcessDirectory().look_up(ME) == UNKNOWN
 
