@@ -142,6 +142,20 @@ test('a proxy that blocks websockets is distinguished from an unreachable server
   assert.equal(connection.state, 'blocked');
 });
 
+for (const code of [424, 200, 409, 503]) {
+  test(`a server for which only a proxy answers with ${String(code)} is lost, and no proxy blocks it`, async () => {
+    const { connection, server, clock } = setUp();
+    connection.start();
+    server.socket.receive(hello());
+    server.code = code;
+    for (let attempt = 0; attempt < 8; attempt++) {
+      server.socket.disconnect();
+      await clock.pass(10_000);
+    }
+    assert.equal(connection.state, 'lost');
+  });
+}
+
 test('a server with too many clients is tried every 30 seconds, and no websocket is opened meanwhile', async () => {
   const { connection, server, clock } = setUp();
   connection.start();

@@ -179,7 +179,7 @@ class Page {
   private readonly series = new TimeSeries(64, METRICS);
   private readonly running = new RunningHolders(
     trans,
-    this.model,
+    this.monitor,
     { goTo: () => undefined, shutDown: () => undefined, shutDownNow: () => undefined },
     () => ({ name: 'icon' }) as unknown as LabIcon,
     () => undefined

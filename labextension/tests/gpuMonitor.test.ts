@@ -27,6 +27,16 @@ test('the stream is open only while a view is visible', async () => {
   assert.deepEqual([server.socket.closed, clock.running, monitor.connectionState], [true, 0, 'off']);
 });
 
+test('after the last view was closed, the holders of memory are unknown', () => {
+  const { monitor, server } = setUp();
+  monitor.setPanelVisible(true);
+  server.socket.receive(hello({ sample: sample(1) }));
+  server.socket.receive(usage([], []));
+  assert.deepEqual(monitor.model.usage?.gpus, []);
+  monitor.setPanelVisible(false);
+  assert.equal(monitor.model.usage, null);
+});
+
 test('the seconds since the last sample are reported', async () => {
   const { monitor, server, clock } = setUp();
   monitor.setPanelVisible(true);

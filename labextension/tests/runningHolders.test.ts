@@ -5,12 +5,14 @@ import type { LabIcon } from '@jupyterlab/ui-components';
 
 import type { ActionTarget } from '../src/memory/holders';
 import { holderOf, RunningHolders } from '../src/memory/runningHolders';
+import type { ConnectionState } from '../src/stream/connection';
 import { StreamModel } from '../src/stream/streamModel';
 import { gpuUsage, holding, reading, sample, serverKernel, trans, usage } from './fakes';
 
 function setUp(): {
   section: RunningHolders;
   model: StreamModel;
+  monitor: { connectionState: ConnectionState; silentFor: number | null };
   actions: [string, ActionTarget | string][];
 } {
   const actions: [string, ActionTarget | string][] = [];
@@ -41,14 +43,15 @@ function setUp(): {
       actions.push(['shutDownNow', kernel]);
     }
   };
+  const monitor = { model, connectionState: 'open' as ConnectionState, silentFor: null as number | null };
   const section = new RunningHolders(
     trans,
-    model,
+    monitor,
     handlers,
     () => icon,
     () => undefined
   );
-  return { section, model, actions };
+  return { section, model, monitor, actions };
 }
 
 test('kernels and terminals that hold memory are listed with it, the largest first', () => {
@@ -108,4 +111,16 @@ test('the context of an item names its kernel or terminal', () => {
     ),
     [{ kernel: 'train', terminal: null }, { kernel: null, terminal: '1' }, null]
   );
+});
+
+test('holders are listed, and shut down together, only while they are known', () => {
+  const { section, monitor, actions } = setUp();
+  for (const unknown of [{ connectionState: 'off' }, { connectionState: 'lost' }, { silentFor: 20 }]) {
+    Object.assign(monitor, { connectionState: 'open', silentFor: null }, unknown);
+    section.update();
+    section.shutdownAll();
+    assert.deepEqual([section.running(), actions], [[], []]);
+  }
+  Object.assign(monitor, { connectionState: 'open', silentFor: null });
+  assert.equal(section.running().length, 2);
 });

@@ -14,7 +14,7 @@ import {
   type Holder,
   type HolderKind
 } from './holders';
-import type { StreamModel } from '../stream/streamModel';
+import type { IMonitor } from '../tokens';
 import { gpuNumber, memory } from '../ui/format';
 import type { Gpu } from '../wire';
 
@@ -64,7 +64,7 @@ export class RunningHolders implements IRunningSessions.IManager {
 
   constructor(
     private readonly trans: TranslationBundle,
-    private readonly model: StreamModel,
+    private readonly monitor: Pick<IMonitor, 'model' | 'connectionState' | 'silentFor'>,
     private readonly actions: RunningHolderActions,
     private readonly icon: (kind: HolderKind) => LabIcon,
     private readonly onListed: () => void
@@ -106,7 +106,7 @@ export class RunningHolders implements IRunningSessions.IManager {
   }
 
   private items(): IRunningSessions.IRunningItem[] {
-    const kernels = [...kernelsOf(this.model.usage).values()];
+    const kernels = [...kernelsOf(this.monitor.model.usage).values()];
     return this.holders().map(({ holder, target, holdings }) => {
       const { trans } = this;
       const [name, fullName] = holderName(trans, holder, kernels);
@@ -137,9 +137,12 @@ export class RunningHolders implements IRunningSessions.IManager {
     });
   }
 
-  /** Return the kernels and terminals that hold GPU memory, the largest first. */
+  /** Return the kernels and terminals that hold GPU memory now, the largest first; none while that is unknown. */
   private holders(): RunningHolder[] {
-    const { model } = this;
+    const { model, connectionState, silentFor } = this.monitor;
+    if (connectionState !== 'open' || silentFor !== null) {
+      return [];
+    }
     const kernels = kernelsOf(model.usage);
     const found = new Map<string, RunningHolder>();
     for (const { gpu, usage } of withoutMigParents(model.gpus(null, null))) {

@@ -59,7 +59,7 @@ export const running: JupyterFrontEndPlugin<void> = {
     };
     const section = new RunningHolders(
       (translator ?? nullTranslator).load(DOMAIN),
-      monitor.model,
+      monitor,
       actions,
       kind => ICONS[kind] ?? kernelIcon,
       observe

@@ -9,6 +9,10 @@ import { SAMPLE_SCHEMA, type Sample } from '../wire';
 export const SAMPLE_POLL_MS = 5000;
 /** Milliseconds until the next request if the server has failed or has no GPU. */
 export const RETRY_MS = 30_000;
+/** Milliseconds until the next request if the server has no gpuwidget: it logs each of these requests. */
+export const ABSENT_MS = 300_000;
+/** Maximum time for a request. On a dead connection, it would otherwise be pending for minutes. */
+const TIMEOUT_MS = 10_000;
 
 /** The part of `IMonitor` that is used here. */
 export interface SampleStream extends Pick<
@@ -28,6 +32,10 @@ export interface SampleStream extends Pick<
 export class NewestSample {
   private wanted = false;
   private requested: Sample | null = null;
+  /** When `requested` was set, in milliseconds of this page's clock. */
+  private received = -Infinity;
+  /** Whether the stream delivered the last sample. */
+  private wasStreamed = false;
   private pending: AbortController | null = null;
   private timer: number | null = null;
   private readonly changes = new Signal<this, void>(this);
@@ -57,6 +65,9 @@ export class NewestSample {
     }
     this.wanted = wanted;
     if (wanted) {
+      if (this.clock.now() - this.received > RETRY_MS) {
+        this.requested = null; // The page was hidden for a long time.
+      }
       void this.request();
     } else {
       this.stop();
@@ -77,9 +88,14 @@ export class NewestSample {
   }
 
   private onMonitorChanged(): void {
-    if (this.isStreamed) {
-      this.requested = this.monitor.model.sample;
+    const { isStreamed } = this;
+    if (isStreamed) {
+      this.keep(this.monitor.model.sample);
+    } else if (this.wasStreamed && this.wanted) {
+      this.stop();
+      void this.request(); // The stream's last sample is not current any more.
     }
+    this.wasStreamed = isStreamed;
     this.changes.emit();
   }
 
@@ -92,26 +108,35 @@ export class NewestSample {
     }
   }
 
-  /** Request a sample. Return the milliseconds until the next request; null for no further requests. */
+  /** Request a sample. Return the milliseconds until the next request; null if this one was canceled. */
   private async requestSample(): Promise<number | null> {
-    const { signal } = (this.pending = new AbortController());
+    const request = (this.pending = new AbortController());
+    const timeout = this.clock.after(TIMEOUT_MS, () => {
+      request.abort();
+    });
     let sample: Sample | null = null;
-    let refused = false;
+    let absent = false;
     try {
-      sample = await this.server.sample(signal);
-      refused = sample?.schema !== SAMPLE_SCHEMA;
+      sample = await this.server.sample(request.signal);
+      absent = sample?.schema !== SAMPLE_SCHEMA;
     } catch {
       // The server is unreachable or has no sample. The previous sample would be outdated.
     }
-    if (signal.aborted) {
+    this.clock.cancel(timeout);
+    if (this.pending !== request) {
       return null;
     }
-    this.requested = refused ? null : sample;
+    this.keep(absent ? null : sample);
     this.changes.emit();
-    if (refused) {
-      return null;
+    if (absent) {
+      return ABSENT_MS;
     }
     return (sample?.gpus.length ?? 0) > 0 ? SAMPLE_POLL_MS : RETRY_MS;
+  }
+
+  private keep(sample: Sample | null): void {
+    this.requested = sample;
+    this.received = this.clock.now();
   }
 
   private stop(): void {

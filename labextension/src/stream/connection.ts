@@ -10,6 +10,11 @@ const MAX_RETRY_MS = 10_000;
 const LIMIT_RETRY_MS = 30_000;
 /** HTTP status of a server that has too many clients. */
 const TOO_MANY_REQUESTS = 429;
+/**
+ * HTTP statuses that only gpuwidget sends: it would accept a websocket, or it has less history than requested. Any
+ * other status may come from a proxy, such as that of a JupyterHub whose server is stopped (424).
+ */
+const ANSWERS: readonly (number | null)[] = [426, 400];
 /** Close code of a server that has received too many messages from this page. */
 const POLICY_VIOLATION = 1008;
 /** Timeout of a status request. On a dead connection it would otherwise be pending for minutes. */
@@ -17,7 +22,7 @@ const STATUS_TIMEOUT_MS = 10_000;
 /** Timeout of the websocket's handshake, since a proxy may accept a websocket and never complete it. */
 const HANDSHAKE_TIMEOUT_MS = 15_000;
 /**
- * If more attempts than this fail while the server is reachable, something between the page and the server is
+ * If more attempts than this fail while gpuwidget answers, something between the page and the server is
  * assumed to block websockets.
  */
 const MAX_UNEXPLAINED_FAILURES = 3;
@@ -271,8 +276,7 @@ export class Connection {
     if (status === 401 || status === 403) {
       return 'refused';
     }
-    const reachable = status !== null && status < 500;
-    return reachable && this.attempts > MAX_UNEXPLAINED_FAILURES ? 'blocked' : 'lost';
+    return ANSWERS.includes(status) && this.attempts > MAX_UNEXPLAINED_FAILURES ? 'blocked' : 'lost';
   }
 
   private cancelTimer(): void {

@@ -153,6 +153,7 @@ export class GpuMonitor implements IMonitor {
       this.clock.cancel(this.timer);
       this.timer = null;
       this.connection.stop();
+      this.model.usage = null; // It would be hours old by the time that someone asks for it.
     }
   }
 

@@ -34,8 +34,8 @@ export interface HistoryServer {
 /** Provides single samples. */
 export interface SampleServer {
   /**
-   * Return the newest sample; null if the server refuses, such as a server without gpuwidget. Rejects if the
-   * server has no sample now.
+   * Return the newest sample; null if the server has no gpuwidget, or another version. Rejects if there is no
+   * sample now.
    */
   sample(signal: AbortSignal): Promise<Sample | null>;
 }
@@ -89,13 +89,13 @@ export class ServerApi implements StreamServer, HistoryServer, SampleServer, Clu
     return history;
   }
 
-  /** Return the newest sample; null if the server refuses. */
+  /** Return the newest sample; null if the server has no gpuwidget, or another version. */
   async sample(signal: AbortSignal): Promise<Sample | null> {
     const url = URLExt.join(this.settings.baseUrl, SAMPLE);
     try {
       return parseSample(await this.json(url, { cache: 'no-store', signal }));
     } catch (error) {
-      if (error instanceof ServerConnection.ResponseError && error.response.status < 500) {
+      if (error instanceof ServerConnection.ResponseError && error.response.status === 404) {
         return null;
       }
       throw error;
