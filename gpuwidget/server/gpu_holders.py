@@ -70,7 +70,8 @@ def gpu_ownership(
 ) -> GpuMemoryOwnership:
     """Return the holders of the memory of the GPU to which ``reading`` belongs."""
     if origin.recorded:
-        return GpuMemoryOwnership(reading.uuid, (), reading.memory_used, RECORDED, means)
+        used = reading.memory_used
+        return GpuMemoryOwnership(reading.uuid, (), used, RECORDED, means, used)
     if reading.lost_since is not None or reading.silent_since is not None:
         reason = reading.missing.get("memory_used", "the GPU does not answer")
         return GpuMemoryOwnership(reading.uuid, (), None, f"{reason[0].upper()}{reason[1:]}.", means)
@@ -200,7 +201,12 @@ def _ownership(
         reverse=True,
     )
     return GpuMemoryOwnership(
-        reading.uuid, tuple(largest_first), unattributed, " ".join(reasons) or None, means
+        reading.uuid,
+        tuple(largest_first),
+        unattributed,
+        " ".join(reasons) or None,
+        means,
+        reading.memory_used,
     )
 
 

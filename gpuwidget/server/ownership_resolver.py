@@ -79,7 +79,12 @@ class OwnershipRequest(NamedTuple):
         return self.message(
             tuple(
                 GpuMemoryOwnership(
-                    reading.uuid, (), reading.memory_used, _TIMED_OUT, self.means[reading.uuid]
+                    reading.uuid,
+                    (),
+                    reading.memory_used,
+                    _TIMED_OUT,
+                    self.means[reading.uuid],
+                    reading.memory_used,
                 )
                 for reading in self.sample.readings
             )

@@ -303,6 +303,9 @@ class GpuMemoryOwnership:
     explanation."""
     means: tuple[MeanUtilization, ...]
     """The mean utilization over each window, the shortest window first."""
+    memory_used: int | None = None
+    """Used bytes of the reading from which the holders were found; None if unknown. If the newest sample
+    differs, the holders are older than it."""
 
 
 @dataclass(frozen=True, slots=True)

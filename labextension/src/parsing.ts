@@ -80,13 +80,21 @@ export function list<Value>(parser: Parser<Value>, maxLength = MAX_ITEMS): Parse
  * Return a parser for a list that leaves out the items that `parser` does not accept. The list is empty if the
  * value is no list.
  */
-export function validItems<Value extends object>(parser: Parser<Value>): Parser<readonly Value[]> {
+export function validItems<Value extends object | string>(parser: Parser<Value>): Parser<readonly Value[]> {
   const items = list(orNull(parser));
   return value => (parsed(items, value) ?? []).filter(item => item !== null);
 }
 
 export function nullable<Value>(parser: Parser<Value>): Parser<Value | null> {
   return value => (value === null ? null : parser(value));
+}
+
+/**
+ * Return a parser for a field that older versions of gpuwidget do not send. It is then `missing`. Every new field
+ * needs this, or a parser that accepts undefined, such as `count`; else this page could not read older kernels.
+ */
+export function later<Value>(parser: Parser<Value>, missing: Value): Parser<Value> {
+  return value => (value === undefined ? missing : parser(value));
 }
 
 /** Return a parser that replaces a value of an unexpected type by null. */

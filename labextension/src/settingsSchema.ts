@@ -28,7 +28,7 @@ interface Property {
   readonly enum?: readonly ReadonlyPartialJSONValue[];
   readonly oneOf?: readonly { readonly const: ReadonlyPartialJSONValue }[];
   readonly properties?: Readonly<Record<string, Property>>;
-  readonly default?: PartialJSONValue;
+  readonly default?: PartialJSONValue | undefined;
 }
 
 /**
@@ -62,8 +62,8 @@ function translatedObject(
  *
  * An administrator can change the defaults in overrides.json. If a default is invalid, JupyterLab loads none
  * of the settings, and therefore no part of this extension. An invalid number is replaced by the nearest
- * valid one. An invalid value in the default of a group is removed, so that the schema's default for that
- * setting applies.
+ * valid one, and any other invalid default by the bundled schema's. An invalid value in the default of a group
+ * is removed, so that the schema's default for that setting applies.
  */
 export function withValidDefaults(schema: PartialJSONObject): [PartialJSONObject, InvalidDefault[]] {
   const invalid: InvalidDefault[] = [];
@@ -81,9 +81,13 @@ function withValidDefault(name: string, property: Property, invalid: InvalidDefa
       return property;
     }
     invalid.push({ name, value });
-    const { minimum = 0, maximum = Infinity } = property;
-    const number = typeof value === 'number' ? value : -Infinity;
-    return { ...property, default: Math.max(minimum, Math.min(number, maximum)) };
+    const { type, minimum = -Infinity, maximum = Infinity } = property;
+    if (typeof value === 'number' && (type === 'number' || type === 'integer')) {
+      const whole = type === 'integer' ? Math.round(value) : value;
+      return { ...property, default: Math.max(minimum, Math.min(whole, maximum)) };
+    }
+    const bundledProperties: Readonly<Record<string, Property>> = bundled.properties;
+    return { ...property, default: bundledProperties[name]?.default };
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     invalid.push({ name, value });
@@ -101,7 +105,11 @@ function withValidDefault(name: string, property: Property, invalid: InvalidDefa
 }
 
 function isValid(property: Property, value: ReadonlyPartialJSONValue | undefined): boolean {
-  if (value === undefined || typeof value !== property.type) {
+  if (value === undefined) {
+    return false;
+  }
+  const type = Array.isArray(value) ? 'array' : Number.isInteger(value) ? 'integer' : typeof value;
+  if (type !== property.type && !(type === 'integer' && property.type === 'number')) {
     return false;
   }
   const { minimum = -Infinity, maximum = Infinity } = property;

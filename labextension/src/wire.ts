@@ -849,6 +849,11 @@ export interface GpuMemoryOwnership {
   readonly reason: string | null;
   /** The mean utilization over each window, the shortest window first. */
   readonly means: readonly MeanUtilization[];
+  /**
+   * Used bytes of the reading from which the holders were found; null if unknown. If the newest sample
+   * differs, the holders are older than it.
+   */
+  readonly memory_used: number | null;
 }
 
 /** The Slurm job in which this server runs. */

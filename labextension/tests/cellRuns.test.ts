@@ -274,6 +274,16 @@ test('with different clocks of kernel and server there are no bands', () => {
   assert.equal(skew(all), null);
 });
 
+test('times of runs are converted to the server’s clock, also if there are no bands to draw', () => {
+  const all = made();
+  const minute = (seconds: number): number => Math.round((seconds - NOW) / 60);
+  all.cells.clockSkew.observeKernel(new Date(1000 * (NOW + 600)).toISOString(), NOW);
+  assert.equal(minute(all.cells.clockSkew.onServer(NOW + 1200)), 10);
+  all.server.sample = sample(NOW + 1800);
+  assert.equal(minute(all.cells.clockSkew.pageOnServer(NOW)), 30);
+  assert.equal(minute(all.cells.clockSkew.onServer(NOW + 1200)), 40);
+});
+
 test('revealing goes to the cell of the active notebook', () => {
   const { cells, revealed } = made();
   cells.reveal('a');

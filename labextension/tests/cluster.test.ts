@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { ClusterModel } from '../src/cluster/clusterModel';
+import { ClusterModel, parseSnapshot } from '../src/cluster/clusterModel';
 import { clusterCsv } from '../src/cluster/clusterCsv';
 import { clusterNotice } from '../src/cluster/clusterMessages';
 import { legendRanges, level, quantity, QUANTITY_NAMES, summaryText } from '../src/cluster/quantities';
@@ -201,4 +201,18 @@ test('an invalid saved state has defaults', () => {
   assert.deepEqual(restoreWall({ quantity: 'x', search: { count: 0, model: '' } }), DEFAULT_WALL);
   const saved = { ...DEFAULT_WALL, search: { count: 4, model: 'NVIDIA H200' } };
   assert.deepEqual(restoreWall(saved), saved);
+});
+
+test('an exporter, or anything else that this page does not know, rejects no snapshot', () => {
+  const sent = {
+    ...SNAPSHOT,
+    gpus: [
+      { ...GPU, exporters: ['dcgm', 'rocm'], more: 1 },
+      { ...GPU, exporters: ['x'] }
+    ]
+  };
+  assert.deepEqual(
+    parseSnapshot(sent)?.gpus.map(({ exporters }) => exporters),
+    [['dcgm'], []]
+  );
 });

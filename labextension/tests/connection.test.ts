@@ -156,6 +156,37 @@ for (const code of [424, 200, 409, 503]) {
   });
 }
 
+for (const state of ['opening', 'open', 'lost', 'limited', 'full', 'absent'] as const) {
+  test(`a listener may stop the stream when it is ${state}, and nothing of it remains`, async () => {
+    const { connection, server, clock } = setUp();
+    connection.changed.connect((_, changed) => {
+      if (changed === state) {
+        connection.stop();
+      }
+    });
+    connection.start();
+    if (state !== 'opening') {
+      server.code = state === 'absent' ? 404 : 429;
+      if (state !== 'absent' && state !== 'full') {
+        server.socket.receive(hello());
+      }
+      server.socket.disconnect(state === 'limited' ? 1008 : 1006);
+    }
+    await clock.pass(120_000);
+    assert.deepEqual([connection.state, clock.running, server.sockets.length], ['off', 0, 1]);
+  });
+}
+
+test('a listener may stop the stream at its first message', () => {
+  const { connection, server, clock } = setUp();
+  connection.received.connect(() => {
+    connection.stop();
+  });
+  connection.start();
+  server.socket.receive(hello());
+  assert.deepEqual([connection.state, clock.running, server.socket.closed], ['off', 0, true]);
+});
+
 test('a server with too many clients is tried every 30 seconds, and no websocket is opened meanwhile', async () => {
   const { connection, server, clock } = setUp();
   connection.start();

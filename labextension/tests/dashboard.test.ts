@@ -3,6 +3,7 @@ import { test } from 'node:test';
 
 import {
   DEFAULT_STATE,
+  isRecent,
   restoreState,
   withGpu,
   withMetric,
@@ -17,6 +18,7 @@ import {
   formatIn,
   isMetric,
   METRICS,
+  metricText,
   reasonOf,
   unitOf,
   valueOf
@@ -26,7 +28,7 @@ import { dashPattern, colorIndex } from '../src/dashboard/gpuColors';
 import { columnsFor } from '../src/dashboard/columns';
 import { setUnits } from '../src/ui/format';
 import { RenderThrottle } from '../src/dashboard/renderThrottle';
-import { ACTIVITY, FakeClock, GIB, reading } from './fakes';
+import { ACTIVITY, FakeClock, GIB, reading, trans } from './fakes';
 
 const NOW = 10_000;
 
@@ -279,4 +281,35 @@ test('drawing is limited, and the last change is always drawn', async () => {
   throttle.stop();
   await clock.pass(10_000);
   assert.deepEqual([drawn, clock.running], [before + 1, 0]);
+});
+
+test('the reasons of the newest sample hold for every range that the server itself keeps, also for the whole hour', () => {
+  const newest = 1_700_000_000.7;
+  for (const range of [60, 300, 900, 3600]) {
+    assert.equal(isRecent({ from: newest - range, to: newest }, newest), true);
+  }
+  assert.equal(isRecent({ from: newest - 3601, to: newest - 3000 }, newest), false);
+});
+
+test('a value of every metric has its own unit', () => {
+  const texts = METRICS.map(name => metricText(trans, name, 12_345_678, null));
+  assert.deepEqual(Object.fromEntries(METRICS.map((name, index) => [name, texts[index]])), {
+    ...Object.fromEntries(METRICS.map(name => [name, '12345678 %'])),
+    memory_used: '11.8 MiB',
+    power_w: '12345678 W',
+    temperature_c: '12345678 °C',
+    memory_temperature_c: '12345678 °C',
+    sm_clock_mhz: '12345678 MHz',
+    memory_clock_mhz: '12345678 MHz',
+    pcie_tx: '12.3 MB/s',
+    pcie_rx: '12.3 MB/s',
+    nvlink_tx: '12.3 MB/s',
+    nvlink_rx: '12.3 MB/s'
+  });
+  assert.deepEqual(
+    METRICS.map(name => metricText(trans, name, null, null)),
+    METRICS.map(() => 'n/a')
+  );
+  assert.equal(metricText(trans, 'power_w', 611.4, 700), '611 of 700 W');
+  assert.equal(metricText(trans, 'memory_used', 24 * GIB, null), '24 GiB');
 });

@@ -398,7 +398,8 @@ export function gpuUsage(
   holdings: readonly MemoryHolder[],
   changes: Partial<GpuMemoryOwnership> = {}
 ): GpuMemoryOwnership {
-  return { uuid: `GPU-${String(index)}`, holdings, unattributed: 0, reason: null, means: [], ...changes };
+  const none = { unattributed: 0, reason: null, means: [], memory_used: null };
+  return { uuid: `GPU-${String(index)}`, holdings, ...none, ...changes };
 }
 
 export function usage(

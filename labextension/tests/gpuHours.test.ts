@@ -2,7 +2,7 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { AlertTracker } from '../src/alerts/alertTracker';
-import { serverAlerts } from '../src/alerts/serverAlerts';
+import { serverAlerts, ServerNotifications } from '../src/alerts/serverAlerts';
 import { gpuHoursText, jobText } from '../src/memory/gpuHours';
 import type { GpuHours } from '../src/wire';
 import { GIB, serverKernel, trans, usage } from './fakes';
@@ -106,4 +106,37 @@ test('an idle holder and the end of a job are notified once each, also after a r
   assert.deepEqual(texts(first, job, 20_000), []);
   first.configure({ ...settings, when: 'never' });
   assert.deepEqual(texts(first, idle(1000), 5000), []);
+});
+
+test('a notification about an idle holder ends with its cause', () => {
+  const log: string[] = [];
+  const notifications = new ServerNotifications(
+    ({ id, event }) => {
+      log.push(`show ${id} ${event}`);
+      return `${id} ${event}`;
+    },
+    notification => log.push(`dismiss ${notification}`)
+  );
+  const store = { load: () => null, save: () => undefined };
+  const settings = { when: 'always', lost: false, errors: false, throttle: false } as const;
+  const tracker = new AlertTracker(store, { ...settings, memory: null, temperature: null });
+  const idle = (id: string, since: number) =>
+    serverKernel(id, { idle_holder: { since, memory: GIB, complete: true } });
+  const take = (kernels: ReturnType<typeof serverKernel>[]): void => {
+    const alerts = serverAlerts(trans, usage(kernels, []), 9000);
+    notifications.update(alerts, tracker.takeServerAlerts(alerts));
+  };
+  take([idle('a', 1000), idle('b', 2000)]);
+  take([idle('a', 1000), idle('b', 2000)]);
+  take([serverKernel('a'), idle('b', 2000)]); // The first notebook works again.
+  take([serverKernel('a'), idle('b', 7000)]); // The second one has worked meanwhile.
+  take([]); // Both kernels have ended.
+  assert.deepEqual(log, [
+    'show a 1000',
+    'show b 2000',
+    'dismiss a 1000',
+    'dismiss b 2000',
+    'show b 7000',
+    'dismiss b 7000'
+  ]);
 });

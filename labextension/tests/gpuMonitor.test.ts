@@ -37,6 +37,21 @@ test('after the last view was closed, the holders of memory are unknown', () => 
   assert.equal(monitor.model.usage, null);
 });
 
+test('a listener may end the need for samples at any time, and they can be wanted again', async () => {
+  const { monitor, server, clock } = setUp();
+  monitor.setPanelVisible(true);
+  server.socket.receive(hello({ sample: sample(1) }));
+  monitor.changed.connect(() => {
+    if (monitor.silentFor !== null) {
+      monitor.setPanelVisible(false);
+    }
+  });
+  await clock.pass(60_000);
+  assert.deepEqual([monitor.connectionState, clock.running, server.sockets.length], ['off', 0, 1]);
+  monitor.setPanelVisible(true);
+  assert.deepEqual([monitor.connectionState, server.sockets.length], ['opening', 2]);
+});
+
 test('the seconds since the last sample are reported', async () => {
   const { monitor, server, clock } = setUp();
   monitor.setPanelVisible(true);

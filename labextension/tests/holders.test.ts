@@ -5,6 +5,7 @@ import {
   approximateDuration,
   holderName,
   holdersOf,
+  isOlder,
   kernelName,
   kernelStateText,
   ownershipNow,
@@ -393,6 +394,26 @@ test('no unattributed memory is shown that exceeds the memory in use', () => {
   assert.deepEqual(
     model.gpus(null, null).map(each => each.usage && holders(each.usage)),
     [[]]
+  );
+});
+
+test('if nothing can be attributed, all memory that is now in use is unattributed', () => {
+  const unknown = gpuUsage(0, [], { unattributed: 2.1 * GIB, memory_used: 2.1 * GIB, reason: 'Why.' });
+  const now = ownershipNow(unknown, 13.5 * GIB);
+  assert.deepEqual([now.unattributed, isOlder(now, 13.5 * GIB)], [13.5 * GIB, false]);
+});
+
+test('holders are older than memory in use that has changed since', () => {
+  const then = gpuUsage(0, [holding(2)], { unattributed: 0, memory_used: 2.1 * GIB });
+  const older = (used: number | null, ownership: GpuMemoryOwnership | null = then): boolean =>
+    isOlder(ownership, used === null ? null : used * GIB);
+  assert.deepEqual(
+    [2.1, 2.15, 13.5, 1].map(used => older(used)),
+    [false, false, true, true]
+  );
+  assert.deepEqual(
+    [older(null), older(9, null), older(9, { ...then, memory_used: null })],
+    [false, false, false]
   );
 });
 

@@ -1,4 +1,5 @@
 import { strict as assert } from 'node:assert';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 import { parseDiagnosis, parseReply } from '../src/kernel/kernelReply';
@@ -50,6 +51,20 @@ test('a reply of this version is returned as it was sent', () => {
   }
 });
 
+test('the kernel of the oldest version with this schema is understood: a new field must not be required', () => {
+  const oldest = JSON.parse(readFileSync('labextension/tests/oldest_replies.json', 'utf-8')) as unknown[];
+  assert.deepEqual(
+    oldest.map(reply => parseReply(reply).status),
+    ['ok', 'error', 'examined']
+  );
+});
+
+test('an unknown source of the order of the devices is unknown', () => {
+  const order = { source: 'guess', notes: ['Why.'], note_ids: [] };
+  const reply = parseReply({ ...ok(), state: { ...kernelState(), order } });
+  assert.deepEqual(reply, ok({ order: { ...order, source: null } }));
+});
+
 test('a field that this version does not know is dropped', () => {
   assert.deepEqual(parseReply({ ...ok(), more: 1 }), ok());
 });
@@ -95,7 +110,7 @@ test('a state of another shape is incompatible and keeps its version', () => {
     ['choices', [{ ...CHOICE, holders: null }]],
     ['choices', [{ ...CHOICE, candidates: [{}] }]],
     ['order', undefined],
-    ['order', { source: 'guess', notes: [], note_ids: [] }],
+    ['order', { source: 'guess', notes: 1, note_ids: [] }],
     ['switches', undefined],
     ['switches', [{ ...torchSwitch(), choices: 'on' }]],
     ['device', null],

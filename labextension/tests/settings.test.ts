@@ -159,8 +159,3 @@ test('a preset that cannot be is told and left out, and the others hold', () => 
     ]
   );
 });
-
-test('a setting outside a group is a number: only of those a neighbour can stand in', () => {
-  const alone = Object.values(schema.properties).filter(({ properties }) => properties === undefined);
-  assert.deepEqual([...new Set(alone.map(({ type }) => type))], ['number']);
-});

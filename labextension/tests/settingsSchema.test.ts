@@ -2,8 +2,9 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import type { TranslationBundle } from '@jupyterlab/translation';
+import type { PartialJSONObject, PartialJSONValue } from '@lumino/coreutils';
 
-import { translatedSchema } from '../src/settingsSchema';
+import { translatedSchema, withValidDefaults } from '../src/settingsSchema';
 
 /** A translation bundle that prefixes each text with its context. */
 const marked = {
@@ -33,4 +34,33 @@ test('the settings’ texts are translated in JupyterLab’s contexts, and nothi
       }
     }
   });
+});
+
+test('valid presets of every type hold, and others are replaced by the nearest number or what is bundled', () => {
+  const kinds = {
+    whole: { type: 'integer', minimum: 1, maximum: 8 },
+    list: { type: 'array' },
+    flag: { type: 'boolean' },
+    chartSeconds: { type: 'number', minimum: 60 }
+  } as const;
+  const schema = (values: Record<keyof typeof kinds, PartialJSONValue>): PartialJSONObject => ({
+    properties: Object.fromEntries(
+      Object.entries(kinds).map(([name, kind]) => [
+        name,
+        { ...kind, default: values[name as keyof typeof kinds] }
+      ])
+    )
+  });
+  const defaults = (values: Record<keyof typeof kinds, PartialJSONValue>): unknown[] => {
+    const [{ properties }, invalid] = withValidDefaults(schema(values));
+    const found = properties as Record<string, { default: unknown }>;
+    return [Object.values(found).map(property => property.default), invalid.map(({ name }) => name)];
+  };
+  const valid = { whole: 8, list: ['a'], flag: false, chartSeconds: 90.5 };
+  assert.deepEqual(defaults(valid), [[8, ['a'], false, 90.5], []]);
+  assert.deepEqual(defaults({ whole: 2.6, list: 'a', flag: 1, chartSeconds: 'long' }), [
+    [3, undefined, undefined, 120],
+    ['whole', 'list', 'flag', 'chartSeconds']
+  ]);
+  assert.deepEqual(defaults({ ...valid, list: {} }), [[8, undefined, false, 90.5], ['list']]);
 });

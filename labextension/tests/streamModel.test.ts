@@ -2,7 +2,19 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { StreamModel, expandedByDefault, memoryShares, type GpuNow } from '../src/stream/streamModel';
-import { GIB, gpu, gpuUsage, hello, history, kernelGpu, kernelState, reading, sample, usage } from './fakes';
+import {
+  GIB,
+  gpu,
+  gpuUsage,
+  hello,
+  history,
+  holding,
+  kernelGpu,
+  kernelState,
+  reading,
+  sample,
+  usage
+} from './fakes';
 
 function now(changes: Partial<GpuNow> = {}): GpuNow {
   return { gpu: gpu(0), reading: reading(0), kernel: null, usage: null, activeKernelId: null, ...changes };
@@ -21,6 +33,14 @@ test('without the notebook’s memory, that of others is unknown', () => {
   const unknown = { here: null, other: null, used: 35 * GIB, free: 105 * GIB };
   assert.deepEqual(memoryShares(now()), unknown);
   assert.deepEqual(memoryShares(now({ kernel: kernelGpu(0, { process_memory: null }) })), unknown);
+});
+
+test('whose memory it is that was allocated since the holders were read is unknown', () => {
+  const read = gpuUsage(0, [holding(2, { kernel: 'k' })], { memory_used: 2 * GIB });
+  const grown = now({ usage: read, activeKernelId: 'k', kernel: kernelGpu(0, { process_memory: 2 * GIB }) });
+  assert.deepEqual(memoryShares(grown), { here: null, other: null, used: 35 * GIB, free: 105 * GIB });
+  const same = { ...grown, usage: { ...read, memory_used: 35 * GIB } };
+  assert.deepEqual([memoryShares(same).here, memoryShares(same).other], [2 * GIB, 33 * GIB]);
 });
 
 test('unknown memory does not count as free', () => {

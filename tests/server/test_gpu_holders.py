@@ -92,6 +92,7 @@ def test_holders_are_sorted_by_memory() -> None:
         20 * GIB,
         None,
         NO_MEANS,
+        60 * GIB,
     )
 
 
@@ -115,6 +116,7 @@ def test_hidden_processes_are_one_holder() -> None:
         29 * GIB,
         None,
         NO_MEANS,
+        60 * GIB,
     )
     assert [holder.other_users for holder in usage.holdings] == [False, True, False]
 

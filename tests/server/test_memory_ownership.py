@@ -126,6 +126,7 @@ async def test_a_notebook_and_other_processes_on_its_gpu(server: Server, source:
                 "unattributed": GIB,
                 "reason": None,
                 "means": UNKNOWN,
+                "memory_used": 60 * GIB,
             },
             {
                 "uuid": gpu(1).uuid,
@@ -133,6 +134,7 @@ async def test_a_notebook_and_other_processes_on_its_gpu(server: Server, source:
                 "unattributed": GIB,
                 "reason": None,
                 "means": UNKNOWN,
+                "memory_used": 3 * GIB,
             },
         ]
         assert held(usage) == [
@@ -331,6 +333,7 @@ class TestRecording:
                 "unattributed": 5 * GIB,
                 "reason": "The recorded processes are not this machine's.",
                 "means": UNKNOWN,
+                "memory_used": 5 * GIB,
             }
         ]
         assert asked == []

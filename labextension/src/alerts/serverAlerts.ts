@@ -48,3 +48,33 @@ export function serverAlerts(
   }
   return alerts;
 }
+
+/** The notifications about the server's alerts. Each of them ends when its alert does. */
+export class ServerNotifications {
+  /** The ids of the notifications, by the alert's kind, id and event. */
+  private readonly shown = new Map<string, string>();
+
+  /** `show` returns the id of a new notification. */
+  constructor(
+    private readonly show: (alert: ServerAlert) => string,
+    private readonly dismiss: (notification: string) => void
+  ) {}
+
+  /** Show the `added` ones of the `alerts` that hold now, and dismiss what does not hold any more. */
+  update(alerts: readonly ServerAlert[], added: readonly ServerAlert[]): void {
+    const keys = new Set(alerts.map(keyOf));
+    for (const [key, notification] of this.shown) {
+      if (!keys.has(key)) {
+        this.shown.delete(key);
+        this.dismiss(notification);
+      }
+    }
+    for (const alert of added) {
+      this.shown.set(keyOf(alert), this.show(alert));
+    }
+  }
+}
+
+function keyOf({ kind, id, event }: ServerAlert): string {
+  return `${kind} ${id} ${event}`;
+}

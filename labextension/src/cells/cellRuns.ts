@@ -82,6 +82,16 @@ export class ClockSkew {
     }
     return kernel - server;
   }
+
+  /** Return a time of the kernel's clock as a time of the server's clock. */
+  onServer(time: number): number {
+    return time - (this.seconds ?? 0);
+  }
+
+  /** Return a time of this page's clock as a time of the server's clock. */
+  pageOnServer(time: number): number {
+    return time + (this.server.seconds ?? 0);
+  }
 }
 
 const TICK_MS = 1000;
@@ -183,7 +193,7 @@ export interface CellRunSources {
  * show them.
  */
 export class CellRuns implements ICellRuns {
-  readonly clockSkew = new ClockSkew();
+  private readonly skew = new ClockSkew();
   /** Emitted when a cell of any open notebook has ended. */
   readonly finished = new Signal<this, FinishedCell>(this);
   private notebook: CellNotebook | null = null;
@@ -206,6 +216,14 @@ export class CellRuns implements ICellRuns {
 
   get changed(): ISignal<this, void> {
     return this.changes;
+  }
+
+  get clockSkew(): ClockSkew {
+    const { sample } = this.sources.model;
+    if (sample !== null) {
+      this.skew.observeServer(sample.time, Date.now() / 1000);
+    }
+    return this.skew;
   }
 
   get hasNotebook(): boolean {
@@ -252,7 +270,7 @@ export class CellRuns implements ICellRuns {
   setNotebook(notebook: CellNotebook | null): void {
     if (notebook?.key !== this.notebook?.key) {
       this.growth.reset();
-      this.clockSkew.resetKernel();
+      this.skew.resetKernel();
     }
     this.notebook = notebook;
     this.reader.setCells(notebook?.models ?? null);
@@ -269,10 +287,6 @@ export class CellRuns implements ICellRuns {
    * kernel and the server differ, return no ranges.
    */
   bands(uuid: string): readonly Band[] {
-    const { sample } = this.sources.model;
-    if (sample !== null) {
-      this.clockSkew.observeServer(sample.time, Date.now() / 1000);
-    }
     if (this.clockSkew.seconds !== null) {
       return NO_BANDS;
     }

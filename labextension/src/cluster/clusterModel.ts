@@ -20,7 +20,8 @@ import {
   orNull,
   parsed,
   text,
-  time
+  time,
+  validItems
 } from '../parsing';
 import type { ClusterGpu, ClusterNode, ClusterSnapshot } from '../wire';
 
@@ -110,7 +111,7 @@ const snapshot = object<ClusterSnapshot>({
       index: count,
       ...each(optionalText, 'model', 'mig', 'job'),
       ...each(list(text), 'users', 'notebooks'),
-      exporters: list(oneOf('gpuwidget', 'dcgm', 'nvidia_gpu')),
+      exporters: validItems(oneOf('gpuwidget', 'dcgm', 'nvidia_gpu')),
       ...each(amount, 'utilization', 'memory_used', 'memory_total', 'power_w', 'power_limit_w', 'idle_s'),
       ...each(count, 'xid', 'ecc_uncorrected'),
       temperature_c: number,

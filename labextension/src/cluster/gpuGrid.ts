@@ -73,7 +73,7 @@ export class GpuGrid {
         view.update(group, state, time);
       }
     });
-    if (this.current === null || !this.node.contains(this.current)) {
+    if (!this.current?.matches('[tabindex]') || !this.node.contains(this.current)) {
       this.setCurrent(this.node.querySelector('[tabindex]'));
     }
   }

@@ -53,7 +53,7 @@ export function restoreWall(saved: unknown): WallState {
 }
 
 /** Whether `count` is a number of GPUs for which one can search. */
-export function isCount(count: unknown): count is number {
+function isCount(count: unknown): count is number {
   return Number.isInteger(count) && (count as number) >= 1 && (count as number) <= MAX_COUNT;
 }
 

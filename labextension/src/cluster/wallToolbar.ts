@@ -3,15 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { element, setAttribute, setHidden, Text } from '../ui/dom';
 import { model as modelName } from '../ui/format';
 import { quantity, QUANTITY_NAMES } from './quantities';
-import {
-  GROUPINGS,
-  isCount,
-  MAX_COUNT,
-  SORTINGS,
-  type Grouping,
-  type Sorting,
-  type WallState
-} from './wallState';
+import { GROUPINGS, MAX_COUNT, SORTINGS, type Grouping, type Sorting, type WallState } from './wallState';
 
 /** The dependencies of the toolbar. */
 export interface WallToolbarOptions {
@@ -65,6 +57,7 @@ export class WallToolbar {
     this.count.type = 'number';
     this.count.min = '1';
     this.count.max = String(MAX_COUNT);
+    this.count.required = true;
     this.count.value = String(FIRST_COUNT);
     setAttribute(this.count, 'aria-label', trans.__('Number of free GPUs'));
     setAttribute(this.model, 'aria-label', trans.__('Model of the free GPUs'));
@@ -78,11 +71,10 @@ export class WallToolbar {
       this.count.focus();
     };
     const form = element('form', 'cluster-search', this.count, this.model, this.find, this.end);
-    form.noValidate = true;
+    // The browser checks the number, and says what is wrong with it.
     form.onsubmit = event => {
       event.preventDefault();
-      const count = this.count.valueAsNumber;
-      change({ search: isCount(count) ? { count, model: this.model.value } : null });
+      change({ search: { count: this.count.valueAsNumber, model: this.model.value } });
     };
     this.csv.type = 'button';
     this.csv.textContent = trans.__('CSV');

@@ -24,6 +24,11 @@ export interface TimeRange {
   readonly to: number;
 }
 
+/** Return whether the server itself keeps all of `range`. `newest` is the time of its newest sample. */
+export function isRecent({ from }: TimeRange, newest: number): boolean {
+  return from >= newest - SERVER_HISTORY_S;
+}
+
 /** What a dashboard shows, as plain data that is saved with the workspace. */
 export interface DashboardState {
   /** The time range of live mode in seconds, one of `RANGES`. */

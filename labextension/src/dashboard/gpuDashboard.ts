@@ -20,6 +20,7 @@ import { CsvExport } from './csvExport';
 import { gpusOfNode, gpusOfSample, type DashboardGpu } from './dashboardGpus';
 import {
   historyLength,
+  isRecent,
   SERVER_HISTORY_S,
   withGpu,
   withMetric,
@@ -472,12 +473,17 @@ export class GpuDashboard extends Widget {
 
   /** Return the visible time range. */
   private timeRange(): TimeRange {
+    const { newest: to } = this;
+    return this.current.zoom ?? { from: to - this.current.range, to };
+  }
+
+  /** The time of the newest sample by the server's clock. */
+  private get newest(): number {
     const newest = Math.max(
       this.loader.series?.newest ?? -Infinity,
       this.monitor.model.sample?.time ?? -Infinity
     );
-    const to = Number.isFinite(newest) ? newest : Date.now() / 1000;
-    return this.current.zoom ?? { from: to - this.current.range, to };
+    return Number.isFinite(newest) ? newest : Date.now() / 1000;
   }
 
   private get points(): number {
@@ -510,7 +516,7 @@ export class GpuDashboard extends Widget {
     const range = this.timeRange();
     const live = this.current.zoom === null;
     series.axis(range.from, this.monitor.model.server?.interval ?? 0, this.axis);
-    const isOwn = this.current.node === null && range.from >= Date.now() / 1000 - SERVER_HISTORY_S;
+    const isOwn = this.current.node === null && isRecent(range, this.newest);
     const missing = isOwn ? '' : this.trans.__('No values are stored for this metric in this time range.');
     const { mean, smoothing } = this.current;
     const gpus = this.shownGpus();

@@ -148,6 +148,10 @@ export class MetricChart {
   draw(frame: Frame): void {
     this.frame = frame;
     const { gpus, series, axis, range, smoothing } = frame;
+    const uuids = new Set([this.mean.uuid, ...gpus.map(({ uuid }) => uuid)]);
+    for (const uuid of [...this.lines.keys()].filter(each => !uuids.has(each))) {
+      this.lines.delete(uuid); // A GPU of a machine that was shown before, or that is hidden now.
+    }
     const maxima: number[] = [];
     for (const { uuid } of gpus) {
       const line = this.line(uuid);

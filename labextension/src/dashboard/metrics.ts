@@ -1,4 +1,6 @@
-import { memoryUnit, UNKNOWN, temperatureUnit } from '../ui/format';
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import { memoryUnit, powerOf, temperature, temperatureUnit, UNKNOWN, withUnit } from '../ui/format';
 import { METRIC_TABLE, type MetricKind, type MetricName } from '../metricTable';
 import type { Reading } from '../wire';
 
@@ -77,6 +79,25 @@ export function formatIn(value: number | null, unit: Unit): string {
   return number < 99.95 && unit.name !== 'MHz' && !Number.isInteger(number)
     ? number.toFixed(1)
     : number.toFixed(0);
+}
+
+/** Return the value of a metric with its unit, such as `51 °C`. `powerLimit` is the GPU's limit in watts. */
+export function metricText(
+  trans: TranslationBundle,
+  name: MetricName,
+  value: number | null,
+  powerLimit: number | null
+): string {
+  switch (kindOf(name)) {
+    case 'power':
+      return powerOf(trans, value, powerLimit);
+    case 'temperature':
+      return temperature(value);
+    default: {
+      const unit = unitOf(name, value ?? 0);
+      return withUnit(formatIn(value, unit), unit.name);
+    }
+  }
 }
 
 /**

@@ -125,6 +125,11 @@ export class Plot {
       this.u.setScale('x', { min: range.from, max: range.to });
       this.u.setScale('y', { min: 0, max: top });
     });
+    // uPlot moves the cursor to another time if the scale has changed, but not if the times have.
+    const { left = OUTSIDE, top: y = OUTSIDE } = this.u.cursor;
+    if (left >= 0) {
+      this.u.setCursor({ left, top: y });
+    }
     if (unitChanged) {
       this.u.redraw(false, true); // Even if the scale is unchanged, its labels have a new unit.
     }

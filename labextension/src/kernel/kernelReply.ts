@@ -3,10 +3,12 @@ import {
   finite,
   flag,
   index,
+  later,
   list,
   nullable,
   object,
   oneOf,
+  orNull,
   parsed,
   record,
   ShapeError,
@@ -106,7 +108,7 @@ const kernelState = object<KernelState>({
     })
   ),
   order: object<DeviceOrder>({
-    source: nullable(oneOf('cuda', 'environment')),
+    source: orNull(oneOf('cuda', 'environment')),
     notes: list(text),
     note_ids: list(object<MessageId>({ id: text, params: record }))
   }),
@@ -200,10 +202,7 @@ const diagnosis = object<Diagnosis>({
   )
 });
 
-/** Older versions of gpuwidget send no translations. */
-function translations(value: unknown): Readonly<Record<string, string>> {
-  return value === undefined ? {} : texts(value);
-}
+const translations = later(texts, {});
 
 const doctorReply = object<Extract<KernelReply, { status: 'examined' }>>({
   status: oneOf('examined'),

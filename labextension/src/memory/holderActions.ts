@@ -124,6 +124,11 @@ export class HolderActions {
     const held = holdingsText(this.trans, holdingsOf(this.model, id));
     const session = this.sessionOf(id)?.id ?? null;
     try {
+      // Jupyter's interfaces report a shutdown also for a kernel that the server does not have.
+      if ((await KernelAPI.getKernelModel(id, this.services.serverSettings)) === undefined) {
+        this.message.set(this.trans.__('The kernel of %1 had already ended.', name));
+        return;
+      }
       await (session === null
         ? this.services.kernels.shutdown(id)
         : this.services.sessions.shutdown(session));

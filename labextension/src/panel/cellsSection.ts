@@ -300,7 +300,8 @@ export class CellsSection {
     if (started !== null) {
       const length = duration ?? 0;
       const margin = Math.max(MIN_MARGIN_S, MARGIN_SHARE * length);
-      this.dashboard.show({ from: started - margin, to: started + length + margin });
+      const from = this.cells.clockSkew.onServer(started);
+      this.dashboard.show({ from: from - margin, to: from + length + margin });
     }
   }
 
@@ -309,7 +310,9 @@ export class CellsSection {
       return this.trans.__('The report does not contain the cell’s start time.');
     }
     const { historySeconds } = this.dashboard;
-    if (started + (duration ?? 0) >= Date.now() / 1000 - historySeconds) {
+    const { clockSkew } = this.cells;
+    const now = clockSkew.pageOnServer(Date.now() / 1000);
+    if (clockSkew.onServer(started) + (duration ?? 0) >= now - historySeconds) {
       return null;
     }
     return historySeconds <= SERVER_HISTORY_S

@@ -1,6 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { PANEL_METRICS, type MetricKind } from '../metricTable';
+import { metricText } from '../dashboard/metrics';
+import { PANEL_METRICS } from '../metricTable';
 import { GpuChart, type ChartData, type ChartPoint } from './gpuChart';
 import { HolderList, type HolderContext, type OpenHolder } from './holderList';
 import { GpuRow } from './gpuRow';
@@ -10,19 +11,8 @@ import { gpuName, throttling, unavailability, unknownValues } from './panelMessa
 import type { PanelState } from './panelState';
 import { memoryShares, type GpuNow } from '../stream/streamModel';
 import { element, setAttribute, setHidden, Text } from '../ui/dom';
-import {
-  duration,
-  gpuNumber,
-  memory,
-  memoryOf,
-  moment,
-  powerOf,
-  temperature,
-  whole,
-  withUnit
-} from '../ui/format';
+import { duration, gpuNumber, memory, memoryOf, moment, whole, withUnit } from '../ui/format';
 import type { Palette } from '../ui/chartBands';
-import type { Reading } from '../wire';
 
 const CHART_HEIGHT = 44;
 const SPARKLINE_HEIGHT = 18;
@@ -174,25 +164,13 @@ export class GpuCard {
   }
 
   private updateFacts({ reading }: GpuNow): void {
+    const { trans } = this;
     for (const [metric, text] of this.facts) {
       const value = reading[metric.name];
       text.set(
-        this.factText(metric.kind, value, reading),
+        metricText(trans, metric.name, value, reading.power_limit_w),
         value === null ? (reading.missing[metric.name] ?? '') : ''
       );
-    }
-  }
-
-  private factText(kind: MetricKind, value: number | null, reading: Reading): string {
-    switch (kind) {
-      case 'power':
-        return powerOf(this.trans, value, reading.power_limit_w);
-      case 'temperature':
-        return temperature(value);
-      case 'clock':
-        return withUnit(whole(value), 'MHz');
-      default:
-        return withUnit(whole(value), '%');
     }
   }
 

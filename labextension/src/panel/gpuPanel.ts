@@ -1,3 +1,4 @@
+import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Toolbar } from '@jupyterlab/ui-components';
 import { Panel, PanelLayout, Widget } from '@lumino/widgets';
@@ -89,6 +90,8 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private shown: ShownSections;
   private readonly sections: PanelSection[] = [];
   private palette: Palette | null = null;
+  /** Whether the next activation is to leave the focus where it is. */
+  private keepsFocus = false;
   /** Whether the device dropdown must be focused once it is enabled. */
   private deviceFocusRequested = false;
 
@@ -185,6 +188,12 @@ export class GpuPanel extends Widget implements IGpuPanel {
     this.updateVisibility();
   }
 
+  /** Let `shell` show the panel. The focus stays where the user types. */
+  open(shell: JupyterFrontEnd.IShell): void {
+    this.keepsFocus = true;
+    shell.activateById(this.id);
+  }
+
   focusDevice(): void {
     this.deviceFocusRequested = !this.device.focus();
     if (this.deviceFocusRequested) {
@@ -228,9 +237,10 @@ export class GpuPanel extends Widget implements IGpuPanel {
 
   protected override onActivateRequest(): void {
     // A command may already have focused another part of the panel.
-    if (!this.node.contains(document.activeElement)) {
+    if (!this.keepsFocus && !this.node.contains(document.activeElement)) {
       this.focusDevice();
     }
+    this.keepsFocus = false;
   }
 
   protected override onUpdateRequest(): void {

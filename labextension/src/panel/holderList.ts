@@ -6,6 +6,7 @@ import { gpuHoursText } from '../memory/gpuHours';
 import {
   holderName,
   holdersOf,
+  isOlder,
   kernelStateText,
   sortedHolders,
   targetOf,
@@ -97,8 +98,9 @@ export class HolderList {
   }
 
   /** Update the lines. */
-  update({ gpu, usage }: GpuNow, context: HolderContext): void {
+  update({ gpu, reading, usage }: GpuNow, context: HolderContext): void {
     const { trans, expanded } = this;
+    const older = isOlder(usage, reading.memory_used);
     const number = gpuNumber(gpu);
     setAttribute(this.list.node, 'aria-label', trans.__('Holders of the memory of GPU %1', number));
     setAttribute(
@@ -110,11 +112,12 @@ export class HolderList {
     // Collapsing must hide at least two lines: a button in place of a single line would save no space.
     const collapsible = known.length > MAX_COLLAPSED + 1;
     const shown = collapsible && !expanded ? known.slice(0, MAX_COLLAPSED) : known;
-    updateLines(this.list, shown, context);
+    updateLines(this.list, shown, context, older);
     updateLines(
       this.unattributed,
       this.holders.filter(({ kind }) => kind === 'unattributed'),
-      context
+      context,
+      older
     );
     setHidden(this.more, !collapsible);
     setAttribute(this.more, 'aria-expanded', String(expanded));
@@ -127,12 +130,17 @@ export class HolderList {
   }
 }
 
-function updateLines(list: KeyedList<HolderLine>, holders: readonly Holder[], context: HolderContext): void {
+function updateLines(
+  list: KeyedList<HolderLine>,
+  holders: readonly Holder[],
+  context: HolderContext,
+  older: boolean
+): void {
   setHidden(list.node, holders.length === 0);
   list.arrange(holders.map(({ key }) => key)).forEach((line, index) => {
     const holder = holders[index];
     if (holder !== undefined) {
-      line.update(holder, context);
+      line.update(holder, context, older);
     }
   });
 }
@@ -193,7 +201,8 @@ class HolderLine {
     );
   }
 
-  update(holder: Holder, { kernels, time, hinted }: HolderContext): void {
+  /** If `older` is true, the memory is from an older reading than the GPU's memory in use. */
+  update(holder: Holder, { kernels, time, hinted }: HolderContext, older: boolean): void {
     const { trans } = this;
     const { kernel, active, kind, holding } = holder;
     const [name, fullName] = holderName(trans, holder, kernels.values());
@@ -216,7 +225,11 @@ class HolderLine {
       torch ? trans.__('torch') : '',
       torch ? trans.__('Reserved memory as PyTorch reports it, without the CUDA context') : ''
     );
-    this.memory.set(memory(holder.memory));
+    const size = memory(holder.memory);
+    this.memory.set(
+      older && holder.memory !== null ? trans.__('%1 (older)', size) : size,
+      older ? trans.__('From an older reading than the memory in use') : ''
+    );
     this.target = targetOf(holder);
     setAttribute(this.node, 'data-torch', torch ? 'true' : '');
     setAttribute(this.node, 'data-act', this.target === null ? '' : 'true');

@@ -5,7 +5,7 @@ import { ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab
 
 import { alertText, type AlertKind } from '../alerts/alertRules';
 import { AlertTracker, type AlertStore } from '../alerts/alertTracker';
-import { serverAlerts } from '../alerts/serverAlerts';
+import { serverAlerts, ServerNotifications } from '../alerts/serverAlerts';
 import { CommandIds, DOMAIN, HolderCommandIds, IGpuSettings, IMonitor } from '../tokens';
 
 const KEY = 'gpuwidget:alerts';
@@ -70,6 +70,15 @@ export const alerts: JupyterFrontEndPlugin<void> = {
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const tracker = new AlertTracker(SESSION_STORE, settings.current.alerts);
+    const notifications = new ServerNotifications(
+      ({ kind, id, text }) => {
+        const actions = kind === 'idle' ? holderActions(app.commands, trans, id) : [];
+        return Notification.warning(text, { autoClose: false, actions });
+      },
+      notification => {
+        Notification.dismiss(notification);
+      }
+    );
     // The administrator has turned on notifications about this server, so listen even if no view is visible.
     const serverNotifies = PageConfig.getOption('gpuwidgetNotifications') === 'true';
     const updateMonitor = (): void => {
@@ -90,10 +99,8 @@ export const alerts: JupyterFrontEndPlugin<void> = {
         return;
       }
       if (usage !== null) {
-        for (const { kind, id, text } of tracker.takeServerAlerts(serverAlerts(trans, usage, sample.time))) {
-          const actions = kind === 'idle' ? holderActions(app.commands, trans, id) : [];
-          Notification.warning(text, { autoClose: false, actions });
-        }
+        const alerts = serverAlerts(trans, usage, sample.time);
+        notifications.update(alerts, tracker.takeServerAlerts(alerts));
       }
       for (const alert of tracker.take(sample, server?.interval ?? 0, monitor.hasOtherUsers(tracker))) {
         const notify = SEVERE.has(alert.kind) ? Notification.error : Notification.warning;

@@ -84,7 +84,7 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
     // such as in the command palette.
     holders.message.changed.connect(({ text }) => {
       if (text !== '' && !widget.isVisible) {
-        shell.activateById(widget.id);
+        widget.open(shell);
       }
     });
     if (toolbars !== null && settingRegistry !== null) {

@@ -100,8 +100,8 @@ export class Connection {
   start(): void {
     if (this.currentState === 'off') {
       this.attempts = 0;
-      this.setState('opening');
       this.open();
+      this.setState('opening');
     }
   }
 
@@ -179,8 +179,11 @@ export class Connection {
       if (this.minInterval > 0) {
         this.sendInterval();
       }
+      const { socket } = this;
       this.messages.emit(message);
-      this.setState('open');
+      if (this.socket === socket) {
+        this.setState('open'); // No listener has stopped or restarted the stream.
+      }
     } else if (message.type === 'changes') {
       if (this.sample !== null) {
         this.sample = applyChanges(this.sample, message);
@@ -217,18 +220,19 @@ export class Connection {
     this.socket = null;
     // Before the stream is open, this page has sent no messages: a proxy must have closed the websocket.
     if (code === POLICY_VIOLATION && this.currentState === 'open') {
-      this.setState('limited');
       this.scheduleRetry(LIMIT_RETRY_MS);
+      this.setState('limited');
       return;
-    }
-    if (this.currentState === 'open') {
-      this.setState('lost');
     }
     const wait = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** this.attempts);
     this.attempts++;
     this.scheduleRetry(wait);
+    if (this.currentState === 'open') {
+      this.setState('lost');
+    }
   }
 
+  /** Schedule the next attempt. This is done before listeners learn the state, as one of them may stop the stream. */
   private scheduleRetry(wait: number): void {
     // Add random jitter, so that the open pages do not all reconnect at the same time when the server becomes
     // reachable again.
@@ -246,12 +250,14 @@ export class Connection {
     }
     if (status === TOO_MANY_REQUESTS) {
       this.attempts = 0; // The failures are explained: no proxy blocks websockets.
-      this.setState('full');
       this.scheduleRetry(LIMIT_RETRY_MS);
+      this.setState('full');
       return;
     }
     this.setState(this.stateFor(status));
-    this.open();
+    if (this.timer === attempt) {
+      this.open();
+    }
   }
 
   private requestStatus(): Promise<number | null> {

@@ -184,13 +184,13 @@ export class GpuMonitor implements IMonitor {
 
   private scheduleCheck(): void {
     this.timer = this.clock.after(CHECK_MS, () => {
+      this.scheduleCheck(); // First, so that a listener that ends the need for samples also ends the timer.
       if (this.silentFor !== null) {
         this.restartIfDead();
         this.notify();
       } else if (this.usagePending) {
         this.notify();
       }
-      this.scheduleCheck();
     });
   }
 

@@ -9,6 +9,7 @@ import {
   flag,
   index,
   known,
+  later,
   list,
   nullable,
   number,
@@ -215,13 +216,13 @@ const memoryOwnership = object<MemoryOwnership>({
           pid: count,
           memory: amount,
           source: oneOf('driver', 'torch'),
-          // An older server does not send this.
-          other_users: value => value === true,
+          other_users: later(flag, false),
           ...each(nullable(text), 'kernel', 'terminal'),
           ...each(optionalText, 'user', 'program')
         })
       ),
       unattributed: amount,
+      memory_used: amount,
       reason: optionalText,
       means: validItems(object<MeanUtilization>({ seconds: size, utilization: amount }))
     })

@@ -1,4 +1,4 @@
-import { ownershipNow } from '../memory/holders';
+import { isOlder, ownershipNow } from '../memory/holders';
 import type {
   Gpu,
   GpuMemoryOwnership,
@@ -146,7 +146,8 @@ export function memoryShares(now: GpuNow): MemoryShares {
   const { gpu, reading } = now;
   const used = reading.memory_used;
   const { memory_total: total, memory_reserved: reserved } = gpu;
-  const own = memoryOfNotebook(now);
+  // If memory in use has changed since the holders were read, it is unknown whose memory that was.
+  const own = isOlder(now.usage, used) ? null : memoryOfNotebook(now);
   // The two figures were read at different times, so the notebook's memory may exceed the GPU's used
   // memory.
   const here = own === null || used === null ? own : Math.min(own, used);

@@ -171,7 +171,8 @@ export class VisibilityTracker {
           onVisible();
         }
       },
-      { rootMargin: MARGIN }
+      // Inside a scrolled container, only `scrollMargin` has an effect, which TypeScript does not know yet.
+      { rootMargin: MARGIN, scrollMargin: MARGIN } as IntersectionObserverInit
     );
   }
 

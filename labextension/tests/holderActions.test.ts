@@ -1,0 +1,61 @@
+import { strict as assert } from 'node:assert';
+import { test } from 'node:test';
+
+import './lab_stubs';
+import type { JupyterFrontEnd } from '@jupyterlab/application';
+import { ServerConnection } from '@jupyterlab/services';
+
+import { HolderActions } from '../src/memory/holderActions';
+import { StatusMessage } from '../src/memory/statusMessage';
+import { StreamModel } from '../src/stream/streamModel';
+import { FakeClock, gpuUsage, holding, reading, sample, serverKernel, trans, usage } from './fakes';
+
+/** Return the actions on the kernels of a server that has those with the ids `running`. */
+function setUp(running: readonly string[]): {
+  actions: HolderActions;
+  message: StatusMessage;
+  ended: string[];
+} {
+  const ended: string[] = [];
+  const model = new StreamModel();
+  model.take({ type: 'sample', sample: sample(1, [reading(0)]) });
+  model.take(usage([serverKernel('train')], [gpuUsage(0, [holding(3, { kernel: 'train' })])]));
+  const answer = (id: string): Response =>
+    running.includes(id)
+      ? new Response(JSON.stringify({ id, name: 'python3' }))
+      : new Response('{}', { status: 404 });
+  const serverSettings = ServerConnection.makeSettings({
+    baseUrl: 'http://localhost/',
+    fetch: request =>
+      Promise.resolve(answer(new URL((request as Request).url).pathname.split('/').at(-1) ?? ''))
+  });
+  const services = {
+    serverSettings,
+    // As in Jupyter's own interface, a kernel that the server does not have is no error.
+    kernels: {
+      shutdown: (id: string) => {
+        ended.push(id);
+        return Promise.resolve();
+      }
+    },
+    sessions: { running: () => [] }
+  };
+  const message = new StatusMessage(new FakeClock());
+  const app = { serviceManager: services } as unknown as JupyterFrontEnd;
+  return { actions: new HolderActions(app, model, message, trans, 'en'), message, ended };
+}
+
+test('a kernel that was shut down is told with what it held', async () => {
+  const { actions, message, ended } = setUp(['train']);
+  await actions.shutDownNow('train');
+  assert.deepEqual(
+    [message.text, ended],
+    ['The kernel of train.ipynb was shut down. It held 3.0 GiB on GPU 0.', ['train']]
+  );
+});
+
+test('a kernel that no longer existed was not shut down', async () => {
+  const { actions, message, ended } = setUp([]);
+  await actions.shutDownNow('train');
+  assert.deepEqual([message.text, ended], ['The kernel of train.ipynb had already ended.', []]);
+});
