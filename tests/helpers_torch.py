@@ -27,6 +27,7 @@ class FakeTorch(SimpleNamespace):
     def __init__(self, devices: int = 1) -> None:
         self.current = dict.fromkeys(range(devices), 0)
         self.peak = dict.fromkeys(range(devices), 0)
+        self.allocations = dict.fromkeys(range(devices), 0)
         self.up = True
         self.resets = 0
         self.contexts = {0}
@@ -59,9 +60,16 @@ class FakeTorch(SimpleNamespace):
 
     def _stats(self, index: int) -> dict[str, Any]:
         memory = {"all": {"current": self.current[index], "peak": self.peak[index]}}
-        return {"allocated_bytes": memory, "reserved_bytes": memory, "num_alloc_retries": 2, "num_ooms": 1}
+        return {
+            "allocated_bytes": memory,
+            "reserved_bytes": memory,
+            "allocation": {"all": {"allocated": self.allocations[index]}},
+            "num_alloc_retries": 2,
+            "num_ooms": 1,
+        }
 
     def allocate(self, size: int, index: int = 0) -> None:
         """Add ``size`` bytes to the allocated memory of ``cuda:index``."""
         self.current[index] += size
+        self.allocations[index] += size > 0
         self.peak[index] = max(self.peak[index], self.current[index])

@@ -34,3 +34,7 @@ class TimeCollector(Collector, Protocol):
     def snapshot(self) -> CodeTime | None:
         """Return the time per line so far, or None if there is no data yet. May be called from any thread."""
         ...
+
+    def busy_devices(self) -> frozenset[int]:
+        """Return the N of each ``cuda:N`` on which a stream of this process was seen working so far."""
+        ...

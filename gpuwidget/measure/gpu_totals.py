@@ -208,6 +208,8 @@ class GpuTotals:
     """Whether this process or one of its children has held memory or had a CUDA context on the GPU."""
     listed: bool = False
     """Whether the driver has listed the GPU's processes in any reading, with ids that are valid here."""
+    shared: bool = False
+    """Whether other compute processes have been on the GPU in any reading."""
     had_context: bool | None = None
     """Whether this process itself had a CUDA context on the GPU at the start, or None if unknown."""
     has_context: bool = False
@@ -316,6 +318,7 @@ class GpuTotals:
         self.used_by_process = self.used_by_process or holding.present
         self.has_context = self.has_context or holding.own
         self.listed = self.listed or holding.listed
+        self.shared = self.shared or holding.shared
         for child in holding.children:
             self.children[child.pid] = child.program or f"process {child.pid}"
         self._was_lost = self._was_lost or reading.lost_since is not None
@@ -408,6 +411,25 @@ class GpuTotals:
         part = replace(self, rates=rates, parts=None, missing=dict(self.missing))
         part._energy, part._energy_of_part = self._energy, rates.power
         return part
+
+    def worked(self, torch_allocated: bool | None, stream_busy: bool) -> bool | None:
+        """Return whether this process or its children worked on the GPU; None if unknown.
+
+        The result is False if there is no sign of work. ``torch_allocated`` is whether torch has allocated
+        memory on the GPU during the run, or None if unknown. ``stream_busy`` is whether a CUDA stream of this
+        process was seen working there.
+        """
+        held = self._process
+        changed = held.start is not None and {held.start} != {held.peak, held.end} - {None}
+        opened = self.had_context is False and self.has_context
+        if torch_allocated or stream_busy or changed or opened or self.children:
+            return True
+        level = self.rates.utilization.level()
+        if self.listed and (not self.used_by_process or (level is not None and level.max == 0)):
+            return False
+        if self.listed and not self.shared:
+            return True if level is not None else torch_allocated
+        return torch_allocated
 
     @property
     def lost_since(self) -> float | None:

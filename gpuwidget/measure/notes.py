@@ -60,7 +60,7 @@ def gpu_notes(found: Sequence[tuple[GpuReport, GpuTotals]], new_contexts: Collec
             notes.append(_lost(gpu, gpu.lost_since))
         elif totals.came_back:
             notes.append(_came_back(gpu))
-    return notes + _children(found)
+    return notes + _shared(found) + _children(found)
 
 
 def _context_opened(gpu: GpuReport) -> Message:
@@ -102,6 +102,21 @@ def _came_back(gpu: GpuReport) -> Message:
         gpu=gpu_name(gpu),
     )
     return message("gpu-came-back", text, gpu=gpu_name(gpu))
+
+
+def _shared(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Message]:
+    """Return the note about GPUs on which both this process and others may have worked.
+
+    The driver's utilization and power are those of the whole GPU.
+    """
+    shared = [gpu for gpu, totals in found if gpu.shown and gpu.worked is not False and totals.shared]
+    if not shared:
+        return []
+    names = ", ".join(gpu_name(gpu) for gpu in shared)
+    text = translatable(
+        "Other processes also used {gpus}. Utilization, power and energy include their work.", gpus=names
+    )
+    return [message("shared-gpus", text, gpus=names)]
 
 
 def _children(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Message]:

@@ -29,6 +29,8 @@ class ProcessMemory:
     """The descendants of this process that have a context on the GPU."""
     listed: bool = False
     """Whether the driver's list shows which processes of this process's tree have a context on the GPU."""
+    shared: bool = False
+    """Whether the list has other compute processes."""
 
     @property
     def children_memory(self) -> int | None:
@@ -89,10 +91,11 @@ class Attribution:
         if not self._pids_match:
             return ProcessMemory(None, False, reasons.FOREIGN_PIDS)
         ours = [process for process in reading.processes if self._family.contains(process.pid)]
+        shared = any(process.kind == "compute" and process not in ours for process in reading.processes)
         sizes = [process.memory for process in ours]
         own = any(process.pid == self._family.pid for process in ours)
         children = tuple(process for process in ours if process.pid != self._family.pid)
         if any(size is None for size in sizes):
-            return ProcessMemory(None, True, reasons.NO_PROCESS_SIZES, own, children, listed=True)
+            return ProcessMemory(None, True, reasons.NO_PROCESS_SIZES, own, children, True, shared)
         whole = sum(size for size in sizes if size is not None)
-        return ProcessMemory(whole, bool(ours), None, own, children, listed=True)
+        return ProcessMemory(whole, bool(ours), None, own, children, True, shared)

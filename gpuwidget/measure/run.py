@@ -226,10 +226,19 @@ class Run:
         )
 
     def _time_so_far(self) -> CodeTime | None:
-        collector = next(
-            (collector for collector in self._collectors if isinstance(collector, TimeCollector)), None
-        )
+        collector = self._time_collector
         return collector.snapshot() if collector is not None else None
+
+    def _busy_devices(self) -> frozenset[int]:
+        with suppress(Exception):
+            if (collector := self._time_collector) is not None:
+                return collector.busy_devices()
+        return frozenset()
+
+    @property
+    def _time_collector(self) -> TimeCollector | None:
+        found = (collector for collector in self._collectors if isinstance(collector, TimeCollector))
+        return next(found, None)
 
     # -- end of the run ------------------------------------------------------------------------------
 
@@ -325,6 +334,7 @@ class Run:
                 peaks,
                 can_return,
                 self._contexts_before,
+                self._busy_devices(),
             )
 
     def _steady_part(self, t: float) -> SteadyPart | None:

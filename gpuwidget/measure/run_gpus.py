@@ -191,6 +191,11 @@ class RunGpus:
         ]
 
     @property
+    def selected(self) -> bool:
+        """Whether the user has selected the GPUs to report."""
+        return self._selected is not None
+
+    @property
     def recorded(self) -> bool:
         """Whether the samples come from a recording."""
         return self.origin is not None and self.origin.recorded

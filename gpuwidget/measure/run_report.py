@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from gpuwidget.measure import notes, reasons
 from gpuwidget.measure.gpu_totals import GpuTotals
 from gpuwidget.measure.run_gpus import RunGpus
 from gpuwidget.measure.timeline import TimelineMarks
-from gpuwidget.measure.torch_memory import torch_memory
+from gpuwidget.measure.torch_memory import has_allocated, torch_memory
 from gpuwidget.model.messages import Message, message, message_ids, texts
 from gpuwidget.model.report import (
     REPORT_SCHEMA,
@@ -39,16 +40,19 @@ class GpuReportBuilder:
         returnable: Mapping[int, int | None],
         *,
         recorded: bool,
+        busy: Collection[int] = (),
     ) -> None:
         """Store the data for all reports. ``peaks`` and ``returnable`` are keyed by device index.
 
         ``peaks`` contains the changes of torch's memory during the run, and ``returnable`` the bytes that
-        emptying the cache would release. ``recorded`` is True if the totals come from a recording.
+        emptying the cache would release. ``recorded`` is True if the totals come from a recording. ``busy``
+        contains the indices of the devices on which a CUDA stream of this process was seen working.
         """
         self._devices = devices
         self._peaks = peaks
         self._returnable = returnable
         self._recorded = recorded
+        self._busy = busy
 
     def build(self, totals: GpuTotals, t: float, *, shown: bool) -> GpuReport:
         """Return the report of a GPU over ``t`` seconds. Add the reasons for unknown values to ``totals``."""
@@ -106,6 +110,13 @@ class GpuReportBuilder:
             missing_ids=message_ids(totals.missing),
         )
 
+    def worked(self, totals: GpuTotals) -> bool | None:
+        """Return whether this process or its children worked on the GPU during the run; None if unknown."""
+        device = next((d for d in self._devices if cuda_state.same_gpu(totals.gpu.uuid, d.uuid)), None)
+        peaks = self._peaks.get(device.index) if device is not None else None
+        allocated = None if peaks is None else has_allocated(peaks)
+        return totals.worked(allocated, device is not None and device.index in self._busy)
+
     def _why_no_torch(self) -> Message:
         if self._recorded:
             return reasons.RECORDED_TORCH
@@ -123,15 +134,22 @@ def build_report(
     peaks: Mapping[int, DevicePeaks],
     returnable: Mapping[int, int | None],
     contexts_before: frozenset[int],
+    busy: Collection[int],
 ) -> Report:
     """Return the report of a run that took ``t`` seconds, including the wait for the GPU at its end.
 
-    ``contexts_before`` contains the indices of the devices on which this process had a context at the start.
+    ``contexts_before`` contains the indices of the devices on which this process had a context at the start,
+    and ``busy`` those on which a CUDA stream of this process was seen working.
     """
     devices = run_gpus.devices()
-    builder = GpuReportBuilder(devices, peaks, returnable, recorded=run_gpus.recorded)
+    builder = GpuReportBuilder(devices, peaks, returnable, recorded=run_gpus.recorded, busy=busy)
     shown = {totals.gpu.uuid for totals in run_gpus.shown()}
     gpus = tuple(builder.build(totals, t, shown=totals.gpu.uuid in shown) for totals in run_gpus.all)
+    if run_gpus.attributed and not run_gpus.selected:
+        gpus = tuple(
+            replace(gpu, worked=builder.worked(totals))
+            for gpu, totals in zip(gpus, run_gpus.all, strict=True)
+        )
     report = report_type(
         schema=REPORT_SCHEMA,
         source=_source(run_gpus.origin),
@@ -146,9 +164,9 @@ def build_report(
         advice=(),
         holders=(),
         lines=(),
-        energy_idle_j=_idle_energy(run_gpus, t),
         workers=run_gpus.workers.rows(t, [gpu.uuid for gpu in gpus]),
     )
+    report = replace(report, energy_idle_j=_idle_energy(run_gpus, report.counted, t))
     found = _notes(run_gpus, gpus, devices, peak_scope, contexts_before)
     return report.with_notes(*found, *marks.notes())
 
@@ -171,8 +189,9 @@ def _environment(origin: Origin | None) -> SoftwareVersions:
     )
 
 
-def _idle_energy(run_gpus: RunGpus, t: float) -> float | None:
-    idle = [totals.energy_idle(t) for totals in run_gpus.shown()]
+def _idle_energy(run_gpus: RunGpus, counted: Sequence[GpuReport], t: float) -> float | None:
+    uuids = {gpu.uuid for gpu in counted}
+    idle = [totals.energy_idle(t) for totals in run_gpus.all if totals.gpu.uuid in uuids]
     return sum(energy for energy in idle if energy is not None) if idle and None not in idle else None
 
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from gpuwidget.model.report import Mark, Report, Timeline
+from gpuwidget.model.samples import without_mig_parents
 
 SteadyMetric = Literal["utilization", "sm_activity", "power_w"]
 
@@ -112,7 +114,10 @@ def find_warm_up(report: Report) -> float | None:
     own = report.attributed or report.source.recorded
     if not own or report.cell.duration_s < _MIN_RUN_S:
         return None
-    return _step_up(timeline, report.cell.duration_s)
+    # Where only other processes worked, a step is theirs.
+    others = {gpu.uuid for gpu in without_mig_parents(report.shown)} - {gpu.uuid for gpu in report.counted}
+    gpus = tuple(gpu for gpu in timeline.gpus if gpu.uuid not in others)
+    return _step_up(replace(timeline, gpus=gpus), report.cell.duration_s)
 
 
 def find_steady_window(

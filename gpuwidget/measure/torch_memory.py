@@ -66,6 +66,19 @@ def _spans(peaks: DevicePeaks) -> tuple[Span, Span]:
     )
 
 
+def has_allocated(peaks: DevicePeaks) -> bool | None:
+    """Return whether torch has allocated or released memory on the device during the run.
+
+    Nearly all operations on a GPU allocate memory for their result, which comes from torch's cache without
+    changing any size.
+    """
+    before, after = peaks.before, peaks.after
+    count = 0 if before is None else before.allocations
+    if _changed(peaks) or (None not in (count, after.allocations) and count != after.allocations):
+        return True
+    return None if None in (count, after.allocations) else False
+
+
 def _changed(peaks: DevicePeaks) -> bool:
     before, after = peaks.before, peaks.after
     if before is None:

@@ -124,6 +124,13 @@ class SamplingProfiler:
         time = check_coverage(self._line_profile(), self._counts, report.cell.duration_s)
         return replace(report, time=replace(self._checked(time, report), warm_up_s=find_warm_up(report)))
 
+    def busy_devices(self) -> frozenset[int]:
+        """Return the N of each ``cuda:N`` whose default stream was seen working so far."""
+        seen = [bits for bits, seconds in dict(self._counts.busy_s).items() if seconds]
+        return frozenset(
+            device for device in self._streams.devices if any(bits >> device & 1 for bits in seen)
+        )
+
     def abandon(self) -> None:
         """Stop sampling and discard the result."""
         self.stop()

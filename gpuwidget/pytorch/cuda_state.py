@@ -50,6 +50,8 @@ class AllocatorCounters:
     ooms: int
     inactive_split: int
     """Free bytes that can't be released, because their segments also contain allocated blocks."""
+    allocations: int | None = None
+    """Number of blocks that have been allocated so far (allocation.all.allocated), or None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,4 +294,5 @@ def _read_counters(torch: Any, index: int) -> AllocatorCounters:
         alloc_retries=stats.get("num_alloc_retries", 0),
         ooms=stats.get("num_ooms", 0),
         inactive_split=stats.get("inactive_split_bytes", {}).get("all", {}).get("current", 0),
+        allocations=stats.get("allocation", {}).get("all", {}).get("allocated"),
     )

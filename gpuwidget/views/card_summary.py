@@ -204,13 +204,18 @@ def summarize_memory(report: Report, kind: MemoryKind) -> MemorySummary:
     )
 
 
-def not_counted(report: Report) -> list[str]:
-    """Return a sentence that names the shown GPUs on which this notebook did not work, or nothing.
+def not_counted_gpus(report: Report) -> list[GpuReport]:
+    """Return the shown GPUs on which this notebook did not work.
 
     Other processes may have worked there, so these GPUs do not count in the headline.
     """
-    gpus = report.counted
-    rest = [gpu for gpu in without_mig_parents(report.shown) if gpu not in gpus]
+    counted = {gpu.uuid for gpu in report.counted}
+    return [gpu for gpu in without_mig_parents(report.shown) if gpu.uuid not in counted]
+
+
+def not_counted(report: Report) -> list[str]:
+    """Return a phrase that names the GPUs of :func:`not_counted_gpus`, or nothing if there are none."""
+    rest = not_counted_gpus(report)
     if not rest:
         return []
     return [_("no work of {process} on {gpus}", process=process_label(report), gpus=gpu_names(rest))]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from gpuwidget.measure.notes import gpu_name
 from gpuwidget.measure.steady_state import SteadyMetric, SteadyWindow, steady_mean, stored_window
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, Level, MemoryKind, Report, Span
@@ -435,7 +436,24 @@ def _notes(a: _Run, b: _Run) -> list[str]:
             found.append(
                 translatable("{run}: the values come from a recording, not from the code.", run=run.name)
             )
-        elif run.gpus and not run.report.attributed:
+        left_out = summary.not_counted_gpus(run.report)
+        if run.gpus and left_out:
+            found.append(
+                translatable(
+                    "{run}: its values leave out {gpus}, where it did not work.",
+                    run=run.name,
+                    gpus=", ".join(map(gpu_name, left_out)),
+                )
+            )
+        if any(note.id == "shared-gpus" for note in run.report.note_ids):
+            found.append(
+                translatable(
+                    "{run}: other processes used the same GPU, so utilization, power and energy include "
+                    "their work.",
+                    run=run.name,
+                )
+            )
+        if run.gpus and not run.report.attributed and run.report.source.recording is None:
             found.append(
                 translatable(
                     "{run}: it is unknown which GPUs it used, so the values cover all watched GPUs.",

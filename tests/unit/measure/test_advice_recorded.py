@@ -270,6 +270,9 @@ class Onlooker:
     def annotate(self, report: Report) -> Report:
         return report
 
+    def busy_devices(self) -> frozenset[int]:
+        return frozenset()
+
     def snapshot(self) -> CodeTime:
         call = "DataLoader._next_data"
         loading = LineTime(7, "for x, y in loader:", 82.0, 3.0, call, None, call_share=82.0)

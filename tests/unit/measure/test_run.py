@@ -22,7 +22,8 @@ from gpuwidget.model.readings import Activity
 from gpuwidget.model.report import CodeTime, Level, Report, Span
 from gpuwidget.sampler import Sampler
 from gpuwidget.system import processes
-from gpuwidget.views.card_summary import explanations, headline
+from gpuwidget.views.card_summary import explanations, headline, second_line
+from gpuwidget.views.comparison import compare_reports
 
 
 @pytest.fixture(autouse=True)
@@ -686,6 +687,114 @@ def test_torch_peaks_are_exact(bench: Bench, monkeypatch: pytest.MonkeyPatch, ho
     assert report.gpus[0].missing["torch"] == "torch does not see this GPU"
     assert report.cell.gpu_tail_s is not None
     assert fake.waited == [0]
+
+
+STRANGER = Process(pid=1, kind="compute", memory=700, user=None, program=None, arguments=None)
+
+
+def held_by_both(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
+    """Return a fake torch with contexts on both GPUs. Another process is on GPU 1, too."""
+    fake = FakeTorch(2)
+    uuids = [gpu.uuid[4:] for gpu in bench.source.gpus]
+    fake.cuda.get_device_properties = lambda index: type("P", (), {"uuid": uuids[index]})
+    fake.contexts = {0, 1}
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    bench.source.memory = {0: 2_000_000, 1: 3_000_000}
+    bench.source.processes = {0: me(500), 1: (*me(500), STRANGER)}
+    return fake
+
+
+def test_others_work_is_not_in_the_headline(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None
+) -> None:
+    """If this process has contexts on two GPUs, works on one of them, and another process works on the other
+    one, only the first GPU counts in the headline, the totals and the comparison. The other one is named."""
+    fake = held_by_both(bench, monkeypatch)
+    runs = []
+    for others_power in (100.0, 700.0):
+        bench.source.utilization = {0: 80.0, 1: others_power / 7}
+        bench.source.power = {0: 200.0, 1: others_power}
+        run = bench.run()
+        fake.allocate(GIB, 0)  # A result, which comes from torch's cache.
+        fake.allocate(-GIB, 0)
+        bench.pass_time(4.0)
+        runs.append(bench.report(run))
+    busy = runs[1]
+    assert [(gpu.shown, gpu.worked) for gpu in busy.gpus] == [(True, True), (True, False)]
+    assert [gpu.index for gpu in busy.counted] == [0]
+    assert busy.totals.energy_j == pytest.approx(800.0, rel=0.01)
+    assert busy.metrics()["energy_j"] == busy.totals.energy_j
+    assert headline(busy)[2:] == ["GPU utilization 80 %", "800 J"]
+    assert second_line(busy)[-2] == "no work of this process on GPU 1"
+    compared = compare_reports(runs[0], runs[1], ("a", "b"))
+    row = next(row for row in compared.rows if row.name == "energy")
+    assert (row.values, row.ratio) == (("800 J", "800 J"), "1.00x")
+    assert "b: its values leave out GPU 1, where it did not work." in compared.notes
+    # A note would blame others for figures that do not count.
+    assert "shared-gpus" not in [note.id for note in busy.note_ids]
+
+
+def test_only_others_work(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:
+    """If this process holds memory on GPUs where only others work, the headline has its memory, but neither
+    their utilization nor their energy. Idle GPUs count."""
+    held_by_both(bench, monkeypatch)
+    run = bench.run()
+    bench.pass_time(4.0)
+    bench.source.processes[0] = (*me(500), STRANGER)
+    bench.source.memory[0] = 2_500_000
+    bench.pass_time(1.0)
+    report = bench.report(run)
+    assert ([gpu.worked for gpu in report.gpus], report.counted) == ([False, False], ())
+    assert len(headline(report)) == 2
+    assert report.totals.energy_j is None
+    bench.source.utilization = {0: 0.0, 1: 50.0}
+    run = bench.run()
+    bench.pass_time(4.0)
+    idle = bench.report(run)
+    assert [gpu.index for gpu in idle.counted] == [0]
+    assert headline(idle)[2] == "GPU utilization 0 %"
+
+
+def test_a_shared_gpu_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:
+    """If both this process and another one may have worked on a GPU, a note names the GPU."""
+    fake = held_by_both(bench, monkeypatch)
+    run = bench.run()
+    fake.allocate(GIB, 1)
+    bench.pass_time(1.0)
+    report = bench.report(run)
+    assert report.gpus[1].worked is True
+    assert [note.params for note in report.note_ids if note.id == "shared-gpus"] == [{"gpus": "GPU 1"}]
+    notes = compare_reports(report, report, ("a", "b")).notes
+    assert (
+        "a: other processes used the same GPU, so utilization, power and energy include their work." in notes
+    )
+
+
+def test_a_selected_gpu_counts(bench: Bench, host: None) -> None:
+    """A GPU that the user selects counts, whoever works on it."""
+    bench.source.processes[1] = (STRANGER,)
+    run = bench.run(RunOptions(gpus=("1",)))
+    bench.pass_time(4.0)
+    report = bench.report(run)
+    assert ([gpu.worked for gpu in report.gpus], report.totals.utilization) == ([None], 50.0)
+
+
+class BusyStream(NoLines):
+    """A collector that has seen a stream of ``cuda:1`` working."""
+
+    def snapshot(self) -> None: ...
+
+    def busy_devices(self) -> frozenset[int]:
+        return frozenset({1})
+
+
+def test_a_busy_stream_is_work(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:
+    """Work that allocates no memory, such as a CUDA graph, is seen in this process's streams."""
+    held_by_both(bench, monkeypatch)
+    run = Run(bench.sampler, DEFAULTS, clock=bench.clock, collectors=(BusyStream(),))
+    run.start()
+    bench.pass_time(1.0)
+    assert [gpu.worked for gpu in bench.report(run).gpus] == [True, True]
 
 
 def test_a_container_proves_that_process_ids_match(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

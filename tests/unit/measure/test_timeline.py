@@ -57,11 +57,11 @@ def test_gaps() -> None:
     series.add_gpus(1)
     for t in (0.0, 0.5, 4.5, 5.0, 7.0):
         series.add(t, [totals(0, t)], EPOCH)
-    assert series.gaps == ((0.5, 4.5), (5.0, 7.0))
+    assert list(series.gaps) == [(0.5, 4.5), (5.0, 7.0)]
     for number in range(100):
         series.add(10.0 + 1.5 * number, [totals(0, 10.0 + 1.5 * number)], EPOCH)
     assert len(series.gaps) == 64
-    assert series.gaps[:3] == ((0.5, 4.5), (5.0, 7.0), (7.0, 10.0))
+    assert list(series.gaps[:3]) == [(0.5, 4.5), (5.0, 7.0), (7.0, 10.0)]
 
 
 def test_downsampling_an_odd_number_of_points_keeps_the_last() -> None:

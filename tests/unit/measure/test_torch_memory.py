@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuwidget.measure.torch_memory import returnable, torch_memory
+from gpuwidget.measure.torch_memory import has_allocated, returnable, torch_memory
 from gpuwidget.model.units import MIB
 from gpuwidget.pytorch import allocator
 from gpuwidget.pytorch.cuda_state import AllocatorCounters
@@ -29,6 +29,16 @@ BEFORE = AllocatorCounters(
 
 def account(before: AllocatorCounters | None = BEFORE, peak: int = 100 * MIB, **after: Any) -> DevicePeaks:
     return DevicePeaks(before, replace(BEFORE, **after), peak, 140 * MIB)
+
+
+def test_an_allocation_from_the_cache_is_seen() -> None:
+    """Torch counts each allocation, also one that changes no size because it comes from torch's cache."""
+    counted = replace(BEFORE, allocations=7)
+    assert has_allocated(account(counted, allocations=7)) is False
+    assert has_allocated(account(counted, allocations=8)) is True
+    assert has_allocated(account(counted, allocations=7, allocated=1 * MIB)) is True
+    assert has_allocated(account()) is None
+    assert has_allocated(DevicePeaks(None, AllocatorCounters(0, 0, 0, 0, 0, 0, 0, 0), 0, 0)) is False
 
 
 def segment(size: int, *blocks: tuple[int, str]) -> dict[str, Any]:

@@ -93,8 +93,8 @@ def test_the_peak_of_a_tensor_that_is_gone_is_exact(torch: FakeTorch) -> None:
     peaks = tracker.close(scope)
     assert peaks == {
         0: DevicePeaks(
-            before=AllocatorCounters(0, 0, 0, 0, 2, 1, 0),
-            after=AllocatorCounters(0, 4 * GIB, 0, 4 * GIB, 2, 1, 0),
+            before=AllocatorCounters(0, 0, 0, 0, 2, 1, 0, 0),
+            after=AllocatorCounters(0, 4 * GIB, 0, 4 * GIB, 2, 1, 0, 1),
             allocated_peak=4 * GIB,
             reserved_peak=4 * GIB,
         )
