@@ -28,11 +28,13 @@ class FakeClock:
 
     def __init__(self) -> None:
         self._now = 0.0
+        self.set_by = 0.0
+        """Seconds by which the system's clock was set forward."""
         self._lock = threading.Lock()
         self._waiting: list[tuple[threading.Condition, float | None, threading.Thread]] = []
 
     def time(self) -> float:
-        return EPOCH + self._now
+        return EPOCH + self.set_by + self._now
 
     def monotonic(self) -> float:
         return self._now

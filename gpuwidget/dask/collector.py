@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from gpuwidget.dask import messages
 from gpuwidget.dask.worker_run import RunStart
 from gpuwidget.measure.worker_updates import WORKER_UPDATES
 from gpuwidget.model import worker_update
+from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.messages import Message
 from gpuwidget.model.report import Report
@@ -123,7 +123,7 @@ class DaskCollector:
         self._has_begun = True
 
     def _set_began(self) -> None:
-        self._began, self._boot_time = time.monotonic(), processes.boot_time()
+        self._began, self._boot_time = SYSTEM_CLOCK.monotonic(), processes.boot_time()
 
     def begin(self) -> None:
         """Make the workers measure, and wait until they do, but at most ``BEGIN_TIMEOUT_S``.
@@ -183,7 +183,7 @@ class DaskCollector:
         """Return the run's start for a message that is sent now."""
         boot = self._boot_time
         return RunStart(
-            age_s=time.monotonic() - self._began,
+            age_s=SYSTEM_CLOCK.monotonic() - self._began,
             boot_id=None if boot is None else boot.boot_id,
             boot_s=None if boot is None else boot.seconds,
         )
@@ -240,7 +240,7 @@ class _Cluster:
         self._has_begun = has_begun
         self._workers: dict[str, _Worker] = {}
         """The workers by their addresses."""
-        self._renewed = time.monotonic()
+        self._renewed = SYSTEM_CLOCK.monotonic()
         self._requests: set[asyncio.Future[Any]] = set()
 
     @property
@@ -288,7 +288,7 @@ class _Cluster:
     async def _poll(self, start: RunStart) -> None:
         heartbeats = await self._heartbeats()
         self._deliver_heartbeats(heartbeats)
-        now = time.monotonic()
+        now = SYSTEM_CLOCK.monotonic()
         renew = now - self._renewed >= _RENEW_S
         if renew:
             self._renewed = now
@@ -326,7 +326,7 @@ class _Cluster:
     async def _request_begin(self, addresses: Iterable[str], start: RunStart, timeout_s: float) -> None:
         for address in addresses:
             worker = self._workers.setdefault(address, _Worker(0.0))
-            worker.requested = time.monotonic()
+            worker.requested = SYSTEM_CLOCK.monotonic()
         await self._send("begin", list(addresses), start, self._take_begin, timeout_s)
 
     async def _send(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget.dask.worker_run import INTERVAL_S, RunStart, Tasks, WorkerRun
+from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.samples import Sample
 from gpuwidget.model.to_json import to_json
 from gpuwidget.sampler import Subscription, process_sampler
@@ -80,7 +80,7 @@ class WorkerReporter:
         with self._lock:
             known = self._runs.get(run)
             if known is not None:
-                known.renewed = time.monotonic()
+                known.renewed = SYSTEM_CLOCK.monotonic()
         if known is None:
             known = self._begin(run, start)
         if action == "end":
@@ -92,13 +92,13 @@ class WorkerReporter:
         with self._lock:
             self._subscribe()
         sampler = process_sampler()
-        requested_at = time.time()
+        requested_at = SYSTEM_CLOCK.time()
         # The lock is not held during this wait, because the sampler's thread needs it.
         sample = sampler.read_now(_READ_TIMEOUT_S) if sampler.wait_until_open(_READ_TIMEOUT_S) else None
         with self._lock:
             if sample is not None:
                 measured.begin(sample, requested_at)
-            self._runs[run] = known = _OpenRun(measured, time.monotonic())
+            self._runs[run] = known = _OpenRun(measured, SYSTEM_CLOCK.monotonic())
             # Another run, which was the only one, may have ended meanwhile and closed the subscription.
             self._subscribe()
         return known
@@ -131,7 +131,7 @@ class WorkerReporter:
     def _on_sample(self, sample: Sample) -> None:
         with self._lock:
             for run, known in list(self._runs.items()):
-                if time.monotonic() - known.renewed > EXPIRED_AFTER_S:
+                if SYSTEM_CLOCK.monotonic() - known.renewed > EXPIRED_AFTER_S:
                     self._drop(run)
                     continue
                 known.measured.add(sample)

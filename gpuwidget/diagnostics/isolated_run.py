@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -19,6 +18,7 @@ from gpuwidget.diagnostics.probe_process import (
     without_working_directory,
 )
 from gpuwidget.diagnostics.target import PROBE_TIMEOUT_S, RUN_TIMEOUT_S, NotebookState, Target
+from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis, EnvironmentKind, Fix, Issue, Problem
 from gpuwidget.model.errors import DoctorError
 from gpuwidget.model.to_json import to_json
@@ -40,7 +40,7 @@ def main(_path: Sequence[str]) -> None:
         arguments["version"],
         replace(ProbeEnvironment.current(), path=arguments["path"]),
         NotebookState(**arguments["notebook"]),
-        timeout_s=_remaining_s(arguments["timeout_s"], time.time() - arguments["time"]),
+        timeout_s=_remaining_s(arguments["timeout_s"], SYSTEM_CLOCK.time() - arguments["time"]),
     )
     doctor = run_checks(target)
     send(doctor=to_json(doctor), texts=text_sources(doctor))
@@ -71,7 +71,7 @@ def run_in_subprocess(
     path = list(environment.path) if place != "server" else without_working_directory(environment.path)
     arguments = {
         "path": path,
-        "time": time.time(),
+        "time": SYSTEM_CLOCK.time(),
         "place": place,
         "version": version,
         "notebook": to_json(notebook),
@@ -80,7 +80,7 @@ def run_in_subprocess(
     process = ProbeProcess(
         "gpuwidget.diagnostics.isolated_run", environment, [json.dumps(arguments)], own_session=True
     )
-    result = process.wait(time.monotonic() + RUN_TIMEOUT_S)
+    result = process.wait(SYSTEM_CLOCK.monotonic() + RUN_TIMEOUT_S)
     if "doctor" in result.values:
         return parse_diagnosis(restore_texts(result.values["doctor"], result.values["texts"]))
     if result.ending == "hung":

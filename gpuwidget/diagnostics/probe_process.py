@@ -20,12 +20,13 @@ import site
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
+
+from gpuwidget.model.clock import SYSTEM_CLOCK
 
 _MARK = b"gpuwidget doctor: "
 # os is already imported, so a user's file named os.py can't replace it.
@@ -191,7 +192,7 @@ class ProbeProcess:
         """The last line received, which may be incomplete."""
         self._stderr = b""
         self._start_error = ""
-        self._received_at = time.monotonic()
+        self._received_at = SYSTEM_CLOCK.monotonic()
         self._process: subprocess.Popen[bytes] | None = None
         paths = without_working_directory([str(path) for path in environment.path])
         own_session = own_session and hasattr(os, "killpg")
@@ -231,7 +232,7 @@ class ProbeProcess:
         messages = [line for line in lines if line.startswith(_MARK)]
         self._messages += messages
         if messages:
-            self._received_at = time.monotonic()
+            self._received_at = SYSTEM_CLOCK.monotonic()
         # Output that is not a message may be huge, so keep only its first bytes.
         self._line = last if last.startswith(_MARK) else last[: len(_MARK)]
 
@@ -239,7 +240,7 @@ class ProbeProcess:
         self._stderr = (self._stderr + part)[-_MAX_STDERR:]
 
     def wait(self, deadline: float) -> ProbeResult:
-        """Wait until the probe ends, and return what it sent; kill it at ``deadline`` (time.monotonic()).
+        """Wait until the probe ends, and return what it sent; kill it at ``deadline`` (monotonic seconds).
 
         A process that hangs in the driver can't be killed, so the wait ends ``_KILL_TIMEOUT_S`` after the
         deadline. If several processes have the same deadline, this extra time is spent only once.
@@ -252,9 +253,9 @@ class ProbeProcess:
         finally:
             if status is None:
                 self.kill(deadline + _KILL_TIMEOUT_S)
-        until = deadline + _KILL_TIMEOUT_S if status is None else time.monotonic() + _KILL_TIMEOUT_S
+        until = deadline + _KILL_TIMEOUT_S if status is None else SYSTEM_CLOCK.monotonic() + _KILL_TIMEOUT_S
         for pipe, reader in self._readers:
-            reader.join(max(0.0, until - time.monotonic()))
+            reader.join(max(0.0, until - SYSTEM_CLOCK.monotonic()))
             if not reader.is_alive():
                 pipe.close()
         if self._process.stdin is not None:
@@ -270,13 +271,13 @@ class ProbeProcess:
         return ProbeResult("crashed", f"{detail}: {words}" if words else detail, values)
 
     def kill(self, until: float | None = None) -> None:
-        """Kill the probe if it still runs, and wait until ``until`` (time.monotonic()) for it to end."""
+        """Kill the probe if it still runs, and wait until ``until`` (monotonic seconds) for it to end."""
         if self._process is not None and self._process.poll() is None:
-            self._kill(time.monotonic() + _KILL_TIMEOUT_S if until is None else until)
+            self._kill(SYSTEM_CLOCK.monotonic() + _KILL_TIMEOUT_S if until is None else until)
 
     def _wait(self, deadline: float) -> int | None:
         assert self._process is not None
-        while (left := deadline - time.monotonic()) > 0:
+        while (left := deadline - SYSTEM_CLOCK.monotonic()) > 0:
             # Wait in small steps, since on some systems Ctrl-C does not interrupt a single wait with a long
             # timeout.
             with suppress(subprocess.TimeoutExpired):
@@ -292,7 +293,7 @@ class ProbeProcess:
                 self._process.kill()
         # A process that hangs in the driver survives SIGKILL, so the wait has a timeout.
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(max(0.0, until - time.monotonic()))
+            self._process.wait(max(0.0, until - SYSTEM_CLOCK.monotonic()))
 
     def _last_stderr_line(self) -> str:
         lines = self._stderr.decode("utf-8", "replace").split("\n")

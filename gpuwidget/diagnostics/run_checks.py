@@ -5,7 +5,6 @@ This process imports neither torch nor NVML's Python binding, and creates no CUD
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
 from gpuwidget.diagnostics import (
@@ -28,6 +27,7 @@ from gpuwidget.diagnostics.target import Target
 from gpuwidget.diagnostics.torch_copies import library_folders
 from gpuwidget.diagnostics.torch_probe import LIBRARIES
 from gpuwidget.diagnostics.unfinished_probes import probe_issues, unfinished_steps
+from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis, Problem
 
 _TOOLKIT_LIBRARIES = tuple(
@@ -46,7 +46,7 @@ def run_checks(target: Target) -> Diagnosis:
     """Run the checks. This takes as long as importing torch, but at most one second longer than the
     timeout."""
     environment = target.environment
-    deadline = time.monotonic() + target.timeout_s
+    deadline = SYSTEM_CLOCK.monotonic() + target.timeout_s
     processes = [ProbeProcess(f"gpuwidget.diagnostics.{probe}", environment) for probe in _PROBES]
     try:
         installed = packages.inspect(environment.path, environment.python, environment.variables)
@@ -103,7 +103,7 @@ def diagnose(results: ProbeResults) -> Diagnosis:
     diagnosis = Diagnosis(
         schema=SCHEMA,
         version=results.version,
-        time=time.time(),
+        time=SYSTEM_CLOCK.time(),
         place=results.place,
         python=results.python,
         variables=machine.select_variables(results.variables),

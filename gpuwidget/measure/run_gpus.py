@@ -18,6 +18,8 @@ from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.cuda_state import TorchDevice
 from gpuwidget.sources import PowerRecord
 
+_CLOCK_MARGIN_S = 1.0
+"""Seconds by which the system's clock and the monotonic clock may differ before it counts as set."""
 _RECENT_S = 15.0
 """Once a run has lasted this many seconds, its recent totals cover at least this many seconds, and at most
 twice as many."""
@@ -76,6 +78,11 @@ class RunGpus:
         """When the run began, in epoch seconds. Infinite before the start, so that every reading counts as
         taken before the run."""
 
+    def _started(self, t: float, sample: Sample) -> float:
+        """Return when the run began by the clock of ``sample``, which may have been set since then."""
+        by_sample = sample.time - t
+        return self.started if abs(by_sample - self.started) < _CLOCK_MARGIN_S else by_sample
+
     # -- adding samples ------------------------------------------------------------------------------
 
     def begin(self, sample: Sample, requested_at: float) -> None:
@@ -96,6 +103,7 @@ class RunGpus:
     def add(self, t: float, sample: Sample) -> None:
         """Add a sample ``t`` seconds into the run."""
         self._update(sample, t)
+        started = self._started(t, sample)
         for gpu, reading in self._pairs(sample):
             holding, totals = self._holding(gpu, reading), self._by_uuid[gpu.uuid]
             recent = self._recent.get(gpu.uuid)
@@ -103,11 +111,11 @@ class RunGpus:
                 began = self._first_seen[gpu.uuid]
                 recent = RecentTotals(gpu, totals.reading, self._max_gap_s, began)
                 self._recent[gpu.uuid] = recent
-            totals.add(t, reading, holding, self.started)
-            recent.add(t, reading, holding, self.started)
+            totals.add(t, reading, holding, started)
+            recent.add(t, reading, holding, started)
             self.workers.add(t, gpu, reading, holding)
         self.workers.poll(t)
-        self._time_series.add(t, self.all, self.started)
+        self._time_series.add(t, self.all, started)
 
     def add_power(self, records: Mapping[str, PowerRecord], began: float) -> None:
         """Add the driver's records of each GPU's power, by UUID. The run began at ``began`` (monotonic
@@ -120,11 +128,12 @@ class RunGpus:
     def end(self, t: float, sample: Sample, requested_at: float) -> None:
         """Add the sample taken at the run's end, requested at ``requested_at`` (epoch seconds)."""
         self._update(sample, t)
+        started = self._started(t, sample)
         for gpu, reading in self._pairs(sample):
             holding, fresh = self._holding(gpu, reading), _is_fresh(reading, sample, requested_at)
-            self._by_uuid[gpu.uuid].end(t, reading, holding, self.started, fresh)
+            self._by_uuid[gpu.uuid].end(t, reading, holding, started, fresh)
             self.workers.add(t, gpu, reading, holding)
-        self._time_series.add(t, self.all, self.started)
+        self._time_series.add(t, self.all, started)
 
     def _update(self, sample: Sample, t: float = 0.0) -> None:
         """Add the new GPUs of a sample. A GPU that appears during the run has no start values."""

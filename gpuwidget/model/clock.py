@@ -1,4 +1,8 @@
-"""The interface of clocks. A clock is passed as a parameter, so that tests can replace it."""
+"""The interface of clocks. A clock is passed as a parameter, so that tests can replace it.
+
+Durations are differences of monotonic times. Epoch seconds only label moments, or compare with those of other
+programs, because they jump when the system's clock is set.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +31,22 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The system's clock."""
+    """The system's clock, also if the user's code replaces the functions of the module ``time``.
+
+    Code in a notebook may do so, for example with freezegun, which also replaces functions that other modules
+    have imported. It does not find attributes of a class.
+    """
+
+    _time = staticmethod(time.time)
+    _perf_counter = staticmethod(time.perf_counter)
 
     def time(self) -> float:
         """Return epoch seconds from ``time.time``."""
-        return time.time()
+        return self._time()
 
     def monotonic(self) -> float:
         """Return seconds from ``time.perf_counter``."""
-        return time.perf_counter()
+        return self._perf_counter()
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
         """Wait with ``Condition.wait``."""

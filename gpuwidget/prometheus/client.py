@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import ssl
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
@@ -22,6 +21,7 @@ from urllib.request import (
     Request,
 )
 
+from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.errors import PrometheusError
 from gpuwidget.prometheus.settings import PrometheusSettings
 from gpuwidget.version import __version__
@@ -138,7 +138,7 @@ class PrometheusClient:
         request = Request(
             f"{settings.url}/api/v1/{path}", urlencode(form).encode(), headers=headers, method="POST"
         )
-        deadline = time.monotonic() + settings.timeout_s
+        deadline = SYSTEM_CLOCK.monotonic() + settings.timeout_s
         try:
             response: HTTPResponse = self._open().open(request, timeout=settings.timeout_s)
         except HTTPError as error:
@@ -205,7 +205,7 @@ class PrometheusClient:
                         "monitors more machines than this server needs, select the needed machines with "
                         "prometheus_matchers."
                     )
-                if time.monotonic() > deadline:
+                if SYSTEM_CLOCK.monotonic() > deadline:
                     raise self._timed_out()
         except (OSError, HTTPException) as error:
             raise self._unreachable(error) from None

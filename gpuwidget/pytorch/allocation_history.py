@@ -14,11 +14,11 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import cuda_state
@@ -89,7 +89,7 @@ class HistoryScope:
     """One run's use of the history, from ``AllocationHistory.open`` to ``AllocationHistory.close``."""
 
     def __init__(self) -> None:
-        self.since_us = time.time_ns() / 1000
+        self.since_us = SYSTEM_CLOCK.time() * 1e6
         self.until_us: float | None = None
         self.before: dict[int, RequestedBytes] = {}
         self.after: dict[int, RequestedBytes] = {}
@@ -102,7 +102,7 @@ class HistoryScope:
     def stop(self) -> None:
         """Mark the end of the run. Later events are not part of the run."""
         self.after = _requested_bytes()
-        self.until_us = time.time_ns() / 1000
+        self.until_us = SYSTEM_CLOCK.time() * 1e6
 
 
 class AllocationHistory:
@@ -129,7 +129,7 @@ class AllocationHistory:
                 elif torch is not None:
                     self._on_cuda_init.register(torch)
                 scope.before = _requested_bytes()
-                scope.since_us = time.time_ns() / 1000
+                scope.since_us = SYSTEM_CLOCK.time() * 1e6
             except BaseException:  # The caller has not received the scope yet, so the caller can't close it.
                 self.close(scope)
                 raise
@@ -167,7 +167,7 @@ class AllocationHistory:
             return RecordedHistory(
                 snapshot=torch.cuda.memory._snapshot(),
                 since_us=None if scope.started_recording else scope.since_us,
-                until_us=scope.until_us or time.time_ns() / 1000,
+                until_us=scope.until_us or SYSTEM_CLOCK.time() * 1e6,
                 before=scope.before,
                 after=scope.after,
                 recorded_before=scope.recorded_before if self._ours else None,

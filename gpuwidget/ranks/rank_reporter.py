@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from gpuwidget.measure.torch_memory import torch_updates
+from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.worker_update import MAX_GPUS, SCHEMA, UpdateStatus, WorkerGpuUpdate, WorkerUpdate
 from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER
@@ -37,7 +38,7 @@ class RankReporter:
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        self._began = time.monotonic()
+        self._began = SYSTEM_CLOCK.monotonic()
         self._cpu_began = time.process_time()
         self._steps = 0
         self._first_step = self._last_step = 0.0
@@ -59,7 +60,7 @@ class RankReporter:
 
     def step(self) -> None:
         """Count one step of training. The card shows the number of steps and their mean duration."""
-        now = time.monotonic()
+        now = SYSTEM_CLOCK.monotonic()
         if self._steps == 0:
             self._first_step = now
         self._last_step = now
@@ -127,7 +128,7 @@ class RankReporter:
     def _update(self, status: UpdateStatus, exit_code: int | None) -> WorkerUpdate:
         rank = _rank()
         steps, first, last = self._steps, self._first_step, self._last_step
-        now = time.monotonic()
+        now = SYSTEM_CLOCK.monotonic()
         return WorkerUpdate(
             schema=SCHEMA,
             kind="rank",

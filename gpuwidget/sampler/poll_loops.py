@@ -331,7 +331,7 @@ class SlowPollLoop:
         shown = state.activity
         if window is not None:
             state.add_activity(window)
-        elif shown is None or self._clock.time() - shown.until >= _ACTIVITY_MAX_AGE_S:
+        elif shown is None or abs(self._clock.time() - shown.until) >= _ACTIVITY_MAX_AGE_S:
             state.activity = None
 
     def _read_windows(self, state: GpuState) -> None:

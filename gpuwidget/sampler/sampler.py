@@ -37,11 +37,11 @@ class RecentMemory:
             maxlen=round(_RECENT_S / _RECENT_SPACING_S)
         )
 
-    def add(self, sample: Sample) -> None:
-        """Store a sample's memory readings, at most four times per second."""
-        if self._rows and sample.time - self._rows[-1][0] < _RECENT_SPACING_S:
+    def add(self, sample: Sample, now: float) -> None:
+        """Store a sample's memory readings, at most four times per second. Times are in monotonic seconds."""
+        if self._rows and now - self._rows[-1][0] < _RECENT_SPACING_S:
             return
-        self._rows.append((sample.time, {reading.uuid: reading.memory_used for reading in sample.readings}))
+        self._rows.append((now, {reading.uuid: reading.memory_used for reading in sample.readings}))
 
     def memory(self, uuid: str, now: float) -> tuple[tuple[float, int | None], ...]:
         """Return one GPU's readings, oldest first: their age in seconds at ``now``, and the bytes in use."""
@@ -313,7 +313,7 @@ class Sampler:
         with self._wake_fast:
             ended = self._fast.end_poll(poll)
             sample = self._latest = self._source.sample()
-            self.recent.add(sample)
+            self.recent.add(sample, ended)
             self._answered.notify_all()
             due = self._subscriptions.due(poll.full, ended)
         for subscription in due:

@@ -140,6 +140,7 @@ class GpuUseMonitor:
                 [gpu for gpu in result.gpus if gpu.uuid in in_use],
                 working,
                 sample.time,
+                self._clock.monotonic(),
                 has_pages=self._has_pages(),
             )
 

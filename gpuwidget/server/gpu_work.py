@@ -31,6 +31,8 @@ MAX_STEP_S = 3 * STEP_S
 """Sampling had stopped if a step takes longer than this number of seconds."""
 _STALE_S = 3 * STEP_S
 """Seconds after which the newest window is too old: the thread that reads the windows must be hanging."""
+_CLOCK_MARGIN_S = 1.0
+"""Evidence that is this many seconds later than the newest sample is from before the clock was set back."""
 _MAX_GAP_S = 1.5
 """Maximum seconds between two utilization windows that follow each other. The driver's longest windows take
 one second."""
@@ -101,7 +103,8 @@ class GpuWorkTracker:
         for reading in sample.readings:
             # A GPU that is divided into slices has no utilization. Its processes are listed in its slices.
             if reading.uuid in wanted:
-                self._gpus.setdefault(reading.uuid, _GpuWork(sample.time)).observe(reading, self._records)
+                gpu = self._gpus.setdefault(reading.uuid, _GpuWork(sample.time))
+                gpu.observe(reading, self._records, sample.time)
 
     def add_owners(
         self, sample: Sample, now: float, owners: Mapping[str, GpuOwners] | None
@@ -163,21 +166,27 @@ class _GpuWork:
         """Whether the GPU has no utilization, so that its hardware counters are needed."""
         return self._has_utilization is False
 
-    def observe(self, reading: Reading, records: UtilizationRecords) -> None:
-        """Collect the evidence that is new since the last call."""
+    def observe(self, reading: Reading, records: UtilizationRecords, time: float) -> None:
+        """Collect the evidence that is new since the last call. ``time`` is in epoch seconds."""
         evidence = self._evidence
+        latest = time + _CLOCK_MARGIN_S
+        if max(self._windows_until, self._activities_until, self._working_since or 0.0) > latest:
+            # The system's clock was set back. What happened since the last call is unknown.
+            evidence.is_unknown = True
+            self._windows_until = self._activities_until = time
+            self._working_since = None if self._working_since is None else time
         if reading.utilization is not None:
             evidence.utilizations.append(reading.utilization)
             self._has_utilization = True
         elif reading.lost_since is None and reading.silent_since is None and reading.measured is not None:
             self._has_utilization = False
-        if windows := records.windows(reading.uuid):
+        if windows := [window for window in records.windows(reading.uuid) if window.until <= latest]:
             self._has_windows = True
             self._collect_windows(windows)
-        elif activities := records.activities(reading.uuid):
+        elif activities := [each for each in records.activities(reading.uuid) if each.until <= latest]:
             self._collect_activities(activities)
         for working in records.working_processes(reading.uuid):
-            if self._working_since is None or working.time > self._working_since:
+            if self._working_since is None or self._working_since < working.time <= latest:
                 self._working_since = working.time
                 if working.pids is None:
                     evidence.has_pids = False

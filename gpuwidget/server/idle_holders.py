@@ -10,25 +10,27 @@ from gpuwidget.server.wire import GpuMemoryOwnership, IdleHolder, ServerKernel
 
 _GIB = 1024**3
 _MINUTE_S = 60.0
+_CLOCK_MARGIN_S = 1.0
 
 
 class _IdleTime(NamedTuple):
     """The time for which a kernel has been idle and has held more than the limit."""
 
     begun: float
-    """In epoch seconds."""
+    """In monotonic seconds."""
     idle_since: float | None
     """The kernel's ``idle_since`` in the last step."""
 
-    def continued(self, idle_since: float | None, time: float) -> _IdleTime:
+    def continued(self, idle_since: float | None, time: float, now: float) -> _IdleTime:
         """Return the idle time at the next step. It restarts if the kernel was active in between.
 
-        ``idle_since`` and ``time`` are wall-clock times. After the system's clock was set back, an old
-        activity is in the future. Therefore only a change of ``idle_since`` counts as activity.
+        ``idle_since`` and ``time`` are wall-clock times, and ``now`` is in monotonic seconds. After the
+        system's clock was set back, an old activity is in the future. Therefore only a change of
+        ``idle_since`` counts as activity.
         """
         if idle_since is None or idle_since == self.idle_since:
             return self
-        return _IdleTime(max(self.begun, min(idle_since, time)), idle_since)
+        return _IdleTime(max(self.begun, now - max(0.0, time - idle_since)), idle_since)
 
 
 class IdleHolders:
@@ -57,10 +59,11 @@ class IdleHolders:
         ownership: Iterable[GpuMemoryOwnership],
         working: Collection[str | None],
         time: float,
+        now: float,
         *,
         has_pages: bool,
     ) -> None:
-        """Find the idle holders at ``time``, in epoch seconds.
+        """Find the idle holders at ``time``, in epoch seconds, which is ``now`` in monotonic seconds.
 
         ``working`` has the ids of the kernels that have worked on a GPU in the last step. A new idle holder
         is logged if there are no pages on which the user can be notified.
@@ -78,21 +81,26 @@ class IdleHolders:
             memory = held.get(kernel.id, 0)
             if memory <= self._memory or kernel.state != "idle" or kernel.id in working:
                 continue
-            new = _IdleTime(time, kernel.idle_since)
-            idle[kernel.id] = self._idle.get(kernel.id, new).continued(kernel.idle_since, time)
-            begun = idle[kernel.id].begun
-            if time - begun < self._idle_s:
+            new = _IdleTime(now, kernel.idle_since)
+            idle[kernel.id] = self._idle.get(kernel.id, new).continued(kernel.idle_since, time, now)
+            idle_s = now - idle[kernel.id].begun
+            if idle_s < self._idle_s:
                 continue
             complete = kernel.id not in incomplete
-            found[kernel.id] = IdleHolder(begun, memory, complete)
+            found[kernel.id] = IdleHolder(self._begun(kernel.id, time - idle_s), memory, complete)
             if kernel.id not in self.found and not has_pages:
                 self._log.warning(
                     "The kernel of %s has been idle for %.0f min and holds %s%.1f GiB of GPU memory "
                     "(kernel %s).",
                     kernel.name or "no notebook",
-                    (time - begun) / _MINUTE_S,
+                    idle_s / _MINUTE_S,
                     "" if complete else "at least ",
                     memory / _GIB,
                     kernel.id,
                 )
         self._idle, self.found = idle, found
+
+    def _begun(self, kernel: str, since: float) -> float:
+        """Return when the idle time began, in epoch seconds: the same as before unless the clock was set."""
+        before = self.found.get(kernel)
+        return since if before is None or abs(before.since - since) > _CLOCK_MARGIN_S else before.since

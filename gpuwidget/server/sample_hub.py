@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections import deque
 from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
-from gpuwidget.model.clock import Clock
+from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.installation import documentation
 from gpuwidget.model.samples import Sample
 from gpuwidget.sampler import Sampler, Subscription
@@ -241,7 +240,7 @@ class SampleHub:
         """
         pieces: list[bytes] = []
         async with self._encoding:
-            started = time.perf_counter()
+            started = SYSTEM_CLOCK.monotonic()
             parts: list[str] = []
             size = 0
             for part in self._history.query(query):
@@ -250,9 +249,9 @@ class SampleHub:
                 if size >= _WRITE_SIZE:
                     pieces.append("".join(parts).encode())
                     parts, size = [], 0
-                if time.perf_counter() - started >= _TIME_SLICE_S:
+                if SYSTEM_CLOCK.monotonic() - started >= _TIME_SLICE_S:
                     await asyncio.sleep(0)
-                    started = time.perf_counter()
+                    started = SYSTEM_CLOCK.monotonic()
             pieces.append("".join(parts).encode())
         return pieces
 

@@ -276,7 +276,7 @@ def times_of(pid: int) -> ProcessTimes | None:
             return None
         spent = process.cpu_times()
         created = process.create_time()
-        return ProcessTimes(created, spent.user + spent.system, process.ppid(), time.time() - created)
+        return ProcessTimes(created, spent.user + spent.system, process.ppid(), SYSTEM_CLOCK.time() - created)
     except (psutil.Error, ValueError):
         return None
 

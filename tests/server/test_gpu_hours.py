@@ -165,7 +165,7 @@ def test_unknown_memory_of_an_idle_holder_makes_its_memory_a_lower_bound(
         GpuMemoryOwnership("GPU-1", (holder(ANNA, None),), None, None, ()),
     ]
     for time in (0.0, 60.0):
-        idle.update(KERNELS, ownership, (), time, has_pages=False)
+        idle.update(KERNELS, ownership, (), time, time, has_pages=False)
     assert idle.found == {
         "anna": IdleHolder(0.0, 60 * GIB, complete=False),
         "ben": IdleHolder(0.0, 20 * GIB, complete=True),

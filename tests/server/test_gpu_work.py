@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from fakes import EPOCH, gpu
 from helpers_samples import LIVE, reading
 
@@ -51,6 +52,8 @@ class Machine:
         self.records = Records()
         self.tracker = GpuWorkTracker(self.records)
         self.now = 0.0
+        self.epoch = EPOCH
+        """The system's clock at the start, in epoch seconds."""
         self.utilization: float | None = 0.0
 
     def step(
@@ -67,20 +70,23 @@ class Machine:
         """Let ten seconds pass. ``busy`` has the utilization of each of the step's ten windows, ``working``
         the processes with a record of work."""
         if busy is not None:
-            new = [UtilizationWindow(EPOCH + self.now + 1 + place, value) for place, value in enumerate(busy)]
+            new = [
+                UtilizationWindow(self.epoch + self.now + 1 + place, value)
+                for place, value in enumerate(busy)
+            ]
             self.records.window = (*self.records.window, *new)[-14:]
         self.now += 10.0
         if working is not None:
-            one = WorkingProcesses(EPOCH + self.now, frozenset(working))
+            one = WorkingProcesses(self.epoch + self.now, frozenset(working))
             self.records.working = (*self.records.working, one)
         values = reading(GPU, utilization=None if silent or lost else self.utilization)
         if silent:
-            values = replace(values, silent_since=EPOCH + self.now)
+            values = replace(values, silent_since=self.epoch + self.now)
         if lost:
-            values = replace(values, lost_since=EPOCH + self.now)
+            values = replace(values, lost_since=self.epoch + self.now)
         owner_of = {pid: OWNER_OF[pid] for pid in pids}
         owners = {GPU.uuid: GpuOwners(frozenset(owner_of.values()), owner_of, complete)}
-        sample = Sample(SCHEMA, EPOCH + self.now, LIVE, (GPU,), (values,))
+        sample = Sample(SCHEMA, self.epoch + self.now, LIVE, (GPU,), (values,))
         answered = {} if silent or lost else owners
         steps = self.tracker.add_owners(sample, self.now, answered if found else None)
         assert steps is not None
@@ -218,3 +224,14 @@ def test_samples_between_two_steps() -> None:
     sample = Sample(SCHEMA, EPOCH + 22.0, LIVE, (GPU,), (reading(GPU, utilization=3.0),))
     assert machine.tracker.add_owners(sample, 22.0, {}) is None
     assert machine.step([10], IDLE).working == {ANNA}
+
+
+@pytest.mark.parametrize("seconds", [-3600.0, 3600.0], ids=["back", "forward"])
+def test_work_after_the_clock_was_set(seconds: float) -> None:
+    """If the server's clock is set, busy time counts again from the next step on. Whether the step in which
+    it was set had work is unknown, so its owner counts as working."""
+    machine = started(10)
+    machine.epoch += seconds
+    assert machine.step([10], HALF).working == {ANNA}
+    assert machine.step([10], HALF) == GpuStep(GPU, 10.0, frozenset({ANNA}), ANNA, 0.5)
+    assert machine.step([10], IDLE) == GpuStep(GPU, 10.0, frozenset(), ANNA, 0.0)

@@ -20,6 +20,8 @@ class Monitor:
 
     def __init__(self) -> None:
         self.idle = IdleHolders(10 * GIB, 1800.0, logging.getLogger("test_idle_holders"))
+        self.clock_set_by = 0.0
+        """Seconds by which the system's clock was set forward."""
 
     def step(self, time: float, idle_since: float | None) -> IdleHolder | None:
         """Return the idle holder after a step. ``idle_since`` is the time of the kernel's last activity."""
@@ -28,7 +30,7 @@ class Monitor:
         )
         holder = MemoryHolder("anna", None, None, None, None, 20 * GIB, "driver", other_users=False)
         ownership = [GpuMemoryOwnership("GPU-0", (holder,), 0, None, ())]
-        self.idle.update([kernel], ownership, (), time, has_pages=False)
+        self.idle.update([kernel], ownership, (), time + self.clock_set_by, time, has_pages=False)
         return self.idle.found.get("anna")
 
     def steps(self, since: float, until: float, idle_since: float | None) -> list[float]:
@@ -86,3 +88,15 @@ def test_activity_in_the_future_counts_as_activity_now() -> None:
     assert monitor.steps(START, START + 600.0, START) == []
     assert monitor.steps(START + 610.0, START + 610.0 + 1800.0, START + 86_400.0) == [START + 2410.0]
     assert monitor.idle.found == {"anna": IdleHolder(START + 610.0, 20 * GIB, complete=True)}
+
+
+@pytest.mark.parametrize("seconds", [3600.0, -3600.0], ids=["forward", "back"])
+def test_setting_the_clock_is_no_idle_time(seconds: float, caplog: pytest.LogCaptureFixture) -> None:
+    """If the server's clock is set, an idle kernel is reported after 30 minutes all the same, not at once or
+    an hour later, and with its real idle time."""
+    monitor = Monitor()
+    assert monitor.steps(START, START + 600.0, START - 5.0) == []
+    monitor.clock_set_by = seconds
+    assert monitor.steps(START + 610.0, START + 1800.0, START - 5.0) == [START + 1800.0]
+    assert monitor.idle.found == {"anna": IdleHolder(START + seconds, 20 * GIB, complete=True)}
+    assert [record.getMessage() for record in caplog.records] == [WARNING]

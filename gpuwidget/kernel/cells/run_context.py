@@ -19,6 +19,7 @@ from gpuwidget.kernel.shell.user_code import UserCode
 from gpuwidget.measure.advice.evidence import MIN_RUN_S, EarlierRun, RunContext, measured_s
 from gpuwidget.measure.advice.memory import RUNS
 from gpuwidget.measure.advice.messages import shortened
+from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.report import GpuReport, Report, Span
 from gpuwidget.pytorch import cuda_state, torch_switches, torch_variables
 from gpuwidget.pytorch.device_changes import CodeLine
@@ -46,7 +47,7 @@ class RunContextBuilder:
     def __init__(self, cell: str | None) -> None:
         """``cell`` is the source of the watched cell; None for a run outside a cell."""
         self._cell = cell
-        self._started = time.monotonic()
+        self._started = SYSTEM_CLOCK.monotonic()
         self._cpu_at_start = time.process_time()
         self._children_cpu_at_start = processes.ended_children_cpu_time()
 
@@ -56,7 +57,7 @@ class RunContextBuilder:
         earlier = _or_default(lambda: self._remember(report), None)
         if measured_s(report.cell) < MIN_RUN_S:
             return RunContext(cell=self._cell, earlier_runs=earlier)
-        elapsed = max(time.monotonic() - self._started, 1e-9)
+        elapsed = max(SYSTEM_CLOCK.monotonic() - self._started, 1e-9)
         variables = _or_default(user_variables, list[tuple[str, object]]())
         return RunContext(
             cell=self._cell,

@@ -94,7 +94,7 @@ class GpuMonitor:
             subscription.close()
             return now
         subscription.on_sample = lambda sample: subscription.close()
-        recent = latest is not None and self._clock.time() - latest.time <= _MAX_AGE_S
+        recent = latest is not None and abs(self._clock.time() - latest.time) <= _MAX_AGE_S
         return latest if recent else None
 
     def device_choices(self, sample: Sample | None, *, live: bool = False) -> DeviceChoices:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -266,7 +265,7 @@ class Dashboard:
             return
         self._samples.add(sample)
         view.show_progress(self._samples.progress(default_device.monitor().kernel_gpus(sample)), self._window)
-        if self._devices_changed or time.monotonic() >= self._devices_due:
+        if self._devices_changed or SYSTEM_CLOCK.monotonic() >= self._devices_due:
             self._show_devices(view, sample)
 
     def _pause(self, view: DashboardView) -> None:
@@ -283,7 +282,7 @@ class Dashboard:
     @in_view_language
     def _show_devices(self, view: DashboardView, sample: Sample | None) -> None:
         self._devices_changed = False
-        self._devices_due = time.monotonic() + _DEVICES_EVERY_S
+        self._devices_due = SYSTEM_CLOCK.monotonic() + _DEVICES_EVERY_S
         choices = default_device.monitor().device_choices(sample)
         state = DEVICE_SWITCH.state
         options = _options(choices, state)

@@ -6,7 +6,6 @@ imported only when a chart is needed, or while the kernel is idle.
 
 from __future__ import annotations
 
-import time
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -18,6 +17,7 @@ from gpuwidget.kernel.live import live_text
 from gpuwidget.kernel.live.chart_layout import ChartLayout, Lines
 from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
+from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.translation import _, in_view_language
 from gpuwidget.views import styles
 
@@ -120,7 +120,7 @@ class LiveChart:
 
     def _readings_text(self, progress: Progress) -> str:
         overview = self._window is not None
-        return live_text.readings(progress, self._layout, time.time(), overview=overview)
+        return live_text.readings(progress, self._layout, SYSTEM_CLOCK.time(), overview=overview)
 
     def _figure(self, scales: dict[str, Any]) -> Any:
         options: dict[str, Any] = {}

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gpuwidget.kernel.shell.interrupts import defer_interrupts
 from gpuwidget.kernel.shell.output_slot import EMPTY, OutputSlot
 from gpuwidget.measure.progress import Progress
+from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.errors import GpuWidgetError
 from gpuwidget.model.translation import translatable
 
@@ -131,12 +131,12 @@ class LiveDisplay:
     def _run(self) -> None:
         chart: LiveChart | None = None
         try:
-            due = time.monotonic()
+            due = SYSTEM_CLOCK.monotonic()
             while not self._stopping.is_set():
                 chart = self._step(chart)
                 # After a step that took longer than the period, continue from now instead of catching up.
-                due = max(due + self._period_s, time.monotonic())
-                self._stopping.wait(due - time.monotonic())
+                due = max(due + self._period_s, SYSTEM_CLOCK.monotonic())
+                self._stopping.wait(due - SYSTEM_CLOCK.monotonic())
         except Exception:
             _LOG.debug("The live chart failed", exc_info=True)
         finally:
@@ -169,10 +169,10 @@ class LiveDisplay:
         if not slot.cleared:
             slot.fill(chart.bundle())
             self._shown = True
-        elif not slot.clear_pending and time.monotonic() - self._renewed_at >= _RENEW_EVERY_S:
+        elif not slot.clear_pending and SYSTEM_CLOCK.monotonic() - self._renewed_at >= _RENEW_EVERY_S:
             slot.renew(chart.bundle())
             self._shown = True
-            self._renewed_at = time.monotonic()
+            self._renewed_at = SYSTEM_CLOCK.monotonic()
 
     def _empty(self) -> None:
         if self._shown and self.slot is not None:

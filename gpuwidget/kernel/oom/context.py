@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -36,6 +35,7 @@ from gpuwidget.measure.out_of_memory import (
     parse_message,
 )
 from gpuwidget.model import units
+from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.report import Holder, HolderKind
 from gpuwidget.model.translation import translatable, with_english
 from gpuwidget.pytorch import cuda_state, oom_error
@@ -400,4 +400,4 @@ def _recent_memory(index: int | None) -> tuple[tuple[float, int | None], ...]:
     uuid = next((device.uuid for device in cuda_state.devices() if device.index == index), None)
     sampler = process_sampler()
     gpu = next((gpu for gpu in sampler.known_gpus if cuda_state.same_gpu(gpu.uuid, uuid)), None)
-    return () if gpu is None else sampler.recent.memory(gpu.uuid, time.time())
+    return () if gpu is None else sampler.recent.memory(gpu.uuid, SYSTEM_CLOCK.monotonic())

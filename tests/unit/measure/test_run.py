@@ -579,6 +579,28 @@ def test_a_gap_in_sampling_is_filled_by_the_energy_counter(bench: Bench) -> None
     assert gpu.power_w.mean == pytest.approx(100.0, rel=0.01)
 
 
+@pytest.mark.parametrize("seconds", [3600.0, -3600.0], ids=["forward", "back"])
+def test_setting_the_clock_during_a_run(bench: Bench, seconds: float) -> None:
+    """If the system's clock is set during a run, its duration, its energy and the means over the driver's
+    windows stay the same, and the report contains when the run really began."""
+    began = bench.clock.time()
+    run = bench.run(RunOptions(gpus=("0",)))
+    for n in range(20):
+        if n == 6:
+            bench.clock.set_by = seconds
+        now = bench.clock.time()
+        bench.source.activity[0] = Activity(now - 0.3, now, 40.0, 40.0, *[None] * 10)
+        bench.pass_time(0.3)
+    report = bench.report(run)
+    gpu = report.gpus[0]
+    assert (report.cell.started, report.cell.duration_s) == (began, pytest.approx(6.0))
+    assert gpu.energy_j == pytest.approx(600.0)
+    assert gpu.utilization is not None
+    assert gpu.utilization.mean == pytest.approx(50.0)
+    assert gpu.sm_activity is not None
+    assert gpu.sm_activity.mean == pytest.approx(40.0)
+
+
 def test_a_driver_that_hangs_is_named(bench: Bench) -> None:
     """If the driver did not return for several seconds, the reason for an unknown energy names the driver."""
     run = bench.run(RunOptions(gpus=("0",)))
