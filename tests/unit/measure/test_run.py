@@ -711,7 +711,7 @@ def test_torch_peaks_are_exact(bench: Bench, monkeypatch: pytest.MonkeyPatch, ho
     assert fake.waited == [0]
 
 
-STRANGER = Process(pid=1, kind="compute", memory=700, user=None, program=None, arguments=None)
+STRANGER = Process(pid=1, kind="compute", memory=700, user=None, program=None)
 
 
 def held_by_both(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
