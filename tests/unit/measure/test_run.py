@@ -589,7 +589,7 @@ def test_setting_the_clock_during_a_run(bench: Bench, seconds: float) -> None:
         if n == 6:
             bench.clock.set_by = seconds
         now = bench.clock.time()
-        bench.source.activity[0] = Activity(now - 0.3, now, 40.0, 40.0, *[None] * 10)
+        bench.source.activity[0] = Activity(now - 0.9, now, 40.0, 40.0, *[None] * 10)
         bench.pass_time(0.3)
     report = bench.report(run)
     gpu = report.gpus[0]
