@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.model.metrics import keys
+from gpuwidget.model.metrics import METRICS, keys
 from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
 from gpuwidget.model.samples import Gpu, Origin
 from gpuwidget.sources import Inventory, UtilizationWindow
@@ -55,7 +55,13 @@ class ChangingSource:
     def read_fast(self, gpu: Gpu) -> FastReadings:
         """Return values that change with the time."""
         wave = self._wave()
-        return FastReadings(50 * wave, 40 * wave, int(wave * 2**36), 350 * wave, {})
+        return FastReadings(
+            utilization=50 * wave,
+            memory_utilization=40 * wave,
+            memory_used=int(wave * 2**36),
+            power_w=350 * wave,
+            missing={},
+        )
 
     def read_memory(self, gpu: Gpu) -> int | None:
         """Return bytes that change with the time."""
@@ -73,7 +79,14 @@ class ChangingSource:
 
     def read_slow(self, gpu: Gpu) -> SlowReadings:
         """Return an energy counter that grows with the time."""
-        return SlowReadings(700 * self._clock.monotonic(), 0.2, 0, None, None, {})
+        return SlowReadings(
+            energy_j=700 * self._clock.monotonic(),
+            utilization_window=0.2,
+            ecc_uncorrected=0,
+            xid=None,
+            xid_time=None,
+            missing={},
+        )
 
     def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
         """Return the newest windows, as a driver does."""
@@ -94,7 +107,8 @@ class ChangingSource:
     def read_activity(self, gpu: Gpu) -> Activity | None:
         """Return hardware counters that change with the time."""
         now, wave = self._clock.time(), 50 * self._wave()
-        return Activity(now - 0.5, now, wave, wave, wave, wave, wave, wave, wave, wave, 0.0, 0.0, 0.0, 0.0)
+        values = {metric.key: wave if metric.kind == "percent" else 0.0 for metric in METRICS}
+        return Activity(since=now - 0.5, until=now, **{key: values[key] for key in keys("activity")})
 
     def stop_activity(self) -> None:
         """Do nothing."""

@@ -194,11 +194,11 @@ class FakeSource:
     def read_fast(self, one: Gpu) -> FastReadings:
         place = self._enter("fast", one)
         return FastReadings(
-            self.utilization[place],
-            10.0,
-            self.memory[place],
-            self.power[place],
-            {name: message("test", why) for name, why in self.missing.items()},
+            utilization=self.utilization[place],
+            memory_utilization=10.0,
+            memory_used=self.memory[place],
+            power_w=self.power[place],
+            missing={name: message("test", why) for name, why in self.missing.items()},
         )
 
     def read_memory(self, one: Gpu) -> int | None:
@@ -217,7 +217,14 @@ class FakeSource:
     def read_slow(self, one: Gpu) -> SlowReadings:
         place = self._enter("slow", one)
         xid, xid_time = self.xids.get(one.uuid, (None, None))
-        return SlowReadings(self.energy[place](), 0.2, 0, xid, xid_time, {})
+        return SlowReadings(
+            energy_j=self.energy[place](),
+            utilization_window=0.2,
+            ecc_uncorrected=0,
+            xid=xid,
+            xid_time=xid_time,
+            missing={},
+        )
 
     def read_utilization_windows(self, one: Gpu) -> tuple[UtilizationWindow, ...]:
         return self.windows[self._enter("windows", one)]

@@ -76,7 +76,11 @@ _Field = tuple[str, str, str]
 
 
 def readings() -> str:
-    """Return the source of the module that contains the dataclasses of readings."""
+    """Return the source of the module that contains the dataclasses of readings.
+
+    Their fields are keyword-only, because their order is that of the table: a value given by position would
+    become another metric's if a row of the table moved.
+    """
     fast, status, slow, activity = (_fields(poll) for poll in ("fast", "status", "slow", "activity"))
     return "\n\n".join(
         [
@@ -175,7 +179,7 @@ def _docstring(metric: Metric) -> str:
 
 
 def _dataclass(name: str, docstring: str, fields: Sequence[_Field]) -> str:
-    lines = ["@dataclass(frozen=True, slots=True)", f"class {name}:", *_quoted(docstring), ""]
+    lines = ["@dataclass(frozen=True, slots=True, kw_only=True)", f"class {name}:", *_quoted(docstring), ""]
     for field, hint, text in fields:
         lines += [f"    {field}: {hint}", *(_quoted(text) if text else [])]
     return "\n".join(lines) + "\n"

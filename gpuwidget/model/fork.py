@@ -11,18 +11,17 @@ import os
 import weakref
 from collections.abc import Callable
 from types import MethodType
-from typing import Any
 
 _functions: list[Callable[[], object]] = []
-_methods: weakref.WeakKeyDictionary[object, Callable[[Any], object]] = weakref.WeakKeyDictionary()
-"""The registered methods. Each key is the object that the method belongs to."""
+_methods: list[weakref.WeakMethod[Callable[[], object]]] = []
+"""The registered methods, of which one object may have several."""
 
 
 def reset_after_fork(reset: Callable[[], object]) -> None:
     """Call ``reset`` in every child that this process forks. A method is called only as long as its object
     exists."""
     if isinstance(reset, MethodType):
-        _methods[reset.__self__] = reset.__func__
+        _methods.append(weakref.WeakMethod(reset, _methods.remove))
     else:
         _functions.append(reset)
 
@@ -30,8 +29,10 @@ def reset_after_fork(reset: Callable[[], object]) -> None:
 def _reset_all() -> None:
     for reset in _functions:
         reset()
-    for owner, method in list(_methods.items()):
-        method(owner)
+    for reference in list(_methods):
+        method = reference()
+        if method is not None:
+            method()
 
 
 if hasattr(os, "register_at_fork"):

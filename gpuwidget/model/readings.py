@@ -14,7 +14,7 @@ from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import Message, MessageId
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
     """Hardware activity between two GPU performance-monitoring (GPM) samples; Hopper and later.
 
@@ -52,7 +52,7 @@ class Activity:
     """Bytes per second received over all NVLinks, NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FastReadings:
     """Readings of one GPU from cheap calls, made several times per second."""
 
@@ -72,7 +72,7 @@ class FastReadings:
     """The reason for each field that is None, by field name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatusReadings:
     """Readings of one GPU from cheap calls for values that change slowly or are rarely shown, made every two
     seconds."""
@@ -106,7 +106,7 @@ class StatusReadings:
     """The reason for each field that is None, by field name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlowReadings:
     """Readings of one GPU from calls that take milliseconds, made once a minute on the slow thread."""
 
@@ -130,7 +130,7 @@ class SlowReadings:
     """The reason for each field that is None, by field name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """The values of one GPU at one moment, assembled from calls made at different rates."""
 

@@ -331,7 +331,14 @@ class NvmlDevice:
         newest: Xid | None = self.query("xid", (self._newest_xid,), missing)
         xid, xid_time = newest or (None, None)
         energy = None if millijoules is None else millijoules / 1000
-        return SlowReadings(energy, self._window, errors, xid, xid_time, missing)
+        return SlowReadings(
+            energy_j=energy,
+            utilization_window=self._window,
+            ecc_uncorrected=errors,
+            xid=xid,
+            xid_time=xid_time,
+            missing=missing,
+        )
 
     def register_xids(self, uuid: str) -> None:
         """Make the driver queue this GPU's XIDs, with two calls. If that fails, ``read_slow`` tries again.

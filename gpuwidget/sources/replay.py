@@ -185,7 +185,14 @@ class ReplaySource:
         window = recorded.utilization_window
         missing = _missing(recorded, {"energy_j": energy, "utilization_window": window})
         missing |= dict.fromkeys(("ecc_uncorrected", "xid"), files.NOT_RECORDED)
-        return SlowReadings(energy, window, ecc_uncorrected=None, xid=None, xid_time=None, missing=missing)
+        return SlowReadings(
+            energy_j=energy,
+            utilization_window=window,
+            ecc_uncorrected=None,
+            xid=None,
+            xid_time=None,
+            missing=missing,
+        )
 
     def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
         """Return no windows, because a recording does not contain the times of the driver's windows."""

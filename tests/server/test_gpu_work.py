@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from fakes import EPOCH, gpu
 from helpers_samples import LIVE, reading
 
+from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity
 from gpuwidget.model.samples import SCHEMA, Sample
 from gpuwidget.server.gpu_owners import NO_OWNER, GpuOwners, ProcessOwner
@@ -42,7 +44,8 @@ class Records:
 
 def activity(since: float, until: float, graphics: float) -> Activity:
     """Return a measurement of the hardware counters."""
-    return Activity(EPOCH + since, EPOCH + until, graphics, *[None] * 11)
+    values: dict[str, Any] = {**dict.fromkeys(keys("activity")), "graphics": graphics}
+    return Activity(since=EPOCH + since, until=EPOCH + until, **values)
 
 
 class Machine:

@@ -10,6 +10,7 @@ import pytest
 from fakes import FakeSource, gpu
 from helpers_server import Server, Stream
 
+from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity
 from gpuwidget.server import wire
 from gpuwidget.server.history_metrics import METRICS
@@ -102,7 +103,7 @@ async def test_the_reply_is_json_and_does_not_count_as_activity(server: Server) 
 
 async def test_counters_are_read_while_a_client_requests_them(server: Server, source: FakeSource) -> None:
     """The hardware counters are read only while at least one client of the stream requests them."""
-    source.activity[0] = Activity(1.0, 2.0, *[7.0] * 12)
+    source.activity[0] = Activity(since=1.0, until=2.0, **dict.fromkeys(keys("activity"), 7.0))
     stream, _ = await sampled(server, 10)
     assert source.calls["activity"] == 0
     await stream.send({"type": "activity", "wanted": True})
@@ -164,7 +165,7 @@ class TestAlwaysOn:
     ) -> None:
         """With ``always_on``, the server reads the GPUs and their hardware counters from its start,
         and the first client receives the history since then."""
-        source.activity[0] = Activity(1.0, 2.0, *[7.0] * 12)
+        source.activity[0] = Activity(since=1.0, until=2.0, **dict.fromkeys(keys("activity"), 7.0))
         await server.until(lambda: source.calls["activity"] > 3 and source.calls["fast"] > 20)
         hello = await (await server.stream()).next()
         assert hello["sample"] is not None

@@ -172,7 +172,8 @@ def test_gpus_and_metrics_come_and_go() -> None:
 def test_every_metric_is_stored() -> None:
     """The history stores every metric of a reading and of its activity, by its field name."""
     store = HistoryStore(600.0, RATE_S)
-    activity = Activity(EPOCH, EPOCH + 1, *(float(number) for number in range(len(ACTIVITY_METRICS))))
+    numbers = {name: float(number) for number, name in enumerate(ACTIVITY_METRICS)}
+    activity = Activity(since=EPOCH, until=EPOCH + 1, **numbers)
     known = dict.fromkeys(READING_METRICS, 1.0)
     store.add(at(0.0, 0, **known, activity=activity))
     store.add(at(0.2, 0, **known, activity=None))

@@ -19,10 +19,15 @@ class Counter:
     def __init__(self, resets: list[Any]) -> None:
         self.resets = resets
         reset_after_fork(self.reset)
+        reset_after_fork(self.reset_more)
 
     def reset(self) -> None:
         """Record the reset and the process in which it happened."""
         self.resets.append(os.getpid())
+
+    def reset_more(self) -> None:
+        """Record the reset of another part of the state."""
+        self.reset()
 
 
 def resets_in_child(resets: list[Any]) -> int:
@@ -34,12 +39,12 @@ def resets_in_child(resets: list[Any]) -> int:
 
 
 def test_forking_resets_only_the_childs_state() -> None:
-    """In a forked child process, each registered object is reset once. In the parent process, it is not
-    reset.
+    """In a forked child process, each registered method is called once, also if an object has several. In the
+    parent process, none is called.
     """
     resets: list[Any] = []
     counter = Counter(resets)
-    assert resets_in_child(resets) == 1
+    assert resets_in_child(resets) == 2
     assert counter.resets == []
 
 

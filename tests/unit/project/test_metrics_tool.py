@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
+from gpuwidget.model import readings
 from gpuwidget.model.metrics import METRICS
 from tools import metrics
 
@@ -40,3 +43,13 @@ def test_each_metric_is_declared_once() -> None:
 def test_each_chart_explains_its_metric() -> None:
     """A metric that has a label for its chart also has a description, and the other way round."""
     assert [metric.key for metric in METRICS if bool(metric.label) != bool(metric.description)] == []
+
+
+@pytest.mark.parametrize(
+    "generated",
+    [member for member in vars(readings).values() if getattr(member, "__module__", "") == readings.__name__],
+)
+def test_readings_take_no_value_by_position(generated: type) -> None:
+    """A value of a generated reading is always given by name. If a row of the table moves, no value becomes
+    that of another metric."""
+    assert [field.name for field in fields(generated) if not field.kw_only] == []

@@ -174,7 +174,12 @@ def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -
     steady, slow = source.read_status(slice_), source.read_slow(slice_)
     assert (steady.throttle, steady.missing["throttle"]) == (None, nvml_messages.NOT_PER_MIG_SLICE)
     assert slow == SlowReadings(
-        None, None, None, None, None, dict.fromkeys(SLOW_VALUES, nvml_messages.NOT_PER_MIG_SLICE)
+        energy_j=None,
+        utilization_window=None,
+        ecc_uncorrected=None,
+        xid=None,
+        xid_time=None,
+        missing=dict.fromkeys(SLOW_VALUES, nvml_messages.NOT_PER_MIG_SLICE),
     )
     assert machine.calls() == {}
 

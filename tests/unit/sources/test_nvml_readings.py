@@ -29,7 +29,9 @@ def test_fast_readings_are_three_calls(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.calls()
-    assert source.read_fast(gpu) == FastReadings(97.0, 41.0, GIB, 649.25, {})
+    assert source.read_fast(gpu) == FastReadings(
+        utilization=97.0, memory_utilization=41.0, memory_used=GIB, power_w=649.25, missing={}
+    )
     assert machine.calls() == {
         "nvmlDeviceGetUtilizationRates": 1,
         "nvmlDeviceGetMemoryInfo_v2": 1,
@@ -86,10 +88,16 @@ def test_one_metric_never_affects_the_others(machine: Machine) -> None:
     late = nvml_messages.TRANSIENT[10]
     assert late.text == "the driver did not answer in time"
     assert source.read_fast(gpu) == FastReadings(
-        None, None, GIB, 76.0, {"utilization": late, "memory_utilization": late}
+        utilization=None,
+        memory_utilization=None,
+        memory_used=GIB,
+        power_w=76.0,
+        missing={"utilization": late, "memory_utilization": late},
     )
     machine.set_scenario("gpu.0.util=5")
-    assert source.read_fast(gpu) == FastReadings(5.0, 0.0, 0, 76.0, {})
+    assert source.read_fast(gpu) == FastReadings(
+        utilization=5.0, memory_utilization=0.0, memory_used=0, power_w=76.0, missing={}
+    )
 
 
 def test_an_error_without_a_message_quotes_the_driver(machine: Machine) -> None:
@@ -271,8 +279,12 @@ def test_energy_and_the_utilization_window(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.calls()
-    assert source.read_slow(gpu) == SlowReadings(2706.5, 0.167, 0, None, None, {})
-    assert source.read_slow(gpu) == SlowReadings(2706.5, 0.167, 0, None, None, {})
+    assert source.read_slow(gpu) == SlowReadings(
+        energy_j=2706.5, utilization_window=0.167, ecc_uncorrected=0, xid=None, xid_time=None, missing={}
+    )
+    assert source.read_slow(gpu) == SlowReadings(
+        energy_j=2706.5, utilization_window=0.167, ecc_uncorrected=0, xid=None, xid_time=None, missing={}
+    )
     calls = machine.calls()
     assert (calls["nvmlDeviceGetTotalEnergyConsumption"], calls["nvmlDeviceGetSamples"]) == (2, 2)
 
@@ -399,12 +411,12 @@ def test_an_unknown_window_is_measured_again(machine: Machine, line: str) -> Non
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_slow(gpu) == SlowReadings(
-        None,
-        None,
-        0,
-        None,
-        None,
-        {
+        energy_j=None,
+        utilization_window=None,
+        ecc_uncorrected=0,
+        xid=None,
+        xid_time=None,
+        missing={
             "energy_j": nvml_messages.PERMANENT[3],
             "utilization_window": nvml_messages.TRANSIENT[21],
         },

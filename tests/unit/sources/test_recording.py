@@ -68,7 +68,9 @@ def test_a_recording_replays_the_same_values(tmp_path: Path, name: str) -> None:
     found = source.open()
     assert found.gpus == (one, slice_)
     assert (found.origin.driver, found.origin.cuda_driver) == (LIVE.driver, LIVE.cuda_driver)
-    assert source.read_fast(one) == FastReadings(97.0, 40.0, first.memory_used, 612.4, {})
+    assert source.read_fast(one) == FastReadings(
+        utilization=97.0, memory_utilization=40.0, memory_used=first.memory_used, power_w=612.4, missing={}
+    )
     steady = status_readings(
         {name: Message("missing-when-recorded", {}, text) for name, text in why.items()},
         power_limit_w=700.0,
@@ -83,7 +85,12 @@ def test_a_recording_replays_the_same_values(tmp_path: Path, name: str) -> None:
     )
     assert source.read_status(one) == steady
     assert source.read_slow(one) == SlowReadings(
-        1000.0, 0.2, None, None, None, dict.fromkeys(("ecc_uncorrected", "xid"), NOT_RECORDED)
+        energy_j=1000.0,
+        utilization_window=0.2,
+        ecc_uncorrected=None,
+        xid=None,
+        xid_time=None,
+        missing=dict.fromkeys(("ecc_uncorrected", "xid"), NOT_RECORDED),
     )
     shown = source.read_processes(one)
     assert shown is not None
@@ -95,7 +102,9 @@ def test_a_recording_replays_the_same_values(tmp_path: Path, name: str) -> None:
     assert source.read_fast(slice_).utilization is None
     assert source.read_activity(one) is None
     clock.now = 1000.5
-    assert source.read_fast(one) == FastReadings(12.5, 40.0, 7, 99.123, {})
+    assert source.read_fast(one) == FastReadings(
+        utilization=12.5, memory_utilization=40.0, memory_used=7, power_w=99.123, missing={}
+    )
     assert source.read_slow(one).energy_j == 1306.25
     activity = source.read_activity(one)
     assert activity is not None

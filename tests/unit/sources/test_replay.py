@@ -60,7 +60,9 @@ def test_every_value_of_a_tick_comes_in_the_units_of_the_model(clock: SetClock, 
     path = write(tmp_path / "x.jsonl", meta(), tick(0, values(throttle=0x25)))
     source = ReplaySource(str(path), loop=True, clock=clock)
     gpu = source.open().gpus[0]
-    assert source.read_fast(gpu) == FastReadings(50.0, 5.0, 1024, 100.0, {})
+    assert source.read_fast(gpu) == FastReadings(
+        utilization=50.0, memory_utilization=5.0, memory_used=1024, power_w=100.0, missing={}
+    )
     assert source.read_memory(gpu) == 1024
     assert source.read_processes(gpu) == (Process(7, "compute", 1000, None, None),)
     recorded = {"power_limit_w", "temperature_c", "memory_temperature_c", "sm_clock_mhz"}
@@ -73,7 +75,12 @@ def test_every_value_of_a_tick_comes_in_the_units_of_the_model(clock: SetClock, 
         missing=dict.fromkeys(set(keys("status")) - recorded, NOT_RECORDED),
     )
     assert source.read_slow(gpu) == SlowReadings(
-        None, 0.2, None, None, None, dict.fromkeys(("energy_j", "ecc_uncorrected", "xid"), NOT_RECORDED)
+        energy_j=None,
+        utilization_window=0.2,
+        ecc_uncorrected=None,
+        xid=None,
+        xid_time=None,
+        missing=dict.fromkeys(("energy_j", "ecc_uncorrected", "xid"), NOT_RECORDED),
     )
     assert source.read_activity(gpu) is None
 
