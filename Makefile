@@ -48,7 +48,7 @@ JLPM := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" jlpm
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help demo ci test test-oldest test-quick $(GROUPS:%=test-%) $(OLDEST_GROUPS:%=test-%) pictures animation check \
-	format build lock bench clean compiler chromium prometheus nginx
+	generate format build lock bench clean compiler chromium prometheus nginx
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -145,6 +145,12 @@ check: $(INSTALLED) $(NODE_MODULES) ## format, lint, types and layers
 	$(RUN) tools.wire --check
 	$(RUN) tools.translation --check
 	$(JLPM) check
+
+# The order matters: the templates of translations contain texts that the first generator writes.
+generate: $(INSTALLED) $(NODE_MODULES) ## write all generated files: from the table of metrics, the dataclasses and the texts
+	$(RUN) tools.metrics
+	$(RUN) tools.wire
+	$(RUN) tools.translation
 
 format: $(INSTALLED) $(NODE_MODULES) ## format the sources
 	$(RUN) ruff format .

@@ -5,7 +5,7 @@ From this table, ``python -m tools.metrics`` generates the dataclasses in ``read
 server's history, Prometheus, the command line's table and the reports use the table at run time.
 
 To add a metric, add an entry to ``METRICS`` and the NVML call to ``sources/nvml_device.py``, then run
-``python -m tools.metrics`` and ``python -m tools.translation``.
+``make generate``. A hardware counter needs no call: its ``nvml`` is the constant that requests it.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -409,3 +410,14 @@ def test_the_demo_begins_with_the_panel_open(tmp_path: Path) -> None:
     workspace.write_text(json.dumps({"data": {}, "metadata": {"id": "default"}}))
     demo.open_panel(tmp_path)
     assert json.loads(workspace.read_text())["data"] == {}
+
+
+def test_make_generate_runs_every_generator_that_make_check_checks() -> None:
+    """After a change, `make generate` alone makes `make check` accept the generated files."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    recipes = {
+        target: re.findall(r"^\t\$\(RUN\) (tools\.\w+)(.*)$", recipe, re.MULTILINE)
+        for target, recipe in re.findall(r"^(check|generate):.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    }
+    assert recipes["check"] == [(tool, " --check") for tool, _ in recipes["generate"]]
+    assert {tool for tool, _ in recipes["generate"]} == {"tools.metrics", "tools.wire", "tools.translation"}
