@@ -13,7 +13,7 @@ from gpuwidget.model.messages import MessageId, message
 from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
 from gpuwidget.model.samples import Gpu, Origin
-from gpuwidget.sources import Inventory, UtilizationWindow, Xid
+from gpuwidget.sources import Inventory, LostGpu, UtilizationWindow, Xid
 
 T = TypeVar("T")
 
@@ -143,6 +143,8 @@ class FakeSource:
     def __init__(self, gpus: int = 1, *, kind: str = "nvml", clock: FakeClock | None = None) -> None:
         self.gpus = [gpu(index) for index in range(gpus)]
         self.present = list(self.gpus)
+        self.lost: tuple[LostGpu, ...] = ()
+        self.slices_unknown: frozenset[str] = frozenset()
         self.kind = kind
         self.reason: str | None = None
         self.clock = clock
@@ -175,7 +177,7 @@ class FakeSource:
             driver="580.00",
             cuda_driver="13.0",
         )
-        return Inventory(origin, tuple(self.present), dict(self.xids))
+        return Inventory(origin, tuple(self.present), dict(self.xids), self.lost, self.slices_unknown)
 
     def close(self) -> None:
         self.closed += 1

@@ -48,7 +48,8 @@ def render_table(sample: Sample, *, width: int = 80, tz: tzinfo | None = None, c
     if sample.origin.reason is not None:
         lines += ["", *textwrap.wrap(printable(sample.origin.reason), width)]
     if sample.gpus:
-        lines += ["", *_gpu_table(sample, width, tz, color), *_process_table(sample, width)]
+        lines += ["", *_gpu_table(sample, width, tz, color)]
+        lines += [*_lost_gpus(sample, width), *_process_table(sample, width)]
     return "\n".join(lines)
 
 
@@ -75,11 +76,24 @@ def _gpu_table(sample: Sample, width: int, tz: tzinfo | None, color: bool) -> li
     ]
 
 
+def _lost_gpus(sample: Sample, width: int) -> list[str]:
+    """Return lines that state why GPUs are lost."""
+    return [
+        line
+        for gpu, reading in zip(sample.gpus, sample.readings, strict=True)
+        if reading.lost_since is not None and "memory_used" in reading.missing
+        for line in textwrap.wrap(
+            f"GPU {_gpu_number(gpu)}: {printable(reading.missing['memory_used'])}.", width
+        )
+    ]
+
+
 def _needs_attention(reading: Reading) -> bool:
-    return _unreachable(reading) or bool(needing_attention(reading.throttle or ()))
+    return is_unreachable(reading) or bool(needing_attention(reading.throttle or ()))
 
 
-def _unreachable(reading: Reading) -> bool:
+def is_unreachable(reading: Reading) -> bool:
+    """Return whether the GPU is lost or a call to it hangs."""
     return reading.lost_since is not None or reading.silent_since is not None
 
 
@@ -111,7 +125,7 @@ def _process_table(sample: Sample, width: int) -> list[str]:
 
 
 def _process_rows(gpu: Gpu, reading: Reading) -> list[tuple[str, ...]]:
-    if _unreachable(reading) or reading.answered is None:
+    if is_unreachable(reading) or reading.answered is None:
         return []  # The GPU's row in the table of GPUs already shows that the GPU does not respond.
     if reading.processes is None:
         return [(_gpu_number(gpu), UNKNOWN, reading.missing.get("processes", "not reported by the driver"))]

@@ -13,7 +13,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from gpuwidget.cli.gpu_table import render_table
+from gpuwidget.cli.gpu_table import is_unreachable, render_table
 from gpuwidget.model.errors import GpuWidgetError, OptionError
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.to_json import to_json
@@ -44,9 +44,9 @@ _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> int:
     """Run the command and return its exit status.
 
-    The status is 0, 1 (no GPU, a failure, or a check that is broken or did not finish), 2 (usage error) or
-    130 (interrupted). With ``--interval``, an interrupt is the normal end, and the status is 0. ``sampler``
-    is the process's sampler by default.
+    The status is 0, 1 (no GPU, a GPU that is lost or does not answer, a failure, or a check that is broken or
+    did not finish), 2 (usage error) or 130 (interrupted). With ``--interval``, an interrupt is the normal
+    end, and the status is 0. ``sampler`` is the process's sampler by default.
     """
     options = _parser().parse_args(argv)
     if options.command == "run":
@@ -311,7 +311,7 @@ def _print_once(sampler: Sampler, as_json: bool) -> int:
         print(_NO_ANSWER)
         return _FAILED
     print(_text(sample, as_json))
-    return 0 if sample.gpus else _FAILED
+    return _FAILED if not sample.gpus or any(map(is_unreachable, sample.readings)) else 0
 
 
 def _print_repeatedly(sampler: Sampler, interval_s: float, as_json: bool) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpuwidget.model.messages import Message, message
-from gpuwidget.model.samples import Gpu
+from gpuwidget.model.samples import Gpu, is_unopened
 from gpuwidget.model.translation import Text, joined, translatable
 from gpuwidget.pytorch import cuda_state
 
@@ -78,6 +78,7 @@ def environment_order(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tu
 
     A device whose GPU can't be determined is None. Return None if the number of devices is unknown.
     """
+    gpus = [gpu for gpu in gpus if not is_unopened(gpu)]  # CUDA can't open these GPUs either
     whole = _by_pci_bus(gpus)
     visible = environment.get(_VISIBLE)
     entries = None if visible is None else [entry.strip() for entry in visible.split(",")]

@@ -14,11 +14,12 @@ from gpuwidget.measure.gpu_totals import GpuTotals
 from gpuwidget.model import units
 from gpuwidget.model.messages import Message, message
 from gpuwidget.model.report import GpuReport
-from gpuwidget.model.samples import Origin
+from gpuwidget.model.samples import Origin, why_missing
 from gpuwidget.model.translation import Text, counted, joined, translatable
 from gpuwidget.pytorch.peak_tracker import PeakScope
 
 _MAX_PROGRAMS = 4
+_UNREACHABLE = message("gpu-lost", "the driver can no longer reach it")
 
 
 def gpu_name(gpu: GpuReport) -> str:
@@ -57,7 +58,7 @@ def gpu_notes(found: Sequence[tuple[GpuReport, GpuTotals]], new_contexts: Collec
         if gpu.torch_device in new_contexts or (totals.had_context is False and totals.has_context):
             notes.append(_context_opened(gpu))
         if gpu.lost_since is not None:
-            notes.append(_lost(gpu, gpu.lost_since))
+            notes.append(_lost(gpu, gpu.lost_since, why_missing(totals.reading, "memory_used", _UNREACHABLE)))
         elif totals.came_back:
             notes.append(_came_back(gpu))
     return notes + _shared(found) + _children(found)
@@ -85,13 +86,9 @@ def _context_opened(gpu: GpuReport) -> Message:
     return message("context-opened", text, gpu=gpu_name(gpu), bytes=size)
 
 
-def _lost(gpu: GpuReport, since: float) -> Message:
+def _lost(gpu: GpuReport, since: float, reason: Message) -> Message:
     at = datetime.fromtimestamp(since).strftime("%H:%M:%S")
-    text = translatable(
-        "{gpu} was lost at {at}: the driver can no longer reach it. The GPU may need a reset.",
-        gpu=gpu_name(gpu),
-        at=at,
-    )
+    text = translatable("{gpu} was lost at {at}: {reason}.", gpu=gpu_name(gpu), at=at, reason=reason.text)
     return message("gpu-lost", text, gpu=gpu_name(gpu), since=since)
 
 

@@ -13,10 +13,13 @@
     ├── RecordingError      a file is not a recording, or a recording can't be written
     └── SourceError         a source of readings failed
         ├── GpuLostError    one GPU fell off the bus or needs a reset; the others still work
+        │   └── SliceRemovedError   a MIG slice no longer exists
         └── SourceLostError the driver is no longer available; open the source again
 """
 
 from __future__ import annotations
+
+from gpuwidget.model.messages import Message
 
 
 class GpuWidgetError(Exception):
@@ -61,6 +64,15 @@ class SourceError(GpuWidgetError):
 
 class GpuLostError(SourceError):
     """One GPU fell off the bus or needs a reset. The other GPUs still work."""
+
+    def __init__(self, text: str, reason: Message | None = None) -> None:
+        """``reason`` is the reason to give for the GPU's unknown values, if it is known."""
+        super().__init__(text)
+        self.reason = reason
+
+
+class SliceRemovedError(GpuLostError):
+    """A MIG slice no longer exists, because an administrator removed it. Its GPU still works."""
 
 
 class SourceLostError(SourceError):

@@ -8,7 +8,7 @@ in bytes, power in watts, energy in joules and ratios in percent (0 to 100).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from gpuwidget.model.messages import Message, MessageId, message
@@ -150,6 +150,43 @@ def without_mig_parents(gpus: Iterable[_AnyGpu]) -> tuple[_AnyGpu, ...]:
     return tuple(gpu for gpu in gpus if gpu.uuid not in parents)
 
 
+_UNOPENED = ("GPU-unopened-", "MIG-unopened-")
+
+
+def unopened_gpu(index: int) -> Gpu:
+    """Return a GPU of which only NVML's index is known, because it was lost before it could be opened."""
+    return Gpu(
+        uuid=f"{_UNOPENED[0]}{index}",
+        index=index,
+        mig_index=None,
+        mig_parent=None,
+        name="unknown GPU",
+        pci_bus_id=None,
+        memory_total=None,
+        memory_reserved=None,
+        unified_memory=False,
+        compute_capability=None,
+        peak_fp32_flops=None,
+        memory_bandwidth=None,
+    )
+
+
+def unopened_slice(parent: Gpu, mig_index: int) -> Gpu:
+    """Return a MIG slice of which only the index is known, because it could not be opened."""
+    return replace(
+        unopened_gpu(parent.index),
+        uuid=f"{_UNOPENED[1]}{parent.index}-{mig_index}",
+        mig_index=mig_index,
+        mig_parent=parent.uuid,
+        name="unknown MIG slice",
+    )
+
+
+def is_unopened(gpu: Gpu) -> bool:
+    """Return whether the UUID of a GPU or slice is unknown, because it could not be opened."""
+    return gpu.uuid.startswith(_UNOPENED)
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """All GPUs at one moment."""
@@ -177,4 +214,6 @@ def why_missing(reading: Reading, name: str, default: Message) -> Message:
     if name not in reading.missing:
         return default
     found = reading.missing_ids[name]
+    if found.id == NOT_READ_YET.id:
+        return default
     return Message(found.id, found.params, reading.missing[name])

@@ -15,16 +15,20 @@ from gpuwidget.sources import PowerRecord, UtilizationWindow, WorkingProcesses, 
 
 _SILENT = message("gpu-silent", "the GPU does not answer")
 _LOST = message("gpu-lost", "the GPU is lost")
+_MEMORY_UNREAD = message("memory-unread", "the last reading of the memory failed")
+_NO_COUNTER_VALUE = message("no-counter-value", "this counter returned no value")
 _NEVER = float("-inf")
 _MAX_ACTIVITIES = 32
 _MAX_WORKING = 32
 _FAST, _STATUS, _SLOW = keys("fast"), (*keys("status"), "throttle"), keys("slow")
-_NO_FAST = FastReadings(**dict.fromkeys(_FAST), missing={})
-_NO_STATUS = StatusReadings(**dict.fromkeys(_STATUS), missing={})
+_NO_FAST = FastReadings(**dict.fromkeys(_FAST), missing=dict.fromkeys(_FAST, NOT_READ_YET))
+_NO_STATUS = StatusReadings(**dict.fromkeys(_STATUS), missing=dict.fromkeys(_STATUS, NOT_READ_YET))
 _NO_SLOW = SlowReadings(
     **dict.fromkeys(_SLOW), xid=None, xid_time=None, missing=dict.fromkeys((*_SLOW, "xid"), NOT_READ_YET)
 )
 _fast_values, _status_values, _slow_values = attrgetter(*_FAST), attrgetter(*_STATUS), attrgetter(*_SLOW)
+_COUNTERS = keys("activity")
+_counter_values = attrgetter(*_COUNTERS)
 _XID_FIELDS = frozenset({"xid", "xid_time"})
 _VALUES = tuple(
     field.name
@@ -32,6 +36,11 @@ _VALUES = tuple(
     if field.name
     not in ("uuid", "answered", "silent_since", "lost_since", "measured", "missing", "missing_ids")
 )
+
+
+def order(gpu: Gpu) -> tuple[int, int]:
+    """Return the sort key for NVML's order of GPUs. A GPU comes before its MIG slices."""
+    return (gpu.index, -1 if gpu.mig_index is None else gpu.mig_index)
 
 
 class GpuState:
@@ -69,13 +78,11 @@ class GpuState:
         self.working_processes: tuple[WorkingProcesses, ...] = ()
         """The latest readings of the processes that have worked, oldest first."""
         self._failure: Message | None = None
+        self._lost_reason = _LOST
+        self.removed = False
+        """Whether it is a MIG slice that no longer exists. The next opening of the source confirms this."""
         self._hung: dict[object, float] = {}
         self._retry = False
-
-    @property
-    def order(self) -> tuple[int, int]:
-        """Sort key for NVML's order of GPUs. A GPU comes before its MIG slices."""
-        return (self.gpu.index, -1 if self.gpu.mig_index is None else self.gpu.mig_index)
 
     @property
     def callable(self) -> bool:
@@ -100,6 +107,8 @@ class GpuState:
         """Record that a call succeeded at ``now`` (epoch seconds). The GPU is therefore not lost."""
         self.answered = now
         self.lost_since = None
+        self._lost_reason = _LOST
+        self.removed = False
         self._failure = None
         self._retry = False
 
@@ -108,10 +117,16 @@ class GpuState:
         self.gpu = gpu
         self._retry = True
 
-    def set_lost(self, now: float) -> None:
-        """Record that the GPU is lost, and drop its readings."""
+    def set_lost(self, now: float, reason: Message | None = None, *, removed: bool = False) -> None:
+        """Record that the GPU is lost, with the reason if it is known, and drop its readings.
+
+        With ``removed``, it is a MIG slice that no longer exists.
+        """
+        self.removed = removed
         if self.lost_since is None:
             self.lost_since = now
+        if reason is not None:
+            self._lost_reason = reason
         self._retry = False
         self._clear()
 
@@ -160,7 +175,7 @@ class GpuState:
         if silent_since is not None:
             reason = _SILENT
         if self.lost_since is not None:
-            reason = _LOST
+            reason = self._lost_reason
         if reason is not None:
             unknown = _unknown(self.gpu.uuid, self.answered, silent_since, self.lost_since, reason)
             return _with_xid(unknown, self.xid)
@@ -171,6 +186,18 @@ class GpuState:
         missing = {**slow.missing, **status.missing, **fast.missing}
         # ``self.memory_used`` may be newer than the value in ``fast``, because some polls read memory only.
         values["memory_used"] = self.memory_used
+        if self.memory_used is None:
+            missing.setdefault("memory_used", _MEMORY_UNREAD)
+        else:
+            missing.pop("memory_used", None)
+        if self.processes is None:
+            missing.setdefault("processes", NOT_READ_YET)
+        if self.activity is None:
+            missing.setdefault("activity", NOT_READ_YET)
+        else:
+            for name, value in zip(_COUNTERS, _counter_values(self.activity), strict=True):
+                if value is None:
+                    missing.setdefault(name, _NO_COUNTER_VALUE)
         reading = Reading(
             uuid=self.gpu.uuid,
             answered=self.answered,

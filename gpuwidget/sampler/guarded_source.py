@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 
 from gpuwidget.model.clock import Clock
-from gpuwidget.model.errors import GpuLostError, SourceLostError, loggable
+from gpuwidget.model.errors import GpuLostError, SliceRemovedError, SourceLostError, loggable
 from gpuwidget.model.messages import Message, message
-from gpuwidget.model.samples import SCHEMA, Gpu, Origin, Sample, origin_without_gpus
-from gpuwidget.sampler.gpu_state import GpuState
+from gpuwidget.model.samples import SCHEMA, Gpu, Origin, Sample, is_unopened, origin_without_gpus
+from gpuwidget.sampler.gpu_state import GpuState, order
 from gpuwidget.sampler.poll_threads import OPENING, PollThread
 from gpuwidget.sources import Inventory, Source
 
 _LOG = logging.getLogger(__name__)
 
+_NOT_LISTED = message(
+    "gpu-lost", "the driver no longer lists the GPU; a reset of the GPU or a restart of the machine may help"
+)
 _REOPEN_AFTER_S = 1.0
 _REOPEN_LOST_INTERVAL_S = 5.0
 _REOPEN_DRIVER_INTERVAL_S = 30.0
@@ -43,6 +46,8 @@ class GuardedSource:
         self.opening_since: float | None = None
         """When the current opening of the source began, in monotonic seconds; None if it is not opening."""
         self._open_due = float("-inf")
+        self._lost: Set[str] = set()
+        self._lost_interval_s = _REOPEN_LOST_INTERVAL_S
         self._opened_at = float("-inf")
         self._hung_openings: set[PollThread] = set()
         self._opening = threading.Lock()
@@ -57,7 +62,7 @@ class GuardedSource:
     @property
     def gpus(self) -> tuple[Gpu, ...]:
         """All GPUs found so far, including lost ones, in NVML's order."""
-        return tuple(state.gpu for state in self._states.values())
+        return tuple(state.gpu for state in self._states.values() if not state.removed)
 
     def sample(self, since: float = float("-inf")) -> Sample:
         """Return the current readings of all GPUs; the source must have been opened.
@@ -67,7 +72,7 @@ class GuardedSource:
         """
         origin = self._origin
         assert origin is not None
-        states = self._states.values()
+        states = [state for state in self._states.values() if not state.removed]
         return Sample(
             schema=SCHEMA,
             time=self._clock.time(),
@@ -110,17 +115,27 @@ class GuardedSource:
             self._hung_openings.discard(thread)
 
     def end_opening(self, inventory: Inventory) -> None:
-        """Store the GPUs that opening the source found, and mark known GPUs that it did not find as lost."""
+        """Store the GPUs that opening the source found, and mark those that it did not find as lost."""
         for gpu in inventory.gpus:
             self._states.setdefault(gpu.uuid, GpuState(gpu)).set_found(gpu)
+        found = {gpu.uuid for gpu in inventory.gpus}
+        reasons = self._lost_reasons(inventory, found)
+        not_found = _NOT_LISTED if inventory.gpus else _driver_lost(inventory.origin)
+        known = {order(state.gpu) for state in self._states.values() if not is_unopened(state.gpu)}
+        for uuid, state in list(self._states.items()):
+            parent = state.gpu.mig_parent
+            if uuid in found:
+                continue
+            if is_unopened(state.gpu) and order(state.gpu) in known:
+                del self._states[uuid]  # The GPU was opened, so its UUID is known now.
+            elif uuid not in reasons and parent in found and parent not in inventory.slices_unknown:
+                del self._states[uuid]  # An administrator removed the slice.
+            else:
+                state.set_lost(self._clock.time(), reasons.get(uuid, not_found))
         for uuid, xid in inventory.xids.items():
             if uuid in self._states:
                 self._states[uuid].xid = xid
-        found = {gpu.uuid for gpu in inventory.gpus}
-        for uuid, state in self._states.items():
-            if uuid not in found:
-                state.set_lost(self._clock.time())
-        self._states = dict(sorted(self._states.items(), key=lambda item: item[1].order))
+        self._states = dict(sorted(self._states.items(), key=lambda item: order(item[1].gpu)))
         if inventory.gpus or self._origin is None or not self._states:
             self._origin = inventory.origin
         else:
@@ -131,8 +146,32 @@ class GuardedSource:
         self.opened = True
         self.opening_since = None
         self._opened_at = self._clock.monotonic()
-        wait = _REOPEN_LOST_INTERVAL_S if self._states else _REOPEN_DRIVER_INTERVAL_S
-        self._open_due = self._opened_at + wait
+        self._open_due = self._opened_at + self._reopen_interval_s()
+
+    def _lost_reasons(self, inventory: Inventory, found: Set[str]) -> dict[str, Message]:
+        """Return why GPUs are lost, by UUID, and add the GPUs that were lost before they were ever opened."""
+        reasons = {}
+        for gpu, reason in inventory.lost:
+            uuid = gpu.uuid
+            if is_unopened(gpu):
+                lost = (state.gpu for state in self._states.values() if state.gpu.uuid not in found)
+                uuid = next((each.uuid for each in lost if order(each) == order(gpu)), uuid)
+            self._states.setdefault(uuid, GpuState(gpu))
+            reasons[uuid] = reason
+        return reasons
+
+    def _reopen_interval_s(self) -> float:
+        """Return the seconds until the source is opened again if a GPU is lost then.
+
+        Opening takes the driver's time, so it becomes rarer as long as the same GPUs stay lost.
+        """
+        if not self._states:
+            return _REOPEN_DRIVER_INTERVAL_S
+        lost = {uuid for uuid, state in self._states.items() if state.lost_since is not None}
+        longer = min(2 * self._lost_interval_s, _REOPEN_DRIVER_INTERVAL_S)
+        self._lost_interval_s = longer if lost and lost == self._lost else _REOPEN_LOST_INTERVAL_S
+        self._lost = lost
+        return self._lost_interval_s
 
     def close(self) -> None:
         """Close the source."""
@@ -157,8 +196,9 @@ class GuardedSource:
         thread.call = (state.gpu.uuid, self._clock.monotonic())
         try:
             read(state)
-        except GpuLostError:
-            state.set_lost(self._clock.time())
+        except GpuLostError as error:
+            removed = isinstance(error, SliceRemovedError)
+            state.set_lost(self._clock.time(), error.reason, removed=removed)
             return not thread.abandoned
         except SourceLostError:
             with self._lock:
@@ -203,3 +243,8 @@ class GuardedSource:
         raised = name if self._hide_errors else f"{name}: {error}"
         text = f"gpuwidget failed with an unexpected error ({raised}); please report it."
         return message("unexpected-error", text, error=raised)
+
+
+def _driver_lost(origin: Origin) -> Message | None:
+    """Return the reason for the values of GPUs whose driver is gone; None if it is unknown."""
+    return None if origin.reason is None else message("gpu-lost", origin.reason.rstrip("."))

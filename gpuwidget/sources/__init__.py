@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.messages import Message
 from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
 from gpuwidget.model.samples import Gpu, Origin
 
@@ -31,6 +32,14 @@ class Xid(NamedTuple):
     """Time at which the source read the error, in epoch seconds."""
 
 
+class LostGpu(NamedTuple):
+    """A GPU that the driver counts but that can't be opened."""
+
+    gpu: Gpu
+    """What is known about it; see :func:`gpuwidget.model.samples.unopened_gpu`."""
+    reason: Message
+
+
 @dataclass(frozen=True, slots=True)
 class Inventory:
     """The result of opening a source. Finding no GPU is not an error; ``origin.reason`` then states why."""
@@ -39,6 +48,9 @@ class Inventory:
     gpus: tuple[Gpu, ...]
     xids: Mapping[str, Xid] = field(default_factory=dict)
     """The newest known XID of each GPU, by UUID. Includes GPUs that were found earlier but not this time."""
+    lost: tuple[LostGpu, ...] = ()
+    slices_unknown: frozenset[str] = frozenset()
+    """UUIDs of the GPUs in ``gpus`` whose MIG slices the driver could not list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +85,8 @@ class PowerRecord(NamedTuple):
 class Source(Protocol):
     """A source of GPU readings.
 
-    Every ``read_*`` method raises :class:`gpuwidget.model.errors.GpuLostError` if its GPU is lost and
+    Every ``read_*`` method raises :class:`gpuwidget.model.errors.GpuLostError` if its GPU is lost (a
+    :class:`gpuwidget.model.errors.SliceRemovedError` if it is a MIG slice that was removed) and
     :class:`gpuwidget.model.errors.SourceLostError` if the source must be opened again. It raises no other
     exception: after any other failure, the affected value is None and ``missing`` has the reason.
     """

@@ -14,14 +14,14 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
-from gpuwidget.model.errors import GpuLostError, SourceError, SourceLostError
+from gpuwidget.model.errors import GpuLostError, SliceRemovedError, SourceError, SourceLostError
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import Message, message
 from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
-from gpuwidget.model.samples import Gpu, Origin, origin_without_gpus
-from gpuwidget.sources import Inventory, UtilizationWindow, nvml_messages
+from gpuwidget.model.samples import Gpu, Origin, origin_without_gpus, unopened_gpu, unopened_slice
+from gpuwidget.sources import Inventory, LostGpu, UtilizationWindow, nvml_messages
 from gpuwidget.sources.nvml_device import SLOW_VALUES, STATUS_VALUES, NvmlDevice, NvmlSession
 from gpuwidget.sources.nvml_errors import XidEvents
 from gpuwidget.system import processes
@@ -95,7 +95,7 @@ class NvmlSource:
         """Restart NVML and find the GPUs. Never raises: if there is no GPU, the result's origin has the
         reason.
 
-        The result omits GPUs that can't be opened.
+        The result lists GPUs that can't be opened as lost. It omits GPUs that this process may not use.
         """
         self.stop_activity()
         with self._changed:
@@ -182,24 +182,21 @@ class NvmlSource:
             scrambled=nvml_messages.scrambles_process_lists(driver),
             xids=self._xids,
         )
-        gpus: list[Gpu] = []
-        devices: dict[str, NvmlDevice] = {}
-        reason = message("no-gpu", nvml_messages.NO_GPU)
+        search = _Search(session)
         for index in range(count):
-            try:
-                found = _find_gpu(session, index)
-            except nvml.NVMLError as error:
-                reason = _start_reason(error)
-                _LOG.debug("GPU %d can't be opened: %s", index, error)
-            except GpuLostError as error:
-                reason = message("gpu-lost", str(error))
-                _LOG.debug("GPU %d can't be opened: %s", index, error)
-            else:
-                gpus += (gpu for gpu, _ in found)
-                devices.update((gpu.uuid, device) for gpu, device in found)
-        if not gpus:
-            return _no_gpus(reason, driver, origin.cuda_driver)
-        return _Opened(Inventory(origin, tuple(gpus)), devices)
+            search.open_gpu(index)
+        if not search.gpus:
+            reason = search.reason
+            if search.driver_lost or not search.lost:
+                return _no_gpus(reason, driver, origin.cuda_driver)
+            origin = replace(origin, reason=reason.text, reason_id=reason.message_id)
+        inventory = Inventory(
+            origin,
+            tuple(search.gpus),
+            lost=tuple(search.lost),
+            slices_unknown=frozenset(search.slices_unknown),
+        )
+        return _Opened(inventory, search.devices)
 
     # -- readings ------------------------------------------------------------------------------------
 
@@ -324,25 +321,101 @@ def _no_gpus(reason: Message, driver: str | None = None, cuda_driver: str | None
     return _Opened(Inventory(origin_without_gpus(reason, driver, cuda_driver), ()), {})
 
 
-def _find_gpu(session: NvmlSession, index: int) -> list[tuple[Gpu, NvmlDevice]]:
-    """Return a GPU and its MIG slices. Raises NVMLError, GpuLostError, SourceLostError."""
-    nvml = session.nvml
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    name = text(nvml.nvmlDeviceGetName(handle))
-    device = NvmlDevice(session, handle, f"GPU {index} ({name})")
+class _Search:
+    """Opens the GPUs and MIG slices that the driver counts, and collects them."""
+
+    def __init__(self, session: NvmlSession) -> None:
+        self._session = session
+        self._nvml = session.nvml
+        self.gpus: list[Gpu] = []
+        self.devices: dict[str, NvmlDevice] = {}
+        self.lost: list[LostGpu] = []
+        self.slices_unknown: set[str] = set()
+        self.reason = message("no-gpu", nvml_messages.NO_GPU)
+        """Why there is no GPU, if none is found."""
+        self.driver_lost = False
+        """Whether an error shows that the driver, not a GPU, is lost."""
+
+    def open_gpu(self, index: int) -> None:
+        """Open a GPU and its MIG slices. Raises SourceLostError."""
+        nvml, known = self._nvml, unopened_gpu(index)
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            known = replace(known, name=text(nvml.nvmlDeviceGetName(handle)))
+            known = replace(known, uuid=text(nvml.nvmlDeviceGetUUID(handle)))
+            device = NvmlDevice(self._session, handle, f"GPU {index} ({known.name})")
+            gpu = _describe(nvml, device, known)
+            device.register_xids(gpu.uuid)
+            slices = self._open_slices(gpu, device)
+        except nvml.NVMLError as error:
+            self.reason = _start_reason(error)
+            self.driver_lost |= error.value in nvml_messages.SOURCE_LOST
+            self._add_lost(known, error)
+        except GpuLostError as error:
+            self.reason = message("gpu-lost", str(error))
+            self._add_lost(known, error)
+        else:
+            for opened, its_device in ((gpu, device), *slices):
+                self.gpus.append(opened)
+                self.devices[opened.uuid] = its_device
+
+    def _open_slices(self, parent: Gpu, whole: NvmlDevice) -> list[tuple[Gpu, NvmlDevice]]:
+        nvml = self._nvml
+        found: list[tuple[Gpu, NvmlDevice]] = []
+        missing: dict[str, Message] = {}
+        # The count is 0 if MIG is off or unknown, so there is no need for nvmlDeviceGetMigMode (144 µs on an
+        # H200).
+        count = whole.query("mig", (nvml.nvmlDeviceGetMaxMigDeviceCount,), missing) or 0
+        if missing and missing["mig"] not in nvml_messages.PERMANENT.values():
+            self.slices_unknown.add(parent.uuid)
+        whole.mig_on = count > 0
+        for index in range(count):
+            known = unopened_slice(parent, index)
+            try:
+                handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(whole.handle, index)
+                known = replace(known, name=text(nvml.nvmlDeviceGetName(handle)))
+                known = replace(known, uuid=text(nvml.nvmlDeviceGetUUID(handle)))
+                label = f"MIG slice {index} of GPU {parent.index} ({known.name})"
+                device = NvmlDevice(self._session, handle, label, whole)
+                total, reserved = device.memory_size()
+            except (nvml.NVMLError, GpuLostError) as error:
+                # An error of one slice must not affect the others.
+                self._add_lost(known, error)
+                continue
+            slice_ = replace(
+                known,
+                pci_bus_id=parent.pci_bus_id,
+                memory_total=total,
+                memory_reserved=reserved,
+                compute_capability=parent.compute_capability,
+            )
+            found.append((slice_, device))
+        return found
+
+    def _add_lost(self, known: Gpu, error: Any) -> None:
+        """Add a GPU or slice that can't be opened, unless it is absent or this process may not use it."""
+        _LOG.debug("%s %s can't be opened: %s", known.name, known.uuid, error)
+        if isinstance(error, SliceRemovedError):
+            return
+        if isinstance(error, GpuLostError):
+            reason = error.reason or nvml_messages.lost(str(error))
+        else:
+            gap = known.mig_parent is not None and error.value in nvml_messages.NO_SLICE
+            if gap or error.value == nvml_messages.NO_PERMISSION:
+                return
+            reason = nvml_messages.lost(nvml_messages.lost_gpu(error.value, str(error)))
+        self.lost.append(LostGpu(known, reason))
+
+
+def _describe(nvml: Any, device: NvmlDevice, known: Gpu) -> Gpu:
+    """Return a whole GPU with its constant properties. Raises GpuLostError and SourceLostError."""
     unknown: dict[str, Message] = {}
     pci = device.query("pci_bus_id", (nvml.nvmlDeviceGetPciInfo_v3,), unknown)
     capability = device.query("compute_capability", (nvml.nvmlDeviceGetCudaComputeCapability,), unknown)
     total, reserved = device.memory_size()
     flops, bandwidth = device.peak_rates()
-    uuid = text(nvml.nvmlDeviceGetUUID(handle))
-    device.register_xids(uuid)
-    gpu = Gpu(
-        uuid=uuid,
-        index=index,
-        mig_index=None,
-        mig_parent=None,
-        name=name,
+    return replace(
+        known,
         pci_bus_id=None if pci is None else text(pci.busId),
         memory_total=total,
         memory_reserved=reserved,
@@ -351,40 +424,6 @@ def _find_gpu(session: NvmlSession, index: int) -> list[tuple[Gpu, NvmlDevice]]:
         peak_fp32_flops=flops,
         memory_bandwidth=bandwidth,
     )
-    return [(gpu, device), *_find_slices(session, gpu, device)]
-
-
-def _find_slices(session: NvmlSession, parent: Gpu, whole: NvmlDevice) -> list[tuple[Gpu, NvmlDevice]]:
-    nvml = session.nvml
-    found: list[tuple[Gpu, NvmlDevice]] = []
-    # The count is 0 if MIG is off or unknown, so there is no need for nvmlDeviceGetMigMode (144 µs on an
-    # H200).
-    count = whole.query("mig", (nvml.nvmlDeviceGetMaxMigDeviceCount,), {}) or 0
-    for index in range(count):
-        try:
-            handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(whole.handle, index)
-            name = text(nvml.nvmlDeviceGetName(handle))
-            uuid = text(nvml.nvmlDeviceGetUUID(handle))
-            device = NvmlDevice(session, handle, f"MIG slice {index} of GPU {parent.index} ({name})", whole)
-            total, reserved = device.memory_size()
-        except (nvml.NVMLError, GpuLostError) as error:
-            # The indices of slices may have gaps, and an error of one slice must not affect the others.
-            _LOG.debug("MIG slice %d of GPU %d is left out: %s", index, parent.index, error)
-            continue
-        slice_ = replace(
-            parent,
-            uuid=uuid,
-            mig_index=index,
-            mig_parent=parent.uuid,
-            name=name,
-            memory_total=total,
-            memory_reserved=reserved,
-            unified_memory=False,
-            peak_fp32_flops=None,
-            memory_bandwidth=None,
-        )
-        found.append((slice_, device))
-    return found
 
 
 def cuda_version(nvml: Any) -> str | None:

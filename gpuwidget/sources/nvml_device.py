@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from gpuwidget.model.clock import Clock
-from gpuwidget.model.errors import GpuLostError, SourceLostError
+from gpuwidget.model.errors import GpuLostError, SliceRemovedError, SourceLostError
 from gpuwidget.model.gpu_process import Process, ProcessKind
 from gpuwidget.model.messages import Message
 from gpuwidget.model.metrics import keys
@@ -19,6 +19,7 @@ from gpuwidget.sources import UtilizationWindow, Xid, nvml_messages, throttle_re
 from gpuwidget.sources.nvml_errors import XidEvents, uncorrected_errors
 from gpuwidget.sources.nvml_gpm import GpmCounters, TakeSample
 from gpuwidget.sources.nvml_processes import list_processes, memory_by_pid
+from gpuwidget.sources.plausible import drop_impossible, is_plausible
 from gpuwidget.system import processes
 
 NvmlCall = Callable[[Any], Any]
@@ -27,11 +28,26 @@ NvmlCall = Callable[[Any], Any]
 _UNAVAILABLE = frozenset({nvml_messages.FUNCTION_NOT_FOUND, nvml_messages.NOT_SUPPORTED})
 _NO_FUNCTION = frozenset({nvml_messages.FUNCTION_NOT_FOUND})
 _NOT_SUPPORTED = nvml_messages.PERMANENT[nvml_messages.NOT_SUPPORTED]
-_STALE = frozenset({nvml_messages.NOT_FOUND, nvml_messages.INVALID_ARGUMENT})
-"""Errors that the memory call returns for a MIG slice that no longer exists."""
+_WITHOUT_OWN_MEMORY = ("GB10", "Orin", "Thor", "Xavier")
+"""Parts of the names of GPUs that use the host's memory. Their drivers may report that memory's clock."""
+_SAME_TOTAL = 1024**2
+"""If a GPU's total memory differs from the host's by fewer bytes, it is the host's memory."""
 _FIRST_WITH_COUNTERS = (9, 0)
 """Compute capability of Hopper, the first architecture with the hardware counters that NVML reads (GPM)."""
 _MAX_SAMPLE_AGE_S = 1.0
+_NOT_WITH_MIG = frozenset(
+    {
+        "utilization",
+        "windows",
+        "utilization_window",
+        "working_processes",
+        "encoder_utilization",
+        "decoder_utilization",
+        "activity",
+    }
+)
+"""Values that the driver does not report for a GPU while MIG is on, according to NVML's documentation. Of
+these, it reports only the activity of slices."""
 STATUS_VALUES = (*keys("status"), "throttle")
 SLOW_VALUES = (*keys("slow"), "xid")
 """Keys of the slow readings that are either known or have a reason in ``missing``. ``xid_time`` is not
@@ -71,6 +87,9 @@ class NvmlDevice:
         self._label = label
         self._slice_of = slice_of
         self.unified = False
+        self.mig_on = slice_of is not None
+        """Whether MIG is on. ``NvmlSource`` sets it for a whole GPU."""
+        self._total: int | None = None
         self._unsupported: dict[str, Message] = {}
         self._call_index: dict[str, int] = {}
         self._lasting_missing: dict[str, Message] = {}
@@ -136,7 +155,7 @@ class NvmlDevice:
                 "working_processes",
                 *SLOW_VALUES,
             ):
-                self._unsupported[name] = nvml_messages.NOT_PER_MIG_SLICE
+                self._unsupported[name] = _not_per_slice(name)
 
     # -- queries -------------------------------------------------------------------------------------
 
@@ -172,14 +191,17 @@ class NvmlDevice:
     def _reason(self, name: str, error: Any) -> Message:
         code = error.value
         if code in nvml_messages.GPU_LOST:
-            raise GpuLostError(f"{self._label} {nvml_messages.GPU_LOST[code]}.")
+            problem = nvml_messages.GPU_LOST[code]
+            raise GpuLostError(f"{self._label} {problem}.", nvml_messages.lost(problem))
         if code in nvml_messages.SOURCE_LOST:
             raise SourceLostError(nvml_messages.start_error(code, str(error)))
-        if self._slice_of is not None and name == "memory_used" and code in _STALE:
-            raise GpuLostError(f"{self._label} no longer exists: MIG was reconfigured.")
+        if self._slice_of is not None and name == "memory_used" and code in nvml_messages.NO_SLICE:
+            raise SliceRemovedError(f"{self._label} no longer exists: MIG was reconfigured.")
         if code in nvml_messages.PERMANENT:
-            return self._unsupported.setdefault(name, nvml_messages.PERMANENT[code])
-        return nvml_messages.TRANSIENT.get(code) or nvml_messages.other_error(code, str(error))
+            no_mig = self.mig_on and code == nvml_messages.NOT_SUPPORTED and name in _NOT_WITH_MIG
+            reason = nvml_messages.MIG_ON if no_mig else nvml_messages.PERMANENT[code]
+            return self._unsupported.setdefault(name, reason)
+        return nvml_messages.value_error(code, str(error))
 
     # -- fast readings and memory --------------------------------------------------------------------
 
@@ -191,13 +213,14 @@ class NvmlDevice:
         milliwatts = self.query("power_w", self._power, missing)
         if rates is None:
             missing["memory_utilization"] = missing["utilization"]
-        return FastReadings(
-            utilization=None if rates is None else float(rates.gpu),
-            memory_utilization=None if rates is None else float(rates.memory),
-            memory_used=used,
-            power_w=None if milliwatts is None else milliwatts / 1000,
-            missing=missing,
-        )
+        values: dict[str, Any] = {
+            "utilization": None if rates is None else float(rates.gpu),
+            "memory_utilization": None if rates is None else float(rates.memory),
+            "memory_used": used,
+            "power_w": None if milliwatts is None else milliwatts / 1000,
+        }
+        drop_impossible(values, missing)
+        return FastReadings(**values, missing=missing)
 
     def read_memory(self) -> int | None:
         """Read the memory in use with one NVML call, or with none if the GPU uses the host's memory."""
@@ -209,13 +232,33 @@ class NvmlDevice:
         missing: dict[str, Message] = {}
         info = self._memory_info(missing)
         if self._slice_of is None:
-            reason = missing.get("memory_used")
-            unsupported = reason is not None and reason.id == _NOT_SUPPORTED.id
-            self.unified = unsupported if info is None else info.total == 0
+            self.unified = self._is_unified(info, missing)
         if self.unified:
-            return processes.host_memory().total, 0
+            self._total = processes.host_memory().total
+            return self._total, 0
+        if info is None or not is_plausible("memory_total", info.total):
+            return None, None
+        self._total = int(info.total)
         # Version 1 of the structure has no field ``reserved``, because it counts reserved memory as used.
-        return (None, None) if info is None else (int(info.total), int(getattr(info, "reserved", 0)))
+        reserved = int(getattr(info, "reserved", 0))
+        return self._total, reserved if is_plausible("memory_used", reserved, self._total) else None
+
+    def _is_unified(self, info: Any, missing: Mapping[str, Message]) -> bool:
+        """Return whether the GPU uses the host's memory, given the result of the memory call.
+
+        Some drivers then return the host's total or 0. Others do not support the call. That alone proves
+        nothing, but a GPU with its own memory has a memory clock.
+        """
+        if info is not None:
+            total = int(info.total)
+            return total == 0 or abs(total - processes.host_memory().total) < _SAME_TOTAL
+        reason = missing.get("memory_used")
+        if reason is None or reason.id != _NOT_SUPPORTED.id:
+            return False
+        clock: dict[str, Message] = {}
+        self._max_clock(self._nvml.NVML_CLOCK_MEM, clock)
+        no_clock = [reason.id for reason in clock.values()] == [_NOT_SUPPORTED.id]
+        return no_clock or any(name in self._label for name in _WITHOUT_OWN_MEMORY)
 
     def peak_rates(self) -> tuple[float | None, float | None]:
         """Return the peak float32 operations per second and the peak bytes per second of the memory.
@@ -223,10 +266,11 @@ class NvmlDevice:
         Four NVML calls read constants of the GPU. A rate is None if one of its constants is unknown.
         """
         nvml = self._nvml
-        cores = self._constant("cores", nvml.nvmlDeviceGetNumGpuCores)
-        bus_width = self._constant("memory bus width", nvml.nvmlDeviceGetMemoryBusWidth)
+        cores = self._constant("cores", self.query("cores", (nvml.nvmlDeviceGetNumGpuCores,), {}))
+        width = self.query("memory bus width", (nvml.nvmlDeviceGetMemoryBusWidth,), {})
+        bus_width = self._constant("memory_bus_width", width)
         sm_clock, memory_clock = (
-            self._constant(f"maximum clock {kind}", partial(_with, nvml.nvmlDeviceGetMaxClockInfo, kind))
+            self._constant("max_clock_mhz", self._max_clock(kind, {}))
             for kind in (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM)
         )
         return (
@@ -234,14 +278,21 @@ class NvmlDevice:
             2 * bus_width / 8 * memory_clock * 1e6 if bus_width and memory_clock else None,
         )
 
-    def _constant(self, name: str, call: NvmlCall) -> float | None:
-        value = self.query(name, (call,), {})
-        return None if value is None else float(value)
+    def _max_clock(self, kind: int, missing: dict[str, Message]) -> Any:
+        call = partial(_with, self._nvml.nvmlDeviceGetMaxClockInfo, kind)
+        return self.query(f"maximum clock {kind}", (call,), missing)
+
+    @staticmethod
+    def _constant(name: str, value: Any) -> float | None:
+        return float(value) if value is not None and is_plausible(name, value) else None
 
     def _used(self, missing: dict[str, Message]) -> int | None:
         if self.unified:
             return processes.host_memory().used
         info = self._memory_info(missing)
+        if info is not None and not is_plausible("memory_used", info.used, self._total):
+            missing["memory_used"] = nvml_messages.IMPOSSIBLE
+            return None
         return None if info is None else int(info.used)
 
     def _memory_info(self, missing: dict[str, Message]) -> Any:
@@ -277,7 +328,12 @@ class NvmlDevice:
             if listed is None:
                 self._lasting_missing["processes"] = missing[name]
                 return None
-            for pid, memory in memory_by_pid(listed).items():
+            sizes = memory_by_pid(listed)
+            if not all(self._is_plausible_process(pid, memory) for pid, memory in sizes.items()):
+                # One impossible entry shows that the list can't be parsed, so the others may be wrong, too.
+                self._lasting_missing["processes"] = nvml_messages.IMPOSSIBLE
+                return None
+            for pid, memory in sizes.items():
                 before = found.get(pid)
                 if before is None:
                     found[pid] = (kind, memory)
@@ -295,6 +351,9 @@ class NvmlDevice:
             for pid, (kind, memory) in found.items()
         )
 
+    def _is_plausible_process(self, pid: int, memory: int | None) -> bool:
+        return is_plausible("pid", pid) and is_plausible("memory_used", memory or 0, self._total)
+
     # -- status and slow readings --------------------------------------------------------------------
 
     def read_status(self) -> StatusReadings:
@@ -305,13 +364,14 @@ class NvmlDevice:
         missing: dict[str, Message] = {}
         values: dict[str, Any] = dict.fromkeys(STATUS_VALUES)
         if self._slice_of is not None:
-            missing = dict.fromkeys(STATUS_VALUES, nvml_messages.NOT_PER_MIG_SLICE)
+            missing = {name: _not_per_slice(name) for name in STATUS_VALUES}
             return StatusReadings(**values, missing=missing)
         for name, (calls, convert) in self._status_calls.items():
             value = self.query(name, calls, missing)
             values[name] = None if value is None else convert(value)
         reasons = self.query("throttle", self._throttle, missing)
         values["throttle"] = None if reasons is None else throttle_reasons.reason_names(reasons)
+        drop_impossible(values, missing)
         return StatusReadings(**values, missing=missing)
 
     def _pstate(self, handle: Any) -> int:
@@ -329,16 +389,15 @@ class NvmlDevice:
             self._window = self.query("utilization_window", (self._measure_window,), missing)
         errors = self.query("ecc_uncorrected", (partial(uncorrected_errors, self._nvml),), missing)
         newest: Xid | None = self.query("xid", (self._newest_xid,), missing)
-        xid, xid_time = newest or (None, None)
-        energy = None if millijoules is None else millijoules / 1000
-        return SlowReadings(
-            energy_j=energy,
-            utilization_window=self._window,
-            ecc_uncorrected=errors,
-            xid=xid,
-            xid_time=xid_time,
-            missing=missing,
-        )
+        values: dict[str, Any] = {
+            "energy_j": None if millijoules is None else millijoules / 1000,
+            "utilization_window": self._window,
+            "ecc_uncorrected": errors,
+            "xid": None if newest is None else newest.number,
+        }
+        drop_impossible(values, missing)
+        xid_time = None if newest is None or values["xid"] is None else newest.time
+        return SlowReadings(**values, xid_time=xid_time, missing=missing)
 
     def register_xids(self, uuid: str) -> None:
         """Make the driver queue this GPU's XIDs, with two calls. If that fails, ``read_slow`` tries again.
@@ -362,7 +421,7 @@ class NvmlDevice:
         return tuple(
             UtilizationWindow(time / 1e6, float(value))
             for time, value in sorted(samples)
-            if 0 <= value <= 100
+            if is_plausible("utilization", value)
         )
 
     def read_working_processes(self) -> frozenset[int] | None:
@@ -384,6 +443,8 @@ class NvmlDevice:
         # Entries that the driver has not filled in have the time 0.
         new = [record for record in records if record.timeStamp > self._work_seen]
         self._work_seen = max((record.timeStamp for record in new), default=self._work_seen)
+        if not all(is_plausible("pid", record.pid) for record in new):
+            raise nvml.NVMLError(nvml_messages.NO_DATA)
         return frozenset(
             int(record.pid)
             for record in new
@@ -429,10 +490,11 @@ class NvmlDevice:
         """Sample the hardware counters. Return the activity since the previous sample, or None."""
         missing: dict[str, Message] = {}
         activity: Activity | None = self.query("activity", (self._count,), missing)
-        if missing:
-            self._lasting_missing.update(missing)
-        else:
-            self._lasting_missing.pop("activity", None)
+        if activity is not None and self._counters is not None:
+            missing = self._counters.missing
+        for name in ("activity",) if activity is None else ("activity", *keys("activity")):
+            self._lasting_missing.pop(name, None)
+        self._lasting_missing.update(missing)
         return activity
 
     def _count(self, handle: Any) -> Activity | None:
@@ -476,6 +538,11 @@ class NvmlDevice:
         counters, self._counters = self._counters, None
         if counters is not None:
             counters.discard()
+
+
+def _not_per_slice(name: str) -> Message:
+    """Return the reason why a value of a MIG slice is unknown."""
+    return nvml_messages.MIG_ON if name in _NOT_WITH_MIG else nvml_messages.NOT_PER_MIG_SLICE
 
 
 def _with(function: Callable[[Any, Any], Any], argument: Any, handle: Any) -> Any:

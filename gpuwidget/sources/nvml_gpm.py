@@ -9,34 +9,23 @@ from contextlib import suppress
 from typing import Any
 
 from gpuwidget.model.clock import Clock
+from gpuwidget.model.messages import Message
+from gpuwidget.model.metrics import METRICS, Metric
 from gpuwidget.model.readings import Activity
+from gpuwidget.sources import nvml_messages
+from gpuwidget.sources.plausible import drop_impossible
 
 MIN_WINDOW_S = 0.1
 """Shortest time in seconds between two samples from which NVML can compute values, according to its
 documentation."""
 
-_MIB = 1024**2
-_METRICS = (
-    (1, "graphics", 1),
-    (2, "sm", 1),
-    (3, "sm_occupancy", 1),
-    (5, "tensor", 1),
-    (10, "dram", 1),
-    (11, "fp64", 1),
-    (12, "fp32", 1),
-    (13, "fp16", 1),
-    (20, "pcie_tx", _MIB),
-    (21, "pcie_rx", _MIB),
-    (60, "nvlink_rx", _MIB),
-    (61, "nvlink_tx", _MIB),
-)
-"""For each metric: its NVML_GPM_METRIC number, its field of Activity, and the factor that converts NVML's
-unit to percent or bytes per second."""
+_RATE_UNIT = 1024**2
+"""Bytes per second in NVML's unit of a transfer rate."""
+_COUNTERS = tuple(metric for metric in METRICS if metric.poll == "activity")
 
-
-_MetricsRequest = tuple[Any, list[tuple[Any, tuple[int, str, int]]]]
-"""NVML's structure for a request and its results, and one pair per metric: the metric's part of that
-structure, and its entry in ``_METRICS``."""
+_MetricsRequest = tuple[Any, list[tuple[Any, Metric]]]
+"""NVML's structure for a request and its results, and one pair per counter: the counter's part of that
+structure, and its entry in the table of metrics."""
 TakeSample = Callable[[Any], object]
 """Fills a sample of one GPU with nvmlGpmSampleGet or nvmlGpmMigSampleGet. It may raise pynvml's NVMLError."""
 
@@ -59,6 +48,8 @@ class GpmCounters:
         self._next: Any = None
         self._last_monotonic = float("-inf")
         self._metrics_request: _MetricsRequest | None = None
+        self.missing: dict[str, Message] = {}
+        """The reason for each counter that the last activity does not contain."""
 
     def read(self) -> Activity | None:
         """Return the activity since the previous sample. Raises pynvml's NVMLError.
@@ -108,10 +99,17 @@ class GpmCounters:
         get, slots = self._metrics_request
         get.sample1, get.sample2 = first, second
         nvml.nvmlGpmMetricsGet(get)
-        values = {}
-        for slot, (_, name, factor) in slots:
-            value = slot.value
-            values[name] = value * factor if slot.nvmlReturn == 0 and math.isfinite(value) else None
+        values: dict[str, Any] = dict.fromkeys(metric.key for metric in _COUNTERS)
+        missing = dict.fromkeys(values, nvml_messages.COUNTER_UNKNOWN)
+        for slot, metric in slots:
+            if slot.nvmlReturn == 0 and math.isfinite(slot.value):
+                values[metric.key] = slot.value * (_RATE_UNIT if metric.kind == "rate" else 1)
+                del missing[metric.key]
+            else:
+                code = slot.nvmlReturn or nvml_messages.NO_DATA
+                missing[metric.key] = nvml_messages.value_error(code, str(nvml.NVMLError(code)))
+        drop_impossible(values, missing)
+        self.missing = missing
         return Activity(since=since, until=until, **values)
 
     def _free(self) -> None:
@@ -126,8 +124,10 @@ def _metrics_request(nvml: Any) -> _MetricsRequest:
     """Return the request that all reads reuse, because creating one takes longer than a read."""
     get = nvml.c_nvmlGpmMetricsGet_t()
     get.version = nvml.NVML_GPM_METRICS_GET_VERSION
-    get.numMetrics = len(_METRICS)
-    slots = list(zip(get.metrics, _METRICS, strict=False))
-    for slot, (number, _, _) in slots:
-        slot.metricId = number
+    # Older versions of pynvml lack newer counters.
+    known = [metric for metric in _COUNTERS if hasattr(nvml, metric.nvml)]
+    get.numMetrics = len(known)
+    slots = list(zip(get.metrics, known, strict=False))
+    for slot, metric in slots:
+        slot.metricId = getattr(nvml, metric.nvml)
     return get, slots

@@ -49,6 +49,11 @@ def other_error(code: int, nvml_text: str) -> Message:
     return message("driver-error", "the driver reports: {error}", code=code, error=nvml_text)
 
 
+def value_error(code: int, nvml_text: str) -> Message:
+    """Return the reason for a value that can't be read, given the code and the text of NVML's error."""
+    return PERMANENT.get(code) or TRANSIENT.get(code) or other_error(code, nvml_text)
+
+
 GPU_LOST = {
     GPU_IS_LOST: translatable(
         "fell off the bus or lost its power; a reboot of the machine usually brings it back"
@@ -59,6 +64,9 @@ GPU_LOST = {
 }
 
 SOURCE_LOST = {UNINITIALIZED, DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH, GPU_NOT_FOUND}
+
+NO_SLICE = {NOT_FOUND, INVALID_ARGUMENT}
+"""Errors of a MIG slice that does not exist. The indices of slices may have gaps."""
 
 PYNVML_MISSING = translatable(
     "The Python package nvidia-ml-py is not installed in this environment, so gpuwidget can't read the GPUs."
@@ -160,6 +168,11 @@ def lost_gpu(code: int, nvml_text: str) -> str:
     return GPU_LOST.get(code, translatable("can't be opened ({nvml_text})", nvml_text=nvml_text))
 
 
+def lost(problem: str) -> Message:
+    """Return the reason for the values of a lost GPU; ``problem`` is a result of :func:`lost_gpu`."""
+    return message("gpu-lost", "the GPU {problem}", problem=problem)
+
+
 def scrambles_process_lists(driver: str | None) -> bool:
     """Return whether this version of the driver returns process lists that can't be parsed (nvitop#75)."""
     if driver is None:
@@ -175,6 +188,9 @@ SCRAMBLED_PROCESS_LISTS = message(
     "scrambled-process-lists", "drivers 535.43 to 535.85 list processes wrongly; update the driver"
 )
 NOT_PER_MIG_SLICE = message("not-per-mig-slice", "not available for a MIG slice; see the whole GPU")
+MIG_ON = message("mig-on", "MIG is on, so the driver does not report this value")
+IMPOSSIBLE = message("impossible-value", "the driver returned an impossible value")
+COUNTER_UNKNOWN = message("counter-unknown", "this version of nvidia-ml-py does not know this counter")
 REOPENING = message("driver-reopening", "the driver is being opened again")
 NO_GPM = message(
     "no-gpm", "the driver provides no performance counters for this GPU (only for Hopper and later)"

@@ -136,7 +136,8 @@ class ReplaySource:
         _, position = self._lap_and_position(self._tape_time())
         tick = bisect_right(recording.times, position) - 1
         if recorded.series.lost[tick]:
-            raise GpuLostError(f"GPU {gpu.index} was lost when this was recorded.")
+            reason = message("gpu-lost", "the GPU was lost when this was recorded")
+            raise GpuLostError(f"GPU {gpu.index} was lost when this was recorded.", reason)
         return recorded, tick
 
     # -- reading -------------------------------------------------------------------------------------

@@ -31,7 +31,8 @@ slice. If a call fails on the GPU, the value ``ok`` for the slice makes the call
 - ``restarts=1``: the driver has been restarted once. When the number changes, NVML must be initialized again,
   and the handles from before are invalid
 - ``nvmlInitWithFlags=error 9``: a call that has no GPU argument fails; with ``*`` as the key, all calls fail
-- ``gpu.0.field.186=error 3`` ``gpu.0.gpm.2=error 3``: one value can't be read, but the call succeeds
+- ``gpu.0.field.186=error 3`` ``gpu.0.gpm.2=error 3`` ``gpu.0.memory_clock=error 3``: one value can't be read,
+  but the call succeeds for others
 - ``gpu.0.ecc=2`` ``.ecc_mode`` ``.remapped`` ``.remap_pending`` ``.remap_failed``
   ``.retired_pending``: errors and repairs of the GPU's memory
 - ``gpu.0.xids=13 79``: the XIDs so far; a registered event set receives the XIDs that a test adds later

@@ -423,9 +423,11 @@ result nvmlDeviceGetMaxClockInfo(device *of, unsigned type, unsigned *out) {
     BEGIN(of);
     WHOLE_GPU_ONLY(of);
     if (type != 1 && type != 2) return NOT_SUPPORTED;
-    LOCKED(*out = (unsigned)(type == 1 ? number(of, "sm_clock_max", 1980)
+    result outcome;
+    LOCKED(outcome = error_in(find_for(of, type == 1 ? "sm_clock_max" : "memory_clock_max"));
+           *out = (unsigned)(type == 1 ? number(of, "sm_clock_max", 1980)
                                        : number(of, "memory_clock_max", 3201)));
-    return SUCCESS;
+    return outcome;
 }
 
 NUMBER(nvmlDeviceGetNumGpuCores, of, unsigned, "cores", 16896, 1)
@@ -600,8 +602,10 @@ result nvmlDeviceGetClockInfo(device *of, unsigned type, unsigned *out) {
     BEGIN(of);
     WHOLE_GPU_ONLY(of);
     if (type != 1 && type != 2) return NOT_SUPPORTED;
-    LOCKED(*out = (unsigned)(type == 1 ? number(of, "sm_clock", 345) : number(of, "memory_clock", 3201)));
-    return SUCCESS;
+    result outcome;
+    LOCKED(outcome = error_in(find_for(of, type == 1 ? "sm_clock" : "memory_clock"));
+           *out = (unsigned)(type == 1 ? number(of, "sm_clock", 345) : number(of, "memory_clock", 3201)));
+    return outcome;
 }
 
 result nvmlDeviceGetTotalEnergyConsumption(device *of, unsigned long long *out) {

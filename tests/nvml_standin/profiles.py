@@ -105,6 +105,31 @@ PROFILES: Mapping[str, Mapping[str, str]] = {
         "memory_clock_max": "2619",
         "bus_width": "5120",
     },
+    # The driver reports neither memory nor its clock, because the GPU uses the host's memory.
+    "GB10": {
+        **_NO_GPM,
+        **_NO_MIG,
+        **dict.fromkeys(
+            (
+                "nvmlDeviceGetMemoryInfo_v2",
+                "nvmlDeviceGetMemoryInfo",
+                "nvmlDeviceGetMemoryBusWidth",
+                "memory_clock",
+                "memory_clock_max",
+                "nvmlDeviceGetEnforcedPowerLimit",
+                "nvmlDeviceGetTotalEccErrors",
+                "nvmlDeviceGetEccMode",
+                "nvmlDeviceGetRemappedRows",
+                "field.82",
+            ),
+            _NOT_SUPPORTED,
+        ),
+        "name": "NVIDIA GB10",
+        "compute_capability": "12.1",
+        "cores": "6144",
+        "sm_clock_max": "3003",
+        "power": "5",
+    },
     "H200": {},
 }
 """For each model, the scenario's keys and values without the prefix ``gpu.N.``. The stand-in's defaults are

@@ -311,3 +311,25 @@ def test_each_model_has_series_for_what_it_reports(machine: Machine) -> None:
     counters = {name for name in reported if name.endswith(("_active_ratio", "_occupancy_ratio"))}
     assert len(counters) == 5
     assert all(reported[name] == {"H100"} for name in counters)
+
+
+def test_a_gpu_that_is_lost_at_the_start_has_series(machine: Machine) -> None:
+    """A GPU that can't be opened when the server starts counts in gpuwidget_gpus, and its gpuwidget_gpu_up is
+    0, so that the alert GpuLost fires. Both are right again when the GPU comes back."""
+    machine.set_scenario("gpus=2", "gpu.1.*=error 15")
+    clock = FakeClock()
+    sampler = Sampler(NvmlSource(clock), clock)
+    samples: list[Sample] = []
+
+    def state() -> tuple[list[float], list[tuple[str, float]]]:
+        text = metrics_text(samples[-1], None).decode()
+        found = {family.name: family.samples for family in text_string_to_metric_families(text)}
+        up = [(one.labels["gpu"], one.value) for one in found["gpuwidget_gpu_up"]]
+        return [one.value for one in found["gpuwidget_gpus"]], up
+
+    with sampler.subscribe(samples.append):
+        clock.until(lambda: bool(samples))
+        assert state() == ([2], [("0", 1), ("1", 0)])
+        machine.set_scenario("gpus=2")
+        clock.until(lambda: state() == ([2], [("0", 1), ("1", 1)]), step=0.2)
+    sampler.stop()

@@ -19,7 +19,7 @@ from gpuwidget.model.errors import OptionError
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.kernel_state import CandidateGpu, DeviceChoice, DeviceOrder, KernelGpu
 from gpuwidget.model.readings import Reading
-from gpuwidget.model.samples import Gpu, Sample
+from gpuwidget.model.samples import Gpu, Sample, is_unopened
 from gpuwidget.model.translation import Text, capitalized, counted, joined, translatable
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.device_switch import cuda_index
@@ -373,7 +373,7 @@ def _candidates(sample: Sample | None) -> tuple[CandidateGpu, ...]:
             memory_free=free_memory(gpu, reading),
         )
         for gpu, reading in zip(sample.gpus, sample.readings, strict=True)
-        if gpu.mig_parent is None
+        if gpu.mig_parent is None and not is_unopened(gpu)
     )
 
 

@@ -221,7 +221,5 @@ def _temperature(reading: Reading) -> str:
 
 
 def _unknown(reading: Reading, field: str) -> str:
-    reason: str = translatable("the GPU is lost")
-    if reading.lost_since is None:
-        reason = reading.missing.get(field, translatable("not known yet"))
+    reason = reading.missing.get(field, translatable("not known yet"))
     return f'<span title="{escape(_(reason))}">{units.UNKNOWN}</span>'

@@ -273,13 +273,8 @@ export function unavailability(
 ): [string, string] | null {
   if (reading.lost_since !== null) {
     const since = moment(reading.lost_since, now);
-    return [
-      trans.__('lost'),
-      trans.__(
-        'Lost since %1: the driver can no longer reach it. Reset the GPU or restart the machine.',
-        since
-      )
-    ];
+    const reason = reading.missing.memory_used ?? trans.__('the driver can no longer reach it');
+    return [trans.__('lost'), trans.__('Lost since %1: %2.', since, reason)];
   }
   if (reading.silent_since !== null) {
     const seconds = duration(now - reading.silent_since);

@@ -23,6 +23,7 @@ import gpuwidget
 from gpuwidget.cli.main import main
 from gpuwidget.model.errors import GpuLostError
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.messages import message
 from gpuwidget.sampler import Sampler
 from gpuwidget.sources.recording import read
 
@@ -97,14 +98,15 @@ def test_different_models(machine: Machine, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_lost_gpu_does_not_hide_the_others(capsys: pytest.CaptureFixture[str]) -> None:
-    """If one GPU is lost, `gpuwidget` still prints the others and exits with 0."""
+    """If one GPU is lost, `gpuwidget` still prints the others, and why that GPU is lost. It exits with 1."""
     source = FakeSource(gpus=2)
-    source.failing[0] = GpuLostError("fell off the bus")
-    assert run_command(source) == 0
-    assert capsys.readouterr().out.splitlines()[2:5] == [
+    source.failing[0] = GpuLostError("lost", message("gpu-lost", "the GPU fell off the bus"))
+    assert run_command(source) == 1
+    assert capsys.readouterr().out.splitlines()[2:6] == [
         "GPU  Name         Util %     Memory GiB    Power W  °C   MHz",
         "  0  NVIDIA H200  lost since 22:13:20",
         "  1  NVIDIA H200      50   <0.1 / 139.7  100 / 700  40  1980",
+        "GPU 0: the GPU fell off the bus.",
     ]
 
 

@@ -6,16 +6,18 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from fakes import EPOCH, FakeClock, FakeSource
 
-from gpuwidget.model.errors import GpuLostError, SourceLostError
-from gpuwidget.model.messages import MessageId
-from gpuwidget.model.readings import SlowReadings
-from gpuwidget.model.samples import Gpu, Sample
+from gpuwidget.model.errors import GpuLostError, SliceRemovedError, SourceLostError
+from gpuwidget.model.messages import MessageId, message
+from gpuwidget.model.readings import FastReadings, SlowReadings
+from gpuwidget.model.samples import Gpu, Sample, unopened_gpu
 from gpuwidget.sampler import Sampler
-from gpuwidget.sources import UtilizationWindow, Xid
+from gpuwidget.sources import Inventory, LostGpu, UtilizationWindow, Xid
 
 FAST = "gpuwidget-fast"
 
@@ -244,6 +246,114 @@ def test_a_found_but_still_lost_gpu_keeps_its_time(
         since = taken[-1].readings[0].lost_since
         clock.until(lambda: source.calls["open"] >= 3, step=0.2)
         assert taken[-1].readings[0].lost_since == since
+
+
+def test_a_gpu_that_is_lost_at_the_start_is_a_row_until_it_returns(
+    sampler: Sampler, source: FakeSource, clock: FakeClock
+) -> None:
+    """A GPU that can't be opened when sampling starts has a row that is lost, with the reason. When the GPU
+    comes back, its own row replaces that one."""
+    reason = message("gpu-lost", "the GPU fell off the bus")
+    source.present, source.lost = [source.gpus[0]], (LostGpu(unopened_gpu(1), reason),)
+    taken: list[Sample] = []
+    with sampler.subscribe(taken.append):
+        clock.until(lambda: len(taken) >= 1)
+        assert taken[-1].gpus == (source.gpus[0], unopened_gpu(1))
+        answers, lost = taken[-1].readings
+        assert (answers.lost_since, answers.utilization) == (None, 50.0)
+        since = lost.lost_since
+        assert since is not None
+        assert set(lost.missing.values()) == {reason.text}
+        clock.until(lambda: source.calls["open"] >= 3, step=0.2)
+        assert taken[-1].readings[1].lost_since == since
+        source.present, source.lost = list(source.gpus), ()
+        clock.until(lambda: taken[-1].gpus == tuple(source.gpus), step=0.2)
+        clock.until(lambda: taken[-1].readings[1].utilization == 50.0, step=0.2)
+        assert [reading.lost_since for reading in taken[-1].readings] == [None, None]
+
+
+def test_a_known_gpu_that_can_no_longer_be_opened_keeps_its_row(
+    sampler: Sampler, source: FakeSource, clock: FakeClock
+) -> None:
+    """If a GPU is lost and reopening the source fails for it, its row keeps its name and UUID and gets the
+    reason. There is no second row."""
+    taken: list[Sample] = []
+    with sampler.subscribe(taken.append):
+        clock.until(lambda: len(taken) == 1)
+        source.failing[1] = GpuLostError("lost")
+        reason = message("gpu-lost", "the GPU needs a reset")
+        source.present, source.lost = [source.gpus[0]], (LostGpu(unopened_gpu(1), reason),)
+        clock.until(lambda: taken[-1].readings[1].missing.get("power_w") == reason.text, step=0.2)
+        assert taken[-1].gpus == tuple(source.gpus)
+
+
+def test_a_source_with_a_lost_gpu_is_opened_less_and_less_often(
+    sampler: Sampler, source: FakeSource, clock: FakeClock
+) -> None:
+    """While the same GPU stays lost, the time between two openings of the driver doubles up to 30 s, so that
+    one broken GPU does not disturb the measurement of the others for ever."""
+    source.present = [source.gpus[0]]
+    source.lost = (LostGpu(unopened_gpu(1), message("gpu-lost", "the GPU needs a reset")),)
+    opened: list[float] = []
+    original = source.open
+
+    def open_source() -> Inventory:
+        opened.append(clock.monotonic())
+        return original()
+
+    source.open = open_source  # type: ignore[method-assign]
+    with sampler.subscribe():
+        clock.until(lambda: len(opened) == 6, step=0.2)
+    assert [round((later - earlier) / 5) for earlier, later in pairwise(opened)] == [1, 2, 4, 6, 6]
+
+
+def test_a_removed_slice_is_gone(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
+    """A MIG slice that an administrator removed is in no later sample, and is never shown as lost. Its GPU
+    and the other slice are still read."""
+    whole, left = source.gpus
+    slices = [
+        replace(left, uuid=f"MIG-{index}", index=0, mig_index=index, mig_parent=whole.uuid)
+        for index in (0, 1)
+    ]
+    source.present = [whole, *slices]
+    taken: list[Sample] = []
+    with sampler.subscribe(taken.append):
+        clock.until(lambda: bool(taken) and taken[-1].gpus == (whole, *slices))
+        read = source.read_fast
+
+        def read_fast(one: Gpu) -> FastReadings:
+            if one == slices[1]:
+                raise SliceRemovedError("MIG slice 1 of GPU 0 no longer exists.")
+            return read(one)
+
+        source.read_fast = read_fast  # type: ignore[method-assign]
+        source.present = [whole, slices[0]]
+        clock.until(lambda: taken[-1].gpus == (whole, slices[0]), step=0.2)
+        clock.until(lambda: source.calls["open"] >= 2, step=0.2)
+        count = len(taken)
+        clock.until(lambda: len(taken) > count + 2, step=0.2)
+        assert taken[-1].gpus == sampler.known_gpus == (whole, slices[0])
+        assert all(reading.lost_since is None for sample in taken for reading in sample.readings)
+
+
+@pytest.mark.parametrize("unknown", [True, False])
+def test_slices_of_a_lost_gpu_are_lost_too(
+    sampler: Sampler, source: FakeSource, clock: FakeClock, unknown: bool
+) -> None:
+    """If a slice is missing because its GPU is lost, or because the driver can't list slices for now, the
+    slice is lost, not removed."""
+    whole, other = source.gpus
+    slice_ = replace(whole, uuid="MIG-0", mig_index=0, mig_parent=whole.uuid)
+    source.present = [whole, slice_, other]
+    taken: list[Sample] = []
+    with sampler.subscribe(taken.append):
+        clock.until(lambda: bool(taken) and taken[-1].gpus == (whole, slice_, other))
+        source.present = [whole, other] if unknown else [other]
+        source.slices_unknown = frozenset({whole.uuid})
+        source.failing[1] = GpuLostError("lost")  # makes the sampler open the source again
+        clock.until(lambda: source.calls["open"] >= 2, step=0.2)
+        clock.until(lambda: taken[-1].readings[1].lost_since is not None, step=0.2)
+        assert taken[-1].gpus == (whole, slice_, other)
 
 
 def test_errors_of_a_gpu_that_is_lost(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:

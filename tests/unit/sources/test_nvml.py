@@ -3,6 +3,7 @@ library that stands in for NVML."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pynvml
@@ -12,7 +13,8 @@ from helpers_samples import status_readings
 from nvml_standin import Standin
 
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.sources import nvml_messages
+from gpuwidget.model.samples import unopened_gpu
+from gpuwidget.sources import LostGpu, nvml_messages
 
 # -- the list of GPUs ------------------------------------------------------------------------------------
 
@@ -54,15 +56,42 @@ def test_a_detail_that_fails_does_not_hide_the_gpu(machine: Machine) -> None:
 
 
 def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(machine: Machine) -> None:
-    """If one GPU can't be opened, the other GPUs are still listed. Once it works again, reopening the source
-    lists it too."""
+    """If one GPU can't be opened, the other GPUs are still listed, and it is listed as lost, with the reason
+    and what is known about it. Once it works again, reopening the source lists it with the others."""
     machine.set_scenario("gpus=3", "gpu.1.*=error 15")
     source = machine.source()
-    assert [gpu.index for gpu in source.open().gpus] == [0, 2]
+    inventory = source.open()
+    assert [gpu.index for gpu in inventory.gpus] == [0, 2]
+    assert inventory.lost == (LostGpu(unopened_gpu(1), nvml_messages.lost(nvml_messages.GPU_LOST[15])),)
     machine.set_scenario("gpus=3", "gpu.1.nvmlDeviceGetMemoryInfo_v2=error 16")
-    assert [gpu.index for gpu in source.open().gpus] == [0, 2]
+    inventory = source.open()
+    assert [gpu.index for gpu in inventory.gpus] == [0, 2]
+    known = replace(unopened_gpu(1), uuid=UUIDS[1], name="NVIDIA H200")
+    assert inventory.lost == (LostGpu(known, nvml_messages.lost(nvml_messages.GPU_LOST[16])),)
     machine.set_scenario("gpus=3")
-    assert [gpu.index for gpu in source.open().gpus] == [0, 1, 2]
+    inventory = source.open()
+    assert ([gpu.index for gpu in inventory.gpus], inventory.lost) == ([0, 1, 2], ())
+
+
+@pytest.mark.parametrize("call", ["*", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"])
+def test_a_machine_whose_gpus_are_all_lost_is_explained(machine: Machine, call: str) -> None:
+    """If no GPU can be opened, each is listed as lost, and the origin's reason explains what to do."""
+    machine.set_scenario(
+        "gpus=2", f"gpu.*.{call}=error 999", f"gpu.0.{call}=error 999", f"gpu.1.{call}=error 999"
+    )
+    inventory = machine.source().open()
+    assert (inventory.origin.kind, inventory.gpus) == ("nvml", ())
+    assert inventory.origin.reason == nvml_messages.start_error(999, "")
+    assert [gpu.index for gpu, _ in inventory.lost] == [0, 1]
+    assert {reason.text for _, reason in inventory.lost} == {"the GPU can't be opened (Unknown Error)"}
+
+
+def test_a_gpu_that_this_user_may_not_use_is_not_lost(machine: Machine) -> None:
+    """A GPU that belongs to another container or job, so that this process has no permission to open it, is
+    neither listed nor lost."""
+    machine.set_scenario("gpus=2", "gpu.1.nvmlDeviceGetHandleByIndex_v2=error 4")
+    inventory = machine.source().open()
+    assert ([gpu.index for gpu in inventory.gpus], inventory.lost) == ([0], ())
 
 
 # -- errors while the driver is opened -------------------------------------------------------------------

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+import pynvml
 import pytest
 from helpers_nvml import EPOCH, GIB, NO_PROCESS, UUIDS, Machine
 
-from gpuwidget.model.errors import GpuLostError
+from gpuwidget.model.errors import GpuLostError, SliceRemovedError
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.readings import Activity, SlowReadings
-from gpuwidget.sources import nvml_messages
+from gpuwidget.sources import nvml_gpm, nvml_messages
 from gpuwidget.sources.nvml import NvmlSource
 from gpuwidget.sources.nvml_device import SLOW_VALUES
 
@@ -52,7 +54,33 @@ def test_activity_is_the_difference_of_two_samples(machine: Machine) -> None:
         nvlink_tx=0.0,
         nvlink_rx=2 * mib,
     )
-    assert source.read_fast(gpu).missing == {}
+    assert source.read_fast(gpu).missing == {
+        "sm_occupancy": nvml_messages.TRANSIENT[21],
+        "dram": nvml_messages.PERMANENT[3],
+    }
+
+
+@pytest.mark.parametrize("unknown", ["NVML_GPM_METRIC_ANY_TENSOR_UTIL", "NVML_GPM_METRIC_NO_SUCH_COUNTER"])
+def test_a_counter_that_the_binding_does_not_know_affects_no_other(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, unknown: str
+) -> None:
+    """If the installed nvidia-ml-py does not know one hardware counter, only this counter is None, with the
+    reason."""
+    monkeypatch.delattr(pynvml, unknown, raising=False)
+    tensor = [metric for metric in nvml_gpm._COUNTERS if metric.key == "tensor"]
+    counters = [
+        replace(metric, nvml=unknown) if metric in tensor else metric for metric in nvml_gpm._COUNTERS
+    ]
+    monkeypatch.setattr(nvml_gpm, "_COUNTERS", tuple(counters))
+    machine.set_scenario("gpu.0.gpm.2=62.5", "gpu.0.gpm.61=2")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    source.read_activity(gpu)
+    machine.clock.now = 1.0
+    activity = source.read_activity(gpu)
+    assert activity is not None
+    assert (activity.sm, activity.tensor, activity.nvlink_tx) == (62.5, None, 2 * 1024.0**2)
+    assert source.read_fast(gpu).missing == {"tensor": nvml_messages.COUNTER_UNKNOWN}
 
 
 def test_counters_are_not_read_faster_than_every_100_ms(machine: Machine) -> None:
@@ -165,21 +193,24 @@ def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -
     machine.calls()
     fast = source.read_fast(slice_)
     assert (fast.utilization, fast.memory_used, fast.power_w) == (None, GIB, None)
-    assert fast.missing == dict.fromkeys(
-        ("utilization", "memory_utilization", "power_w"), nvml_messages.NOT_PER_MIG_SLICE
-    )
+    assert fast.missing == {
+        "utilization": nvml_messages.MIG_ON,
+        "memory_utilization": nvml_messages.MIG_ON,
+        "power_w": nvml_messages.NOT_PER_MIG_SLICE,
+    }
     assert machine.calls() == {"nvmlDeviceGetMemoryInfo_v2": 1}
     assert source.read_processes(slice_) == (Process(NO_PROCESS, "compute", 3, None, None),)
     machine.calls()
     steady, slow = source.read_status(slice_), source.read_slow(slice_)
     assert (steady.throttle, steady.missing["throttle"]) == (None, nvml_messages.NOT_PER_MIG_SLICE)
+    unknown = dict.fromkeys(SLOW_VALUES, nvml_messages.NOT_PER_MIG_SLICE)
     assert slow == SlowReadings(
         energy_j=None,
         utilization_window=None,
         ecc_uncorrected=None,
         xid=None,
         xid_time=None,
-        missing=dict.fromkeys(SLOW_VALUES, nvml_messages.NOT_PER_MIG_SLICE),
+        missing={**unknown, "utilization_window": nvml_messages.MIG_ON},
     )
     assert machine.calls() == {}
 
@@ -195,7 +226,24 @@ def test_a_slice_has_counters(machine: Machine) -> None:
     assert activity is not None
     assert activity.sm == 12.5
     assert source.read_activity(whole) is None
-    assert source.read_fast(whole).missing["activity"].id == "not-supported"
+    assert source.read_fast(whole).missing["activity"] == nvml_messages.MIG_ON
+
+
+def test_values_that_mig_mode_hides_have_that_reason(machine: Machine) -> None:
+    """While MIG is on, the driver reports no utilization of the whole GPU. The reason names MIG, and is not
+    'not supported'. What the GPU itself does not support keeps its reason."""
+    hidden = ("UtilizationRates", "EncoderUtilization", "DecoderUtilization", "Samples")
+    machine.set_scenario("gpu.0.mig=", *(f"gpu.0.nvmlDeviceGet{name}=error 3" for name in hidden))
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    fast, status, slow = source.read_fast(gpu), source.read_status(gpu), source.read_slow(gpu)
+    assert fast.missing == dict.fromkeys(("utilization", "memory_utilization"), nvml_messages.MIG_ON)
+    assert status.missing == {
+        "encoder_utilization": nvml_messages.MIG_ON,
+        "decoder_utilization": nvml_messages.MIG_ON,
+        "fan_speed": nvml_messages.PERMANENT[3],
+    }
+    assert slow.missing == {"utilization_window": nvml_messages.MIG_ON}
 
 
 def test_a_container_with_one_slice_sees_that_slice(machine: Machine) -> None:
@@ -214,21 +262,33 @@ def test_a_container_with_one_slice_sees_that_slice(machine: Machine) -> None:
     assert source.read_memory(slice_) == 9
 
 
-def test_a_slice_that_was_taken_away_is_lost(machine: Machine) -> None:
-    """After MIG was reconfigured, reading a slice that no longer exists raises GpuLostError. Reopening the
-    source lists the current slices."""
+def test_a_slice_that_was_taken_away_is_gone(machine: Machine) -> None:
+    """After MIG was reconfigured, reading a slice that no longer exists raises SliceRemovedError. Reopening
+    the source lists the current slices, and does not call the removed one lost."""
     machine.set_scenario("gpu.0.mig=0 1")
     source = machine.source()
     _, _, slice_ = source.open().gpus
     machine.set_scenario("gpu.0.mig=0")
-    with pytest.raises(GpuLostError, match=r"MIG slice 1 of GPU 0 .* no longer exists"):
+    with pytest.raises(SliceRemovedError, match=r"MIG slice 1 of GPU 0 .* no longer exists"):
         source.read_fast(slice_)
-    assert [gpu.mig_index for gpu in source.open().gpus] == [None, 0]
+    inventory = source.open()
+    assert ([gpu.mig_index for gpu in inventory.gpus], inventory.lost) == ([None, 0], ())
     with pytest.raises(GpuLostError, match="no longer exists"):
         source.read_memory(slice_)
 
 
 def test_a_slice_that_cannot_be_read_does_not_affect_the_others(machine: Machine) -> None:
-    """If one MIG slice can't be opened, its GPU and the other slices are still listed."""
+    """If one MIG slice can't be opened, its GPU and the other slices are still listed, and the slice is
+    lost."""
     machine.set_scenario("gpu.0.mig=0 1", "gpu.0.mig.0.nvmlDeviceGetUUID=error 999")
-    assert [gpu.mig_index for gpu in machine.source().open().gpus] == [None, 1]
+    inventory = machine.source().open()
+    assert [gpu.mig_index for gpu in inventory.gpus] == [None, 1]
+    assert [(gpu.mig_index, gpu.mig_parent) for gpu, _ in inventory.lost] == [(0, UUIDS[0])]
+
+
+def test_slices_that_cannot_be_listed_are_unknown(machine: Machine) -> None:
+    """If the driver can't list a GPU's slices for now, this is not taken for their removal."""
+    machine.set_scenario("gpu.0.mig=0 1", "gpu.0.nvmlDeviceGetMaxMigDeviceCount=error 10")
+    inventory = machine.source().open()
+    assert [gpu.uuid for gpu in inventory.gpus] == [UUIDS[0]]
+    assert inventory.slices_unknown == {UUIDS[0]}

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 
 import pynvml
 import pytest
-from helpers_nvml import EPOCH, GIB, H200_RESERVED, Hung, Machine
+from helpers_nvml import EPOCH, GIB, H200_MEMORY, H200_RESERVED, NO_PROCESS, Hung, Machine
 from helpers_samples import status_readings
-from nvml_standin import build
+from nvml_standin import build, profiles
 
 from gpuwidget.model.messages import Message, texts
+from gpuwidget.model.metrics import METRICS
 from gpuwidget.model.readings import FastReadings, SlowReadings
 from gpuwidget.sources import nvml_messages
+from gpuwidget.sources.plausible import BOUNDS
 from gpuwidget.system import processes
 
 # -- fast readings ---------------------------------------------------------------------------------------
@@ -166,19 +169,128 @@ def test_a_failing_v2_does_not_become_v1(machine: Machine) -> None:
     assert "nvmlDeviceGetMemoryInfo" not in machine.calls()
 
 
-@pytest.mark.parametrize("line", ["gpu.0.nvmlDeviceGetMemoryInfo_v2=error 3", "gpu.0.memory_total=0"])
+HOST = processes.HostMemory(total=128 * GIB - 4096, used=40 * GIB)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        profiles.machine("GB10"),
+        ["gpu.0.name=NVIDIA GB10", "gpu.0.nvmlDeviceGetMemoryInfo_v2=error 3"],
+        ["gpu.0.memory_total=0", "gpu.0.memory_reserved=0"],
+        [f"gpu.0.memory_total={HOST.total}", f"gpu.0.memory_used={GIB}"],
+    ],
+    ids=["no memory call or clock", "no memory call", "total 0", "the host's total"],
+)
 def test_a_gpu_with_unified_memory_shows_the_hosts(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, line: str
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, lines: list[str]
 ) -> None:
     """For a GPU that shares the host's memory, such as GB10 or Jetson, the host's memory is reported and
-    marked as unified."""
-    monkeypatch.setattr(processes, "host_memory", lambda: processes.HostMemory(total=100, used=40))
-    machine.set_scenario(line, "gpu.0.memory_reserved=0")
+    marked as unified. What is free is what Linux calls available."""
+    monkeypatch.setattr(processes, "host_memory", lambda: HOST)
+    machine.set_scenario(*lines)
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert (gpu.unified_memory, gpu.memory_total) == (True, 100)
+    assert (gpu.unified_memory, gpu.memory_total, gpu.memory_reserved) == (True, HOST.total, 0)
     fast = source.read_fast(gpu)
-    assert (fast.memory_used, fast.missing, source.read_memory(gpu)) == (40, {}, 40)
+    assert (fast.memory_used, fast.missing, source.read_memory(gpu)) == (HOST.used, {}, HOST.used)
+
+
+def test_a_gpu_with_its_own_memory_is_not_unified(machine: Machine) -> None:
+    """If the driver does not support the memory call for a GPU with its own memory, that memory is unknown,
+    and the host's is not shown instead."""
+    machine.set_scenario("gpu.0.nvmlDeviceGetMemoryInfo_v2=error 3", "gpu.0.nvmlDeviceGetMemoryInfo=error 3")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    assert (gpu.unified_memory, gpu.memory_total, gpu.memory_reserved) == (False, None, None)
+    assert source.read_fast(gpu).missing == {"memory_used": nvml_messages.PERMANENT[3]}
+
+
+# -- impossible values -----------------------------------------------------------------------------------
+
+WITHHELD = {
+    "gpu.0.util=101": {"utilization"},
+    "gpu.0.memory_util=4294967295": {"memory_utilization"},
+    f"gpu.0.memory_used={H200_MEMORY + 1}": {"memory_used"},
+    "gpu.0.power=3294322": {"power_w"},
+    "gpu.0.power_limit=4294967": {"power_limit_w"},
+    "gpu.0.temperature=255": {"temperature_c"},
+    "gpu.0.memory_temperature=4294967295": {"memory_temperature_c"},
+    "gpu.0.sm_clock=4294967295": {"sm_clock_mhz"},
+    "gpu.0.memory_clock=99999": {"memory_clock_mhz"},
+    "gpu.0.fan=4294967295": {"fan_speed"},
+    "gpu.0.encoder=101": {"encoder_utilization"},
+    "gpu.0.decoder=4294967295": {"decoder_utilization"},
+    "gpu.0.energy=1e15": {"energy_j"},
+    "gpu.0.window=3600": {"utilization_window"},
+    "gpu.0.ecc=4294967295": {"ecc_uncorrected"},
+}
+
+
+@pytest.mark.parametrize("line", WITHHELD)
+def test_an_impossible_value_is_unknown(machine: Machine, line: str) -> None:
+    """If the driver returns a value that can't be true, the value is None with that reason. No other value is
+    affected, and the next possible value is shown."""
+    ordinary = "gpu.0.fan=30"
+    machine.set_scenario(ordinary, line)
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    readings = (source.read_fast(gpu), source.read_status(gpu), source.read_slow(gpu))
+    missing = {name: why for reading in readings for name, why in reading.missing.items()}
+    assert missing == dict.fromkeys(WITHHELD[line], nvml_messages.IMPOSSIBLE)
+    unknown = {f.name for reading in readings for f in fields(reading) if getattr(reading, f.name) is None}
+    assert unknown - {"xid", "xid_time"} == WITHHELD[line]
+    if "memory_used" in missing:
+        assert source.read_memory(gpu) is None
+    machine.set_scenario(ordinary)
+    assert source.read_fast(gpu).missing == {}
+
+
+@pytest.mark.parametrize(
+    "entry", [f"{NO_PROCESS}:{97656 * GIB}", "0:1", "4294967295:1"], ids=["memory", "pid 0", "pid -1"]
+)
+@pytest.mark.parametrize("kind", ["compute", "graphics"])
+def test_a_list_with_an_impossible_process_is_unknown(machine: Machine, kind: str, entry: str) -> None:
+    """If a list of processes contains an impossible pid, or a process with more memory than the GPU has, the
+    list is unknown, with that reason."""
+    machine.set_scenario(f"gpu.0.{kind}=4711:1 {entry}", f"gpu.0.working={entry.partition(':')[0]}:50")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    assert source.read_processes(gpu) is None
+    assert source.read_fast(gpu).missing == {"processes": nvml_messages.IMPOSSIBLE}
+    worked = source.read_working_processes(gpu)
+    assert worked == (frozenset({NO_PROCESS}) if entry.startswith(str(NO_PROCESS)) else None)
+    machine.set_scenario(f"gpu.0.{kind}=4711:1")
+    listed = source.read_processes(gpu)
+    assert listed is not None
+    assert [process.pid for process in listed] == [4711]
+    assert source.read_fast(gpu).missing == {}
+
+
+def test_an_impossible_constant_is_unknown(machine: Machine) -> None:
+    """A total memory, clock or number of cores that no GPU can have is unknown."""
+    machine.set_scenario(f"gpu.0.memory_total={2**60}", "gpu.0.sm_clock_max=4294967295", "gpu.0.bus_width=0")
+    (gpu,) = machine.source().open().gpus
+    assert (gpu.memory_total, gpu.memory_reserved) == (None, None)
+    assert (gpu.peak_fp32_flops, gpu.memory_bandwidth) == (None, None)
+
+
+def test_an_impossible_counter_is_unknown(machine: Machine) -> None:
+    """A hardware counter above 101 % is unknown, with that reason. The other counters are not affected."""
+    machine.set_scenario("gpu.0.gpm.2=250", "gpu.0.gpm.1=100.5", "gpu.0.gpm.20=1e12")
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    source.read_activity(gpu)
+    machine.clock.now = 1.0
+    activity = source.read_activity(gpu)
+    assert activity is not None
+    assert (activity.sm, activity.pcie_tx, activity.graphics) == (None, None, 100.5)
+    assert source.read_fast(gpu).missing == dict.fromkeys(("sm", "pcie_tx"), nvml_messages.IMPOSSIBLE)
+
+
+def test_every_metric_has_bounds() -> None:
+    """Each metric of the table has a lowest and a highest plausible value."""
+    assert [metric.key for metric in METRICS if not BOUNDS[metric.key][0] < BOUNDS[metric.key][1]] == []
 
 
 # -- status readings and slow readings -------------------------------------------------------------------
