@@ -454,13 +454,15 @@ class NvmlDevice:
     def read_power_samples(self) -> tuple[tuple[float, float], ...]:
         """Read the driver's latest samples of the power, with two NVML calls.
 
-        The result is empty if the newest one is not from the last second, because the system's clock, to
-        which their times refer, has then been set.
+        The result is empty if one of them is impossible, or if the newest one is not from the last second,
+        because the system's clock, to which their times refer, has then been set.
         """
         kind = self._nvml.NVML_TOTAL_POWER_SAMPLES
         samples = sorted(self.query("power_samples", (partial(self._samples, kind),), {}) or ())
         now, clock = self._session.clock.monotonic(), self._session.clock.time()
         if not samples or abs(clock - samples[-1][0] / 1e6) > _MAX_SAMPLE_AGE_S:
+            return ()
+        if not all(is_plausible("power_w", milliwatts / 1000) for _, milliwatts in samples):
             return ()
         return tuple((now - (clock - time / 1e6), milliwatts / 1000) for time, milliwatts in samples)
 

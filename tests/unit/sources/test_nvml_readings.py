@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pynvml
 import pytest
@@ -265,6 +266,22 @@ def test_a_list_with_an_impossible_process_is_unknown(machine: Machine, kind: st
     assert listed is not None
     assert [process.pid for process in listed] == [4711]
     assert source.read_fast(gpu).missing == {}
+
+
+@pytest.mark.parametrize(("milliwatts", "count"), [(700_000, 3), (3_294_322_000, 0)])
+def test_power_samples_with_an_impossible_one_are_not_used(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, milliwatts: int, count: int
+) -> None:
+    """If one of the driver's samples of the power is impossible, none of them is used."""
+    source = machine.source()
+    (gpu,) = source.open().gpus
+    values = [(seconds, 76_000 if seconds else milliwatts) for seconds in (0.0, -0.1, -0.2)]
+    samples = [
+        SimpleNamespace(timeStamp=int((EPOCH + seconds) * 1e6), sampleValue=SimpleNamespace(uiVal=value))
+        for seconds, value in values
+    ]
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetSamples", lambda *arguments: (1, samples))
+    assert len(source.read_power_samples(gpu)) == count
 
 
 def test_an_impossible_constant_is_unknown(machine: Machine) -> None:
