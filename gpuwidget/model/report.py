@@ -197,6 +197,11 @@ class GpuReport:
     """Joules by which :attr:`energy_j` may be wrong (two standard deviations), or None if that is at most 5
     percent of it."""
 
+    @property
+    def used_by_others_only(self) -> bool:
+        """Whether only other processes worked on the GPU during the run, as far as this is known."""
+        return self.worked is False and self.utilization is not None and self.utilization.max > 0
+
 
 @dataclass(frozen=True, slots=True)
 class RunTotals:
@@ -552,7 +557,7 @@ class Report:
         """
         gpus = without_mig_parents(self.shown)
         possible = tuple(gpu for gpu in gpus if gpu.worked is not False)
-        return possible or tuple(gpu for gpu in gpus if gpu.utilization is None or not gpu.utilization.max)
+        return possible or tuple(gpu for gpu in gpus if not gpu.used_by_others_only)
 
     @property
     def totals(self) -> RunTotals:

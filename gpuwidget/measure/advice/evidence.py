@@ -22,7 +22,7 @@ from gpuwidget.model.report import (
     WorkerReport,
     in_call,
 )
-from gpuwidget.model.samples import Gpu
+from gpuwidget.model.samples import Gpu, without_mig_parents
 from gpuwidget.model.translation import joined, translatable
 from gpuwidget.pytorch.device_changes import CodeLine, DeviceChanges
 from gpuwidget.pytorch.torch_switches import ComputeSwitches
@@ -278,12 +278,13 @@ def hotspots(evidence: RunEvidence) -> list[Hotspot]:
 def own_gpus(
     gpus: Sequence[GpuReport], attributed: bool, workers: Sequence[WorkerReport] = ()
 ) -> tuple[GpuReport, ...]:
-    """Return ``gpus`` without those that this process and its workers are known not to use."""
+    """Return ``gpus`` without those that this process and its workers are known not to use, each once."""
+    gpus = without_mig_parents(gpus)
     if attributed:
-        return tuple(gpu for gpu in gpus if not _unused_by_process(gpu))
+        return tuple(gpu for gpu in gpus if not _unused_by_process(gpu) and not gpu.used_by_others_only)
     if _gpus_reported(workers):
         return tuple(gpu for gpu in gpus if any(worker.gpu == gpu.uuid for worker in workers))
-    return tuple(gpus)
+    return gpus
 
 
 def measured_s(cell: RunInfo) -> float:

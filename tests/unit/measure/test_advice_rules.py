@@ -11,7 +11,7 @@ from helpers_reports import gib, gpu
 
 from gpuwidget.measure.advice import advise
 from gpuwidget.measure.advice import rules as rules_module
-from gpuwidget.measure.advice.evidence import EarlierRun, RunContext, RunEvidence, SteadyPart
+from gpuwidget.measure.advice.evidence import EarlierRun, RunContext, RunEvidence, SteadyPart, own_gpus
 from gpuwidget.measure.steady_state import SteadyWindow
 from gpuwidget.model.report import (
     Advice,
@@ -948,3 +948,14 @@ def test_every_rule_has_its_section_in_the_docs() -> None:
     }
     assert len(named) == 17
     assert named <= headings
+
+
+def test_others_work_and_divided_gpus_are_no_evidence() -> None:
+    """Advice does not judge GPUs on which only other processes worked, nor a GPU that is divided into MIG
+    slices beside its slices."""
+    idle, theirs = gpu(1, worked=False, utilization=level(0.0)), gpu(2, worked=False, utilization=level(90.0))
+    mine = gpu(0, worked=True)
+    assert own_gpus((mine, idle, theirs), attributed=True) == (mine, idle)
+    part = gpu(0, uuid="MIG-1", mig_index=1, mig_parent=mine.uuid)
+    assert own_gpus((mine, part), attributed=True) == (part,)
+    assert own_gpus((mine, part), attributed=False) == (part,)
