@@ -2,7 +2,8 @@
 
 Utilization is a filled line and memory a dashed line. All lanes share one SVG with integer coordinates, so
 that even 16 lanes stay small. The values shown on hover are HTML titles of empty elements on top of the SVG,
-not SVG titles, whose text would remain visible if the front end removes the SVG of an untrusted notebook.
+not SVG titles, whose text would remain visible if the front end removes the SVG of an untrusted notebook. For
+the same reason, the SVG contains a text about this as metadata.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from html import escape
 
 from gpuwidget.model import units
 from gpuwidget.model.report import Mark
-from gpuwidget.model.translation import _
+from gpuwidget.model.translation import _, translatable
 from gpuwidget.views.styles import MEMORY, UTILIZATION
 
 _LANE_HEIGHT = 20
 """Height of a lane in SVG units. A line keeps one unit of distance from the lane's edges."""
 _HOVER_LABEL_LENGTH = 48
+UNTRUSTED = translatable("Trust the notebook to see the chart")
+"""The text that is left of the chart where a front end removes the SVG, as in an untrusted notebook.
+Browsers do not show SVG metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,8 @@ def svg(chart: Chart, style: str, width: int, *, outlined: bool) -> str:
         outline = f"<path d='{utilization}' {thin} style='stroke:{UTILIZATION}' stroke-width='1.4'/>"
     return (
         f"<svg role='img' aria-label='{escape(chart.label)}' viewBox='0 0 {width} {height}' "
-        f"preserveAspectRatio='none' style='{style}'>{baselines}{_ticks(chart, width, height, thin)}"
+        f"preserveAspectRatio='none' style='{style}'><metadata>{escape(_(UNTRUSTED))}</metadata>"
+        f"{baselines}{_ticks(chart, width, height, thin)}"
         f"<path d='{fill}' style='fill:{UTILIZATION}' opacity='{'.16' if outlined else '.5'}'/>{outline}"
         f"<path d='{memory}' {thin} stroke='{MEMORY}' stroke-width='1.3' stroke-dasharray='3 2'/></svg>"
     )

@@ -15,6 +15,9 @@ from gpuwidget.model.translation import _, counted, in_view_language, translatab
 NO_GPU_IN_USE = translatable("This notebook holds no GPU memory yet.")
 NOT_ATTRIBUTED = translatable("All GPUs are shown, because it is unknown which of them this notebook uses.")
 
+NOT_LIVE = translatable("Not live: no update for over 10 s")
+_BEAT_S = 4.0
+"""The text of the readings changes at least this often, in seconds."""
 _EMPTY_HEADER = '<div class="gpuwidget-header"></div>'
 
 
@@ -80,8 +83,17 @@ def readings(progress: Progress, layout: ChartLayout, now: float, *, overview: b
     block = _tile if layout.tiles else _row
     grid = _grid(block(gpu, now) for gpu in progress.gpus)
     if overview:
-        return dashboard_header(progress) + grid
-    return run_header(progress) + grid + advice_line(progress)
+        return _staleness(now) + dashboard_header(progress) + grid
+    return _staleness(now) + run_header(progress) + grid + advice_line(progress)
+
+
+def _staleness(now: float) -> str:
+    """Return a text that the style sheet shows 10 s after the last update, as when the kernel has died.
+
+    Each update replaces the element. It differs from the one before, because equal texts are not sent.
+    """
+    beat = int(now // _BEAT_S) % 2
+    return f'<i class="gpuwidget-not-live" data-beat="{beat}" data-text="{escape(_(NOT_LIVE))}"></i>'
 
 
 @in_view_language

@@ -11,7 +11,14 @@ import pytest
 from helpers_progress import REPLAY, gpu_progress, progress, reading
 
 from gpuwidget.kernel.live.chart_layout import ChartLayout
-from gpuwidget.kernel.live.live_text import NO_GPU_IN_USE, NOT_ATTRIBUTED, axes, readings, run_header
+from gpuwidget.kernel.live.live_text import (
+    NO_GPU_IN_USE,
+    NOT_ATTRIBUTED,
+    NOT_LIVE,
+    axes,
+    readings,
+    run_header,
+)
 from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
 from gpuwidget.model import translation
@@ -47,6 +54,20 @@ def test_one_gpu() -> None:
         ""
         "612 of 700 W · 51 °C"
     )
+
+
+@pytest.mark.parametrize("overview", [False, True])
+def test_every_update_says_what_to_show_without_a_further_one(overview: bool) -> None:
+    """Every update carries the text that the front end shows if no other update follows within ten seconds.
+
+    Updates differ, even if all readings are the same, because equal texts are not sent.
+    """
+    same = progress()
+    layout = ChartLayout.for_gpus(1)
+    first, second = (readings(same, layout, NOW + later, overview=overview) for later in (0.0, 4.0))
+    assert first != second
+    assert f'data-text="{NOT_LIVE}"' in first
+    assert NOT_LIVE not in visible(first)
 
 
 def test_tiles_have_the_same_readings() -> None:
