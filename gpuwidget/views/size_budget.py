@@ -216,7 +216,7 @@ def to_json(reduced: ReducedReport) -> dict[str, Any]:
         if gpu["worked"] is None:
             del gpu["worked"]
         if gpu["mig_parent"] is None:
-            del gpu["mig_index"], gpu["mig_parent"]
+            del gpu["mig_parent"]
         if not gpu["children"]:
             del gpu["children"], gpu["children_memory"]
     return values

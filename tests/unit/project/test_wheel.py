@@ -28,6 +28,9 @@ import gpuwidget
 from tools.sbom import BUNDLED, PYTHON_LICENSES, bill_of_materials
 from tools.sbom import pins as locked_pins
 
+pytestmark = pytest.mark.timeout(1200)
+"""Building the wheel and installing it with several sets of packages takes minutes on a loaded machine."""
+
 ROOT = Path(__file__).parents[3]
 LARGEST = 1_200_000
 LARGEST_PANEL = 120 * 1024
