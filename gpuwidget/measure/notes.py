@@ -11,6 +11,7 @@ from datetime import datetime
 
 from gpuwidget.measure import reasons
 from gpuwidget.measure.gpu_totals import GpuTotals
+from gpuwidget.measure.jax_pool import JaxPool
 from gpuwidget.model import units
 from gpuwidget.model.messages import Message, message
 from gpuwidget.model.report import GpuReport
@@ -18,6 +19,8 @@ from gpuwidget.model.samples import Origin, why_missing
 from gpuwidget.model.translation import Text, counted, joined, translatable
 from gpuwidget.pytorch.peak_tracker import PeakScope
 
+JAX_POOL = "jax-pool"
+"""The id of the note about memory that JAX has reserved in advance."""
 _MAX_PROGRAMS = 4
 _UNREACHABLE = message("gpu-lost", "the driver can no longer reach it")
 
@@ -197,6 +200,20 @@ def unattributed(gpus: Sequence[GpuReport], origin: Origin, unlisted: Sequence[G
             reason=reason.text,
         )
     return [message("unattributed", text)]
+
+
+def jax_pool(pools: Collection[JaxPool]) -> Message:
+    """Return the note about memory that JAX has reserved in advance, over all its GPUs."""
+    reserved, in_use, peak = (sum(sizes) for sizes in zip(*pools, strict=True))
+    text = translatable(
+        "{reserved} of this process's memory is the pool that JAX reserved when it started, not what the "
+        "code needs: JAX's arrays use {in_use} now, and at most {peak} so far. "
+        "XLA_PYTHON_CLIENT_PREALLOCATE=false, set before JAX starts, reserves memory only as needed.",
+        reserved=units.memory(reserved),
+        in_use=units.memory(in_use),
+        peak=units.memory(peak),
+    )
+    return message(JAX_POOL, text, reserved=reserved, in_use=in_use, peak=peak)
 
 
 def marks_omitted(count: int, kept: int) -> Message:

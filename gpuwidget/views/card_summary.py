@@ -298,7 +298,11 @@ def _memory_segment(report: Report) -> str:
         if whole
         else ""
     )
-    return _("{change}{over}, {peak}", change=change, over=over, peak=_peak(memory, gpus))
+    text = _("{change}{over}, {peak}", change=change, over=over, peak=_peak(memory, gpus))
+    pool = next((note.params for note in report.note_ids if note.id == "jax-pool"), None)
+    if pool is None:
+        return text
+    return _("{memory} (JAX reserved {size} in advance)", memory=text, size=units.memory(pool["reserved"]))
 
 
 def _peak(memory: MemorySummary, gpus: Sequence[GpuReport]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import GpuMonitor
+from gpuwidget.measure.jax_pool import jax_pools
 from gpuwidget.measure.memory_holders import DeviceMemory
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Holder
@@ -20,6 +21,7 @@ from gpuwidget.pytorch.cuda_state import TorchDevice
 CONTEXT = translatable("CUDA context and other libraries")
 WITH_NCCL = translatable("CUDA context, NCCL's buffers and other libraries")
 CUPY = translatable("CuPy's memory pool")
+JAX = translatable("JAX's memory pool")
 REMAINING = translatable("CUDA context, other libraries and other processes")
 _TIMEOUT_S = 0.25
 
@@ -88,11 +90,12 @@ def _of_device(
     monitor: GpuMonitor, device: TorchDevice, gpu: Gpu, reading: Reading, reserved: int
 ) -> NonTorchMemory:
     name = f"GPU {gpu.index} {gpu.name.removeprefix('NVIDIA ')}"
-    pool = cupy_pool(device.index)
+    pool, jax = cupy_pool(device.index), jax_pools().get(device.index)
     held: list[tuple[str, int]] = [(CUPY, pool)] if pool else []
+    held += [(JAX, jax.reserved)] if jax is not None else []
     notes: list[str] = []
     shares = monitor.memory_shares(gpu, reading)
-    known = reserved + (pool or 0)
+    known = reserved + sum(size for _, size in held)
     if shares.reason is not None:
         notes.append(translatable("Memory per process is unknown: {reason}.", reason=shares.reason))
         if reading.memory_used is not None and not gpu.unified_memory:

@@ -14,6 +14,7 @@ from helpers_samples import GIB, LIVE, h200, process, reading, sample
 
 from gpuwidget.kernel.devices import device_choices, non_torch_memory
 from gpuwidget.kernel.devices.non_torch_memory import NonTorchMemory
+from gpuwidget.measure.jax_pool import JaxPool
 from gpuwidget.measure.memory_holders import DeviceMemory
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import message
@@ -120,6 +121,16 @@ def test_cupy_pool_is_listed(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     assert entered == [0]
     pool.total_bytes = None
     assert non_torch_memory.cupy_pool(0) is None
+
+
+def test_jax_pool_is_listed(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory that JAX has reserved in advance is listed as a separate holder."""
+    monkeypatch.setattr(non_torch_memory, "jax_pools", lambda: {0: JaxPool(GIB, 1000, 2000)})
+    found, _ = find(monkeypatch, moment(process(OURS, 12 * GIB)))
+    assert found["cuda:0"].holders == (
+        outside("JAX's memory pool", GIB),
+        outside("CUDA context and other libraries", GIB),
+    )
 
 
 def test_process_ids_that_do_not_match(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:

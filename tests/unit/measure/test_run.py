@@ -14,6 +14,7 @@ from fakes import FakeClock, FakeSource
 from helpers_reports import worker
 from helpers_torch import GIB, FakeTorch
 
+from gpuwidget.measure.jax_pool import JaxPool
 from gpuwidget.measure.run import Run, RunOptions
 from gpuwidget.model.errors import GpuLostError, OptionError
 from gpuwidget.model.gpu_process import Process
@@ -599,6 +600,19 @@ def test_setting_the_clock_during_a_run(bench: Bench, seconds: float) -> None:
     assert gpu.utilization.mean == pytest.approx(50.0)
     assert gpu.sm_activity is not None
     assert gpu.sm_activity.mean == pytest.approx(40.0)
+
+
+def test_memory_that_jax_reserved_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory that JAX reserved in advance is named in a note and in the headline, not blamed on the cell."""
+    bench.source.memory[0], bench.source.processes[0] = GIB, me(GIB)
+    run = bench.run(RunOptions(gpus=("0",)))
+    bench.source.memory[0], bench.source.processes[0] = 100 * GIB, me(100 * GIB)
+    monkeypatch.setattr(
+        "gpuwidget.measure.run_report.jax_pools", lambda: {0: JaxPool(99 * GIB, GIB, 2 * GIB)}
+    )
+    report = bench.report(run)
+    assert MessageId("jax-pool", {"reserved": 99 * GIB, "in_use": GIB, "peak": 2 * GIB}) in report.note_ids
+    assert "+99.0 GiB, sampled peak 100.0 GiB (JAX reserved 99.0 GiB in advance)" in headline(report)
 
 
 def test_a_driver_that_hangs_is_named(bench: Bench) -> None:
