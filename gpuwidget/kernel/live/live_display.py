@@ -16,7 +16,7 @@ from gpuwidget.kernel.shell.output_slot import EMPTY, OutputSlot
 from gpuwidget.measure.progress import Progress
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.errors import GpuWidgetError
-from gpuwidget.model.translation import translatable
+from gpuwidget.model.translation import Text, translatable
 
 if TYPE_CHECKING:
     from gpuwidget.kernel.live.live_chart import LiveChart
@@ -27,6 +27,7 @@ DELAY_S = 0.5
 """Seconds that a cell must run before its chart is shown."""
 _STOP_TIMEOUT_S = 0.25
 _RENEW_EVERY_S = 1.0
+_LIBRARIES = ("ipywidgets", "bqplot")
 
 _import_lock = threading.Lock()
 _imported = False
@@ -50,14 +51,31 @@ def import_libraries() -> None:
             with defer_interrupts():
                 import gpuwidget.kernel.live.live_chart  # noqa: F401
         except Exception as error:  # a broken package raises more than ImportError
-            raise LiveUnavailable(
-                translatable(
-                    "No live chart: {error}. The chart needs ipywidgets and bqplot in the kernel's "
-                    "environment (pip install ipywidgets bqplot).",
-                    error=f"{type(error).__name__}: {error}",
-                )
-            ) from error
+            raise LiveUnavailable(_why_unavailable(error)) from error
         _imported = True
+
+
+def _why_unavailable(error: Exception) -> Text:
+    """Return why ipywidgets and bqplot can't be imported. Only a missing package must be installed."""
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] in _LIBRARIES:
+        return translatable(
+            "No live chart: {error}. The chart needs ipywidgets and bqplot in the kernel's "
+            "environment (pip install ipywidgets bqplot).",
+            error=text,
+        )
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, Warning):
+            return translatable(
+                "No live chart: importing ipywidgets and bqplot gave a warning, which the warning filters of "
+                "this kernel turn into an error ({error}).",
+                error=text,
+            )
+        cause = cause.__cause__ or cause.__context__
+    return translatable(
+        "No live chart: ipywidgets and bqplot are installed, but can't be imported ({error}).", error=text
+    )
 
 
 def libraries_imported() -> bool:

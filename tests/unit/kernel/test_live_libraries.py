@@ -1,0 +1,56 @@
+"""Tests of the reason why there is no live chart."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuwidget.kernel.live import live_display
+
+WARNS = "import warnings; warnings.warn('old', DeprecationWarning)"
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield a folder whose bqplot replaces the installed one. Nothing of the live chart is imported yet."""
+    for name in list(sys.modules):
+        if name.split(".")[0] in ("bqplot", "ipywidgets") or name == "gpuwidget.kernel.live.live_chart":
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(live_display, "_imported", False)
+    importlib.invalidate_caches()
+    yield tmp_path
+    sys.modules.pop("bqplot", None)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (
+            "raise ModuleNotFoundError('No module named bqplot', name='bqplot')",
+            "(pip install ipywidgets bqplot).",
+        ),
+        (WARNS, "turn into an error (DeprecationWarning: old)."),
+        (
+            f"try:\n    {WARNS}\nexcept Warning as w:\n    raise ImportError('no numpy') from w",
+            "turn into an error (ImportError: no numpy).",
+        ),
+        ("1 / 0", "can't be imported (ZeroDivisionError: division by zero)."),
+    ],
+    ids=["missing", "warning", "caused by a warning", "broken"],
+)
+def test_why_there_is_no_live_chart(packages: Path, code: str, expected: str) -> None:
+    """The reason says to install packages only if one is missing. If a warning was turned into an error, it
+    says so."""
+    (packages / "bqplot.py").write_text(code)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)
+        with pytest.raises(live_display.LiveUnavailable) as raised:
+            live_display.import_libraries()
+    assert str(raised.value).endswith(expected)
+    assert not live_display.libraries_imported()
