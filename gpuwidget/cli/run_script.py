@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import runpy
 import sys
+import types
+import zipfile
 from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader
 
 from gpuwidget.ranks.rank_reporter import exit_code_of, rank
+
+
+class MissingModuleError(Exception):
+    """The module to run does not exist."""
 
 
 def run_script(script: str, arguments: Sequence[str], *, is_module: bool) -> None:
     """Run a script, or a module, as ``python SCRIPT ARGUMENTS`` or ``python -m MODULE ARGUMENTS`` does.
 
-    The process's memory, steps and exit code are reported to the notebook. Raises what the script raises.
+    The process's memory, steps and exit code are reported to the notebook. Raises what the script raises, and
+    MissingModuleError if the module does not exist.
     """
     sys.argv = [script, *arguments]
     # Python puts the script's folder, or for a module the working directory, first.
@@ -21,10 +30,45 @@ def run_script(script: str, arguments: Sequence[str], *, is_module: bool) -> Non
     reporter = rank()
     try:
         if is_module:
+            _check_module(script)
             runpy.run_module(script, run_name="__main__", alter_sys=True)
-        else:
+        elif script.endswith(".pyc") or zipfile.is_zipfile(script):
             runpy.run_path(script, run_name="__main__")
+        else:
+            _run_source(os.path.abspath(script))
     except BaseException as error:
         reporter.end(exit_code_of(error))
         raise
     reporter.end(0)
+
+
+def _run_source(path: str) -> None:
+    """Run a file of Python code as the module ``__main__``.
+
+    As with ``python SCRIPT``, the path in ``__file__`` and in tracebacks is absolute, and the one in
+    ``sys.argv`` is as given. ``runpy.run_path()`` would make them the same.
+    """
+    loader = SourceFileLoader("__main__", path)
+    main = types.ModuleType("__main__")
+    vars(main).update(__file__=path, __loader__=loader, __builtins__=__builtins__)
+    code = loader.source_to_code(loader.get_data(path), path)
+    sys.modules["__main__"] = main
+    exec(code, vars(main))
+
+
+def _check_module(name: str) -> None:
+    """Raise MissingModuleError if there is no such module, or if it is a package that can't be run."""
+    try:
+        spec = None if name.startswith(".") else importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            name = f"{name}.__main__"
+            spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError as error:
+        # A package that contains the module may itself import a module that is missing.
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        spec = None
+    except ValueError:
+        spec = None
+    if spec is None:
+        raise MissingModuleError(f"there is no module {name!r}.")

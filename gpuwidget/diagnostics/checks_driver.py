@@ -216,8 +216,8 @@ def _device_files_fix(results: ProbeResults) -> Fix:
 
 
 def _missing_files_issue(results: ProbeResults) -> Issue:
-    if results.gpus:
-        # Since the driver works, device files must exist somewhere, but this process can't see them.
+    if results.gpus or results.nvml_hangs:
+        # Since there is a driver, device files must exist somewhere, but this process can't see them.
         return messages.device_files_invisible()
     module = results.machine.module
     if results.machine.container is not None:

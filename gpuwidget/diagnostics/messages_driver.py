@@ -317,9 +317,9 @@ def control_files_missing(files: Sequence[str], fix: Fix) -> Issue:
 
 
 def device_files_invisible() -> Issue:
-    """Return the issue reporting that no device files are visible to this process, although the driver
-    works."""
-    reason = translatable("No /dev/nvidia* device files were found, although the driver responds.")
+    """Return the issue reporting that no device files are visible to this process, although there is a
+    driver."""
+    reason = translatable("No /dev/nvidia* device files were found, although there is a driver.")
     return Issue("device-files-invisible", "unknown", {}, reason, None)
 
 

@@ -138,10 +138,16 @@ class ProbeResults:
         return self.nvml.error not in (NO_BINDING, FOREIGN_BINDING, nvml_messages.LIBRARY_NOT_FOUND)
 
     @property
+    def nvml_hangs(self) -> bool:
+        """Whether a call to NVML did not return. Without a driver, NVML would return an error."""
+        return self.nvml is None and self.nvml_result.ending == "hung" and bool(self.nvml_result.unfinished)
+
+    @property
     def missing_gpus_in_container(self) -> bool:
         """Whether this is a container that was started without the machine's GPUs."""
         machine = self.machine
-        return machine.container is not None and not machine.devices and not self.gpus and not self.cuda_works
+        works = bool(self.gpus) or self.cuda_works or self.nvml_hangs
+        return machine.container is not None and not machine.devices and not works
 
     def mapped(self, library: str) -> tuple[str, ...]:
         """Return the files of a library that the torch probe or the CUDA probe has mapped into memory."""

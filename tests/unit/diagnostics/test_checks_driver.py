@@ -204,15 +204,19 @@ def test_another_module_pynvml() -> None:
     assert check_of("driver", results(nvml=foreign, packages=needed)).command is None
 
 
-def test_a_driver_that_hangs() -> None:
-    """If nvmlInit hangs, the driver check reports that nvmlInit did not return in time, and the other checks
-    still have results."""
-    one = results(torch=NO_CUDA, nvml=None, nvml_result=ProbeResult("hung", "", {"step": "nvmlInit"}))
+@pytest.mark.parametrize("machine", [{}, {"container": "/.dockerenv", "devices": ()}])
+def test_a_driver_that_hangs(machine: dict[str, Any]) -> None:
+    """If nvmlInit hangs, the driver check reports that nvmlInit did not return in time, also in a container
+    without device files. The other checks still have results."""
+    hung = ProbeResult("hung", "", {"step": "nvmlInit"})
+    one = results(torch=NO_CUDA, nvml=None, nvml_result=hung, machine=machine)
     assert outcome(check_of("driver", one))[:2] == (
         "broken",
         "The driver did not answer within 15 s: nvmlInit did not return.",
     )
     assert check_of("torch", one).status == check_of("shm", one).status == "ok"
+    files = [issue.id for issue in check_of("device_files", one).issues]
+    assert files == (["device-files-invisible"] if machine else [])
 
 
 @pytest.mark.parametrize(
