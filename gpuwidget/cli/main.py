@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import sys
+import threading
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _OPEN_TIMEOUT_S = 30.0
 """Maximum seconds to wait for the driver to start. Unless another program keeps the driver initialized,
 starting it takes seconds per GPU."""
+_SILENCE_S = 4.0
+"""Seconds after which a line on stderr shows which call the driver has not answered."""
 _READ_TIMEOUT_S = 5.0
 _FAILED, _USAGE_ERROR, _INTERRUPTED = 1, 2, 130
 
@@ -48,9 +51,19 @@ def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> i
     did not finish), 2 (usage error) or 130 (interrupted). With ``--interval``, an interrupt is the normal
     end, and the status is 0. ``sampler`` is the process's sampler by default.
     """
-    options = _parser().parse_args(argv)
+    try:
+        options = _parser().parse_args(argv)
+    except SystemExit:  # argparse has printed the help, the version or an error
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except OSError as error:
+            return _output_failed(error)
+        raise
     if options.command == "run":
         return _run_script(options)
+    if sys.stdout is None:
+        return _report("the standard output is closed.", _FAILED)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # Replace characters that the terminal can't show, instead of raising an error.
@@ -69,19 +82,32 @@ def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> i
         finally:
             chosen.stop()
     except OptionError as error:
-        print(f"gpuwidget: {printable_lines(str(error))}", file=sys.stderr)
-        return _USAGE_ERROR
+        return _report(str(error), _USAGE_ERROR)
     except GpuWidgetError as error:
-        print(f"gpuwidget: {printable_lines(str(error))}", file=sys.stderr)
-        return _FAILED
+        return _report(str(error), _FAILED)
     except KeyboardInterrupt:
         return _INTERRUPTED if options.every is None else 0
-    except BrokenPipeError:
-        # The reader has closed the pipe (`gpuwidget | head`). Python flushes stdout again when it exits, and
-        # that must not fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as error:
+        return _output_failed(error)
     return status
+
+
+def _report(text: str, status: int) -> int:
+    """Print an error on one line of stderr, and return ``status``."""
+    if sys.stderr is not None:  # None if it is closed; print() would then write to stdout
+        print(f"gpuwidget: {printable_lines(text)}", file=sys.stderr)
+    return status
+
+
+def _output_failed(error: OSError) -> int:
+    """Report that stdout can't be written, and return the exit status."""
+    if error.filename is not None:
+        raise error
+    # Python flushes stdout again when it exits, and that must not fail.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return 0  # The reader has closed the pipe (`gpuwidget | head`).
+    return _report(f"the output can't be written: {error.strerror}.", _FAILED)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -183,7 +209,7 @@ def _parser() -> argparse.ArgumentParser:
     clean = commands.add_parser(
         "clean",
         help="remove gpuwidget's outputs from notebooks",
-        description="Remove gpuwidget's outputs from notebook files: reports, cards, the outputs of %%gpu, "
+        description="Remove gpuwidget's outputs from notebook files: reports, cards, the outputs of %gpu, "
         "and the saved state of live charts and dashboards. Everything else stays as it is.",
     )
     clean.add_argument("notebooks", type=Path, nargs="+", metavar="NOTEBOOK", help="path of a notebook file")
@@ -226,7 +252,7 @@ def _run(options: argparse.Namespace, sampler: Sampler) -> int:
             raise OptionError("record does not accept --json, and --interval must follow record.")
         from gpuwidget.cli.recorder import record
 
-        record(sampler, options.file, options.tick, _print_line)
+        record(sampler, options.file, options.tick, _print_line, _wait_until_open)
         return 0
     if options.every is None:
         return _print_once(sampler, options.json)
@@ -236,16 +262,17 @@ def _run(options: argparse.Namespace, sampler: Sampler) -> int:
 
 def _run_script(options: argparse.Namespace) -> int:
     if options.every is not None or options.json:
-        print("gpuwidget: run accepts neither --json nor --interval.", file=sys.stderr)
-        return _USAGE_ERROR
+        return _report("run accepts neither --json nor --interval.", _USAGE_ERROR)
     if not options.is_module and not Path(options.script).is_file():
         text = f"there is no script {options.script!r}. Give the path of a Python file, or -m and a module."
-        print(f"gpuwidget: {printable_lines(text)}", file=sys.stderr)
-        return _USAGE_ERROR
-    from gpuwidget.cli.run_script import run_script
+        return _report(text, _USAGE_ERROR)
+    from gpuwidget.cli.run_script import MissingModuleError, run_script
 
-    # The script's exceptions end this process as they would end the script's own.
-    run_script(options.script, options.arguments, is_module=options.is_module)
+    try:
+        # The script's exceptions end this process as they would end the script's own.
+        run_script(options.script, options.arguments, is_module=options.is_module)
+    except MissingModuleError as error:
+        return _report(str(error), _FAILED)
     return 0
 
 
@@ -254,13 +281,23 @@ def _doctor(options: argparse.Namespace) -> int:
         raise OptionError("doctor does not accept --interval.")
     # Imported here, because printing the GPUs does not need the diagnostics.
     from gpuwidget.cli.doctor import run
+    from gpuwidget.diagnostics.target import RUN_TIMEOUT_S
 
-    text, ok = run(
-        __version__,
-        as_json=options.json or options.doctor_json,
-        earlier=options.diff,
-        width=shutil.get_terminal_size((110, 24)).columns,
+    # The output names a step that hangs, but only after all steps had enough time.
+    silence = threading.Timer(
+        _SILENCE_S, _report, (f"checking… This takes at most {RUN_TIMEOUT_S + 1:.0f} seconds.", _FAILED)
     )
+    silence.daemon = True
+    silence.start()
+    try:
+        text, ok = run(
+            __version__,
+            as_json=options.json or options.doctor_json,
+            earlier=options.diff,
+            width=shutil.get_terminal_size((110, 24)).columns,
+        )
+    finally:
+        silence.cancel()
     print(text, flush=True)
     return 0 if ok else _FAILED
 
@@ -276,8 +313,7 @@ def _clean(options: argparse.Namespace) -> int:
             _print_line(clean_notebook(path))
         except GpuWidgetError as error:
             # The error in one notebook is no reason not to clean the others.
-            print(f"gpuwidget: {printable_lines(str(error))}", file=sys.stderr)
-            status = _FAILED
+            status = _report(str(error), _FAILED)
     return status
 
 
@@ -306,20 +342,30 @@ def _print_line(line: str) -> None:
 
 def _print_once(sampler: Sampler, as_json: bool) -> int:
     with sampler.subscribe():
-        sample = sampler.read_now(_READ_TIMEOUT_S) if sampler.wait_until_open(_OPEN_TIMEOUT_S) else None
+        _wait_until_open(sampler)
+        sample = sampler.read_now(_READ_TIMEOUT_S)
     if sample is None:
-        print(_NO_ANSWER)
-        return _FAILED
+        raise GpuWidgetError(_NO_ANSWER)
     print(_text(sample, as_json))
     return _FAILED if not sample.gpus or any(map(is_unreachable, sample.readings)) else 0
+
+
+def _wait_until_open(sampler: Sampler) -> None:
+    """Wait until the driver has started. After a few seconds, report on stderr which call it has not
+    answered."""
+    if sampler.wait_until_open(_SILENCE_S):
+        return
+    call = sampler.current_call() or "the first call"
+    _report(f"the driver has not answered {call} for {_SILENCE_S:.0f} seconds. Still waiting…", _FAILED)
+    if not sampler.wait_until_open(_OPEN_TIMEOUT_S):
+        raise GpuWidgetError(_NO_ANSWER)
 
 
 def _print_repeatedly(sampler: Sampler, interval_s: float, as_json: bool) -> None:
     inbox: SimpleQueue[Sample] = SimpleQueue()
     in_place = sys.stdout.isatty() and not as_json
     with sampler.subscribe(inbox.put, interval_s=interval_s):
-        if not sampler.wait_until_open(_OPEN_TIMEOUT_S):
-            raise GpuWidgetError(_NO_ANSWER)
+        _wait_until_open(sampler)
         if in_place:
             sys.stdout.write(_HOME + _CLEAR_BELOW)
         while True:

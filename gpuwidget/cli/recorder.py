@@ -38,17 +38,26 @@ _SLOW_WAIT_S = 2.0
 _STOP_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-def record(sampler: Sampler, path: Path, interval_s: float, print_line: Callable[[str], None]) -> None:
+def record(
+    sampler: Sampler,
+    path: Path,
+    interval_s: float,
+    print_line: Callable[[str], None],
+    wait_until_open: Callable[[Sampler], None],
+) -> None:
     """Write readings to a new file every ``interval_s`` seconds, until Ctrl-C or SIGTERM.
 
     Call it only on the main thread. The file is compressed if its name ends in ``.gz``. Values that the
-    driver takes long to return are read less often, so that they do not delay the other values. Raises
-    RecordingError if there is nothing to record or if the file can't be written.
+    driver takes long to return are read less often, so that they do not delay the other values.
+    ``wait_until_open`` waits until the driver has started. Raises RecordingError if there is nothing to
+    record or if the file can't be written.
     """
     check_new_file(path)
     inbox: SimpleQueue[Sample | None] = SimpleQueue()
-    with _stopped_by_signals(inbox), sampler.subscribe(inbox.put, interval_s=interval_s, activity=True):
-        write_samples(iter(inbox.get, None), path, interval_s, print_line)
+    with sampler.subscribe(inbox.put, interval_s=interval_s, activity=True):
+        wait_until_open(sampler)
+        with _stopped_by_signals(inbox):
+            write_samples(iter(inbox.get, None), path, interval_s, print_line)
 
 
 def check_new_file(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -226,6 +227,19 @@ class Sampler:
             deadline = self._waiting_since() + timeout_s
             self._wait_for(lambda: self._source.opened or not self._subscriptions, deadline)
             return self._source.opened
+
+    def current_call(self) -> str | None:
+        """Return the NVML function that a thread of the sampler is calling; None if there is none."""
+        frames = sys._current_frames()
+        with self._wake_fast:
+            threads = self._threads.threads
+        for thread in threads:
+            frame = frames.get(thread.ident or 0)
+            while frame is not None:
+                if frame.f_code.co_name.startswith("nvml"):
+                    return frame.f_code.co_name
+                frame = frame.f_back
+        return None
 
     def _waiting_since(self) -> float:
         """Return the time from which a caller's timeout counts, in monotonic seconds.

@@ -189,14 +189,78 @@ def test_a_source_that_does_not_exist_is_explained(
 def test_waiting_for_the_driver_has_a_timeout(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the driver does not answer for 30 seconds, `gpuwidget` reports this and exits with 1."""
+    """If the driver does not answer, `gpuwidget` reports this after 4 seconds. If it has not answered after
+    30 seconds, the command exits with 1. Nothing is printed to stdout, which may be expected to be JSON."""
     sampler = Sampler(FakeSource(), FakeClock())
-    monkeypatch.setattr(sampler, "wait_until_open", lambda timeout_s: False)
-    assert main([], sampler) == 1
-    assert capsys.readouterr().out == (
-        "The driver has not answered for 30 seconds. If nvidia-smi hangs too, the driver or a GPU is stuck: "
-        "see the kernel log (dmesg). A restart of the machine usually helps.\n"
+    waits: list[float] = []
+    monkeypatch.setattr(sampler, "wait_until_open", waits.append)
+    assert main(["--json"], sampler) == 1
+    assert waits == [4.0, 30.0]
+    assert capsys.readouterr() == (
+        "",
+        "gpuwidget: the driver has not answered the first call for 4 seconds. Still waiting…\n"
+        "gpuwidget: The driver has not answered for 30 seconds. If nvidia-smi hangs too, the driver or a GPU "
+        "is stuck: see the kernel log (dmesg). A restart of the machine usually helps.\n",
     )
+
+
+def test_the_call_that_hangs_is_named(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    """While the driver does not answer a call, the line after 4 seconds names the call."""
+    machine.set_scenario("gpus=1", "nvmlInitWithFlags=hang")
+    sampler = Sampler(machine.source())
+    with sampler.subscribe():
+        while sampler.current_call() != "nvmlInitWithFlags":
+            time.sleep(0.01)
+        machine.set_scenario("gpus=1")
+        assert sampler.wait_until_open(PATIENCE_S)
+    sampler.stop()
+
+
+def test_a_long_diagnosis_is_announced(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the doctor takes seconds, for example because a driver hangs, a line on stderr shows how long it may
+    take."""
+    shown: list[str] = []
+
+    def run_doctor(version: str, **options: Any) -> tuple[str, bool]:
+        while not shown or not shown[-1].endswith("\n"):
+            shown.append("".join(shown[-1:]) + capsys.readouterr().err)
+            time.sleep(0.01)
+        return "the diagnosis", True
+
+    monkeypatch.setattr("gpuwidget.cli.doctor.run", run_doctor)
+    monkeypatch.setattr("gpuwidget.cli.main._SILENCE_S", 0.0)
+    assert main(["doctor"]) == 0
+    assert shown[-1] == "gpuwidget: checking… This takes at most 20 seconds.\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [(), ("--json",), ("--version",), ("--help",), ("clean", "--help")])
+def test_a_full_disk_gives_one_line(replay: Path, arguments: tuple[str, ...]) -> None:
+    """If stdout can't be written, one line has the reason, and the exit status is 1."""
+    with open("/dev/full", "w") as full:
+        found = subprocess.run([*GPUWIDGET, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+    text = "gpuwidget: the output can't be written: No space left on device.\n"
+    assert (found.returncode, found.stderr) == (1, text)
+
+
+@pytest.mark.parametrize("arguments", [(), ("-i", "1", "--json"), ("doctor",), ("clean", "x.ipynb")])
+def test_a_closed_stdout_gives_one_line(replay: Path, arguments: tuple[str, ...]) -> None:
+    """If stdout is closed, one line says so, nothing is done, and the exit status is 1."""
+    shell = ["/bin/sh", "-c", '"$@" >&-', "sh", *GPUWIDGET, *arguments]
+    found = subprocess.run(shell, stderr=subprocess.PIPE, text=True)
+    assert (found.returncode, found.stderr) == (1, "gpuwidget: the standard output is closed.\n")
+
+
+@pytest.mark.parametrize("command", ["", "record", "doctor", "usage", "run", "examples", "clean"])
+def test_a_help_text_has_no_doubled_percent_sign(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    """In the help of each command, `%gpu` is written with one percent sign, and no default is missing."""
+    with pytest.raises(SystemExit):
+        main([*command.split(), "--help"])
+    shown = capsys.readouterr().out
+    assert "%%gpu " not in shown.replace(",", " ")
+    assert "%(" not in shown
 
 
 def test_version() -> None:
