@@ -218,7 +218,7 @@ def not_counted(report: Report) -> list[str]:
     rest = not_counted_gpus(report)
     if not rest:
         return []
-    return [_("no work of {process} on {gpus}", process=process_label(report), gpus=gpu_names(rest))]
+    return [_("no sign of work of {process} on {gpus}", process=process_label(report), gpus=gpu_names(rest))]
 
 
 def gpu_number(gpu: GpuReport) -> str:

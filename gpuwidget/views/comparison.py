@@ -440,7 +440,7 @@ def _notes(a: _Run, b: _Run) -> list[str]:
         if run.gpus and left_out:
             found.append(
                 translatable(
-                    "{run}: its values leave out {gpus}, where it did not work.",
+                    "{run}: its values leave out {gpus}, where no work of it was seen.",
                     run=run.name,
                     gpus=", ".join(map(gpu_name, left_out)),
                 )

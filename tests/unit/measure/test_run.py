@@ -128,6 +128,23 @@ def test_memory_at_start_end_and_peak(bench: Bench, host: None) -> None:
     assert report.gpus[1].process_memory == Span(0, 0, 0)
 
 
+def test_a_process_on_a_mig_slice_counts_once(bench: Bench, host: None) -> None:
+    """The driver lists a process on a MIG slice for the divided GPU, too. Both are in the report, but its
+    sums contain the slice only."""
+    parent, slice_ = bench.source.gpus
+    bench.source.present = [parent, replace(slice_, mig_index=0, mig_parent=parent.uuid)]
+    bench.sampler.stop()
+    bench.sampler = Sampler(bench.source, bench.clock)
+    bench.source.processes = {0: me(500), 1: me(500)}
+    run = bench.run()
+    bench.source.processes = {0: me(8_000), 1: me(8_000)}
+    bench.source.memory = {0: 2_000_000, 1: 2_000_000}
+    report = bench.report(run)
+    assert [gpu.shown for gpu in report.gpus] == [True, True]
+    assert [gpu.uuid for gpu in report.counted] == [slice_.uuid]
+    assert report.totals.memory == Span(500, 8_000, 8_000)
+
+
 def test_a_refused_process_list_is_no_fact(bench: Bench, host: None) -> None:
     """If the driver does not list processes and torch is not loaded, the report does not claim that no GPU
     was used. It shows all GPUs, and a note contains the reason."""
@@ -761,11 +778,11 @@ def test_others_work_is_not_in_the_headline(
     assert busy.totals.energy_j == pytest.approx(800.0, rel=0.01)
     assert busy.metrics()["energy_j"] == busy.totals.energy_j
     assert headline(busy)[2:] == ["GPU utilization 80 %", "800 J"]
-    assert second_line(busy)[-2] == "no work of this process on GPU 1"
+    assert second_line(busy)[-2] == "no sign of work of this process on GPU 1"
     compared = compare_reports(runs[0], runs[1], ("a", "b"))
     row = next(row for row in compared.rows if row.name == "energy")
     assert (row.values, row.ratio) == (("800 J", "800 J"), "1.00x")
-    assert "b: its values leave out GPU 1, where it did not work." in compared.notes
+    assert "b: its values leave out GPU 1, where no work of it was seen." in compared.notes
     # A note would blame others for figures that do not count.
     assert "shared-gpus" not in [note.id for note in busy.note_ids]
 
