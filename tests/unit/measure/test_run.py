@@ -7,7 +7,8 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from fakes import FakeClock, FakeSource
@@ -607,11 +608,13 @@ def test_setting_the_clock_during_a_run(bench: Bench, seconds: float) -> None:
         if n == 6:
             bench.clock.set_by = seconds
         now = bench.clock.time()
-        bench.source.activity[0] = Activity(now - 0.9, now, 40.0, 40.0, *[None] * 10)
+        values: dict[str, Any] = dict.fromkeys(field.name for field in fields(Activity))
+        bench.source.activity[0] = Activity(**(values | {"since": now - 0.9, "until": now, "sm": 40.0}))
         bench.pass_time(0.3)
     report = bench.report(run)
     gpu = report.gpus[0]
-    assert (report.cell.started, report.cell.duration_s) == (began, pytest.approx(6.0))
+    assert report.cell.started == began
+    assert report.cell.duration_s == pytest.approx(6.0)
     assert gpu.energy_j == pytest.approx(600.0)
     assert gpu.utilization is not None
     assert gpu.utilization.mean == pytest.approx(50.0)
