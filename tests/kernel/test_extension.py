@@ -218,11 +218,14 @@ def test_history_has_the_typed_cell(kernel: Kernel) -> None:
         "!ls",
         "len?",
         "1 +",
+        "1 + 1\n\n",
+        "for i in range(3):\n    i\n\n",
     ],
 )
 def test_is_complete_replies(pair: Pair, body: str) -> None:
-    """An is_complete request gets the same reply for a watched cell as for an unwatched one."""
-    plain = pair.plain.reply_to(pair.plain.client.is_complete(f"# comment\n{body}"))
+    """A terminal waits for the body below %%gpuwatch exactly as it does below %%time."""
+    plain = pair.plain.reply_to(pair.plain.client.is_complete(f"%%time\n{body}"))
+    assert plain["status"] == ("complete" if body.endswith("\n\n") else "incomplete")
     watched = pair.watched.reply_to(pair.watched.client.is_complete(f"%%gpuwatch\n{body}"))
     assert watched == plain
 
