@@ -147,8 +147,8 @@ class Extension:
             return [f"get_ipython().run_cell_magic('gpuwatch', {found[1]!r}, 'pass')\n"]
         return without_watch_line(lines)
 
-    # In a terminal, IPython asks after every Enter whether the cell is complete. It skips such a transformation
-    # then, so that it sees the cell magic and waits for the body.
+    # In a terminal, IPython asks after every Enter whether the cell is complete. For this question, it skips
+    # transformations with this attribute, so it sees the cell magic and waits for the body.
     _transform.__dict__["has_side_effects"] = True
 
     def _gpuwatch(self, line: str, cell: str) -> Any:

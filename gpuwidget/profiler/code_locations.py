@@ -278,12 +278,16 @@ class CodeLocator:
                 found = line
         return (found if found is not None else known.code.co_firstlineno) + known.lines_above
 
-    def candidate_lines(self, location: CodeLocation) -> frozenset[int]:
-        """Return the cell's lines that may have held the GIL just before ``location`` was sampled."""
+    def candidate_lines(self, location: CodeLocation, *, before_call: bool = False) -> frozenset[int]:
+        """Return the cell's lines that may have held the GIL just before ``location`` was sampled.
+
+        If the line has called a function, that is impossible, unless the function has hardly begun. If
+        ``before_call`` is true, the lines before this call are returned.
+        """
         known = self._codes.get(location.cell)
-        if known is None or location.user or location.call:
+        if known is None or ((location.user or location.call) and not before_call):
             return frozenset()
-        lines = preemption.candidate_lines(known.code, location.cell_offset)
+        lines = preemption.candidate_lines(known.code, location.cell_offset, before_call=before_call)
         return frozenset(line + known.lines_above for line in lines)
 
     def cell_file(self, location: CodeLocation) -> str | None:

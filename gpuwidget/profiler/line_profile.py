@@ -10,6 +10,7 @@ from gpuwidget.model.report import CodeTime, FrameTime, LineTime
 from gpuwidget.profiler import messages
 from gpuwidget.profiler.code_locations import CodeLocator
 from gpuwidget.profiler.sample_counts import Counts, LocationCounts, SampleCounts
+from gpuwidget.profiler.sampling_rate import MAX_PERIOD_S
 
 MIN_SAMPLES = 20
 _MAX_LINES = 12
@@ -119,7 +120,9 @@ def line_profile(
     reasons: list[Message] = []
     lines: tuple[LineTime, ...] = ()
     contended = total > 0 and 100 * counts.delayed_s / counts.total_s >= _CONTENDED
-    if samples < MIN_SAMPLES or total <= 0:
+    blocked = sum(location.counts.gil_blocked for location in counted)
+    # A sample that waited for the GIL stands for all samples that were due meanwhile.
+    if samples + blocked / MAX_PERIOD_S < MIN_SAMPLES or total <= 0:
         reasons.append(_why_too_few(counts, total))
     else:
         merged = _merged_lines(counts, total, counted, locator, source)
@@ -135,7 +138,7 @@ def line_profile(
         lines = tuple(
             _line_time(group, total, source) for group in ordered if group.share(total) >= _MIN_SHARE
         )
-        gil_blocked = 100 * sum(location.counts.gil_blocked for location in counted) / total
+        gil_blocked = 100 * blocked / total
         if gil_blocked >= _MIN_GIL_BLOCKED:
             reasons.append(messages.gil_blocked(gil_blocked))
         elif merged:
@@ -212,10 +215,14 @@ def _gil_blocked(
         if end > last:
             yield frozenset((last, end)), seconds
     for location in counted:
-        preempted = location.counts.preempted
-        others = (locator.candidate_lines(location.location) if preempted else frozenset()) - {location.line}
-        for line in others:
-            yield frozenset((location.line, line)), preempted / len(others)
+        blocked = location.counts.gil_blocked
+        # After an operation that held the GIL for long, other threads may have run first. By then, the cell
+        # may have gone on into a function that the line calls.
+        for seconds, before_call in ((location.counts.preempted - blocked, False), (blocked, True)):
+            if seconds > 0:
+                lines = locator.candidate_lines(location.location, before_call=before_call) - {location.line}
+                for line in lines:
+                    yield frozenset((location.line, line)), seconds / len(lines)
 
 
 def _line_time(group: _LineGroup, total: float, source: SourceLine) -> LineTime:

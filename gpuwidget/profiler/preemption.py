@@ -31,8 +31,12 @@ _PREEMPTION_ONLY = frozenset(
 """Opcodes at which a thread releases the GIL only if it is preempted. Empty before Python 3.11."""
 
 
-def candidate_lines(code: CodeType, offset: int) -> frozenset[int]:
-    """Return the lines whose operations may have held the GIL until the instruction at ``offset``."""
+def candidate_lines(code: CodeType, offset: int, *, before_call: bool = False) -> frozenset[int]:
+    """Return the lines whose operations may have held the GIL until the instruction at ``offset``.
+
+    If ``before_call`` is true and ``offset`` is inside a call, return the lines that may have held it before
+    this call.
+    """
     if sys.version_info < (3, 11):
         # Any instruction may be a preemption point, so no other line can have held the GIL.
         return frozenset()
@@ -41,6 +45,9 @@ def candidate_lines(code: CodeType, offset: int) -> frozenset[int]:
         for instruction in dis.get_instructions(code, adaptive=True)
         if instruction.offset < offset and instruction.opname not in ("CACHE", "EXTENDED_ARG")
     ]
+    # While a call runs, the offset is that of the call's last cache entry, and of the call itself otherwise.
+    if before_call and before and before[-1].opname.startswith("CALL") and offset not in _starts(code):
+        before.pop()
     lines = set()
     in_current_call = True
     for index in range(len(before) - 1, max(-1, len(before) - _MAX_INSTRUCTIONS), -1):
@@ -56,6 +63,10 @@ def candidate_lines(code: CodeType, offset: int) -> frozenset[int]:
         if line is not None and not instruction.opname.startswith(_FAST_OPERATIONS):
             lines.add(line)
     return frozenset(lines)
+
+
+def _starts(code: CodeType) -> frozenset[int]:
+    return frozenset(instruction.offset for instruction in dis.get_instructions(code))
 
 
 def is_at_function_entry(frame: FrameType) -> bool:

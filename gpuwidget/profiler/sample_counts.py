@@ -37,6 +37,9 @@ voluntarily since."""
 _ALTERNATING_S = 1.0
 """If the sampled line changed at most this many seconds ago, ambiguous time may belong to the line before the
 change."""
+_DOUBTFUL_FROM_S = 1.0
+"""If an operation computed for at least this many seconds and held the GIL, its line is always in doubt,
+because a single sample stands for so much time (see :meth:`SampleCounts._line_before`)."""
 _MIN_SWITCHES = 2
 """Number of times that samples must have switched between two lines before the lines count as alternating."""
 _STEADILY_BUSY = 3
@@ -57,6 +60,8 @@ class StackSample(NamedTuple):
     ran, a busy machine caused the sample's delay."""
     at_preemption_point: bool = False
     """Whether the thread was at an instruction at which a thread releases the GIL only if it is preempted."""
+    held: bool = False
+    """Whether an operation that waited itself held the GIL during the delay."""
 
 
 @dataclass(slots=True)
@@ -75,7 +80,7 @@ class Counts:
     """Seconds of samples for which the thread was preempted at this location. The time was spent in the
     operation at this location, or in an earlier operation since Python's previous check for preemption."""
     gil_blocked: float = 0.0
-    """The part of ``preempted`` during which a single operation held the GIL."""
+    """The part of ``preempted`` during which a single operation held the GIL for long or while it waited."""
 
     def add(self, other: Counts) -> None:
         """Add the counts of ``other``."""
@@ -131,6 +136,10 @@ class SampleCounts:
         self._busy_in_succession = 0
         self._preempted: tuple[float, LocationCounts, int | None] | None = None
         """When and where the thread was last preempted, and which devices were busy then."""
+        self._last_long: int | None = None
+        """The line of the last sample that was late because a single operation held the GIL for long."""
+        self._long_switches: dict[frozenset[int | None], int] = {}
+        """For each pair of lines, how often such a sample on one line followed such a sample on the other."""
         self._line_changed: tuple[float, int | None] | None = None
         """When the sampled line last changed, and the line before the change."""
         self._last_in_cell: LocationCounts | None = None
@@ -188,6 +197,7 @@ class SampleCounts:
             self.delayed_s += seconds
             preempted = self.was_preempted(sample)
             probability = self._probability_elsewhere(late, preempted)
+            blocked = preempted and (sample.held or self._is_long(sample))
             if preempted:
                 self._preempted = t, current, bits
                 counts.preempted = seconds
@@ -196,11 +206,14 @@ class SampleCounts:
                 # as well, because the current line may have launched work since then.
                 _, earlier, earlier_bits = self._preempted
                 probability /= 2
-            self._share_ambiguous(t, earlier.line, current.line, probability * seconds)
+            if blocked and current.location.cell:
+                self._share(self._line_before(sample, current), current.line, seconds)
+            else:
+                self._share_ambiguous(t, earlier.line, current.line, probability * seconds)
             changed = self._last_bits != earlier_bits
             if changed and self._last_bits is not None:
                 counts.ambiguous_busy = probability * seconds
-            if preempted and self._is_long(sample):
+            if blocked:
                 counts.gil_blocked = seconds
                 if changed:
                     earlier_bits = None  # unknown which devices were busy, because this changed meanwhile
@@ -237,8 +250,15 @@ class SampleCounts:
 
     def _waited_for_gil(self, sample: StackSample) -> float:
         """Return the seconds for which a sample waited for the GIL; 0 if the machine was busy instead."""
-        ran = sample.cpu_s is None or sample.cpu_s >= _RAN * sample.late
-        return sample.late if ran and sample.late > PROMPT_S else 0.0
+        waited = sample.held or self._ran(sample)
+        return sample.late if waited and sample.late > PROMPT_S else 0.0
+
+    def _ran(self, sample: StackSample) -> bool:
+        return sample.cpu_s is None or sample.cpu_s >= _RAN * sample.late
+
+    def waited_without_running(self, sample: StackSample) -> bool:
+        """Return whether a sample was late enough for a preemption, although the thread did not run."""
+        return sample.late >= _PREEMPTED_FROM * self._switch_interval and not self._ran(sample)
 
     def _probability_elsewhere(self, late: float, preempted: bool) -> float:
         """Return the probability that the thread was at another location when a late sample was due."""
@@ -248,6 +268,28 @@ class SampleCounts:
 
     def _is_long(self, sample: StackSample) -> bool:
         return sample.late > _GIL_BLOCKED_FROM * self._switch_interval
+
+    def _line_before(self, sample: StackSample, current: LocationCounts) -> int | None:
+        """Return the line that may have held the GIL instead of the sampled line, or the sampled line.
+
+        When an operation ends that has held the GIL, other threads may get the GIL before the sampling
+        thread does. By then, the cell may be at a later line.
+        """
+        line = current.line
+        last_long, self._last_long = self._last_long, line
+        pair = frozenset((last_long, line))
+        if last_long is not None and len(pair) > 1:
+            self._long_switches[pair] = self._long_switches.get(pair, 0) + 1
+        if not sample.held and sample.late < _DOUBTFUL_FROM_S:
+            # The operation computed. The line is in doubt only if such samples alternate between two lines.
+            return last_long if self._long_switches.get(pair, 0) >= _MIN_SWITCHES else line
+        if self._last_in_cell is None:
+            return 1
+        if self._last_in_cell.line != line:
+            return self._last_in_cell.line
+        changed = self._line_changed
+        recent = changed is not None and sample.t - sample.late - changed[0] <= _ALTERNATING_S
+        return changed[1] if recent and changed is not None and changed[1] is not None else line
 
     def _share_ambiguous(self, t: float, earlier: int | None, current: int | None, seconds: float) -> None:
         if (

@@ -28,6 +28,7 @@ from gpuwidget.profiler.activity_check import check_activity
 from gpuwidget.profiler.code_locations import CodeLocator
 from gpuwidget.profiler.counter_windows import CounterWindows, WindowLog
 from gpuwidget.profiler.cpu_times import CpuTimes
+from gpuwidget.profiler.gil_waits import GilWaits
 from gpuwidget.profiler.line_profile import SourceLine, check_coverage, line_profile
 from gpuwidget.profiler.preemption import is_at_function_entry, is_at_preemption_point
 from gpuwidget.profiler.sample_counts import PROMPT_S, SampleCounts, StackSample
@@ -78,11 +79,13 @@ class SamplingProfiler:
         self._activity_logs: dict[int, WindowLog] = defaultdict(WindowLog)
         """One log per CUDA device index. It matches samples with the windows of the device's hardware
         counters."""
-        self._thread_id = 0
+        self._thread_id = self._native_id = 0
+        self._began = 0.0
         self._thread_cpu: Callable[[], float] | None = None
         """Function that returns the CPU seconds of the sampled thread. None if the system has no clock for
         the thread."""
         self._last_thread_cpu = 0.0
+        self._gil_waits = GilWaits()
         self._queries_streams = False
         self._epoch = 0.0
         """Seconds to add to a time of the monotonic clock to get epoch seconds."""
@@ -97,7 +100,11 @@ class SamplingProfiler:
     def start(self) -> None:
         """Start sampling the calling thread."""
         self._thread_cpu = _thread_cpu(threading.get_ident())
+        self._thread_cpu_s()
+        self._native_id = threading.get_native_id()
         self.attach(sys._getframe())
+        # Not read on the sampling thread, which must wait if the cell's first operation holds the GIL.
+        self._began = self._clock.monotonic()
         self._ending.acquire()
         self._thread = threading.Thread(target=self._run, name="gpuwidget-profiler", daemon=True)
         self._thread.start()
@@ -188,7 +195,8 @@ class SamplingProfiler:
 
     def _sample_until_stopped(self) -> None:
         monotonic, ending, draw = self._clock.monotonic, self._ending, random.Random().random
-        began = accounted = free = adjust_at = monotonic()
+        began = accounted = free = adjust_at = self._began
+        self._gil_waits.begin(self._native_id, threading.get_native_id())
         period, sampling_s = PERIOD_S, 0.0
         spent_cpu, spent_samples = time.thread_time(), 0
         while True:
@@ -198,7 +206,9 @@ class SamplingProfiler:
             ended = ending.acquire(timeout=max(0.0, due - monotonic()))
             if ended or self._stopped_at is not None:
                 end = self._stopped_at if self._stopped_at is not None else due
-                self._counts.end(StackSample(end, end - due, end - accounted, self._thread_cpu_s()))
+                sample = StackSample(end, end - due, end - accounted, self._thread_cpu_s())
+                self._gil_waits.add(sample.cpu_s or 0.0)
+                self._counts.end(self._with_cause(sample))
                 return
             t = monotonic()
             # A late sample also represents the further samples that would have been due while it was delayed.
@@ -233,11 +243,14 @@ class SamplingProfiler:
         frame = self._frames().get(self._thread_id)
         at_preemption_point = late > PROMPT_S and frame is not None and is_at_preemption_point(frame)
         sample = StackSample(t, late, seconds, self._thread_cpu_s(), at_preemption_point)
-        if frame is not None and self._counts.was_preempted(sample) and is_at_function_entry(frame):
+        self._gil_waits.add(sample.cpu_s or 0.0)
+        waited = self._counts.was_preempted(sample) or self._counts.waited_without_running(sample)
+        if frame is not None and waited and is_at_function_entry(frame):
             frame = frame.f_back
         location = self._locator.locate(frame)
         del frame
         bits = self._streams.busy() if self._queries_streams else None
+        sample = self._with_cause(sample)
         here = self._counts.at(location, self._locator.cell_line)
         self._counts.add(sample, here, bits)
         if self._windows is not None:
@@ -246,6 +259,11 @@ class SamplingProfiler:
             if bits is not None:
                 for device in self._streams.devices:
                     self._activity_logs[device].add(t, here.line, seconds, bool(bits & 1 << device))
+
+    def _with_cause(self, sample: StackSample) -> StackSample:
+        """Return the sample with its :attr:`StackSample.held`."""
+        unexplained = self._counts.waited_without_running(sample)
+        return sample._replace(held=unexplained and self._gil_waits.held_while_waiting(sample.late))
 
     def _thread_cpu_s(self) -> float | None:
         """Return the CPU seconds that the sampled thread has used since the last call."""

@@ -564,6 +564,17 @@ def notebook_of(pid: int) -> str | None:
     return found if found.endswith(".ipynb") else None
 
 
+def thread_queue_s(native_id: int) -> float | None:
+    """Return the seconds for which a thread of this process was ready to run but had no CPU core.
+
+    The number is from Linux's scheduler. Return None if it is unknown, for example because the thread ended.
+    """
+    try:
+        return int(_read(f"/proc/self/task/{native_id}/schedstat").split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 def _read(path: str) -> bytes:
     # Not open(), because it makes more than these three system calls. In a busy notebook, each call may have
     # to wait for the GIL.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dis
 import sys
 import threading
@@ -12,21 +13,26 @@ import pytest
 from helpers_frames import (
     CELL,
     KERNEL,
+    NAMES,
     PRINTING,
     STEPPING,
     TRAIN,
     WAITING,
+    FakeStreams,
     Frame,
     ProfiledRun,
     line_ranges,
     lines,
+    report,
     stack,
     time_of,
 )
 
-from gpuwidget.profiler.code_locations import OUTSIDE, CodeLocation
+from gpuwidget.profiler.code_locations import OUTSIDE, CodeLocation, CodeLocator
+from gpuwidget.profiler.gil_waits import GilWaits
 from gpuwidget.profiler.preemption import is_at_preemption_point
 from gpuwidget.profiler.sample_counts import SampleCounts, StackSample
+from gpuwidget.profiler.sampling_profiler import SamplingProfiler
 
 SETS = """
 for i in range(15):
@@ -293,3 +299,100 @@ def test_a_busy_machine_makes_preemptions_doubtful(
         used += 0.02
         run.sample(STEPPING, 0.02, late=0.0051)
     assert line_ranges(time_of(run)) == expected
+
+
+def waiting_run(*, queued_s: float = 0.0, others_s: float = 0.0) -> ProfiledRun:
+    """Return a run whose thread uses no CPU time during delays.
+
+    During each delay of 0.1 s, threads wait this long for a CPU core, and other threads compute this long.
+    """
+    run = ProfiledRun()
+    queued = 0.0
+
+    def queue_s(thread: int) -> float:
+        nonlocal queued
+        queued += queued_s
+        return queued
+
+    class Waits(GilWaits):
+        def add(self, sampled_s: float) -> None:
+            self._others_s = others_s
+
+    run.profiler._thread_cpu = lambda: 0.0
+    run.profiler._gil_waits = Waits(queue_s)
+    run.profiler._gil_waits.begin(1)
+    return run
+
+
+HELD = (
+    "samples were delayed by an operation that held Python's interpreter (GIL) or by this machine; "
+    "that time may belong to the code that ran just before."
+)
+
+
+def test_an_operation_that_waits_and_holds_the_gil_is_ambiguous() -> None:
+    """If code in C waits without releasing the GIL, samples find the line or the next one, because other
+    threads may run first.
+
+    The two lines are merged.
+    """
+    run = waiting_run()
+    for number in range(30):
+        run.sample(STEPPING if number % 2 else WAITING, 0.1, late=0.1)
+        run.sample(WAITING)
+    time = time_of(run)
+    assert line_ranges(time) == [(1, 2, 100.0)]
+    assert time.reason == f"For 91 % of the time, {HELD}"
+
+
+@pytest.mark.parametrize("causes", [{"queued_s": 0.1}, {"others_s": 0.1}], ids=["machine", "threads"])
+def test_a_delay_with_another_cause_is_not_ambiguous(causes: dict[str, float]) -> None:
+    """If threads waited for a CPU core, or if other threads computed, the sampled line is certain."""
+    run = waiting_run(**causes)
+    for number in range(30):
+        run.sample(STEPPING if number % 2 else WAITING, 0.1, late=0.1)
+        run.sample(WAITING)
+    assert line_ranges(time_of(run)) == [(1, None, 54.545455), (2, None, 45.454545)]
+
+
+def test_a_single_wait_that_holds_the_gil_is_shown() -> None:
+    """A single wait of seconds is shown with the lines that may contain it, although samples are few."""
+    run = waiting_run()
+    for _ in range(5):
+        run.sample(WAITING)
+    run.sample(PRINTING, 3.5, late=3.5)
+    for _ in range(5):
+        run.sample(PRINTING)
+    time = time_of(run)
+    assert line_ranges(time) == [(1, 3, 100.0)]
+    assert time.reason == f"For 97 % of the time, {HELD}"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="preempts after any operation")
+def test_an_iterator_that_waits_and_holds_the_gil() -> None:
+    """If the sample finds a function that the next line has called, the line before the call is merged."""
+    called = compile("for x in loader:\n    step()\n", CELL, "exec")
+    call = next(one.offset for one in dis.get_instructions(called) if one.opname == "CALL")
+    inside = next(one.offset for one in dis.get_instructions(called) if one.offset > call) - 2
+    step = stack((TRAIN, "step", 31)).f_code
+    run = waiting_run()
+    for _ in range(30):
+        run.sample(Frame(step, 40, Frame(called, inside, None, {}), {}), 0.1, late=0.1)
+    assert line_ranges(time_of(run)) == [(1, 2, 100.0)]
+
+
+def test_a_real_wait_at_the_start_of_a_run() -> None:
+    """Time in which the run's first operation waits and holds the GIL is part of the profile."""
+    program = "wait(1_500_000)\nx = 1\n"
+    profiler = SamplingProfiler(
+        CodeLocator(NAMES.__contains__, NAMES.get), lambda file, line: "", FakeStreams(0)
+    )
+    began = time.perf_counter()
+    profiler.start()
+    exec(compile(program, CELL, "exec"), {"wait": ctypes.PyDLL(None).usleep})
+    profiler.stop()
+    profile = profiler.annotate(report(time.perf_counter() - began)).time
+    assert profile is not None
+    assert profile.lines[0].line == 1
+    assert sum(line.share for line in profile.lines) == pytest.approx(100.0)
+    assert "could not be sampled" not in (profile.reason or "")
