@@ -11,17 +11,20 @@ import os
 import weakref
 from collections.abc import Callable
 from types import MethodType
+from typing import Any
 
 _functions: list[Callable[[], object]] = []
-_methods: list[weakref.WeakMethod[Callable[[], object]]] = []
-"""The registered methods, of which one object may have several."""
+_methods: list[tuple[weakref.ref[Any], Callable[[Any], object]]] = []
+"""The registered methods: their objects, which may have several, and their functions. WeakMethod is not used,
+because it may print an error when the interpreter exits."""
 
 
 def reset_after_fork(reset: Callable[[], object]) -> None:
     """Call ``reset`` in every child that this process forks. A method is called only as long as its object
     exists."""
     if isinstance(reset, MethodType):
-        _methods.append(weakref.WeakMethod(reset, _methods.remove))
+        _methods[:] = [(known, function) for known, function in _methods if known() is not None]
+        _methods.append((weakref.ref(reset.__self__), reset.__func__))
     else:
         _functions.append(reset)
 
@@ -29,10 +32,10 @@ def reset_after_fork(reset: Callable[[], object]) -> None:
 def _reset_all() -> None:
     for reset in _functions:
         reset()
-    for reference in list(_methods):
-        method = reference()
-        if method is not None:
-            method()
+    for reference, function in list(_methods):
+        owner = reference()
+        if owner is not None:
+            function(owner)
 
 
 if hasattr(os, "register_at_fork"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -54,3 +56,19 @@ def test_the_registry_keeps_no_object_alive() -> None:
     Counter(resets)
     gc.collect()
     assert resets_in_child(resets) == 0
+
+
+def test_the_exit_of_the_interpreter_prints_nothing() -> None:
+    """When Python exits while registered methods exist, it prints no ignored exception."""
+    code = """
+from gpuwidget.model.fork import reset_after_fork
+class Owner:
+    def __init__(self):
+        reset_after_fork(self.reset)
+    def reset(self): ...
+owner = Owner()
+"""
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
