@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from types import CodeType
 from typing import Any
 
 from gpuwidget.heap.heap_walk import MAX_OBJECTS, HeapWalk, Limits, Root
 from gpuwidget.heap.object_references import type_name
-from gpuwidget.heap.reachability import names_of_owners
+from gpuwidget.heap.reachability import NameWriter, names_of_owners
+from gpuwidget.heap.retention import Retained, Retention, Role, hook_codes
 from gpuwidget.heap.storages import StorageWeakRef
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.allocator import DeviceBlocks
@@ -42,6 +44,20 @@ class FoundHolders:
     """Names of the tensor roots with an autograd graph whose contents this torch version cannot list."""
     complete: bool
     """False if the search left objects out because of a limit."""
+    failed: FailedDevice | None = None
+    """What uses the memory of the device that was passed as ``failed``."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedDevice:
+    """What uses the memory of a device that has run out of it."""
+
+    roles: Sequence[Role | None]
+    """What each block is used for; None for blocks to which no root leads."""
+    retained: Sequence[Retained]
+    """The objects that have grown with each step, the largest first."""
+    hooks: frozenset[CodeType]
+    """The code of the hooks of all modules."""
 
 
 def find_holders(
@@ -52,11 +68,14 @@ def find_holders(
     max_objects: int = MAX_OBJECTS,
     time_limit_s: float | None = None,
     on_storage: OnStorage | None = None,
+    failed: int | None = None,
+    growing: frozenset[str] = frozenset(),
 ) -> FoundHolders:
     """Find which of ``roots`` own which ``blocks``. ``HeapWalk.run`` defines which root owns a block.
 
     The search skips ``excluded`` objects. ``time_limit_s`` limits the CPU time of this thread. ``on_storage``
-    is called for each block that has an owner.
+    is called for each block that has an owner. ``failed`` is the index of a device that has run out of
+    memory, and ``growing`` contains the names of what the failed code adds to.
     """
     torch: Any = cuda_state.loaded_torch()
     disable_torch_function = _disable_torch_function(torch)
@@ -75,6 +94,7 @@ def find_holders(
             saved_for_backward=_saved_for_backward(walk),
             unreadable_graphs=walk.unreadable_graphs,
             complete=walk.complete,
+            failed=None if failed is None or failed not in blocks else _failed_device(walk, failed, growing),
         )
         if on_storage is not None:
             _report_storages(on_storage, torch, walk)
@@ -122,6 +142,12 @@ def gc_paused() -> Iterator[None]:
 
 def _disable_torch_function(torch: Any) -> Any:
     return getattr(getattr(torch, "_C", None), "DisableTorchFunction", None)
+
+
+def _failed_device(walk: HeapWalk, index: int, growing: frozenset[str]) -> FailedDevice:
+    retention = Retention(walk, growing, index)
+    found = retention.find(NameWriter(walk.torch, walk.roots, walk.visited).name)
+    return FailedDevice(retention.roles, found, hook_codes(walk))
 
 
 def _saved_for_backward(walk: HeapWalk) -> dict[int, dict[int, int]]:

@@ -38,6 +38,9 @@ MAX_OBJECTS = 300_000
 """Maximum number of objects that one search visits. The search reports memory as unknown if only objects
 beyond this limit refer to it."""
 NO_PARENT = -1
+_FIRST_PART, _VARIABLES_PART = 0.6, 0.8
+"""Fractions of the limits that a search may have used after the variables with ``first``, and after all
+variables."""
 _ITEMS_PER_OBJECT = 20
 """A search may read this many times as many references (such as list items) as it may visit objects."""
 _OBJECTS_PER_LIMIT_CHECK = 128
@@ -68,6 +71,8 @@ class Root(NamedTuple):
     """Whether ``value`` is the dict of a namespace. Users write the dict's items as ``name.item``."""
     names_parts: bool = True
     """Whether the results may contain names of parts of the value, such as ``Out[3][0]``."""
+    first: bool = False
+    """Whether the search follows this variable, and the autograd graphs behind it, before other variables."""
 
 
 class Limits:
@@ -77,13 +82,29 @@ class Limits:
     """
 
     def __init__(self, max_objects: int, time_limit_s: float | None) -> None:
-        self.max_objects = max_objects
-        self.items_left = max_objects * _ITEMS_PER_OBJECT
-        self._deadline = None if time_limit_s is None else time.thread_time() + time_limit_s
+        self._all_objects = max_objects
+        self._all_items = max_objects * _ITEMS_PER_OBJECT
+        self._time_limit_s = time_limit_s
+        self._began = time.thread_time()
+        self.items_left = self._all_items
+        self.allow(1.0)
+
+    def allow(self, part: float) -> None:
+        """Let the search use this fraction of each limit, counted from the beginning of the search.
+
+        The rest is left for what the search follows later.
+        """
+        self.max_objects = round(part * self._all_objects)
+        self.items_kept = round((1 - part) * self._all_items)
+        """The search may read references until this many of ``items_left`` are left."""
+        limit_s = self._time_limit_s
+        self._deadline = None if limit_s is None else self._began + part * limit_s
 
     def exceeded(self) -> bool:
         """Return whether the search has read too many references or used up its CPU time."""
-        return self.items_left < 0 or (self._deadline is not None and time.thread_time() >= self._deadline)
+        return self.items_left < self.items_kept or (
+            self._deadline is not None and time.thread_time() >= self._deadline
+        )
 
 
 @dataclass(slots=True)
@@ -104,13 +125,17 @@ class Visited:
     if it is the value of a root."""
     saved_by_autograd: set[int] = field(default_factory=set)
     """Numbers of objects that were found only through autograd graphs."""
+    gradients: set[int] = field(default_factory=set)
+    """Numbers of objects that were found only as gradients."""
+    with_graph: list[int] = field(default_factory=list)
+    """Numbers of the tensors that have an autograd graph."""
 
 
 class BlockOwners:
     """Assigns each allocator block to the first root that leads to it."""
 
     def __init__(self, blocks: Mapping[int, DeviceBlocks]) -> None:
-        self._blocks = blocks
+        self.blocks = blocks
         self._spans = [(b.addresses[0], b.addresses[-1] + b.sizes[-1], b) for b in blocks.values() if b.sizes]
         self.by_device: dict[int, list[int | None]] = {
             index: [None] * len(device.addresses) for index, device in blocks.items()
@@ -145,7 +170,7 @@ class BlockOwners:
         for number, index, position in self.references:
             if (index, position) not in seen:
                 seen.add((index, position))
-                yield number, self._blocks[index], position
+                yield number, self.blocks[index], position
 
 
 class HeapWalk:
@@ -163,8 +188,8 @@ class HeapWalk:
     ) -> None:
         """Objects in ``excluded`` are skipped. ``record_repeats`` is needed only to build the names that lead
         to the blocks."""
-        self._torch = torch
-        self._roots = roots
+        self.torch = torch
+        self.roots = roots
         self._limits = limits
         self._limit_reached = False
         """Whether a limit has been reached. The walk then visits only tensors and storages that it has
@@ -174,7 +199,8 @@ class HeapWalk:
         self._unchecked_items = _MAX_OMITTED_ITEMS
         """How many more omitted items may be checked."""
         self._record_repeats = record_repeats
-        self._address_of = storage_address_function(torch)
+        self.address_of = storage_address_function(torch)
+        """Returns the address of a tensor's storage; raises if the tensor has none."""
         self.owners = BlockOwners(blocks)
         self.visited = visited = Visited()
         self.unreadable_graphs: tuple[str, ...] = ()
@@ -213,11 +239,14 @@ class HeapWalk:
         The walk follows the roots in this order: tensors, storages, modules, optimizers (for their state),
         and other variables, breadth first. Next it follows optimizers' parameter groups, gradients and
         autograd graphs. The references that IPython keeps to results and errors come last.
+
+        Of the other variables, those with ``first`` and their graphs come before the rest. The rest can't use
+        up the limits: something is left for the references of IPython, such as a failed cell's frames.
         """
         by_kind: dict[ObjectKind, list[int]] = {}
         notebook: list[int] = []
         kind_of = self._kinds.get
-        for number, root in enumerate(self._roots):
+        for number, root in enumerate(self.roots):
             kind = kind_of(id(type(root.value))) or self._kind_of(root.value)
             if kind is _SKIPPED:
                 continue
@@ -229,19 +258,25 @@ class HeapWalk:
             self.unreadable_graphs = self._roots_with_graph(by_kind.get(ObjectKind.TENSOR, ()))
         for kind in (ObjectKind.TENSOR, ObjectKind.STORAGE, ObjectKind.MODULE, ObjectKind.OPTIMIZER):
             self._follow_roots(by_kind.pop(kind, []))
-        self._follow_roots(sorted(number for numbers in by_kind.values() for number in numbers))
-        self._follow_deferred()
-        self._follow_roots(notebook)
-        self._follow_deferred()
+        others = sorted(number for numbers in by_kind.values() for number in numbers)
+        first = [number for number in others if self.roots[number].first]
+        rest = [number for number in others if not self.roots[number].first]
+        for part, numbers in ((_FIRST_PART, first), (_VARIABLES_PART, rest), (1.0, notebook)):
+            self._limits.allow(part)
+            self._limit_reached = False
+            if numbers or numbers is not first:
+                self._follow_roots(numbers)
+                self._follow_deferred()
 
     @property
     def complete(self) -> bool:
         """Whether the walk visited everything and left out no objects because of a limit."""
-        return not self._truncated and (self._graph is None or self._graph.complete)
+        unread = self._non_leaves and self.owners.devices_with_unowned_blocks()
+        return not self._truncated and (self._graph is None or (self._graph.complete and not unread))
 
     def _follow_roots(self, numbers: Iterable[int]) -> None:
         for number in numbers:
-            root = self._roots[number]
+            root = self.roots[number]
             if root.is_namespace:
                 # _exclude() has excluded the dicts of all modules. Include the dict of this root again.
                 self._numbers.pop(id(root.value), None)
@@ -256,14 +291,16 @@ class HeapWalk:
             self._record_tracked(get_referents(self._values[number]), self._object_roots[number], number)
         self._expand_all()
         with_grad, self._with_grad = self._with_grad, []
+        first_gradient = len(self._values)
         # Reading .grad creates a Python object that lives as long as the gradient. Therefore read it only if
         # the tensor's device has blocks without an owner.
         unowned = self.owners.devices_with_unowned_blocks()
-        grad = self._torch.Tensor.grad.__get__
+        grad = self.torch.Tensor.grad.__get__
         for number, device in with_grad:
             if device in unowned or (device is None and unowned):
                 self._record_tracked((grad(self._values[number]),), self._object_roots[number], number)
         self._expand_all()
+        self.visited.gradients.update(range(first_gradient, len(self._values)))
         self._follow_graphs()
 
     def _follow_graphs(self) -> None:
@@ -271,12 +308,17 @@ class HeapWalk:
         while self._non_leaves and self._graph is not None and self.owners.devices_with_unowned_blocks():
             non_leaves, self._non_leaves = self._non_leaves, []
             first = len(self._values)
-            for number in non_leaves:
+            for followed, number in enumerate(non_leaves):
+                if followed % _OBJECTS_PER_LIMIT_CHECK == 0 and self._limits.exceeded():
+                    self._non_leaves = non_leaves[followed:]  # a later call may have a higher limit
+                    break
                 with suppress(Exception):  # saved_behind() may raise for a tensor type of another library
                     saved = self._graph.saved_behind(self._values[number])
                     self._record_tracked(saved, self._object_roots[number], number)
             self._expand_all()
             self.visited.saved_by_autograd.update(range(first, len(self._values)))
+            if self._limits.exceeded():
+                return
 
     def _record_tracked(self, found: Iterable[object], root: int, parent: int) -> None:
         self._record(filter(is_tracked, found), root, parent)
@@ -297,7 +339,7 @@ class HeapWalk:
                     continue
                 parts = get_referents(value) if kind is _OTHER else self._parts(number, value, kind)
                 limits.items_left -= len(parts)
-                if limits.items_left < 0:
+                if limits.items_left < limits.items_kept:
                     self._limit_reached = True
                 # An object that the garbage collector does not track has no references to follow.
                 found = [part for part in filter(is_tracked, parts) if part is not cls]
@@ -367,7 +409,7 @@ class HeapWalk:
         if kind is _CLASS:
             return list(class_dict(value).values())
         if kind is _STORAGE:
-            address = self._torch.UntypedStorage.data_ptr(value)
+            address = self.torch.UntypedStorage.data_ptr(value)
             self.owners.claim(number, self._object_roots[number], address)
         return ()
 
@@ -390,16 +432,16 @@ class HeapWalk:
 
     def _tensor_parts(self, number: int) -> Sequence[object]:
         value = self._values[number]
-        tensor = self._torch.Tensor
+        tensor = self.torch.Tensor
         # Follow the tensor's attributes, because they may contain tensors that a subclass wraps or that the
         # user has set.
         parts = get_referents(value)
         device = None
         has_memory = False
         try:
-            address = self._address_of(value)
+            address = self.address_of(value)
         except Exception:  # a sparse tensor, or another tensor without a storage
-            parts = [*sparse_components(self._torch, value), *parts]
+            parts = [*sparse_components(self.torch, value), *parts]
         else:
             has_memory = bool(address)
             device = self.owners.claim(number, self._object_roots[number], address)
@@ -407,6 +449,7 @@ class HeapWalk:
             is_leaf = tensor.is_leaf.__get__(value)
             if not is_leaf:
                 self._non_leaves.append(number)
+                self.visited.with_graph.append(number)
             on_device = device is not None or (not has_memory and self._contains_tensor(parts))
             if on_device and (is_leaf or tensor.retains_grad.__get__(value)):
                 self._with_grad.append((number, device))
@@ -421,9 +464,9 @@ class HeapWalk:
         return False
 
     def _roots_with_graph(self, numbers: Iterable[int]) -> tuple[str, ...]:
-        tensor = self._torch.Tensor
+        tensor = self.torch.Tensor
         return tuple(
             root.name
-            for root in (self._roots[number] for number in numbers)
+            for root in (self.roots[number] for number in numbers)
             if tensor.requires_grad.__get__(root.value) and not tensor.is_leaf.__get__(root.value)
         )

@@ -57,7 +57,7 @@ def names_of_owners(
             lowest = new & -new
             new ^= lowest
             edges[owning[lowest.bit_length() - 1]][root] = parent, number
-    name_writer = _NameWriter(torch, roots, visited)
+    name_writer = NameWriter(torch, roots, visited)
     names = {}
     for owner, by_root in edges.items():
         found = [roots[owner].name]
@@ -100,7 +100,7 @@ def _cross_references(
                 yield root, start, number, bits
 
 
-class _NameWriter:
+class NameWriter:
     """Writes the path from a root to an object as a Python expression."""
 
     def __init__(self, torch: Any, roots: Sequence[Root], visited: Visited) -> None:

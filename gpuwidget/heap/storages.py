@@ -21,7 +21,7 @@ _SPARSE_COMPONENTS = {
     "sparse_bsc": ("ccol_indices", "row_indices", "values"),
 }
 """For each layout, the methods that return the parts of a sparse tensor."""
-MAX_GRAPH_NODES = 20_000
+MAX_GRAPH_NODES = 300_000
 """Maximum number of nodes that one search visits, over all autograd graphs."""
 _NODES_PER_LIMIT_CHECK = 256
 
@@ -100,6 +100,11 @@ class AutogradGraph:
         types alive."""
         self.complete = True
         """False if a limit ended the walk."""
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes that the walk has visited."""
+        return len(self._visited)
 
     def saved_behind(self, tensor: object) -> Iterator[object]:
         """Yield the tensors that a tensor's autograd graph saves, and all objects to which custom autograd

@@ -12,12 +12,35 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from gpuwidget.heap.retention import Role
 from gpuwidget.model import units
 from gpuwidget.model.report import Holder
-from gpuwidget.model.translation import translatable
+from gpuwidget.model.translation import joined, translatable
 from gpuwidget.pytorch.allocator import LARGE_PAGE, Segment
+from gpuwidget.pytorch.oom_error import Stage
 
-FixKind = Literal["again", "limit", "free", "delete", "batch", "expandable", "pool", "process"]
+FixKind = Literal[
+    "retention",
+    "exception",
+    "comprehension",
+    "again",
+    "limit",
+    "free",
+    "delete",
+    "gradients",
+    "expandable",
+    "pool",
+    "process",
+    "batch",
+    "optimizer",
+    "parameters",
+    "backward",
+    "tensor",
+]
+RetentionKind = Literal["item", "sum", "carry", "retain_graph"]
+"""``item``: a container keeps something from each step. ``sum``: a tensor is the sum of all steps. ``carry``:
+a tensor is computed from its value in the step before. ``retain_graph``: a graph is kept after
+``backward()``."""
 
 _SIZES = {
     "bytes": 1,
@@ -33,6 +56,9 @@ _IMPOSSIBLE = 1 << 60
 """A figure of this many bytes or more means unknown: if the driver has no figure for a process, it reports
 2**64 - 1."""
 _MAX_VARIABLES = 3
+_EXPLAINS_PART = 0.5
+"""Something that holds at least this fraction of torch's memory explains the error, even if the request would
+not have fit without it: the memory would have risen further."""
 _MAX_PARTS = 64
 """Maximum number of parts into which a fix suggests splitting a batch. More parts would not be realistic."""
 
@@ -114,6 +140,8 @@ class OomHolder:
     variable, if the failing code may read one of them, or if not all variables were searched."""
     is_error: bool
     """Whether the holder is the traceback of the error itself."""
+    is_exception: bool = False
+    """Whether the holder is a variable whose value is an exception. Its traceback keeps the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +163,59 @@ class LibraryPool:
     """Bytes that :attr:`flush` would release."""
     flush: str
     """The statement that empties the library's cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLine:
+    """A statement of the user's code."""
+
+    where: str
+    """The cell or file: ``In [3]`` or ``train.py``."""
+    line: int
+    statement: str
+
+    @property
+    def text(self) -> str:
+        """The statement and its place, in one line."""
+        return translatable(
+            "{where}, line {line}: {statement}", where=self.where, line=self.line, statement=self.statement
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Something that the failed code keeps from each step, so that memory rises step by step."""
+
+    name: str
+    """What keeps it, such as ``losses`` or ``losses in train()``."""
+    kind: RetentionKind
+    at: CodeLine
+    """The statement that keeps it."""
+    bytes: int
+    blocks: frozenset[int]
+    """Addresses of the blocks that would be free without it."""
+    in_graphs: bool
+    """Whether autograd graphs keep most of the memory, and not the results themselves."""
+    is_scalar: bool
+    """Whether the results have one element, as losses have."""
+    items: int
+    """Number of results that are kept; 0 if unknown."""
+    operations: int
+    """Number of operations in the autograd graph, if this is a single tensor."""
+    is_tensor: bool
+    """Whether the results are tensors themselves, and not objects that contain tensors."""
+    change: str | None
+    """The statement to write instead; None if there is no such statement."""
+    clear: str | None
+    """The statement that frees what is kept now; None if nothing has to be done."""
+    is_hook: bool
+    """Whether the statement is in a hook of a module."""
+    is_used_in_backward: bool
+    """Whether the failed code calls ``backward()`` on what is kept."""
+    calls_backward: bool
+    """Whether the failed code calls ``backward()`` at all."""
+    retains_graph: bool
+    """Whether the failed code calls ``backward(retain_graph=True)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +248,23 @@ class OomFacts:
     """Whether torch already uses expandable segments."""
     setting: str
     """The environment variable that enables expandable segments."""
+    stage: Stage = "other"
+    uses: tuple[tuple[Role, int], ...] = ()
+    """Bytes of the blocks with a known holder, by what they are used for."""
+    cell_uses: tuple[tuple[Role, int], ...] = ()
+    """The part of :attr:`uses` that the failing cell allocated."""
+    retained: tuple[Retention, ...] = ()
+    """What the failing code keeps from each step, the largest first."""
+    gradients: tuple[tuple[str, frozenset[int]], ...] = ()
+    """Modules and optimizers by name, and the addresses of their gradients from before the failing cell."""
+    freed: int = 0
+    """Bytes that were allocated at the error and have been freed since."""
+    comprehension: CodeLine | None = None
+    """The comprehension in which the error was raised, if any. It has kept all of its results."""
+
+    def use(self, role: Role, *, in_cell: bool = False) -> int:
+        """Return the bytes that are used for ``role``."""
+        return dict(self.cell_uses if in_cell else self.uses).get(role, 0)
 
     @property
     def available(self) -> int | None:
@@ -266,7 +364,7 @@ def parse_message(message: str) -> OomMessage:
 def first_step(facts: OomFacts) -> OomFix | None:
     """Return the first fix to apply, if any: releasing the memory that the error's own frames keep alive."""
     size = sum(held.holder.bytes for held in facts.held if held.is_error)
-    if not size:
+    if size < units.MIB:
         return None
     return OomFix(
         "free",
@@ -280,9 +378,27 @@ def first_step(facts: OomFacts) -> OomFix | None:
     )
 
 
+def causes(facts: OomFacts) -> list[OomFix]:
+    """Return what has to change in the failing code, because it keeps more memory with each step.
+
+    Everything else, such as a smaller batch or a larger limit, would only delay the error.
+    """
+    found = [_retention(one) for one in facts.retained if _explains(facts, one.blocks, one.bytes)]
+    found += [
+        _exception(held)
+        for held in facts.held
+        if held.is_exception and not held.before and _explains(facts, held.blocks, held.holder.bytes)
+    ]
+    if not found and facts.comprehension is not None and facts.cell_growth:
+        with_freed = facts.needed is not None and facts.would_fit(own=facts.freed)
+        if with_freed or facts.freed >= _EXPLAINS_PART * (facts.allocated or 0) > 0:
+            found.append(_comprehension(facts, facts.comprehension))
+    return found
+
+
 def fixes(facts: OomFacts) -> list[OomFix]:
     """Return the changes that would have made the request fit, the simplest first."""
-    if facts.needed is None or contradicts_itself(facts):
+    if facts.needed is None or contradicts_itself(facts) or causes(facts):
         return []
     found = [
         _retry(facts),
@@ -290,11 +406,27 @@ def fixes(facts: OomFacts) -> list[OomFix]:
         _notebook(facts),
         _pool(facts),
         _expandable(facts),
-        _batch(facts),
         _variables(facts),
+        _gradients(facts),
         *_processes(facts),
     ]
     return [fix for fix in found if fix is not None]
+
+
+def reductions(facts: OomFacts) -> list[OomFix]:
+    """Return changes that reduce the memory that the failing code needs. Whether one is enough is unknown."""
+    if facts.needed is None or contradicts_itself(facts) or causes(facts):
+        return []
+    if facts.stage == "optimizer":
+        return [_optimizer(facts)]
+    if facts.stage == "parameters":
+        return [_parameters(facts)]
+    if facts.stage == "other" and not facts.use("activations", in_cell=True):
+        return [_tensor(facts)] if facts.available is not None else []
+    if facts.stage == "backward" and facts.use("gradients", in_cell=True) > _step_bytes(facts):
+        return [_backward(facts)]
+    batch = _batch(facts)
+    return [batch] if batch is not None else []
 
 
 def contradicts_itself(facts: OomFacts) -> bool:
@@ -404,25 +536,240 @@ def _without(
     )
 
 
+def _explains(facts: OomFacts, blocks: frozenset[int], size: int) -> bool:
+    """Return whether the error would not have occurred without these blocks."""
+    return facts.would_fit(blocks) or size >= _EXPLAINS_PART * (facts.allocated or math.inf)
+
+
+def _retention(kept: Retention) -> OomFix:
+    texts = [_what_is_kept(kept)]
+    if kept.kind == "retain_graph":
+        texts.append(translatable("Call backward() without retain_graph=True."))
+    elif kept.kind == "carry":
+        texts.append(translatable("Detach it from the earlier steps before each step."))
+    elif kept.is_used_in_backward:
+        texts.append(
+            translatable(
+                "Call backward() on each result in the loop instead. The gradients of all steps add up."
+            )
+        )
+    elif kept.in_graphs and kept.is_scalar and kept.is_tensor:
+        texts.append(translatable("Keep the number, not the tensor."))
+    elif not kept.is_tensor:
+        texts.append(
+            translatable("Keep loss.item() instead of a loss, and tensor.detach().cpu() instead of a tensor.")
+        )
+    elif kept.in_graphs:
+        texts.append(
+            translatable("Keep it without its graph (.detach()), and on the CPU (.cpu()) if it is large.")
+        )
+    else:
+        texts.append(translatable("Keep on the CPU (.cpu()) what you need later, and delete the rest."))
+    if kept.retains_graph and kept.kind != "retain_graph":
+        texts.append(translatable("Call backward() without retain_graph=True."))
+    if kept.is_hook:
+        texts.append(translatable("Remove the hook (handle.remove()) when you no longer need it."))
+    if kept.in_graphs and not kept.calls_backward:
+        texts.append(translatable('If you need no gradients, run the loop in "with torch.no_grad():".'))
+    return OomFix("retention", joined(texts, " "), kept.change, kept.bytes)
+
+
+def _what_is_kept(kept: Retention) -> str:
+    size, name, at = units.memory(kept.bytes), kept.name, kept.at.text
+    if kept.kind == "retain_graph":
+        return translatable(
+            "{name} still keeps its autograd graph, {size}, because backward() was called with "
+            "retain_graph=True ({at}).",
+            name=name,
+            size=size,
+            at=at,
+        )
+    if kept.kind == "carry":
+        return translatable(
+            "{name} is computed from its value in the step before, so it keeps the autograd graphs of all "
+            "steps: {size} ({at}).",
+            name=name,
+            size=size,
+            at=at,
+        )
+    if kept.kind == "sum" and kept.items:
+        return translatable(
+            "{name} is the sum of {number:,} results and keeps the autograd graph of each: {size} ({at}).",
+            name=name,
+            number=kept.items,
+            size=size,
+            at=at,
+        )
+    if kept.kind == "sum":
+        return translatable(
+            "{name} keeps the autograd graphs of all steps, with {number:,} operations: {size} ({at}).",
+            name=name,
+            number=kept.operations,
+            size=size,
+            at=at,
+        )
+    each = units.memory(kept.bytes / max(1, kept.items))
+    if kept.in_graphs:
+        return translatable(
+            "{name} keeps {number:,} results with their autograd graphs: {size}, about {each} each ({at}).",
+            name=name,
+            number=kept.items,
+            size=size,
+            each=each,
+            at=at,
+        )
+    return translatable(
+        "{name} keeps {number:,} results on the GPU: {size}, about {each} each ({at}).",
+        name=name,
+        number=kept.items,
+        size=size,
+        each=each,
+        at=at,
+    )
+
+
+def _exception(held: OomHolder) -> OomFix:
+    name = held.holder.names[0]
+    return OomFix(
+        "exception",
+        translatable(
+            "{name} is an exception. Its traceback keeps {size}: the variables of all functions that it "
+            "passed. Keep only its text.",
+            name=name,
+            size=units.memory(held.holder.bytes),
+        ),
+        f"{name} = str({name})" if name.isidentifier() else None,
+        held.holder.bytes,
+    )
+
+
+def _comprehension(facts: OomFacts, at: CodeLine) -> OomFix:
+    return OomFix(
+        "comprehension",
+        translatable(
+            "The comprehension keeps all of its results until it ends ({at}). Python freed them with the "
+            "error: {size}. Use a loop that keeps only numbers (.item()) or tensors on the CPU "
+            "(.detach().cpu()).",
+            at=at.text,
+            size=units.memory(facts.freed),
+        ),
+        None,
+        facts.freed,
+    )
+
+
+def _gradients(facts: OomFacts) -> OomFix | None:
+    """Suggest freeing gradients from before the cell, unless the failing code may be accumulating them."""
+    if facts.stage in ("backward", "optimizer"):
+        return None
+    for name, blocks in facts.gradients:
+        if name.isidentifier() and facts.would_fit(blocks):
+            return OomFix(
+                "gradients",
+                translatable(
+                    "Free the gradients of {name} from before this cell if the optimizer has used them: "
+                    "{size}.",
+                    name=name,
+                    size=units.memory(_bytes(facts, blocks)),
+                ),
+                f"{name}.zero_grad(set_to_none=True)",
+                _bytes(facts, blocks),
+            )
+    return None
+
+
+# -- the memory of one step ------------------------------------------------------------------------------
+
+
+def _fixed_bytes(facts: OomFacts) -> int:
+    """Return the bytes that the failing cell allocated and that do not depend on the batch."""
+    fixed: tuple[Role, ...] = ("parameters", "gradients", "optimizer states")
+    return sum(facts.use(role, in_cell=True) for role in fixed)
+
+
+def _step_bytes(facts: OomFacts) -> int:
+    return max(0, (facts.cell_growth or 0) - _fixed_bytes(facts))
+
+
 def _batch(facts: OomFacts) -> OomFix | None:
     cell_growth, room, needed = facts.cell_growth, facts.available, facts.needed
-    if cell_growth is None or room is None or needed is None or cell_growth + room <= 0:
+    if cell_growth is None or room is None or needed is None:
         return None
-    room_for_cell = cell_growth + room
-    parts = math.ceil((cell_growth + needed) / room_for_cell)
+    room_for_step = cell_growth + room - _fixed_bytes(facts)
+    if room_for_step <= 0:
+        return None
+    parts = math.ceil((_step_bytes(facts) + needed) / room_for_step)
     if not 1 < parts <= _MAX_PARTS:
         return None
     return OomFix(
         "batch",
         translatable(
             "Make the batch {parts} times smaller, or process it in {parts} parts (gradient "
-            "accumulation): the cell had allocated {cell_growth} and requested {requested} "
-            "more, but only {room_for_cell} was available to it. This is enough up to the "
+            "accumulation): the step had allocated {step} and requested {requested} "
+            "more, but only {room_for_step} was available to it. This is enough up to the "
             "point of the error, if memory grows with the batch.",
             parts=parts,
-            cell_growth=units.memory(cell_growth),
+            step=units.memory(_step_bytes(facts)),
             requested=units.memory(facts.requested),
-            room_for_cell=units.memory(room_for_cell),
+            room_for_step=units.memory(room_for_step),
+        ),
+        None,
+        None,
+    )
+
+
+def _optimizer(facts: OomFacts) -> OomFix:
+    return OomFix(
+        "optimizer",
+        translatable(
+            "The optimizer was creating its states: {states} so far, for {parameters} of parameters. (Adam "
+            "keeps two values for each parameter.) A smaller batch doesn't change this. Use an optimizer "
+            "with smaller states, such as an 8-bit Adam or SGD without momentum, a smaller data type, or "
+            "train fewer parameters.",
+            states=units.memory(facts.use("optimizer states")),
+            parameters=units.memory(facts.use("parameters")),
+        ),
+        None,
+        None,
+    )
+
+
+def _parameters(facts: OomFacts) -> OomFix:
+    return OomFix(
+        "parameters",
+        translatable(
+            "The model's parameters were being created on the GPU or moved to it: {parameters} so far. A "
+            "smaller batch doesn't change this. Use a smaller data type (bfloat16 halves float32) or a "
+            "smaller model.",
+            parameters=units.memory(facts.use("parameters")),
+        ),
+        None,
+        None,
+    )
+
+
+def _backward(facts: OomFacts) -> OomFix:
+    return OomFix(
+        "backward",
+        translatable(
+            "backward() was creating the gradients: {gradients} so far, for {parameters} of parameters. A "
+            "smaller batch doesn't change this. Use a smaller data type, or train fewer parameters.",
+            gradients=units.memory(facts.use("gradients")),
+            parameters=units.memory(facts.use("parameters")),
+        ),
+        None,
+        None,
+    )
+
+
+def _tensor(facts: OomFacts) -> OomFix:
+    return OomFix(
+        "tensor",
+        translatable(
+            "One tensor of {requested} was requested, and {available} was available. Compute it in parts, "
+            "use a smaller data type, or keep it on the CPU.",
+            requested=units.memory(facts.requested),
+            available=units.memory(facts.available),
         ),
         None,
         None,

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from gpuwidget.model.raw_attributes import class_module, class_mro
 from gpuwidget.pytorch import allocator, cuda_state
@@ -23,6 +23,7 @@ _NEW_SETTING_SINCE = (2, 10)
 """Error messages of this and later versions of torch mention the first of ``_SETTINGS``, those of earlier
 versions the second."""
 _MAX_ERRORS = 50
+_MAX_FRAMES = 1_000
 _OUT_OF_MEMORY = re.compile(
     r"\b(?:CUDA|HIP) out of memory"
     r"|\b(?:CUDA|HIP)(?: driver)? error: out of memory"
@@ -117,6 +118,49 @@ def allocator_setting(message: str) -> str:
     version = re.match(r"(\d+)\.(\d+)", cuda_state.versions().torch or "")
     new = version is not None and (int(version[1]), int(version[2])) >= _NEW_SETTING_SINCE
     return _SETTINGS[0 if new else 1]
+
+
+# -- the failed code -----------------------------------------------------------------------------------------
+
+Stage = Literal["forward", "backward", "optimizer", "parameters", "other"]
+"""What the failed code was doing: running a module, ``backward()``, an optimizer's ``step()``, creating or
+moving a module's parameters, or anything else."""
+
+
+def stage(error: BaseException) -> Stage:
+    """Return what the failed code was doing, by the innermost frames of torch on the traceback."""
+    torch: Any = cuda_state.loaded_torch()
+    folder = os.path.dirname(getattr(torch, "__file__", None) or "")
+    found: Stage = "other"
+    trace = error.__traceback__
+    for _ in range(_MAX_FRAMES):
+        if trace is None or not folder:
+            break
+        code = trace.tb_frame.f_code
+        if code.co_filename.startswith(folder):
+            found = _stage_of(code.co_filename[len(folder) :], code.co_name) or found
+        trace = trace.tb_next
+    return found
+
+
+def _stage_of(file: str, function: str) -> Stage | None:
+    """Return the stage that a function of torch belongs to; None if it doesn't tell."""
+    file = file.replace(os.sep, "/")
+    if file.startswith("/optim/"):
+        return "optimizer"
+    if file.startswith("/autograd/") and function != "decorate_context":
+        return "backward" if "backward" in function or function == "apply" else None
+    if file == "/nn/modules/module.py" and function in ("_apply", "to", "cuda"):
+        return "parameters"
+    if file.startswith("/nn/") and function in ("__init__", "reset_parameters"):
+        return "parameters"
+    return "forward" if file == "/nn/modules/module.py" and function.endswith("_call_impl") else None
+
+
+def has_zero_grad(value: object) -> bool:
+    """Return whether ``value`` is a module or an optimizer."""
+    torch: Any = cuda_state.loaded_torch()
+    return torch is not None and issubclass(type(value), (torch.nn.Module, torch.optim.Optimizer))
 
 
 # -- the allocator ---------------------------------------------------------------------------------------

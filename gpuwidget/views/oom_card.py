@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from gpuwidget.heap.retention import Role
 from gpuwidget.measure.memory_holders import LAST_ERROR
 from gpuwidget.measure.out_of_memory import (
     OomContext,
     OomFacts,
     OomFix,
     OomHolder,
+    causes,
     contradicts_itself,
     first_step,
     fixes,
+    reductions,
 )
 from gpuwidget.model import units
 from gpuwidget.model.terminal_text import clean_line, printable_lines
@@ -36,9 +39,14 @@ _MAX_POINTS = 80
 _MIN_POINTS = 3
 _GAP_S = 2.0
 
-_FIXES_HEADING = translatable("Each of these would have been enough:")
-_FIXES_AFTER_FIRST_STEP = translatable("Then do one of these. Each would have been enough:")
+_FIXES_HEADING = translatable("Each of these would have been enough for the request:")
+_FIXES_AFTER_FIRST_STEP = translatable("Then do one of these. Each would have been enough for the request:")
 _NO_FIX = translatable("No single known fix would have been enough.")
+_ONLY_DELAYS = translatable(
+    "A smaller batch or more memory would only delay the error, because memory rises with each step."
+)
+_OR_REDUCE = translatable("Or need less memory. Only a try shows whether it is enough:")
+_REDUCE = translatable("Need less memory. Only a try shows whether it is enough:")
 _CONTRADICTION = translatable(
     "By these values there was enough free memory, so something else probably used it for a "
     "moment. Try again, and check which other processes use the GPU."
@@ -89,6 +97,8 @@ def text(context: OomContext) -> str:
         lines += styles.text_table([[row.holder, row.cell, row.size] for row in rows], left=2)
     by_cell = _by_cell(context)
     lines += ["  " + _("By cell: {cells}.", cells=by_cell)] if by_cell else []
+    by_use = _by_use(context.facts)
+    lines += [f"  {by_use}"] if by_use else []
     sentence = _memory_sentence(context)
     lines += [f"  {sentence}"] if sentence else []
     lines += [f"  {line}" for line in _advice_lines(context.facts)]
@@ -110,12 +120,13 @@ def html(context: OomContext) -> str:
         f"<div style='overflow-x:auto'><table cellpadding='4' style='{_TABLE}'><thead><tr "
         f"style='{QUIET}'>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
-    by_cell = _by_cell(context)
+    by_cell, by_use = _by_cell(context), _by_use(context.facts)
     not_known = [_("Not known: {reason}.", reason=clean_line(_(reason), 200)) for reason in context.unknown]
     parts = [
         f"<div><b style='font-size:15px'>{escape(_title(context))}</b></div>",
         table if rows else "",
         f"<div style='{QUIET}'>{escape(_('By cell: {cells}.', cells=by_cell))}</div>" if by_cell else "",
+        f"<div style='{QUIET}'>{escape(by_use)}</div>" if by_use else "",
         _memory_chart(context),
         _html_advice(context.facts),
         *(f"<div style='{QUIET}'>{escape(text)}</div>" for text in not_known),
@@ -231,6 +242,24 @@ def _by_cell(context: OomContext) -> str:
     )
 
 
+def _by_use(facts: OomFacts) -> str:
+    """Return what torch's memory is used for; an empty string if there are only other tensors."""
+    if not any(role != "other" for role, _size in facts.uses):
+        return ""
+    parts = [_use(role, units.memory(size)) for role, size in facts.uses]
+    return _("By use: {uses}.", uses=", ".join(parts))
+
+
+def _use(role: Role, size: str) -> str:
+    return {
+        "parameters": _("parameters {size}", size=size),
+        "gradients": _("gradients {size}", size=size),
+        "optimizer states": _("optimizer states {size}", size=size),
+        "activations": _("saved for backward {size}", size=size),
+        "other": _("other tensors {size}", size=size),
+    }[role]
+
+
 def _memory_sentence(context: OomContext) -> str:
     known = [(ago, size) for ago, size in context.recent if size is not None]
     if len(known) < _MIN_POINTS:
@@ -278,64 +307,83 @@ def _memory_chart(context: OomContext) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Steps:
-    """What the user can do, in the order in which to do it."""
+class _Step:
+    """One of the things to do, in this order: a sentence with code, and choices below it."""
 
-    first: OomFix | None
-    """What to do first, whatever else is done."""
-    heading: str
-    """The sentence above the fixes."""
-    fixes: Sequence[OomFix]
-
-    @property
-    def numbers(self) -> tuple[str, str]:
-        """The numbers of the first step and of the fixes; empty if there is only one step."""
-        return ("1. ", "2. ") if self.first is not None and self.fixes else ("", "")
-
-    @property
-    def choices(self) -> list[tuple[str, str | None]]:
-        """The text and the code of each fix. A fix that the first step already contains has no code."""
-        first = None if self.first is None else self.first.code
-        return [
-            (_("{fix} (The command of step 1 does this too.)", fix=_(fix.text)), None)
-            if first is not None and fix.code == first
-            else (_(fix.text), fix.code)
-            for fix in self.fixes
-        ]
+    text: str
+    codes: Sequence[str] = ()
+    choices: Sequence[tuple[str, str | None]] = ()
+    """Texts and codes, one of which is enough."""
 
 
-def _steps(facts: OomFacts) -> _Steps:
-    first, found = first_step(facts), fixes(facts)
+def _steps(facts: OomFacts) -> list[_Step]:
+    """Return what the user can do, in the order in which to do it."""
+    found = [_Step(_(cause.text), () if cause.code is None else (cause.code,)) for cause in causes(facts)]
+    frames = first_step(facts)
+    clear = [one.clear for one in facts.retained if one.clear is not None] if found else []
+    if clear:
+        found.append(_Step(_("Free what is kept now, before you try again:"), clear))
+    if frames is not None:
+        found.append(_Step(_(frames.text), (frames.code or "",)))
+    if any(cause.kind != "exception" for cause in causes(facts)):
+        return [*found, _Step(_(_ONLY_DELAYS))]
     if contradicts_itself(facts):
-        return _Steps(first, _(_CONTRADICTION), ())
-    if not found:
-        return _Steps(first, _(_NO_FIX), ())
-    return _Steps(first, _(_FIXES_HEADING if first is None else _FIXES_AFTER_FIRST_STEP), found)
+        return [*found, _Step(_(_CONTRADICTION))]
+    enough, less = fixes(facts), reductions(facts)
+    if enough:
+        heading = _FIXES_HEADING if frames is None else _FIXES_AFTER_FIRST_STEP
+        found.append(_Step(_(heading), choices=_choices(enough, frames)))
+    elif not less and not causes(facts):
+        found.append(_Step(_(_NO_FIX)))
+    if less:
+        found.append(_Step(_(_OR_REDUCE if enough else _REDUCE), choices=_choices(less, None)))
+    return found
+
+
+def _choices(choices: Sequence[OomFix], frames: OomFix | None) -> list[tuple[str, str | None]]:
+    """Return the text and the code of each choice. A choice that the step for the error's frames already
+    contains has no code."""
+    return [
+        (_("{fix} (The command of step 1 does this too.)", fix=_(fix.text)), None)
+        if frames is not None and fix.code == frames.code
+        else (_(fix.text), fix.code)
+        for fix in choices
+    ]
+
+
+def _numbers(steps: Sequence[_Step]) -> list[str]:
+    """Return the number of each step; empty strings if there is only one."""
+    return [f"{number}. " if len(steps) > 1 else "" for number in range(1, len(steps) + 1)]
+
+
+def _is_about_a_step(facts: OomFacts) -> bool:
+    return any(fix.kind == "batch" for fix in reductions(facts))
 
 
 def _advice_lines(facts: OomFacts) -> list[str]:
     steps = _steps(facts)
-    one, two = steps.numbers
-    first = steps.first
-    lines = [] if first is None else [f"{one}{_(first.text)}", f"    {first.code}"]
-    lines.append(f"{two}{steps.heading}")
-    for text, code in steps.choices:
-        lines.append(f"- {text}")
-        lines += [f"    {code}"] if code is not None else []
-    return [*lines, _(_GENERAL_ADVICE)]
+    lines = []
+    for number, step in zip(_numbers(steps), steps, strict=True):
+        lines.append(f"{number}{step.text}")
+        lines += [f"    {code}" for code in step.codes]
+        for text, code in step.choices:
+            lines.append(f"- {text}")
+            lines += [f"    {code}"] if code is not None else []
+    return [*lines, _(_GENERAL_ADVICE)] if _is_about_a_step(facts) else lines
 
 
 def _html_advice(facts: OomFacts) -> str:
     steps = _steps(facts)
-    one, two = steps.numbers
-    first = steps.first
-    before = "" if first is None else f"<div><b>{one}</b>{_html_fix(_(first.text), first.code)}</div>"
-    items = "".join(f"<li>{_html_fix(text, code)}</li>" for text, code in steps.choices)
-    made = f"<ul style='margin:0;padding-left:20px'>{items}</ul>" if items else ""
-    return (
-        f"<div style='margin-top:4px'>{before}<b>{two}{escape(steps.heading)}</b></div>{made}"
-        f"<div style='{QUIET}'>{escape(_(_GENERAL_ADVICE))}</div>"
-    )
+    parts = []
+    for number, step in zip(_numbers(steps), steps, strict=True):
+        items = "".join(f"<li>{_html_fix(text, code)}</li>" for text, code in step.choices)
+        codes = "".join(f" <code style='{_CODE}'>{escape(code)}</code>" for code in step.codes)
+        text = escape(clean_line(step.text, 900))
+        parts.append(f"<div style='margin-top:4px'><b>{number}{text}</b>{codes}</div>")
+        parts.append(f"<ul style='margin:0;padding-left:20px'>{items}</ul>" if items else "")
+    if _is_about_a_step(facts):
+        parts.append(f"<div style='{QUIET}'>{escape(_(_GENERAL_ADVICE))}</div>")
+    return "".join(parts)
 
 
 def _html_fix(text: str, code: str | None) -> str:

@@ -70,7 +70,8 @@ def test_holders_and_fixes(start: Callable[..., Kernel]) -> None:
         assert fix in text
     limit = re.search(r"torch\.cuda\.set_per_process_memory_fraction\(.*\)", text)
     assert limit is not None, text
-    assert "Make the batch" in text
+    assert "One tensor of" in text
+    assert "Make the batch" not in text
     # Try one fix after the other, each from the same state.
     kernel.ok("%gpu free --yes")
     kernel.ok(cell)
@@ -90,7 +91,10 @@ def test_holders_and_fixes(start: Callable[..., Kernel]) -> None:
 def test_a_smaller_batch(start: Callable[..., Kernel]) -> None:
     """If the batch is made smaller by the factor on the card, the cell succeeds."""
     kernel = start(4)
-    cell = "def step(n):\n    made = []\n    for _ in range(3):\n        made.append(gib(2 / n))\nstep({n})"
+    cell = (
+        "class Step(torch.nn.Module):\n    def forward(self, n):\n        one = gib(2 / n)\n"
+        "        two = gib(1.9 / n)\n        return gib(2 / n)\nfor _ in range({n}): Step()({n})"
+    )
     text = card(kernel.run(cell.format(n=1)))
     parts = re.search(r"Make the batch (\d+) times smaller", text)
     assert parts is not None, text

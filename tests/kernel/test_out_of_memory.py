@@ -85,16 +85,14 @@ def test_the_card(kernel: Kernel) -> None:
         "  1. Free this error's frames before you try again: they keep 8.0 MiB allocated. (%debug is "
         "not possible after that.)",
         "  %gpu free --yes",
-        "  2. Then do one of these. Each would have been enough:",
+        "  2. Then do one of these. Each would have been enough for the request:",
         "  - Free what the notebook itself keeps (Out[5]): 10 MiB from before this cell. (The command of "
         "step 1 does this too.)",
-        "  - Make the batch 2 times smaller, or process it in 2 parts (gradient accumulation): the "
-        "cell had allocated 8.0 MiB and requested 16 MiB more, but only 22 MiB was available to "
-        "it. This is enough up to the point of the error, if memory grows with the batch.",
         "  - Free cache (12 MiB) if you no longer need it. No use of it was found in the code that failed.",
         "  %gpu free cache --yes",
-        "  Mixed precision and activation checkpointing reduce the memory of a training step. Only "
-        "a try shows by how much.",
+        "  3. Or need less memory. Only a try shows whether it is enough:",
+        "  - One tensor of 16 MiB was requested, and 14 MiB was available. Compute it in parts, use a "
+        "smaller data type, or keep it on the CPU.",
     ]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from gpuwidget.model.messages import message
 from gpuwidget.model.report import Holder, Report
 from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import allocator, cuda_state
-from gpuwidget.pytorch.allocator import DeviceBlocks
+from gpuwidget.pytorch.allocator import AllocationCounts, DeviceBlocks
 from gpuwidget.views import holders_view
 from gpuwidget.views.saved_outputs import output_metadata
 
@@ -121,10 +121,19 @@ def holders_of(shell: Any, *, outside: bool = True) -> Holders:
 
 
 @drop_frames_on_interrupt
-def search(shell: Any, *, time_limit_s: float | None = None) -> HolderSearch:
+def search(
+    shell: Any,
+    *,
+    time_limit_s: float | None = None,
+    first: Container[str] = (),
+    failed: int | None = None,
+    growing: frozenset[str] = frozenset(),
+) -> HolderSearch:
     """Take a snapshot of torch's blocks and find their holders.
 
-    The search stops after ``time_limit_s`` seconds of CPU time.
+    The search stops after ``time_limit_s`` seconds of CPU time. It begins with the variables in ``first``.
+    ``failed`` is the index of a device that has run out of memory, and ``growing`` contains the names of what
+    the failed code adds to.
     """
     # Pause garbage collection, because memory that it frees after the snapshot would appear to have no
     # holder.
@@ -132,12 +141,53 @@ def search(shell: Any, *, time_limit_s: float | None = None) -> HolderSearch:
         origins = CELL_MEMORY.current_blocks(track_storages=False) if CELL_MEMORY.attached else None
         blocks = allocator.snapshot()
         on_storage = CELL_MEMORY.track_storage if origins is not None else None
-        roots = [*shell_references.variable_roots(shell), *shell_references.notebook_roots(shell)]
+        variables = (
+            root._replace(first=root.name in first) for root in shell_references.variable_roots(shell)
+        )
+        roots = [*variables, *shell_references.notebook_roots(shell)]
         excluded = shell_references.excluded_objects(shell)
         found = find_holders(
-            roots, blocks, excluded=excluded, time_limit_s=time_limit_s, on_storage=on_storage
+            roots,
+            blocks,
+            excluded=excluded,
+            time_limit_s=time_limit_s,
+            on_storage=on_storage,
+            failed=failed,
+            growing=growing,
         )
     return HolderSearch(blocks, roots, found, origins)
+
+
+@dataclass(frozen=True, slots=True)
+class CellHolders:
+    """The holders of the memory that one cell allocated. Refers to none of the user's objects."""
+
+    cell: int
+    counts: Mapping[int, AllocationCounts]
+    """torch's allocations when the search began: if these have changed, the holders may have changed too."""
+    holders: tuple[Holder, ...]
+    complete: bool
+
+    @classmethod
+    def of(cls, searched: HolderSearch, cell: int, counts: Mapping[int, AllocationCounts]) -> CellHolders:
+        """Return the holders that a search has found, the largest first."""
+        assert searched.origins is not None
+        ranked = rank_holders(
+            searched.roots, searched.found, searched.blocks, searched.origins.cell, only_cell=cell
+        )
+        return cls(cell, counts, tuple(ranked), searched.found.complete)
+
+
+_failed_cell: CellHolders | None = None
+
+
+def keep_for_report(searched: HolderSearch, counts: Mapping[int, AllocationCounts]) -> None:
+    """Keep what the out-of-memory card's search has found, so that the watched cell's card agrees with it."""
+    global _failed_cell
+    cell = CELL_MEMORY.running_cell
+    _failed_cell = (
+        None if cell is None or searched.origins is None else CellHolders.of(searched, cell, counts)
+    )
 
 
 class HolderCollector:
@@ -160,14 +210,20 @@ class HolderCollector:
         cell = CELL_MEMORY.running_cell
         if cell is None or not CELL_MEMORY.current_blocks(track_storages=False).has(cell):
             return report
-        searched = search(self._shell, time_limit_s=_REPORT_TIME_LIMIT_S)
-        assert searched.origins is not None
-        ranked = rank_holders(
-            searched.roots, searched.found, searched.blocks, searched.origins.cell, only_cell=cell
-        )
-        left_out = not searched.found.complete and any(holder.kind == "unknown" for holder in ranked)
+        found = self._failed_cell(cell)
+        if found is None:
+            counts = allocator.allocation_counts()
+            found = CellHolders.of(search(self._shell, time_limit_s=_REPORT_TIME_LIMIT_S), cell, counts)
+        left_out = not found.complete and any(holder.kind == "unknown" for holder in found.holders)
         notes = (message("holder-search-limit", _LIMIT_REACHED),) if left_out else ()
-        return replace(report, holders=tuple(ranked[:_MAX_REPORTED])).with_notes(*notes)
+        return replace(report, holders=found.holders[:_MAX_REPORTED]).with_notes(*notes)
+
+    def _failed_cell(self, cell: int) -> CellHolders | None:
+        """Return what the out-of-memory card of this cell has found, if the memory is still the same."""
+        global _failed_cell
+        found, _failed_cell = _failed_cell, None
+        same = found is not None and (found.cell, found.counts) == (cell, allocator.allocation_counts())
+        return found if same else None
 
     def abandon(self) -> None:
         """Do nothing: no search is running."""

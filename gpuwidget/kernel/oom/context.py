@@ -5,19 +5,21 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any
 
 from gpuwidget.heap.find_holders import find_holders, gc_paused
 from gpuwidget.heap.heap_walk import Root
+from gpuwidget.heap.retention import Retained, Role
 from gpuwidget.kernel.attribution import memory_holders
 from gpuwidget.kernel.attribution.cell_memory import CELL_MEMORY
 from gpuwidget.kernel.attribution.memory_holders import HolderSearch
 from gpuwidget.kernel.devices import non_torch_memory
 from gpuwidget.kernel.devices.device_choices import group_of
 from gpuwidget.kernel.oom.failed_cell import FailedCell
+from gpuwidget.kernel.oom.growth import FailedCode, Growth, last_line, read_failed_code, with_method
 from gpuwidget.kernel.shell.name_references import names_read
 from gpuwidget.kernel.shell.shell_references import excluded_objects
 from gpuwidget.kernel.shell.user_code import UserCode
@@ -25,12 +27,14 @@ from gpuwidget.measure.cell_allocations import UNKNOWN_CELL
 from gpuwidget.measure.memory_holders import LAST_ERROR, DeviceMemory
 from gpuwidget.measure.out_of_memory import (
     CellShare,
+    CodeLine,
     LibraryPool,
     OomContext,
     OomFacts,
     OomHolder,
     OomMessage,
     OtherMemory,
+    Retention,
     RoundedBytes,
     parse_message,
 )
@@ -38,9 +42,9 @@ from gpuwidget.model import units
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.report import Holder, HolderKind
 from gpuwidget.model.translation import translatable, with_english
-from gpuwidget.pytorch import cuda_state, oom_error
+from gpuwidget.pytorch import allocator, cuda_state, oom_error
 from gpuwidget.pytorch.allocator import DeviceBlocks
-from gpuwidget.pytorch.oom_error import AllocatorState
+from gpuwidget.pytorch.oom_error import AllocatorState, Stage
 from gpuwidget.sampler import process_sampler
 from gpuwidget.system import processes
 
@@ -54,9 +58,13 @@ _NOT_ALL_FOUND = translatable(
     "some holders of torch's memory: the search reached a limit and left out some objects"
 )
 _EARLIER = translatable("an earlier error's frames, not collected yet")
-_TIME_LIMIT_S = 0.15
-"""Maximum CPU time of the search in seconds. With this limit, the card appears within 300 ms of the error in
-any notebook."""
+_TIME_LIMIT_S = 0.8
+"""Maximum CPU time of the search in seconds. With this limit, the card appears within about a second of the
+error in any notebook. A notebook of usual size takes a fraction of it."""
+_ADAM = 3
+"""Adam's first step needs this many times the parameters' memory: two values for each, and one while it
+runs."""
+_TENSOR_TYPES = ("Tensor", "Parameter")
 _SEARCH_FROM_BYTES = units.MIB
 """If at least this many bytes have no holder, the search includes the frames of tracebacks that are no longer
 in use but have not been garbage-collected yet."""
@@ -73,7 +81,8 @@ def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -
     # Pause garbage collection: memory that it frees during the search would appear to have no holder.
     with gc_paused():
         state = oom_error.allocator_state(index) if index is not None else _NO_STATE
-        blocks, held, incomplete = _holders(shell, index, error, cell)
+        found = _holders(shell, index, error, cell)
+    blocks, incomplete = found.blocks, found.incomplete
     unknown = [incomplete] if incomplete is not None else []
     no_counters = cuda_state.no_counters_reason()
     if no_counters is not None:
@@ -82,10 +91,14 @@ def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -
     unknown += reasons
     counted = state.allocated is not None and index is not None
     allocated = state.allocated if message.allocated is None else message.allocated.exact(state.allocated)
+    agrees = message.allocated is None or state.allocated is None or message.allocated.high >= state.allocated
+    stage = oom_error.stage(error)
+    needed = None if message.requested is None else message.requested.high
+    freed = max(0, (allocated or 0) - (state.allocated or 0)) if agrees and counted else 0
     facts = OomFacts(
         device=None if index is None else f"cuda:{index}",
         requested=None if message.requested is None else message.requested.middle,
-        needed=None if message.requested is None else message.requested.high,
+        needed=None if needed is None else max(needed, _still_needed(stage, found.uses)),
         total=state.total if message.total is None else message.total.exact(state.total),
         free=None if message.free is None else message.free.at_least(state.free),
         limit=state.limit if message.limit is None else message.limit.at_least(state.limit),
@@ -95,17 +108,23 @@ def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -
         at_start=cell.at_start.get(index or 0, 0) if cell is not None and counted else None,
         older_now=_older_bytes(blocks, cell),
         segments=state.segments,
-        held=tuple(held),
+        held=found.held,
         others=others or _processes_in_message(message),
         pools=() if index is None else _pools(index),
         expandable=state.expandable,
         setting=oom_error.allocator_setting(error_text),
+        stage=stage,
+        uses=found.uses,
+        cell_uses=found.cell_uses,
+        retained=found.retained,
+        gradients=found.gradients,
+        freed=freed,
+        comprehension=found.comprehension,
     )
-    agrees = message.allocated is None or state.allocated is None or message.allocated.high >= state.allocated
     return OomContext(
         facts=facts,
         gpu=gpu,
-        freed=max(0, (allocated or 0) - (state.allocated or 0)) if agrees and counted else 0,
+        freed=freed,
         cells=_cells(blocks),
         recent=_recent_memory(index),
         unknown=tuple(unknown),
@@ -157,19 +176,183 @@ class _OwnedBlocks:
     """Whether gpuwidget has recorded which cell allocated each block."""
 
 
-def _holders(
-    shell: Any, index: int | None, error: BaseException, cell: FailedCell | None
-) -> tuple[_OwnedBlocks | None, list[OomHolder], str | None]:
-    """Return the device's blocks, their holders, and why holders are missing if the search failed or left out
-    objects."""
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the search has found."""
+
+    blocks: _OwnedBlocks | None = None
+    held: tuple[OomHolder, ...] = ()
+    uses: tuple[tuple[Role, int], ...] = ()
+    cell_uses: tuple[tuple[Role, int], ...] = ()
+    retained: tuple[Retention, ...] = ()
+    gradients: tuple[tuple[str, frozenset[int]], ...] = ()
+    comprehension: CodeLine | None = None
+    incomplete: str | None = None
+    """Why holders are missing, if the search failed or left out objects."""
+
+
+def _holders(shell: Any, index: int | None, error: BaseException, cell: FailedCell | None) -> _Found:
+    """Search for the holders of the device's blocks, first in what the failed code refers to."""
     try:
-        searched = memory_holders.search(shell, time_limit_s=_TIME_LIMIT_S)
+        user_code = UserCode(shell)
+        codes: list[CodeType] = []
+        names_needed = _names_needed(shell, error, cell, user_code, codes)
+        code = _failed_code(cell, error, codes, user_code)
+        counts = allocator.allocation_counts()
+        searched = memory_holders.search(
+            shell,
+            time_limit_s=_TIME_LIMIT_S,
+            first=names_needed or (),
+            failed=index,
+            growing=code.identifiers,
+        )
+        memory_holders.keep_for_report(searched, counts)
         blocks = _blocks(searched, index)
-        held = _oom_holders(shell, searched, blocks, error, cell)
-        return blocks, held, None if searched.found.complete else _NOT_ALL_FOUND
+        incomplete = None if searched.found.complete else _NOT_ALL_FOUND
+        if blocks is None or searched.found.failed is None:
+            return _Found(blocks, incomplete=incomplete)
+        roles = searched.found.failed.roles
+        return _Found(
+            blocks=blocks,
+            held=tuple(_oom_holders(shell, searched, blocks, error, cell, names_needed)),
+            uses=_uses(blocks, roles, None),
+            cell_uses=_uses(blocks, roles, None if cell is None else cell.number, only_cell=True),
+            retained=tuple(_retained(searched, blocks, code, user_code, names_needed)),
+            gradients=_old_gradients(searched, blocks, roles, cell),
+            comprehension=code.comprehension(error.__traceback__, user_code),
+            incomplete=incomplete,
+        )
     except Exception:
         _LOG.debug("who holds torch's memory was not found", exc_info=True)
-        return None, [], _NOT_FOUND
+        return _Found(incomplete=_NOT_FOUND)
+
+
+def _failed_code(
+    cell: FailedCell | None, error: BaseException, codes: list[CodeType], user_code: UserCode
+) -> FailedCode:
+    try:
+        return read_failed_code(cell, error.__traceback__, codes, user_code)
+    except Exception:
+        _LOG.debug("the failed code could not be read", exc_info=True)
+        return FailedCode()
+
+
+def _uses(
+    blocks: _OwnedBlocks, roles: Sequence[Role | None], number: int | None, *, only_cell: bool = False
+) -> tuple[tuple[Role, int], ...]:
+    sums: dict[Role, int] = {}
+    for (_, size, _, origin), role in zip(blocks.rows, roles, strict=True):
+        if role is not None and (not only_cell or (number is not None and origin == number)):
+            sums[role] = sums.get(role, 0) + size
+    return tuple(sorted(sums.items(), key=lambda item: -item[1]))
+
+
+def _still_needed(stage: Stage, uses: tuple[tuple[Role, int], ...]) -> int:
+    """Return how many bytes an optimizer needs until its first step is complete.
+
+    An error in the first step names only the state of one parameter. Adam's states take twice the parameters'
+    memory, and its step as much as the parameters.
+    """
+    if stage != "optimizer":
+        return 0
+    sizes = dict(uses)
+    return max(0, _ADAM * sizes.get("parameters", 0) - sizes.get("optimizer states", 0))
+
+
+def _old_gradients(
+    searched: HolderSearch, blocks: _OwnedBlocks, roles: Sequence[Role | None], cell: FailedCell | None
+) -> tuple[tuple[str, frozenset[int]], ...]:
+    """Return the modules and optimizers with gradients that the failed cell certainly did not allocate."""
+    found: dict[str, set[int]] = {}
+    number = None if cell is None else cell.number
+    for (address, _, owner, origin), role in zip(blocks.rows, roles, strict=True):
+        if role == "gradients" and owner is not None and origin not in (number, UNKNOWN_CELL):
+            roots = [searched.roots[leading] for leading in searched.found.leading_roots[owner]]
+            name = next((root.name for root in roots if oom_error.has_zero_grad(root.value)), None)
+            if blocks.has_cells and name is not None:
+                found.setdefault(name, set()).add(address)
+    return tuple((name, frozenset(addresses)) for name, addresses in found.items())
+
+
+def _retained(
+    searched: HolderSearch,
+    blocks: _OwnedBlocks,
+    code: FailedCode,
+    user_code: UserCode,
+    names_needed: frozenset[str] | None,
+) -> Iterator[Retention]:
+    """Yield what the failed code keeps from each step."""
+    failed = searched.found.failed
+    assert failed is not None
+    hooks = {_lines_of(hook, user_code) for hook in failed.hooks}
+    for found in failed.retained:
+        where, lines = (None, None) if found.code is None else _lines_of(found.code, user_code)
+        growth = code.find(found.identifier, where, lines, is_container=found.is_container)
+        if growth is None or (found.code is not None and found.is_chain and not code.calls_backward):
+            continue
+        if found.is_chain and found.code is not None and not code.retains_graph:
+            continue  # the hidden states of one step
+        yield _retention(searched, blocks, found, growth, code, hooks, names_needed)
+
+
+def _retention(
+    searched: HolderSearch,
+    blocks: _OwnedBlocks,
+    found: Retained,
+    growth: Growth,
+    code: FailedCode,
+    hooks: set[tuple[str | None, tuple[int, int]]],
+    names_needed: frozenset[str] | None,
+) -> Retention:
+    rows = [blocks.rows[position] for position in found.positions]
+    size = sum(row[1] for row in rows)
+    in_graphs = 2 * found.graph_bytes >= size
+    is_hook = any(where == growth.where and lines[0] <= growth.line <= lines[1] for where, lines in hooks)
+    is_tensor = found.item_type in _TENSOR_TYPES
+    used_in_backward = (found.identifier or "") in code.backward_names
+    root = searched.roots[found.root]
+    name = found.name or root.name
+    if found.code is not None:
+        name = translatable("{name} in {function}()", name=name, function=found.code.co_name)
+    if growth.kind == "carry":
+        carried = "tuple(part.detach() for part in {0})" if found.is_container else "{0}.detach()"
+        change = f"{found.identifier} = {carried.format(found.identifier)}"
+    elif growth.kind == "retain_graph" or used_in_backward or not is_tensor:
+        change = None
+    elif found.is_scalar and in_graphs:
+        change = with_method(growth, ".item()")
+    elif growth.kind == "sum":
+        change = with_method(growth, ".detach()")
+    else:
+        change = with_method(growth, ".detach().cpu()" if in_graphs or is_hook else ".cpu()")
+    must_clear = found.can_clear and (
+        names_needed is None or root.name in names_needed or name.partition(".")[0] in names_needed
+    )
+    return Retention(
+        name=name,
+        kind=growth.kind,
+        at=CodeLine(growth.where.replace("In[", "In ["), growth.line, growth.statement),
+        bytes=size,
+        blocks=frozenset(row[0] for row in rows),
+        in_graphs=in_graphs,
+        is_scalar=found.is_scalar,
+        items=found.items,
+        operations=found.operations,
+        is_tensor=is_tensor,
+        change=change,
+        clear=f"{name}.clear()" if must_clear else None,
+        is_hook=is_hook,
+        is_used_in_backward=used_in_backward,
+        calls_backward=code.calls_backward,
+        retains_graph=code.retains_graph,
+    )
+
+
+def _lines_of(code: CodeType, user_code: UserCode) -> tuple[str | None, tuple[int, int]]:
+    """Return the cell or file of a function, and its first and last line there."""
+    file = code.co_filename
+    lines = [user_code.cell_line(file, line) or line for line in (code.co_firstlineno, last_line(code))]
+    return user_code.name(file), (lines[0], lines[1])
 
 
 def _blocks(searched: HolderSearch, index: int | None) -> _OwnedBlocks | None:
@@ -199,13 +382,12 @@ class _OwnerGroup:
 def _oom_holders(
     shell: Any,
     searched: HolderSearch,
-    blocks: _OwnedBlocks | None,
+    blocks: _OwnedBlocks,
     error: BaseException,
     cell: FailedCell | None,
+    names_needed: frozenset[str] | None,
 ) -> list[OomHolder]:
     """Return the holders of the device's blocks, the largest first."""
-    if blocks is None:
-        return []
     error_frame_blocks = _error_frame_blocks(shell, blocks, error)
     number = None if cell is None else cell.number
     groups: dict[tuple[HolderKind, str], _OwnerGroup] = {}
@@ -224,7 +406,6 @@ def _oom_holders(
         # Count a block as older than the failed cell only if that cell certainly did not allocate it.
         if number is not None and origin not in (number, UNKNOWN_CELL):
             group.older.add(address)
-    names_needed = _names_needed(shell, error, cell)
     found = [_holder_of(searched, blocks, key, group, names_needed) for key, group in groups.items()]
     return sorted(found, key=lambda group: -group.holder.bytes)
 
@@ -254,6 +435,11 @@ def _holder_of(
         before=frozenset(group.older),
         variables=_variables_to(searched, numbers, names_needed),
         is_error=name == LAST_ERROR,
+        is_exception=any(
+            searched.roots[number].kind == "variable"
+            and issubclass(type(searched.roots[number].value), BaseException)
+            for number in numbers
+        ),
     )
 
 
@@ -278,13 +464,22 @@ def _error_frame_blocks(shell: Any, blocks: _OwnedBlocks, error: BaseException) 
     return frozenset(address for owner, address in owned if owner is not None and address in unowned)
 
 
-def _names_needed(shell: Any, error: BaseException, cell: FailedCell | None) -> frozenset[str] | None:
-    """Return the names of the variables that the failed code reads; None if they are unknown."""
+def _names_needed(
+    shell: Any,
+    error: BaseException,
+    cell: FailedCell | None,
+    user_code: UserCode,
+    codes: list[CodeType],
+) -> frozenset[str] | None:
+    """Return the names of the variables that the failed code reads; None if they are unknown.
+
+    Add the code of the user's functions that the failed code may call to ``codes``.
+    """
     source = cell.source if cell is not None else ""
     namespace: Mapping[str, object] = vars(sys.modules["__main__"]) if shell is None else shell.user_ns
     excluded = [] if shell is None else [*excluded_objects(shell), *shell.user_ns_hidden.values()]
     try:
-        return names_read(source, error.__traceback__, UserCode(shell), namespace, excluded)
+        return names_read(source, error.__traceback__, user_code, namespace, excluded, codes)
     except Exception:
         _LOG.debug("what the failed code reads was not found", exc_info=True)
         return None

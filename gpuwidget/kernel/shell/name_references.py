@@ -54,13 +54,15 @@ def names_read(
     code: UserCode,
     namespace: Mapping[str, object],
     excluded: Iterable[object] = (),
+    codes: list[CodeType] | None = None,
 ) -> frozenset[str] | None:
     """Return the names that a cell and the functions it calls read before they assign them.
 
     Functions are followed from the names that the cell reads and from the frames on the traceback, but not
-    through the objects in ``excluded``. Return None if there are too many objects to follow.
+    through the objects in ``excluded``. The code of each of the user's functions that was found is added to
+    ``codes``. Return None if there are too many objects to follow.
     """
-    references = _References(namespace, code, excluded)
+    references = _References(namespace, code, excluded, [] if codes is None else codes)
     for name in _names_read_first(cell):
         references.add_name(name)
     for _ in range(_MAX_FRAMES):
@@ -175,9 +177,16 @@ class _References:
     Only names in one namespace, the notebook's or the script's, are collected.
     """
 
-    def __init__(self, namespace: Mapping[str, object], code: UserCode, excluded: Iterable[object]) -> None:
+    def __init__(
+        self,
+        namespace: Mapping[str, object],
+        code: UserCode,
+        excluded: Iterable[object],
+        codes: list[CodeType],
+    ) -> None:
         self._namespace = namespace
         self._code = code
+        self._codes = codes
         self._visited: list[object] = [namespace, vars(builtins), *excluded]
         """All visited objects, kept alive so that no other object reuses an id."""
         self._visited_ids = {id(value) for value in self._visited}
@@ -247,6 +256,7 @@ class _References:
         If the function belongs to another module, follow the objects to which these names refer instead,
         unless the code refers to ``__main__``.
         """
+        self._codes.append(code)
         found = set(_names_in(code))
         if module_globals is self._namespace or "__main__" in found:
             for name in found:

@@ -8,16 +8,20 @@ from typing import Any
 import pytest
 
 from gpuwidget.measure.out_of_memory import (
+    CodeLine,
     LibraryPool,
     OomFacts,
     OomFix,
     OomHolder,
     OtherMemory,
+    Retention,
     RoundedBytes,
+    causes,
     contradicts_itself,
     first_step,
     fixes,
     parse_message,
+    reductions,
 )
 from gpuwidget.model.report import Holder, HolderKind
 from gpuwidget.model.units import GIB, MIB
@@ -240,27 +244,176 @@ def only(kind: str, **changes: Any) -> OomFix:
     return fix
 
 
+def less(**changes: Any) -> OomFix | None:
+    """Return the suggestion that reduces the memory that the failing code needs, if there is one."""
+    found = reductions(facts(**{"stage": "forward", **changes}))
+    assert len(found) < 2
+    return found[0] if found else None
+
+
 def test_a_batch_that_fits() -> None:
     """The fix suggests a batch that is small enough for the available memory.
 
     The cell used 10 GiB and requested 8 GiB more. Only 12 GiB are available: the 10 GiB that the cell used
     and 2 GiB of free memory. The fix therefore suggests half the batch.
     """
-    fix = only("batch")
+    fix = less()
+    assert fix is not None
+    assert fix.kind == "batch"
     assert fix.text == (
         "Make the batch 2 times smaller, or process it in 2 parts (gradient accumulation): the "
-        "cell had allocated 10.0 GiB and requested 8.0 GiB more, but only 12.0 GiB was available "
+        "step had allocated 10.0 GiB and requested 8.0 GiB more, but only 12.0 GiB was available "
         "to it. This is enough up to the point of the error, if memory grows with the batch."
     )
-    assert "4 parts" in only("batch", at_start=56 * GIB, older_now=56 * GIB, free=0).text
+    smaller = less(at_start=56 * GIB, older_now=56 * GIB, free=0)
+    assert smaller is not None
+    assert "4 parts" in smaller.text
+    # 6 of the 10 GiB are the optimizer's states, which a smaller batch leaves as they are.
+    states = less(cell_uses=(("activations", 4 * GIB), ("optimizer states", 6 * GIB)))
+    assert states is not None
+    assert "3 parts" in states.text
 
 
 def test_no_batch_is_small_enough() -> None:
     """No smaller batch is offered if the memory at the start is unknown or if too little was free at the
     start."""
-    assert kinds(at_start=60 * GIB, older_now=60 * GIB, free=0) == []
-    assert kinds(at_start=None) == []
-    assert kinds(at_start=60 * GIB, older_now=60 * GIB, free=100 * MIB) == []
+    assert less(at_start=60 * GIB, older_now=60 * GIB, free=0) is None
+    assert less(at_start=None) is None
+    assert less(at_start=60 * GIB, older_now=60 * GIB, free=100 * MIB) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"stage": "optimizer"}, "optimizer"),
+        ({"stage": "parameters"}, "parameters"),
+        ({"stage": "backward", "cell_uses": (("gradients", 8 * GIB),)}, "backward"),
+        ({"stage": "backward", "cell_uses": (("gradients", 1 * GIB),)}, "batch"),
+        ({"stage": "other"}, "tensor"),
+        ({"stage": "other", "cell_uses": (("activations", 1 * GIB),)}, "batch"),
+    ],
+)
+def test_a_smaller_batch_only_for_a_step(changes: dict[str, Any], kind: str) -> None:
+    """A smaller batch is suggested only if the memory of a step did not fit, and never as certain.
+
+    Optimizer states, parameters, gradients and one big tensor have their own suggestions.
+    """
+    found = less(**changes)
+    assert found is not None
+    assert found.kind == kind
+    assert "batch" not in kinds(**changes)
+
+
+def retention(**changes: Any) -> Retention:
+    """Return a list of 37 losses that keeps 30 GiB in their graphs."""
+    return replace(
+        Retention(
+            name="losses",
+            kind="item",
+            at=CodeLine("In [3]", 4, "losses.append(loss)"),
+            bytes=30 * GIB,
+            blocks=frozenset((100,)),
+            in_graphs=True,
+            is_scalar=True,
+            items=37,
+            operations=0,
+            is_tensor=True,
+            change="losses.append(loss.item())",
+            clear=None,
+            is_hook=False,
+            is_used_in_backward=False,
+            calls_backward=True,
+            retains_graph=False,
+        ),
+        **changes,
+    )
+
+
+KEEPS = (
+    "losses keeps 37 results with their autograd graphs: 30.0 GiB, about 830 MiB each (In [3], line 4: "
+    "losses.append(loss))."
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, f"{KEEPS} Keep the number, not the tensor."),
+        (
+            {"calls_backward": False},
+            f"{KEEPS} Keep the number, not the tensor. If you need no gradients, run the loop in "
+            '"with torch.no_grad():".',
+        ),
+        (
+            {"retains_graph": True},
+            f"{KEEPS} Keep the number, not the tensor. Call backward() without retain_graph=True.",
+        ),
+        (
+            {"is_used_in_backward": True},
+            f"{KEEPS} Call backward() on each result in the loop instead. The gradients of all steps add up.",
+        ),
+        (
+            {"is_tensor": False},
+            f"{KEEPS} Keep loss.item() instead of a loss, and tensor.detach().cpu() instead of a tensor.",
+        ),
+        (
+            {"is_scalar": False, "is_hook": True},
+            f"{KEEPS} Keep it without its graph (.detach()), and on the CPU (.cpu()) if it is large. Remove "
+            "the hook (handle.remove()) when you no longer need it.",
+        ),
+        (
+            {"in_graphs": False},
+            "losses keeps 37 results on the GPU: 30.0 GiB, about 830 MiB each (In [3], line 4: "
+            "losses.append(loss)). Keep on the CPU (.cpu()) what you need later, and delete the rest.",
+        ),
+        (
+            {"kind": "sum"},
+            "losses is the sum of 37 results and keeps the autograd graph of each: 30.0 GiB (In [3], line 4: "
+            "losses.append(loss)). Keep the number, not the tensor.",
+        ),
+        (
+            {"kind": "carry"},
+            "losses is computed from its value in the step before, so it keeps the autograd graphs of all "
+            "steps: 30.0 GiB (In [3], line 4: losses.append(loss)). Detach it from the earlier steps before "
+            "each step.",
+        ),
+        (
+            {"kind": "retain_graph", "retains_graph": True},
+            "losses still keeps its autograd graph, 30.0 GiB, because backward() was called with "
+            "retain_graph=True (In [3], line 4: losses.append(loss)). Call backward() without "
+            "retain_graph=True.",
+        ),
+    ],
+)
+def test_what_is_kept_from_each_step(changes: dict[str, Any], text: str) -> None:
+    """If something keeps more with each step, this is the only advice: what keeps it, how much, in which
+    line, and what to write instead. Nothing else is said to be enough, because it would only delay the
+    error."""
+    old = oom_holder("variable", "old", (200,), 10 * GIB)
+    found = facts(held=(old,), retained=(retention(**changes),))
+    assert [(cause.kind, cause.text, cause.code) for cause in causes(found)] == [
+        ("retention", text, "losses.append(loss.item())")
+    ]
+    assert (fixes(found), reductions(found)) == ([], [])
+
+
+def test_what_is_kept_is_too_little() -> None:
+    """What keeps only little memory is not named as the cause."""
+    small = retention(bytes=5 * GIB, blocks=frozenset((400,)))
+    assert causes(facts(retained=(small,))) == []
+
+
+def test_gradients_from_before_the_cell() -> None:
+    """Freeing old gradients is offered if they are enough, and the failing code isn't accumulating them."""
+    found = {"gradients": (("net", frozenset((200,))),), "stage": "forward"}
+    assert only("gradients", **found) == OomFix(
+        "gradients",
+        "Free the gradients of net from before this cell if the optimizer has used them: 10.0 GiB.",
+        "net.zero_grad(set_to_none=True)",
+        10 * GIB,
+    )
+    assert "gradients" not in kinds(**found | {"stage": "backward"})
+    assert "gradients" not in kinds(gradients=(("net", frozenset((400,))),))
 
 
 def test_variables_to_delete() -> None:
@@ -313,7 +466,7 @@ def test_notebook_references_and_a_variable() -> None:
     """If neither old results nor a variable alone frees enough memory, the fix frees both."""
     out = oom_holder("notebook", "Out[3]", (400,), 5 * GIB)
     cache = oom_holder("variable", "cache", (300,), 6 * GIB)
-    assert kinds(held=(out, cache), free=0) == ["batch", "delete"]
+    assert kinds(held=(out, cache), free=0) == ["delete"]
     assert only("delete", held=(out, cache), free=0).text == (
         "Free cache (6.0 GiB) and what the notebook itself keeps if you no longer need it. No use "
         "of it was found in the code that failed."
@@ -370,7 +523,7 @@ def test_memory_freed_since_the_error() -> None:
     )
     assert "again" not in kinds(older_now=48 * GIB)
     free_again = (segment((100, 30 * GIB, False)),)
-    assert kinds(segments=free_again) == ["batch"]
+    assert kinds(segments=free_again) == []
 
 
 def test_expandable_segments() -> None:
@@ -393,11 +546,11 @@ def test_a_process_limit() -> None:
     offered."""
     limited: dict[str, Any] = {"limit": 64 * GIB, "free": 70 * GIB}
     other = OtherMemory("ann: train.py", 50 * GIB, True)
-    assert kinds(**limited, others=(other,)) == ["limit", "batch"]
+    assert kinds(**limited, others=(other,)) == ["limit"]
     assert only("limit", **limited).code == "torch.cuda.set_per_process_memory_fraction(0.51, 'cuda:0')"
     cache = oom_holder("variable", "cache", (300,), 6 * GIB + 5 * MIB)
     freed = (segment((300, 6 * GIB + 6 * MIB, True)),)
-    assert kinds(**limited, held=(cache,), segments=freed) == ["limit", "batch", "delete"]
+    assert kinds(**limited, held=(cache,), segments=freed) == ["limit", "delete"]
     # With only 2 GiB free on the GPU, a higher limit does not help.
     assert "limit" not in kinds(limit=64 * GIB)
 

@@ -48,6 +48,8 @@ def oom_context(*holders: OomHolder, **changes: Any) -> OomContext:
         pools=(),
         expandable=False,
         setting="PYTORCH_ALLOC_CONF",
+        stage="forward",
+        uses=(("parameters", 41 * GIB), ("optimizer states", 16 * GIB), ("activations", 22 * GIB)),
     )
     context = OomContext(replace(facts, **changes.pop("facts", {})), "GPU 0 H200", 0, (), (), ())
     return replace(context, **changes)
@@ -102,18 +104,20 @@ def test_the_text() -> None:
         "total 139.8 GiB",
         "By cell: In [4] 41.5 GiB (model = Transformer(config).cuda()), In [12] 21.9 GiB "
         "(train(model, loader)), other or unknown cells 102 MiB.",
+        "By use: parameters 41.0 GiB, optimizer states 16.0 GiB, saved for backward 22.0 GiB.",
         "The GPU's memory over the last 59.5 s, sampled: 98.0 → 137.0 GiB.",
         "1. Free this error's frames before you try again: they keep 21.9 GiB allocated. (%debug is "
         "not possible after that.)",
         "%gpu free --yes",
-        "2. Then do one of these. Each would have been enough:",
-        "- Make the batch 2 times smaller, or process it in 2 parts (gradient accumulation): the "
-        "cell had allocated 22.0 GiB and requested 6.0 GiB more, but only 24.1 GiB was available "
-        "to it. This is enough up to the point of the error, if memory grows with the batch.",
+        "2. Then do one of these. Each would have been enough for the request:",
         "- Free embeddings (9.2 GiB) if you no longer need it. No use of it was found in the code "
         "that failed.",
         "%gpu free embeddings --yes",
         "- Shut down bob: python train.py --config large.yaml if no longer needed: this frees 38.0 GiB.",
+        "3. Or need less memory. Only a try shows whether it is enough:",
+        "- Make the batch 2 times smaller, or process it in 2 parts (gradient accumulation): the "
+        "step had allocated 22.0 GiB and requested 6.0 GiB more, but only 24.1 GiB was available "
+        "to it. This is enough up to the point of the error, if memory grows with the batch.",
         "Mixed precision and activation checkpointing reduce the memory of a training step. Only a "
         "try shows by how much.",
     ]
@@ -183,14 +187,13 @@ def test_the_first_step_does_more_than_free_the_frames() -> None:
 
 
 def test_the_first_step_is_first_if_nothing_else_helps() -> None:
-    """If no fix would have been enough, the error's frames are still to be freed first. A single step has no
-    number."""
+    """If no fix would have been enough, the error's frames are still to be freed first."""
     frames = oom_holder("notebook", "this error", 21.9, 12, is_error=True, before=frozenset())
     lines = bundle(oom_context(frames, facts={"at_start": None}))["text/plain"].splitlines()
-    first = next(n for n, line in enumerate(lines) if line.startswith("  Free this error's frames"))
+    first = next(n for n, line in enumerate(lines) if line.startswith("  1. Free this error's frames"))
     assert lines[first + 1 : first + 3] == [
         "      %gpu free --yes",
-        "  No single known fix would have been enough.",
+        "  2. No single known fix would have been enough.",
     ]
 
 
@@ -231,9 +234,8 @@ def test_unknown_values() -> None:
     """Unknown values are omitted, not shown as 0, and the card contains the reason."""
     bare = oom_context(
         gpu=None,
-        facts=dict.fromkeys(
-            ("free", "total", "allocated", "reserved", "fragmented", "at_start", "older_now")
-        ),
+        facts=dict.fromkeys(("free", "total", "allocated", "reserved", "fragmented", "at_start", "older_now"))
+        | {"uses": ()},
         unknown=(
             (
                 "who holds torch's memory: torch uses the allocator cudaMallocAsync, which "
@@ -244,8 +246,6 @@ def test_unknown_values() -> None:
     assert bundle(bare)["text/plain"].splitlines() == [
         "Out of memory on cuda:0: 6.0 GiB requested",
         "  No single known fix would have been enough.",
-        "  Mixed precision and activation checkpointing reduce the memory of a training step. Only "
-        "a try shows by how much.",
         (
             "  Not known: who holds torch's memory: torch uses the allocator cudaMallocAsync, "
             "which provides only some counters."
@@ -259,7 +259,7 @@ def test_contradictory_values() -> None:
     """
     text = bundle(oom_context(facts={"free": 90 * GIB}))["text/plain"]
     assert "By these values there was enough free memory" in text
-    assert "Each of these would have been enough" not in text
+    assert "would have been enough" not in text
 
 
 def largest() -> OomContext:
