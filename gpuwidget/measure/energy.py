@@ -17,6 +17,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from gpuwidget.sources import PowerRecord
+from gpuwidget.sources.plausible import is_plausible
 
 _COUNTER_STEP_S = 0.1
 """Maximum age, in seconds, of the value that the energy counter returns."""
@@ -134,7 +135,7 @@ class EnergyMeter:
         if sums is None:
             return Energy(0.0, 0.0, 0.0)
         start = _Sums(self.since)
-        if first is None or latest is None or latest.joules <= first.joules:
+        if first is None or latest is None or not _is_usable(first, latest):
             return sums.since(start)
         parts = (first.at.since(start), _between(first, latest), sums.since(latest.at))
         return Energy(
@@ -198,6 +199,12 @@ def _at(
         return None
     share = (t - since) / (until - since) if until > since else 1.0
     return before + share * (after - before)
+
+
+def _is_usable(first: _Count, latest: _Count) -> bool:
+    """Return whether the counter has moved, by an amount that a GPU can draw."""
+    joules, seconds = latest.joules - first.joules, latest.at.t - first.at.t
+    return joules > 0 and seconds > 0 and is_plausible("power_w", joules / seconds)
 
 
 def _between(first: _Count, latest: _Count) -> Energy:

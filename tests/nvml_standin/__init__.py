@@ -14,6 +14,8 @@ slice. If a call fails on the GPU, the value ``ok`` for the slice makes the call
   ``.memory_clock`` ``.encoder`` ``.decoder``: in NVML's units
 - ``gpu.0.energy=2706.5``: the first value of the energy counter, in joules
 - ``gpu.0.window=0.2`` ``gpu.0.samples=70``: seconds between the driver's utilization samples, and their count
+- ``gpu.0.power_samples=119`` ``gpu.0.power_samples_ahead=-3600``: the number of the driver's samples of the
+  power, which are 20 ms apart (0: not supported), and the seconds by which their times are ahead
 - ``gpu.0.compute=self:1048576 4711``: compute processes as pid:bytes; ``self`` is the caller;
   without bytes, the size is unknown
 - ``gpu.0.working=4711:30``: the processes that have run something, with their percentage

@@ -629,12 +629,17 @@ result nvmlDeviceGetSamples(device *of, unsigned type, unsigned long long since,
                             unsigned *count, timed_value *out) {
     BEGIN(of);
     WHOLE_GPU_ONLY(of);
-    if (type != 1) return NOT_SUPPORTED;
     (void)since;
     double window, now = seconds(CLOCK_REALTIME);
     unsigned kept, util;
-    LOCKED(window = number(of, "window", 0.2); kept = (unsigned)number(of, "samples", SAMPLES);
-           util = (unsigned)number(of, "util", 0));
+    if (type == 0) {
+        LOCKED(window = 0.02; kept = (unsigned)number(of, "power_samples", 0);
+               now += number(of, "power_samples_ahead", 0); util = (unsigned)(power(of->gpu) * 1000));
+        if (!kept) return NOT_SUPPORTED;
+    } else if (type == 1) {
+        LOCKED(window = number(of, "window", 0.2); kept = (unsigned)number(of, "samples", SAMPLES);
+               util = (unsigned)number(of, "util", 0));
+    } else return NOT_SUPPORTED;
     if (!kept) return NOT_FOUND;
     *value_type = 1;
     *count = kept;

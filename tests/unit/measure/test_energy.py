@@ -71,9 +71,14 @@ def test_the_counter_fills_a_gap() -> None:
     assert energy.known_s == pytest.approx(6.4)
 
 
-@pytest.mark.parametrize("counts", [(1000.0, 1000.0), (1000.0, 7.0)], ids=["stands still", "restarts"])
+@pytest.mark.parametrize(
+    "counts",
+    [(1000.0, 1000.0), (1000.0, 7.0), (1000.0, 4.5e6)],
+    ids=["stands still", "restarts", "impossible"],
+)
 def test_an_unusable_counter_is_ignored(counts: tuple[float, float]) -> None:
-    """A counter that does not move, or begins again because the driver was loaded again, changes nothing."""
+    """A counter that does not move, that begins again because the driver was loaded again, or that counts
+    more than a GPU can draw, changes nothing."""
     meter = EnergyMeter(max_gap_s=1.0)
     read(meter, (0.0, 100.0), (0.5, 100.0))
     meter.add_counter(0.5, counts[0])

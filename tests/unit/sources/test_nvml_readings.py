@@ -14,10 +14,12 @@ from helpers_nvml import EPOCH, GIB, H200_MEMORY, H200_RESERVED, NO_PROCESS, Hun
 from helpers_samples import status_readings
 from nvml_standin import build, profiles
 
+from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.messages import Message, texts
 from gpuwidget.model.metrics import METRICS
 from gpuwidget.model.readings import FastReadings, SlowReadings
 from gpuwidget.sources import nvml_messages
+from gpuwidget.sources.nvml import NvmlSource
 from gpuwidget.sources.plausible import BOUNDS
 from gpuwidget.system import processes
 
@@ -517,6 +519,31 @@ def test_the_drivers_windows_of_utilization(machine: Machine) -> None:
     steps = {round(later.until - earlier.until, 3) for earlier, later in pairwise(windows)}
     assert steps == {0.2}
     assert source.read_utilization_windows(second) == ()
+
+
+def test_the_drivers_samples_of_the_power(machine: Machine) -> None:
+    """`read_power_samples()` returns the driver's samples, 20 ms apart, with times of the monotonic clock. If
+    the driver has none, if the system's clock was set, and for a MIG slice, it returns an empty tuple."""
+    supported = (
+        "gpus=3",
+        "gpu.0.power=650",
+        "gpu.0.power_samples=119",
+        "gpu.1.power_samples=0",
+        "gpu.2.mig=0",
+    )
+    machine.set_scenario(*supported)
+    source = NvmlSource()
+    machine.sources.append(source)
+    first, second, _, part = source.open().gpus
+    samples = source.read_power_samples(first)
+    now = SYSTEM_CLOCK.monotonic()
+    assert len(samples) == 119
+    assert {watts for _, watts in samples} == {650.0}
+    assert {round(later[0] - earlier[0], 3) for earlier, later in pairwise(samples)} == {0.02}
+    assert now - 1.0 < samples[-1][0] <= now
+    assert (source.read_power_samples(second), source.read_power_samples(part)) == ((), ())
+    machine.set_scenario(*supported, "gpu.0.power_samples_ahead=-3600")
+    assert source.read_power_samples(first) == ()
 
 
 def test_the_processes_that_have_worked(machine: Machine) -> None:
