@@ -178,6 +178,33 @@ def test_find_four_free_h200s(wall: Notebook) -> None:
     page.wait_for_selector(f"{NODE}[data-match]", state="detached")
 
 
+@pytest.mark.parametrize("count", ["0", "65", "1.5", ""])
+def test_a_number_that_cannot_be_searched_for_is_refused(wall: Notebook, count: str) -> None:
+    """The browser refuses a number of free GPUs that is impossible, and the last search stays."""
+    page = wall.page
+    find = f"{WALL} .jp-gpuwidget-cluster-find"
+    result = f"{WALL} .jp-gpuwidget-cluster-result"
+    page.fill(f"{WALL} .jp-gpuwidget-cluster-count", "4")
+    page.click(find)
+    wait_for_text(wall, result, "4 free GPUs: 2 nodes, node008 first")
+    page.fill(f"{WALL} .jp-gpuwidget-cluster-count", count)
+    page.click(find)
+    page.wait_for_selector(f"{WALL} .jp-gpuwidget-cluster-count:invalid:focus")
+    assert page.inner_text(result) == "4 free GPUs: 2 nodes, node008 first"
+
+
+def test_the_tab_key_reaches_the_grid_after_every_change(wall: Notebook) -> None:
+    """If the element that had the focus disappears, another one is reached with the Tab key."""
+    stop = f"{WALL} [role=grid] [tabindex='0']"
+    choose(wall.page, "Group by", "Model")
+    wall.page.wait_for_selector(f"{WALL} .jp-gpuwidget-cluster-group-title [tabindex]")
+    wall.page.focus(f"{WALL} .jp-gpuwidget-cluster-group-title [tabindex] >> nth=0")
+    choose(wall.page, "Group by", "Node")
+    wall.page.wait_for_selector(f"{WALL} .jp-gpuwidget-cluster-group-title [tabindex]", state="detached")
+    assert wall.page.locator(stop).count() == 1
+    assert wall.page.is_visible(stop)
+
+
 def test_a_node_opens_its_charts(wall: Notebook) -> None:
     """A click on a node or one of its GPUs opens the charts of that node."""
     wall.page.click(cell("node007", 2))

@@ -27,6 +27,7 @@ LIVE = f"{DASHBOARD} .jp-gpuwidget-dashboard-live"
 TIME_RANGE = f"{DASHBOARD} .jp-gpuwidget-dashboard-time-range"
 POWER_TAB = "#jp-gpuwidget-dashboard-power_w"
 TOOLTIP = f"{DASHBOARD} .jp-gpuwidget-dashboard-tooltip"
+TOOLTIP_TIME = f"{DASHBOARD} .jp-gpuwidget-dashboard-tooltip-time"
 ENLARGED = f"{CHART}:visible"
 SMOOTHING = f"{DASHBOARD} select[aria-label=Smoothing]"
 MEAN = f"{DASHBOARD} button:text-is('Mean of GPUs')"
@@ -237,6 +238,29 @@ def test_zoom_and_return_to_live(two_gpu_lab: Lab, browser: BrowserContext) -> N
     page.focus(f"{DASHBOARD} .jp-gpuwidget-dashboard-charts")
     page.keyboard.press("Escape")
     page.wait_for_selector(f"{LIVE}[aria-pressed=true]")
+    notebook.close()
+
+
+def test_the_tooltip_follows_a_zoom(two_gpu_lab: Lab, browser: BrowserContext) -> None:
+    """After a zoom, the tooltip has the time that is now under the pointer."""
+    notebook = two_gpu_lab.open(browser, two_gpu_lab.write("tooltip.ipynb", ["1"]), kernel=False)
+    page = notebook.page
+    queries = history_requests(page)
+    open_dashboard(notebook)
+    # The values of the last 20 s have longer steps in the range of five minutes than after the zoom.
+    page.wait_for_timeout(20_000)
+    drag(page, "utilization", 0.995, 0.94)
+    page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
+    since, until = (float(queries[-1][name][0]) for name in ("since", "until"))
+    under_pointer = since + 0.94 * (until - since)
+    # A step of the curve is at most a second away from the pointer.
+    page.wait_for_function(
+        """([selector, ...times]) => {
+            const shown = document.querySelector(selector).innerText;
+            return times.some(time => new Date(1000 * time).toTimeString().startsWith(shown || '?'));
+        }""",
+        arg=[TOOLTIP_TIME, *(under_pointer + offset for offset in (-1, 0, 1))],
+    )
     notebook.close()
 
 

@@ -423,12 +423,15 @@ def test_a_message_belongs_to_the_active_notebook(open_panel: Callable[..., Open
 
 def test_free_the_cache_with_the_panel_closed(open_panel: Callable[..., OpenPanel]) -> None:
     """If the panel is closed, the palette's command to free the cache opens the panel, which shows the
-    result."""
+    result. The focus stays where the user types."""
     view = open_panel()
     view.notebook.script("app.shell.collapseRight();")
     view.notebook.page.wait_for_selector(PANEL, state="hidden")
+    view.notebook.page.click(".jp-Notebook .jp-CodeCell .cm-content")
     view.notebook.script("await app.commands.execute('gpuwidget:free-cache');")
     view.notebook.page.wait_for_selector(f"{MESSAGE}:has-text('did not reply'):visible")
+    view.notebook.page.keyboard.type("2")
+    assert view.notebook.script("return document.activeElement.closest('.jp-Notebook') !== null;") is True
 
 
 def test_hints(open_panel: Callable[..., OpenPanel]) -> None:

@@ -10,6 +10,8 @@ import nbformat
 import pytest
 from helpers_lab import Notebook
 
+from gpuwidget.views.sparkline import UNTRUSTED
+
 CARD = "application/vnd.gpuwidget.report+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 LOAD = "%load_ext gpuwidget"
@@ -28,7 +30,10 @@ import time
 for i in range(8):
     print(f"\\r{i}", end="", flush=True); time.sleep(0.3)"""
 
+DIES = "%%gpuwatch\nimport os, signal, time\ntime.sleep(4); os.kill(os.getpid(), signal.SIGKILL)"
+
 LIVE = ".gpuwidget-live"
+NOT_LIVE = f"{LIVE} .gpuwidget-not-live"
 LINES = f"{LIVE} .bqplot path.line"
 # JavaScript that counts how often any of the chart's lines is redrawn within ``argument`` milliseconds.
 COUNT_REDRAWS = """
@@ -83,6 +88,18 @@ def test_chart_then_card(open_notebook: Open, theme: str) -> None:
     notebook.page.wait_for_selector(LIVE, state="detached")
     assert len(outputs_with(notebook, 1, CARD)) == 1
     assert outputs_with(notebook, 1, WIDGET) == []
+
+
+def test_the_chart_of_a_kernel_that_has_died_is_not_live(open_notebook: Open) -> None:
+    """If the kernel dies, its last chart says that it is not live."""
+    notebook = open_notebook([LOAD, DIES])
+    run_to_the_end(notebook, 0)
+    notebook.run(1)
+    notebook.page.wait_for_selector(LINES, state="attached")
+    assert not notebook.page.is_visible(NOT_LIVE)
+    notebook.page.wait_for_selector(NOT_LIVE, state="visible")
+    shown = "selector => getComputedStyle(document.querySelector(selector), '::after').content"
+    assert notebook.page.evaluate(shown, NOT_LIVE) == '"Not live: no update for over 10 s"'
 
 
 def test_emptied_output_takes_no_space(open_notebook: Open) -> None:
@@ -150,12 +167,14 @@ def test_progress_bar_stays_one_line(open_notebook: Open) -> None:
 
 
 def test_saved_and_opened_without_kernel(open_notebook: Open) -> None:
-    """A saved notebook shows its card even without a kernel, and nothing of the chart is saved."""
+    """A saved notebook shows its card even without a kernel, and nothing of the chart is saved. If it is not
+    trusted, JupyterLab removes the card's picture, and the card says how to see it."""
     notebook = open_notebook([LOAD, THREE_SECONDS])
     run_to_the_end(notebook, 0)
     run_to_the_end(notebook, 1)
     notebook.page.wait_for_selector(LIVE, state="detached")
     headline = outputs_with(notebook, 1, CARD)[0]["text/plain"].splitlines()[0]
+    assert UNTRUSTED not in notebook.page.inner_text(".jp-Notebook")
     notebook.save()
     saved = notebook.path.read_text()
     assert WIDGET not in saved
@@ -170,5 +189,6 @@ def test_saved_and_opened_without_kernel(open_notebook: Open) -> None:
     shown = reopened.page.inner_text(".jp-Notebook")
     assert headline in " ".join(shown.split())
     assert "model not found" not in shown.lower()
+    assert UNTRUSTED in shown
     trusted = reopened.script("return panel.content.widgets[1].model.trusted;")
     assert trusted is False
