@@ -10,8 +10,9 @@ from gpuwidget.diagnostics import cuda_versions, messages_driver
 from gpuwidget.diagnostics import messages_gpu as messages
 from gpuwidget.diagnostics.checks_visible_devices import hides_all
 from gpuwidget.diagnostics.cuda_versions import version_tuple
-from gpuwidget.diagnostics.fixes import build_command, install_torch, reinstall_libraries
+from gpuwidget.diagnostics.fixes import build_command, install_torch, reinstall_libraries, setting_in
 from gpuwidget.diagnostics.issues import build_check, skipped_check
+from gpuwidget.diagnostics.messages_torch import correct_variable
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.model.diagnosis import Check, Issue, IssueStatus
 from gpuwidget.model.translation import counted, joined, translatable
@@ -122,7 +123,13 @@ def _cuda_start_issues(results: ProbeResults) -> list[Issue]:
     if results.cuda_works and torch.get("available") is False:
         warnings = torch.get("warnings") or []
         warning = str(warnings[0]).splitlines()[0] if warnings else None
-        return [messages.unusable_by_torch(warning, reinstall_libraries(results))]
+        variable = setting_in(warning or "", results)
+        fix = (
+            reinstall_libraries(results, otherwise=messages.see_cuda_error())
+            if variable is None
+            else correct_variable(variable)
+        )
+        return [messages.unusable_by_torch(warning, fix)]
     return []
 
 

@@ -19,6 +19,7 @@ from gpuwidget.diagnostics.fixes import (
     reinstall,
     reinstall_libraries,
     replace_torch_leftovers,
+    setting_in,
 )
 from gpuwidget.diagnostics.issues import build_check, skipped_check
 from gpuwidget.diagnostics.messages_probes import fix_driver_first
@@ -34,6 +35,11 @@ TORCH = ("torch", "PyTorch")
 _OUT_OF_MEMORY = re.compile("failed to map segment|[Cc]annot allocate memory")
 _MAX_FILES = 5
 _BUILT_FOR_NUMPY_1 = re.compile(r"compiled using NumPy 1\.x|_ARRAY_API not found")
+_BROKEN_FILE = re.compile(
+    r"undefined symbol|shared object file|\.so\b|\.dylib|\.pyd|DLL load failed|ELF|file too short|"
+    r"multiarray|[Cc]-extension|null bytes|bad marshal|bad magic|No module named 'torch\b"
+)
+"""Errors which show that a file is missing, damaged or built for another version."""
 _MISSING_GLIBC = re.compile(r"GLIBC(?:XX)?_[\d.]+")
 
 
@@ -131,11 +137,11 @@ def _numpy_fix(error: str, results: ProbeResults) -> Fix:
     numpy_2 = (numpy := results.packages.installed.get("numpy")) is not None and not numpy.version.startswith(
         "1."
     )
-    return (
-        install_older_numpy(results)
-        if numpy_2 and _BUILT_FOR_NUMPY_1.search(error)
-        else reinstall(results, "numpy")
-    )
+    if numpy_2 and _BUILT_FOR_NUMPY_1.search(error):
+        return install_older_numpy(results)
+    if _BROKEN_FILE.search(error) or any(package.name == "numpy" for package in results.damaged):
+        return reinstall(results, "numpy")
+    return messages.see_import_traceback()
 
 
 def _first_line(text: str) -> str:
@@ -187,10 +193,12 @@ def _import_issue(results: ProbeResults) -> Issue:
         return messages.import_killed()
     if result.ending == "crashed" and "import_error" not in torch:
         driver_crashes = results.cuda_result.ending == "crashed" and libcuda_fails(results)
-        fix = fix_driver_first() if driver_crashes else reinstall_libraries(results)
+        see_traceback = reinstall_libraries(results, otherwise=messages.see_import_traceback())
+        fix = fix_driver_first() if driver_crashes else see_traceback
         return messages.import_crashed(result.detail, fix)
     if "import_error" not in torch:
-        return messages.import_ended(reinstall_libraries(results))
+        fix = reinstall_libraries(results, otherwise=messages.see_import_traceback())
+        return messages.import_ended(fix)
     error, kind = str(torch["import_error"]), str(torch.get("import_error_type", ""))
     for file in results.packages.hiding:
         if re.search(rf"\b{re.escape(PurePath(file).stem)}\b", error):
@@ -199,6 +207,8 @@ def _import_issue(results: ProbeResults) -> Issue:
         return messages.import_error(kind, error, messages.older_torch())
     if _OUT_OF_MEMORY.search(error):
         return messages.import_error(kind, error, messages.raise_memory_limit())
+    if (variable := setting_in(error, results)) is not None:
+        return messages.import_error(kind, error, messages.correct_variable(variable))
     library = missing_library(results)
     if library is not None:
         return messages.import_error(kind, error, missing_library_fix(library, results))
@@ -218,11 +228,19 @@ def _package_issue(kind: str, error: str, results: ProbeResults) -> Issue:
         there = name in results.packages.installed
         fix = reinstall(results, name) if there else install_required(results, name)
         return messages.import_error(kind, error, fix)
+    broken = _BROKEN_FILE.search(error) is not None or bool(damaged)
+    fix = messages.see_import_traceback()
     if name != "torch" and name in results.packages.installed:
-        return messages.import_error_in_package(kind, error, name, reinstall(results, name))
+        fix = reinstall(results, name) if broken else fix
+        return messages.import_error_in_package(kind, error, name, fix)
     if kind in ("ImportError", "OSError"):
-        return messages.import_error(kind, error, reinstall_libraries(results))
-    return messages.import_error(kind, error, reinstall(results, "torch"))
+        fix = reinstall_libraries(results, otherwise=None if broken else fix)
+    elif broken:
+        fix = reinstall(results, "torch")
+    file = results.torch.get("import_error_file")
+    if file and name != "torch" and kind != "ModuleNotFoundError":
+        return messages.import_error_in_package(kind, error, str(file), fix)
+    return messages.import_error(kind, error, fix)
 
 
 def _no_cuda_issues(results: ProbeResults) -> list[Issue]:

@@ -21,6 +21,8 @@ from gpuwidget.model.diagnosis import Fix
 
 WHEELS = "https://download.pytorch.org/whl"
 _LIBRARY_FILE = re.compile(r"lib(?:cu|nv|nccl)\w*\.so[\d.]*|lib(?:torch|c10)\w*\.so")
+_SETTING = re.compile(r"(?:CUBLAS|CUDA|CUDNN|KMP|MKL|NCCL|OMP|PYTORCH|TORCH)\w*")
+"""Environment variables that torch and its libraries read."""
 _PACKAGES = {
     "libcudnn": "cudnn",
     "libnccl": "nccl",
@@ -59,11 +61,27 @@ def missing_library_fix(library: str, results: ProbeResults) -> Fix:
     return reinstall_libraries(results, library)
 
 
-def reinstall_libraries(results: ProbeResults, library: str | None = None) -> Fix:
+def setting_in(text: str, results: ProbeResults) -> str | None:
+    """Return the environment variable that an error of torch is about, or None.
+
+    The error contains the variable's name, or the value that torch does not accept.
+    """
+    for name in sorted(results.variables):
+        if _SETTING.fullmatch(name) and re.search(rf"\b{name}\b", text):
+            return name
+    for name, value in sorted(results.variables.items()):
+        if name.startswith(("PYTORCH", "TORCH")) and len(value.strip()) > 1 and value.strip() in text:
+            return name
+    return None
+
+
+def reinstall_libraries(
+    results: ProbeResults, library: str | None = None, *, otherwise: Fix | None = None
+) -> Fix:
     """Return the fix for incompatible libraries: unset what overrides them, or else reinstall a package.
 
     The package to reinstall is a damaged package if there is one, otherwise the package of ``library``,
-    otherwise torch.
+    otherwise torch. If nothing shows that a library is the cause, ``otherwise`` replaces this last case.
     """
     preload = results.variables.get("LD_PRELOAD")
     if preload:
@@ -72,6 +90,8 @@ def reinstall_libraries(results: ProbeResults, library: str | None = None) -> Fi
         return messages.remove_from_library_path(next(iter(results.machine.libraries)))
     if results.damaged:
         return reinstall(results, results.damaged[0].name)
+    if otherwise is not None:
+        return otherwise
     return reinstall(results, (library and _required_package(library, results)) or "torch")
 
 

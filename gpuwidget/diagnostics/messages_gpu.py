@@ -182,6 +182,15 @@ def unusable_by_torch(warning: str | None, fix: Fix) -> Issue:
     return Issue("cuda-unusable-by-torch", "broken", {"warning": warning}, reason, fix)
 
 
+def see_cuda_error() -> Fix:
+    """Return the fix if nothing shows why torch can't use CUDA."""
+    return text_fix(
+        "see-cuda-error",
+        "Run python -c 'import torch; torch.cuda.init()' in a terminal: the error shows why PyTorch can't "
+        "use CUDA.",
+    )
+
+
 # -- CUDA_VISIBLE_DEVICES --------------------------------------------------------------------------------
 
 Rejection = Literal[

@@ -335,7 +335,8 @@ def import_error_by_damage(kind: str, error: str, package: CheckedPackage, fix: 
 
 
 def import_error_in_package(kind: str, error: str, package: str, fix: Fix) -> Issue:
-    """Return the issue reporting that ``import torch`` raises an error in the code of another package."""
+    """Return the issue reporting that ``import torch`` raises an error in the code of another package, or in
+    a file that belongs to no package."""
     params = {"type": kind, "error": error, "package": package}
     reason = translatable(
         "{raised} The error comes from {package}.", raised=_raised(kind, error), package=package
@@ -348,6 +349,24 @@ def _raised(kind: str, error: str) -> Text:
     if not lines:
         return translatable("'import torch' raises {kind} without an error message.", kind=kind)
     return translatable("'import torch' raises {kind}: {first}.", kind=kind, first=lines[0].rstrip("."))
+
+
+def correct_variable(variable: str) -> Fix:
+    """Return the fix for an environment variable whose value torch does not accept."""
+    return text_fix(
+        "correct-variable",
+        "Correct the value of the environment variable {variable}, or unset it, and restart the kernel.",
+        variable=variable,
+    )
+
+
+def see_import_traceback() -> Fix:
+    """Return the fix for an error for which nothing shows that files are damaged."""
+    return text_fix(
+        "see-import-traceback",
+        "Run python -X faulthandler -c 'import torch' in a terminal: the traceback shows which code fails. "
+        "Nothing shows that PyTorch's files are damaged, so a reinstallation is unlikely to help.",
+    )
 
 
 def older_torch() -> Fix:

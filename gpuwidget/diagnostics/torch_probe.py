@@ -78,7 +78,7 @@ def _import() -> Any:
         send(
             import_error=error_text(error),
             import_error_type=type(error).__name__,
-            import_error_package=_blamed_package(error),
+            **_blamed_code(error),
         )
         return None
     send(
@@ -90,18 +90,20 @@ def _import() -> Any:
     return torch
 
 
-def _blamed_package(error: BaseException) -> str | None:
-    """Return the top-level package whose code raised the error, or the package that could not be found."""
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        return error.name.partition(".")[0]
-    traceback, name = error.__traceback__, None
+def _blamed_code(error: BaseException) -> dict[str, str | None]:
+    """Return the file whose code raised the error, and its top-level package or the package that could not be
+    found."""
+    traceback, name, file = error.__traceback__, None, None
     while traceback is not None:
         module = str(traceback.tb_frame.f_globals.get("__name__", ""))
-        # importlib's frames are skipped, since the module that called importlib is the cause.
-        if not module.startswith(("importlib", "_frozen_importlib", __name__)):
-            name = module.partition(".")[0]
+        package = module.partition(".")[0]
+        # Frames of the standard library are skipped, since the module that called it is the cause.
+        if module != __name__ and package != "_frozen_importlib" and package not in sys.stdlib_module_names:
+            name, file = package, traceback.tb_frame.f_code.co_filename
         traceback = traceback.tb_next
-    return name
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        name = error.name.partition(".")[0]
+    return {"import_error_package": name, "import_error_file": file}
 
 
 def _query(torch: Any) -> None:

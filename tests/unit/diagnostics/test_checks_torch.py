@@ -36,6 +36,10 @@ def reinstall_text(package: str) -> str:
 
 
 ANEW = reinstall_text("torch==2.13.0")
+SEE_TRACEBACK = (
+    "Run python -X faulthandler -c 'import torch' in a terminal: the traceback shows which code fails. "
+    "Nothing shows that PyTorch's files are damaged, so a reinstallation is unlikely to help."
+)
 
 # -- PyTorch ---------------------------------------------------------------------------------------------
 
@@ -169,7 +173,8 @@ def test_other_failures_of_the_import() -> None:
     without = replace(
         results(), torch_result=replace(results().torch_result, ending="crashed", detail="SIGSEGV", values={})
     )
-    assert outcome(check_of("torch", without)) == ("broken", "'import torch' crashes Python (SIGSEGV).", ANEW)
+    crashes = "'import torch' crashes Python (SIGSEGV)."
+    assert outcome(check_of("torch", without)) == ("broken", crashes, SEE_TRACEBACK)
     hung = replace(
         results(), torch_result=replace(results().torch_result, ending="hung", values={"step": "import"})
     )
@@ -184,7 +189,9 @@ def test_other_failures_of_the_import() -> None:
         torch=no_import("No module named 'sympy'", "ModuleNotFoundError"),
         machine={"libraries": {"/usr/local/cuda/lib64": ("libcudart.so.12",)}},
     )
-    assert outcome(check_of("torch", of_python))[2] == ANEW
+    assert outcome(check_of("torch", of_python))[2] == SEE_TRACEBACK
+    own = results(torch=no_import("No module named 'torch.x'", "ModuleNotFoundError"))
+    assert outcome(check_of("torch", own))[2] == ANEW
 
 
 def test_an_import_that_ends_python_silently() -> None:

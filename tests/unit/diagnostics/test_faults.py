@@ -114,6 +114,24 @@ def _reinstalled(**values: str) -> Callable[[FaultMachine], None]:
     return cause
 
 
+def _rejected_setting(name: str, value: str, error: str) -> Callable[[FaultMachine], None]:
+    def cause(machine: FaultMachine) -> None:
+        machine.variables[name] = value
+        _reinstalled(imports=f"raise ValueError({error!r})")(machine)
+
+    return cause
+
+
+def _import_hook(machine: FaultMachine) -> None:
+    (machine.site / "hook.py").write_text("raise RuntimeError('no network')\n")
+    _reinstalled(imports="import hook")(machine)
+
+
+def _package_that_raises(machine: FaultMachine) -> None:
+    Package("odd", "1.0", {"odd/__init__.py": b"raise RuntimeError('no license')\n"}).install(machine.site)
+    _reinstalled(imports="import odd")(machine)
+
+
 def _library_file(name: str, content: bytes | None) -> Callable[[FaultMachine], None]:
     def cause(machine: FaultMachine) -> None:
         (folder,) = (known[1] for known in LIBRARIES.values() if name in known[2])
@@ -296,6 +314,7 @@ def _xids(machine: FaultMachine) -> None:
 
 
 REINSTALL, UNSET_PATH = "reinstall-package", "remove-from-ld-library-path"
+SEE_TRACEBACK = "see-import-traceback"
 FAULTS = (
     Fault("torch in PYTHONPATH", _in_pythonpath, (("torch-shadowed", "remove-from-pythonpath"),)),
     Fault(
@@ -339,12 +358,32 @@ FAULTS = (
     Fault(
         "import that raises",
         _reinstalled(imports="raise RuntimeError('odd')"),
-        (("torch-import-error", REINSTALL),),
+        (("torch-import-error", SEE_TRACEBACK),),
+    ),
+    Fault(
+        "typo in TORCH_LOGS",
+        _rejected_setting("TORCH_LOGS", "dynmo", "\\nInvalid log settings: dynmo, must be a list"),
+        (("torch-import-error", "correct-variable"),),
+    ),
+    Fault(
+        "invalid TORCH_DISTRIBUTED_DEBUG",
+        _rejected_setting("TORCH_DISTRIBUTED_DEBUG", "x", "The value of TORCH_DISTRIBUTED_DEBUG must be OFF"),
+        (("torch-import-error", "correct-variable"),),
+    ),
+    Fault(
+        "import hook that raises",
+        _import_hook,
+        (("torch-import-error-in-package", SEE_TRACEBACK),),
+    ),
+    Fault(
+        "package that raises",
+        _package_that_raises,
+        (("torch-import-error-in-package", SEE_TRACEBACK),),
     ),
     Fault(
         "import that crashes",
         _reinstalled(imports="os.abort()"),
-        (("torch-import-crashed", REINSTALL),),
+        (("torch-import-crashed", SEE_TRACEBACK),),
     ),
     Fault(
         "import that is killed",
@@ -354,7 +393,7 @@ FAULTS = (
     Fault(
         "missing Python package",
         _reinstalled(imports="import sympy"),
-        (("torch-import-error", REINSTALL),),
+        (("torch-import-error", SEE_TRACEBACK),),
     ),
     Fault("broken numpy", _broken_numpy, (("numpy-fails", REINSTALL),)),
     Fault("cuDNN missing", _uninstalled("nvidia-cudnn-cu13"), (("library-missing", REINSTALL),)),
