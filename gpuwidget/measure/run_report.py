@@ -108,6 +108,7 @@ class GpuReportBuilder:
             children_memory=totals.children_memory(),
             energy_at_least_j=totals.energy_at_least(t),
             energy_error_j=totals.energy_error(t),
+            unified_memory=gpu.unified_memory,
             missing_ids=message_ids(totals.missing),
         )
 

@@ -47,6 +47,8 @@ class CandidateGpu:
     """Bytes of memory."""
     memory_free: int | None
     """Bytes of memory that no process uses, or None if that is unknown."""
+    unified_memory: bool
+    """Whether the GPU uses the host's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class DeviceChoice:
     """Bytes of memory."""
     memory_free: int | None
     """Bytes of memory that no process uses, or None if that is unknown."""
+    unified_memory: bool
+    """Whether the GPU uses the host's memory."""
     holders: tuple[str, ...]
     """The processes with a context on the GPU: "this notebook" and others. Empty if unknown. Names of other
     users and of their notebooks appear only in a :class:`KernelState`, because it is never saved in a

@@ -196,6 +196,8 @@ class GpuReport:
     energy_error_j: float | None = None
     """Joules by which :attr:`energy_j` may be wrong (two standard deviations), or None if that is at most 5
     percent of it."""
+    unified_memory: bool = False
+    """Whether the GPU uses the host's memory, as GB10 and Jetson do."""
 
     @property
     def used_by_others_only(self) -> bool:

@@ -582,6 +582,8 @@ export interface CandidateGpu {
   readonly memory_total: number | null;
   /** Bytes of memory that no process uses, or null if that is unknown. */
   readonly memory_free: number | null;
+  /** Whether the GPU uses the host's memory. */
+  readonly unified_memory: boolean;
 }
 
 /** A device that the user can choose as the default, and its GPU. */
@@ -602,6 +604,8 @@ export interface DeviceChoice {
   readonly memory_total: number | null;
   /** Bytes of memory that no process uses, or null if that is unknown. */
   readonly memory_free: number | null;
+  /** Whether the GPU uses the host's memory. */
+  readonly unified_memory: boolean;
   /**
    * The processes with a context on the GPU: "this notebook" and others. Empty if unknown. Names of other
    * users and of their notebooks appear only in a `KernelState`, because it is never saved in a notebook.

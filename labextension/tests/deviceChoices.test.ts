@@ -22,6 +22,7 @@ function choice(device: string, free: number | null, holders: readonly string[] 
     compute_capability: null,
     memory_total: null,
     memory_free: free === null ? null : free * GIB,
+    unified_memory: false,
     holders,
     candidates: []
   };
@@ -193,9 +194,10 @@ test('the names of the kernel do not tell how many processes there are', () => {
 });
 
 test('a lost GPU cannot be chosen, and its option says why', () => {
-  const { text, title, disabled } = optionOf({ memory_free: null }, { lost_since: 1000 });
+  const missing = { memory_used: 'the GPU fell off the bus' };
+  const { text, title, disabled } = optionOf({ memory_free: null }, { lost_since: 1000, missing });
   assert.match(text, /^cuda:0 — H200 · lost since \d\d:\d\d:\d\d$/);
-  assert.match(title, /\nLost since \d\d:\d\d:\d\d: /);
+  assert.match(title, /\nLost since \d\d:\d\d:\d\d: the GPU fell off the bus\./);
   assert.equal(disabled, true);
   const silent = optionOf({ memory_free: null }, { silent_since: 990 });
   assert.deepEqual([silent.text, silent.disabled], ['cuda:0 — H200 · no answer', false]);
@@ -209,7 +211,8 @@ test('a device whose GPU is unknown has the models that it may be', () => {
     name,
     compute_capability: '8.6',
     memory_total: 24 * GIB,
-    memory_free: 23.5 * GIB
+    memory_free: 23.5 * GIB,
+    unified_memory: false
   }));
   const { text, title } = optionOf({ ...choice('cuda:0', null), candidates });
   assert.equal(text, 'cuda:0 — GeForce RTX 3090 / GeForce RTX 4090');

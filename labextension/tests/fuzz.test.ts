@@ -337,6 +337,7 @@ function fullReply(): unknown {
     compute_capability: '9.0',
     memory_total: 140 * GIB,
     memory_free: 71 * GIB,
+    unified_memory: true,
     holders: ['this notebook', 'python'],
     candidates: []
   };
@@ -346,7 +347,8 @@ function fullReply(): unknown {
     name: 'NVIDIA L4',
     compute_capability: null,
     memory_total: null,
-    memory_free: 3
+    memory_free: 3,
+    unified_memory: false
   };
   return ok({
     choices: [

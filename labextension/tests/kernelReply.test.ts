@@ -15,6 +15,7 @@ const CHOICE: DeviceChoice = {
   compute_capability: '9.0',
   memory_total: 140 * GIB,
   memory_free: 0,
+  unified_memory: false,
   holders: [],
   candidates: [
     {
@@ -23,7 +24,8 @@ const CHOICE: DeviceChoice = {
       name: 'NVIDIA GeForce RTX 3090',
       compute_capability: '8.6',
       memory_total: 24 * GIB,
-      memory_free: null
+      memory_free: null,
+      unified_memory: true
     }
   ]
 };

@@ -137,7 +137,7 @@ def describe_devices() -> str:
 def label(choice: DeviceChoice) -> str:
     """Describe a device in one line: ``cuda:1 · GPU 3 H200 · 9.0 · 120.1 GiB free · another notebook``."""
     if choice.index is not None:
-        free = _("{size} free", size=units.memory(choice.memory_free))
+        free = _free(units.memory(choice.memory_free), choice)
         model = _model(choice.index, choice.name or "", choice.compute_capability)
         return " · ".join(
             [choice.device, model, free, *([_(joined(choice.holders))] if choice.holders else [])]
@@ -152,8 +152,13 @@ def label(choice: DeviceChoice) -> str:
 
 def _gpu(gpu: CandidateGpu) -> str:
     """Describe a GPU in one line: ``GPU 1 GeForce RTX 4090 · 8.9 · 23.1 of 24.0 GiB free``."""
-    free = _("{size} free", size=units.memory_of(gpu.memory_free, gpu.memory_total))
+    free = _free(units.memory_of(gpu.memory_free, gpu.memory_total), gpu)
     return f"{_model(gpu.index, gpu.name, gpu.compute_capability)} · {free}"
+
+
+def _free(size: str, gpu: DeviceChoice | CandidateGpu) -> str:
+    free = _("{size} free", size=size)
+    return _("{size} (unified memory)", size=free) if gpu.unified_memory else free
 
 
 def _model(index: int, name: str, compute_capability: str | None) -> str:

@@ -26,7 +26,7 @@ from gpuwidget.pytorch.device_switch import cuda_index
 from gpuwidget.sampler import Sampler, Subscription
 from gpuwidget.system.processes import Identity, OwnProcessTree, in_host_pid_namespace, notebook_of, own_user
 
-CPU = DeviceChoice("cpu", None, None, None, None, None, None, (), ())
+CPU = DeviceChoice("cpu", None, None, None, None, None, None, False, (), ())
 THIS_NOTEBOOK = translatable("this notebook")
 
 _MAX_AGE_S = 10.0
@@ -195,10 +195,11 @@ class GpuMonitor:
                     compute_capability=gpu.compute_capability,
                     memory_total=gpu.memory_total,
                     memory_free=free_memory(gpu, reading),
+                    unified_memory=gpu.unified_memory,
                     holders=self._holder_names(reading, live),
                     candidates=(),
                 )
-        return DeviceChoice(device, None, None, None, None, None, None, (), candidates)
+        return DeviceChoice(device, None, None, None, None, None, None, False, (), candidates)
 
     def _holder_names(self, reading: Reading, live: bool) -> tuple[str, ...]:
         """Return the names of the processes that hold memory, without duplicates, and this notebook first."""
@@ -371,6 +372,7 @@ def _candidates(sample: Sample | None) -> tuple[CandidateGpu, ...]:
             compute_capability=gpu.compute_capability,
             memory_total=gpu.memory_total,
             memory_free=free_memory(gpu, reading),
+            unified_memory=gpu.unified_memory,
         )
         for gpu, reading in zip(sample.gpus, sample.readings, strict=True)
         if gpu.mig_parent is None and not is_unopened(gpu)

@@ -70,6 +70,9 @@ function reply(content: unknown): KernelReply {
   }
 }
 
+/** Older kernels do not report whether memory is unified. */
+const isTrue = (value: unknown): boolean => value === true;
+
 const kernelState = object<KernelState>({
   schema: oneOf(KERNEL_SCHEMA),
   version: text,
@@ -93,6 +96,7 @@ const kernelState = object<KernelState>({
       compute_capability: nullable(text),
       memory_total: count,
       memory_free: count,
+      unified_memory: isTrue,
       holders: list(text, MAX_NAMES),
       candidates: list(
         object<CandidateGpu>({
@@ -101,7 +105,8 @@ const kernelState = object<KernelState>({
           name: text,
           compute_capability: nullable(text),
           memory_total: count,
-          memory_free: count
+          memory_free: count,
+          unified_memory: isTrue
         }),
         MAX_NAMES
       )

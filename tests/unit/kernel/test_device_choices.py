@@ -12,17 +12,22 @@ from typing import Any
 
 import pytest
 from fakes import FakeClock, FakeSource
+from helpers_nvml import Machine
 from helpers_samples import GIB, LIVE, h200, process, reading, sample
 from helpers_torch import make_torch
+from nvml_standin import profiles
 
 from gpuwidget.kernel.devices import default_device, device_choices
 from gpuwidget.kernel.devices.device_choices import CPU, DeviceChoices, GpuMonitor, check_device
 from gpuwidget.measure.device_order import ORDER_UNKNOWN
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import CandidateGpu, DeviceChoice
+from gpuwidget.model.samples import Sample, unopened_gpu
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.sampler import Sampler
 from gpuwidget.sources import Inventory
+from gpuwidget.sources.nvml import NvmlSource
+from gpuwidget.system import processes
 from gpuwidget.system.processes import own_user
 
 _TIMEOUT_S = 30.0
@@ -74,6 +79,7 @@ def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
         compute_capability="9.0",
         memory_total=140 * GIB,
         memory_free=120 * GIB,
+        unified_memory=False,
         holders=(
             "this notebook",
             "another process of another user",
@@ -96,6 +102,32 @@ def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
         "process 12",
         "unknown process",
     )
+
+
+def test_a_gpu_with_unified_memory_is_labelled(
+    torch: Any, monitor: GpuMonitor, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`%gpu device` says that a GPU uses the host's memory. Of this memory, what Linux calls available is
+    free, also for `--need`."""
+    host = processes.HostMemory(total=128 * GIB, used=40 * GIB)
+    monkeypatch.setattr(processes, "host_memory", lambda: host)
+    machine.set_scenario(*profiles.machine("GB10"))
+    clock = FakeClock()
+    sampler = Sampler(NvmlSource(clock), clock)
+    taken: list[Sample] = []
+    with sampler.subscribe(taken.append):
+        clock.until(lambda: bool(taken))
+    sampler.stop()
+    choice = monitor.device_choices(taken[-1]).devices[1]
+    assert (choice.unified_memory, choice.memory_free) == (True, host.total - host.used)
+    assert default_device.label(choice) == "cuda:0 · GPU 0 GB10 · 12.1 · 88.0 GiB free (unified memory)"
+
+
+def test_a_gpu_that_could_not_be_opened_is_no_device(torch: Any, monitor: GpuMonitor) -> None:
+    """A GPU that was lost before CUDA started is not counted among CUDA's devices."""
+    lost = unopened_gpu(0)
+    now = sample((lost, reading(lost, lost_since=1.0, memory_used=None)), (TWO, reading(TWO)))
+    assert of(monitor.device_choices(now)) == [("cpu", None), ("cuda:0", 1)]
 
 
 def test_choices_before_cuda_is_initialized(
@@ -121,8 +153,8 @@ def test_gpus_that_differ(torch: Any, monitor: GpuMonitor) -> None:
         "cuda:0 · H200 or T4: known once your code has started CUDA"
     )
     candidates = (
-        CandidateGpu(ONE.uuid, 0, "NVIDIA H200", "9.0", 140 * GIB, 80 * GIB),
-        CandidateGpu(T4.uuid, 1, "NVIDIA T4", "7.5", 16 * GIB, 15 * GIB),
+        CandidateGpu(ONE.uuid, 0, "NVIDIA H200", "9.0", 140 * GIB, 80 * GIB, unified_memory=False),
+        CandidateGpu(T4.uuid, 1, "NVIDIA T4", "7.5", 16 * GIB, 15 * GIB, unified_memory=False),
     )
     assert [choice.candidates for choice in choices.devices] == [(), candidates, candidates]
     assert (choices.order.source, [note.id for note in choices.order.note_ids]) == (

@@ -338,6 +338,13 @@ def test_unknown_values_read_na_with_their_reason() -> None:
         assert reason in page.text.splitlines()
 
 
+def test_unified_memory_is_labelled() -> None:
+    """The card says that a GPU uses the host's memory."""
+    shared = reports.report(reports.gpu(0, name="NVIDIA GB10", unified_memory=True))
+    assert "GPU 0 GB10 (unified memory)" in Page(html(shared)).text
+    assert "GPU 0 GB10 (unified memory)" in text(shared)
+
+
 def test_a_value_unknown_for_one_gpu_names_it() -> None:
     """On the card of several GPUs, the reason for an unknown value names the GPU to which it applies."""
     lines = Page(html(reports.lost())).text.splitlines()
