@@ -121,6 +121,22 @@ def test_costly_counters_have_longer_windows_from_the_start(
     assert loop.due - started == pytest.approx(expected)
 
 
+def test_the_energy_counter_is_read_less_and_less_often(clock: FakeClock) -> None:
+    """In a run, the energy counter is first read after 0.1 s, so that short cells don't pay for it, and then
+    less and less often."""
+    loop = SlowPollLoop(*subscribed(clock, 1), clock)
+    loop.start_poll()
+    clock.advance(1.0)
+    began = clock.monotonic()
+    loop.start_activity()
+    read: list[float] = []
+    while len(read) < 9:
+        clock.advance(loop.due - clock.monotonic())
+        if loop._read_slow in loop.start_poll().reads:
+            read.append(clock.monotonic() - began)
+    assert read == pytest.approx([0.1, 0.6, 1.1, 1.6, 2.1, 2.625, 3.281, 4.102, 5.127], abs=0.001)
+
+
 def test_the_watchdog_wakes_up_when_a_call_may_hang() -> None:
     """The watchdog thread sleeps until the oldest call in progress would count as hung. If no call is in
     progress, it sleeps for one second."""
