@@ -51,7 +51,10 @@ def _uuids(item: str, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> li
                 )
             )
     if not found:
-        existing = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus if gpu.mig_parent is None)
+        existing = ", ".join(
+            f"{gpu.index if gpu.mig_index is None else f'{gpu.index}:{gpu.mig_index}'} ({gpu.uuid})"
+            for gpu in gpus
+        )
         raise OptionError(
             translatable("--gpu {item}: no such GPU. There are: {existing}.", item=item, existing=existing)
         )

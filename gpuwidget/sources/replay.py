@@ -61,7 +61,7 @@ class ReplaySource:
             recording = self._load()
         except RecordingError as error:
             self._gpus = {}
-            label = f"Recording {self._path.name}"
+            label = f"Recording that can't be played ({self._path.name})"
             unreadable = message("recording-unreadable", str(error), path=str(self._path))
             return Inventory(_origin(unreadable, label, None, None), ())
         if self._opened is None:

@@ -374,7 +374,9 @@ def _explain(
             known = [gpu.missing[field] for gpu in run.gpus if field in gpu.missing]
             reason = known[0] if known else _TOO_FEW_SAMPLES
             reason = with_english(reason, clean_line(reason, summary.NOTE_LENGTH))
-            reasons.setdefault((run.name, reason), []).append(name)
+            names = reasons.setdefault((run.name, reason), [])
+            if name not in names:  # if both runs have the same name, they share the entry
+                names.append(name)
 
 
 # -- differences between the environments, and notes -----------------------------------------------------

@@ -104,7 +104,10 @@ def test_before_torch_is_imported(start_kernel: Callable[..., Kernel]) -> None:
     gpuwidget itself does not import torch."""
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN)
     kernel.ok("%load_ext gpuwidget\nimport sys")
-    assert "torch is not imported yet: the choice takes effect" in kernel.ok("%gpu device cuda:1").displayed
+    assert "When torch is imported, it will have these devices:" in kernel.ok("%gpu device").displayed
+    chosen = kernel.ok("%gpu device cuda:1").displayed
+    assert "torch is not imported yet: the choice takes effect" in chosen
+    assert "Takes effect in the next cell" not in chosen
     assert kernel.ok("'torch' in sys.modules").result == "False"
     ran = kernel.run("%%gpuwatch --device cuda:1\nprint('ran')")
     assert ran.text == f"UsageError: {ran.reply['evalue']}\n"

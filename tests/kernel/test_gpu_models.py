@@ -55,8 +55,8 @@ def test_different_gpus_before_and_after_cuda_starts(start_kernel: StartKernel, 
         "  cuda:0 · GeForce RTX 3090 or GeForce RTX 4090: known once your code has started CUDA",
         "  cuda:1 · GeForce RTX 3090 or GeForce RTX 4090: known once your code has started CUDA",
         "GPUs of this machine, with nvidia-smi's numbers:",
-        "  GPU 0 GeForce RTX 3090 · 8.6 · 23.4 of 24.0 GiB free",
-        "  GPU 1 GeForce RTX 4090 · 8.9 · 23.4 of 24.0 GiB free",
+        "  GPU 0 GeForce RTX 3090 (compute capability 8.6) · 23.4 of 24.0 GiB free",
+        "  GPU 1 GeForce RTX 4090 (compute capability 8.9) · 23.4 of 24.0 GiB free",
     ]
     assert WHY in before.splitlines()[-1]
     listed = "[[gpu.name for gpu in one.candidates] for one in gpuwidget.devices()][1]"

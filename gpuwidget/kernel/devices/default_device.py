@@ -119,7 +119,10 @@ def kernel_state(*, watching: bool) -> KernelState:
 def describe_devices() -> str:
     """Return a text with the default device, followed by all devices, one per line."""
     choices = monitor().device_choices(monitor().read(_TIMEOUT_S))
-    lines = [describe(DEVICE_SWITCH.state), *(f"  {label(choice)}" for choice in choices.devices)]
+    first = describe(DEVICE_SWITCH.state)
+    if cuda_state.loaded_torch() is None and choices.devices:
+        first += _(" When torch is imported, it will have these devices:")
+    lines = [first, *(f"  {label(choice)}" for choice in choices.devices)]
     if choices.unavailable is not None:
         lines.append(f"  {_(choices.unavailable)}")
     elif not choices.complete and not choices.order.notes:
@@ -135,7 +138,7 @@ def describe_devices() -> str:
 
 @in_view_language
 def label(choice: DeviceChoice) -> str:
-    """Describe a device in one line: ``cuda:1 · GPU 3 H200 · 9.0 · 120.1 GiB free · another notebook``."""
+    """Describe a device in one line: ``cuda:1 · GPU 3 H200 (compute capability 9.0) · 120.1 GiB free``."""
     if choice.index is not None:
         free = _free(units.memory(choice.memory_free), choice)
         model = _model(choice.index, choice.name or "", choice.compute_capability)
@@ -151,7 +154,7 @@ def label(choice: DeviceChoice) -> str:
 
 
 def _gpu(gpu: CandidateGpu) -> str:
-    """Describe a GPU in one line: ``GPU 1 GeForce RTX 4090 · 8.9 · 23.1 of 24.0 GiB free``."""
+    """Describe a GPU in one line: ``GPU 1 RTX 4090 (compute capability 8.9) · 23.1 of 24.0 GiB free``."""
     free = _free(units.memory_of(gpu.memory_free, gpu.memory_total), gpu)
     return f"{_model(gpu.index, gpu.name, gpu.compute_capability)} · {free}"
 
@@ -163,7 +166,9 @@ def _free(size: str, gpu: DeviceChoice | CandidateGpu) -> str:
 
 def _model(index: int, name: str, compute_capability: str | None) -> str:
     model = f"GPU {index} {name.removeprefix('NVIDIA ')}".strip()
-    return model if compute_capability is None else f"{model} · {compute_capability}"
+    if compute_capability is None:
+        return model
+    return _("{gpu} (compute capability {version})", gpu=model, version=compute_capability)
 
 
 @in_view_language
@@ -186,7 +191,7 @@ def describe(state: DeviceState) -> str:
         text = _("Default device: {device} ({mode}).", device=state.chosen, mode=mode)
         if state.new_tensors and not state.pending and state.present not in (None, state.chosen):
             text += _(" PyTorch uses {device}.", device=state.present)
-    if state.pending:
+    if state.pending and state.note is None:  # the note has the time at which it takes effect
         text += _(" Takes effect in the next cell.")
     return text if state.note is None else f"{text} {_(state.note)}"
 

@@ -90,8 +90,8 @@ def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
         candidates=(),
     )
     assert default_device.label(monitor.device_choices(now).devices[2]) == (
-        "cuda:1 · GPU 1 H200 · 9.0 · 120.0 GiB free · this notebook, another process of another user, "
-        "another process: python x.py, another process (12), another process"
+        "cuda:1 · GPU 1 H200 (compute capability 9.0) · 120.0 GiB free · this notebook, "
+        "another process of another user, another process: python x.py, another process (12), another process"
     )
     # With live=True, the list is for the side panel. Unlike a cell's output, it is not saved in the
     # notebook, so it may contain user names.
@@ -120,7 +120,10 @@ def test_a_gpu_with_unified_memory_is_labelled(
     sampler.stop()
     choice = monitor.device_choices(taken[-1]).devices[1]
     assert (choice.unified_memory, choice.memory_free) == (True, host.total - host.used)
-    assert default_device.label(choice) == "cuda:0 · GPU 0 GB10 · 12.1 · 88.0 GiB free (unified memory)"
+    assert (
+        default_device.label(choice)
+        == "cuda:0 · GPU 0 GB10 (compute capability 12.1) · 88.0 GiB free (unified memory)"
+    )
 
 
 def test_a_gpu_that_could_not_be_opened_is_no_device(torch: Any, monitor: GpuMonitor) -> None:
@@ -191,8 +194,8 @@ def test_listing_different_gpus(torch: Any, monitor: GpuMonitor, monkeypatch: py
         "  cuda:0 · H200 or T4: known once your code has started CUDA",
         "  cuda:1 · H200 or T4: known once your code has started CUDA",
         "GPUs of this machine, with nvidia-smi's numbers:",
-        "  GPU 0 H200 · 9.0 · 80.0 of 140.0 GiB free",
-        "  GPU 1 T4 · 7.5 · 15.0 of 16.0 GiB free",
+        "  GPU 0 H200 (compute capability 9.0) · 80.0 of 140.0 GiB free",
+        "  GPU 1 T4 (compute capability 7.5) · 15.0 of 16.0 GiB free",
     ]
     assert default_device.describe_devices().splitlines()[-1] == ORDER_UNKNOWN.text
 

@@ -58,6 +58,15 @@ def test_an_unknown_gpu_is_an_error_with_the_gpus_that_exist(word: str, says: st
     assert str(raised.value).startswith(says)
 
 
+def test_the_existing_slices_are_listed() -> None:
+    """If there is no such MIG slice, the error lists the slices as well as the GPUs."""
+    pieces = [replace(GPUS[0], uuid=f"MIG-{n}", mig_index=n, mig_parent=UUIDS[0]) for n in (1, 2)]
+    with pytest.raises(OptionError) as raised:
+        select_gpus(["0:7"], [GPUS[0], *pieces], {})
+    existing = f"0 ({UUIDS[0]}), 0:1 (MIG-1), 0:2 (MIG-2)"
+    assert str(raised.value) == f"--gpu 0:7: no such GPU. There are: {existing}."
+
+
 def test_a_mig_slice_is_selected_by_parent_and_index() -> None:
     """``--gpu 0:1`` selects MIG slice 1 of GPU 0. Cards use the same name for this slice."""
     piece = replace(GPUS[0], uuid="MIG-1", mig_index=1, mig_parent=UUIDS[0])

@@ -314,7 +314,10 @@ def test_a_file_that_cannot_be_played_is_explained(clock: SetClock, tmp_path: Pa
     path = tmp_path / "gone.jsonl.gz"
     found = ReplaySource(str(path), loop=True, clock=clock).open()
     assert found.gpus == ()
-    assert (found.origin.kind, found.origin.recording) == ("replay", "Recording gone.jsonl.gz")
+    assert (found.origin.kind, found.origin.recording) == (
+        "replay",
+        "Recording that can't be played (gone.jsonl.gz)",
+    )
     assert found.origin.reason == (
         f"The recording {str(path)!r} does not exist. Check the path, or make one with "
         "'gpuwidget record FILE'."

@@ -102,6 +102,15 @@ def test_unknown_values_have_a_reason() -> None:
     assert not [name for name in found if name.startswith("torch")]
 
 
+def test_a_reason_names_each_metric_once() -> None:
+    """If a value is unknown for both runs, and the runs have the same name, the note names the metric
+    once."""
+    run = report(bare_gpu(0), cell=cell(7.0, execution_count=6))
+    notes = [note for note in compare(run, run).notes if "not supported" in note]
+    assert [note.split(", ")[-2:] for note in notes] == [["power", "energy: not supported by this GPU"]]
+    assert [note.count("energy") for note in notes] == [1]
+
+
 def test_a_sum_with_an_unknown_part_is_unknown() -> None:
     """If the energy of one of two GPUs is unknown, their total energy is unknown."""
     half = gpu(1, energy_j=None, missing={"energy_j": "the GPU is lost"})
