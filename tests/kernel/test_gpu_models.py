@@ -68,9 +68,9 @@ def test_different_gpus_before_and_after_cuda_starts(start_kernel: StartKernel, 
 
     kernel.ok("torch.cuda.init()")
     after = kernel.ok("%gpu device").displayed.splitlines()
-    assert [line.split(" · ")[:3] for line in after[2:4]] == [
-        ["  cuda:0", "GPU 1 GeForce RTX 4090", "8.9"],
-        ["  cuda:1", "GPU 0 GeForce RTX 3090", "8.6"],
+    assert [line.split(" · ")[:2] for line in after[2:4]] == [
+        ["  cuda:0", "GPU 1 GeForce RTX 4090 (compute capability 8.9)"],
+        ["  cuda:1", "GPU 0 GeForce RTX 3090 (compute capability 8.6)"],
     ]
     assert after[4] == (
         "cuda:0 is GPU 1 in nvidia-smi, not GPU 0: CUDA puts the fastest GPU first. The numbers agree if the "
@@ -88,8 +88,8 @@ def test_an_environment_that_makes_the_order_certain(start_kernel: StartKernel, 
     kernel.ok("os.environ['CUDA_DEVICE_ORDER'] = 'PCI_BUS_ID'")
     lines = kernel.ok("%gpu device").displayed.splitlines()
     assert [line.split(" · ")[:2] for line in lines[2:]] == [
-        ["  cuda:0", "GPU 0 GeForce RTX 3090"],
-        ["  cuda:1", "GPU 1 GeForce RTX 4090"],
+        ["  cuda:0", "GPU 0 GeForce RTX 3090 (compute capability 8.6)"],
+        ["  cuda:1", "GPU 1 GeForce RTX 4090 (compute capability 8.9)"],
     ]
     assert kernel.answer_to(ask="state")["state"]["order"] == {
         "source": "environment",
