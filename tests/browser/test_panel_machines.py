@@ -264,6 +264,21 @@ def test_a_lost_gpu(browser: BrowserContext, tmp_path: Path) -> None:
         notebook.close()
 
 
+def test_a_gpu_that_is_lost_when_the_server_starts(browser: BrowserContext, tmp_path: Path) -> None:
+    """The panel has a card for a GPU that can't be opened, with the reason. When the GPU comes back, its own
+    card replaces that one."""
+    with lab_with(tmp_path, *machine(2), "gpu.1.*=error 15") as (lab, standin):
+        notebook = lab.open(browser, lab.write("lost.ipynb", ["1"]), kernel=False)
+        show(notebook)
+        wait_for_text(notebook, CARD, "the GPU fell off the bus")
+        assert [card["uuid"] for card in cards(notebook)][1:] == ["GPU-unopened-1"]
+        standin.scenario(*machine(2))
+        notebook.page.wait_for_selector(f"{CARD}[data-gpu-uuid='GPU-unopened-1']", state="detached")
+        assert [card["uuid"] for card in cards(notebook)] == uuids(lab)
+        assert "Lost" not in notebook.page.inner_text(PANEL)
+        notebook.close()
+
+
 def test_throttling_reasons_and_the_values_at_the_pointer(browser: BrowserContext, tmp_path: Path) -> None:
     """The power cap, which full load reaches, is no warning, but heat is. The reason for an unknown value is
     a text of the card. The chart shows the time and the values at the pointer, and the ends of its axis."""
