@@ -34,21 +34,46 @@ HEADER = """\
 
 
 def _without_comments(code: str) -> str:
-    """Return Python code without docstrings, whole-line comments and blank lines, as every browser loads
-    it."""
+    """Return Python code without docstrings, comments, blank lines and type hints, and with one space per
+    level of indentation, as every browser loads it."""
     lines = list(StringIO(code))
-    dropped = {
-        token.start[0]
-        for token in tokenize.generate_tokens(iter(lines).__next__)
-        if token.type in (tokenize.COMMENT, tokenize.NL)
-        and not lines[token.start[0] - 1][: token.start[1]].strip()
-    }
+    dropped, inside_texts = set(), set()
+    hints = [
+        (hint, before)
+        for node in ast.walk(ast.parse(code))
+        for name, before in (("annotation", ": "), ("returns", " -> "))
+        if isinstance(hint := getattr(node, name, None), ast.expr)
+    ]
+    for hint, before in sorted(hints, key=lambda found: found[0].col_offset, reverse=True):
+        line = lines[hint.lineno - 1]
+        lines[hint.lineno - 1] = line[: hint.col_offset - len(before)] + line[hint.end_col_offset :]
+    code = "".join(lines)
+    for token in tokenize.generate_tokens(iter(tuple(lines)).__next__):
+        number, column = token.start
+        if token.type == tokenize.STRING:
+            inside_texts.update(range(number + 1, token.end[0] + 1))
+        if token.type in (tokenize.COMMENT, tokenize.NL):
+            kept = lines[number - 1][:column].rstrip()
+            if not kept:
+                dropped.add(number)
+            elif token.type == tokenize.COMMENT:
+                lines[number - 1] = f"{kept}\n"
     for node in ast.walk(ast.parse(code)):
         # Only a docstring, or a text below an assignment, is a statement that consists of a string.
         match node:
             case ast.Expr(value=ast.Constant(value=str())):
                 dropped.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    made = "".join(line for number, line in enumerate(lines, 1) if number not in dropped)
+            case (
+                ast.If(test=ast.Name("TYPE_CHECKING"))
+                | ast.Assign(targets=[ast.Name("TYPE_CHECKING")])
+                | ast.ImportFrom(module="__future__")
+            ):
+                dropped.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    made = ""
+    for number, line in enumerate(lines, 1):
+        if number not in dropped:
+            spaces = 0 if number in inside_texts else len(line) - len(line.lstrip(" "))
+            made += " " * (spaces // 4) + line[spaces:]
     ast.parse(made)  # A class or function that had only a docstring would be a syntax error.
     return made
 

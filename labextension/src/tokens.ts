@@ -25,10 +25,7 @@ export interface IGpuSettings {
   readonly changed: ISignal<this, void>;
 }
 
-export const IGpuSettings = new Token<IGpuSettings>(
-  'jupyterlab-gpuwidget:IGpuSettings',
-  'The settings of the GPU views.'
-);
+export const IGpuSettings = new Token<IGpuSettings>('jupyterlab-gpuwidget:IGpuSettings');
 
 /** The server's samples and the kernel of the active notebook. */
 export interface IMonitor {
@@ -60,18 +57,12 @@ export interface IMonitor {
   setSampleInterval(seconds: number): void;
 }
 
-export const IMonitor = new Token<IMonitor>(
-  'jupyterlab-gpuwidget:IMonitor',
-  'Live GPU samples of the server and the kernel of the active notebook.'
-);
+export const IMonitor = new Token<IMonitor>('jupyterlab-gpuwidget:IMonitor');
 
 /** The newest snapshot of the cluster; null if no Prometheus is configured. */
 export type IClusterModel = ClusterModel | null;
 
-export const IClusterModel = new Token<IClusterModel>(
-  'jupyterlab-gpuwidget:IClusterModel',
-  'The newest values of all GPUs that Prometheus monitors.'
-);
+export const IClusterModel = new Token<IClusterModel>('jupyterlab-gpuwidget:IClusterModel');
 
 /** The runs of the active notebook's cells, from the reports in its outputs, and the running cell. */
 export interface ICellRuns {
@@ -102,10 +93,7 @@ export interface ICellRuns {
   bands(uuid: string): readonly Band[];
 }
 
-export const ICellRuns = new Token<ICellRuns>(
-  'jupyterlab-gpuwidget:ICellRuns',
-  'The runs of the active notebook’s cells, and the running cell.'
-);
+export const ICellRuns = new Token<ICellRuns>('jupyterlab-gpuwidget:ICellRuns');
 
 /** A part of the panel that another plugin adds. */
 export interface PanelSection {
@@ -125,10 +113,7 @@ export interface IGpuPanel extends Widget {
   focusDevice(): void;
 }
 
-export const IGpuPanel = new Token<IGpuPanel>(
-  'jupyterlab-gpuwidget:IGpuPanel',
-  'The GPU panel of the sidebar.'
-);
+export const IGpuPanel = new Token<IGpuPanel>('jupyterlab-gpuwidget:IGpuPanel');
 
 /** The actions on holders of GPU memory. */
 export interface IHolderActions {
@@ -142,10 +127,7 @@ export interface IHolderActions {
   shutDown(kernel: string): void;
 }
 
-export const IHolderActions = new Token<IHolderActions>(
-  'jupyterlab-gpuwidget:IHolderActions',
-  'Actions on the holders of GPU memory.'
-);
+export const IHolderActions = new Token<IHolderActions>('jupyterlab-gpuwidget:IHolderActions');
 
 /** The commands that this extension adds. */
 export const CommandIds = {

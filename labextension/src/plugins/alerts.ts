@@ -58,7 +58,7 @@ function holderActions(
 /** Notifications about GPUs. */
 export const alerts: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:alerts',
-  description: 'Notifications of lost GPUs, errors, limits, idle notebooks and the end of a Slurm job.',
+  description: 'Notifications about GPUs, idle notebooks and Slurm jobs.',
   autoStart: true,
   requires: [IMonitor, IGpuSettings],
   optional: [ITranslator],

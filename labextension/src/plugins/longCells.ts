@@ -26,7 +26,7 @@ const BROWSER: BrowserNotifications = {
 /** Browser notifications about finished long cells. */
 export const longCells: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:long-cells',
-  description: 'Browser notifications about long cells that have ended while the tab is hidden.',
+  description: 'Browser notifications about long cells.',
   autoStart: true,
   requires: [ICellRuns, IGpuSettings],
   optional: [ITranslator],

@@ -25,7 +25,7 @@ const KERNEL_COMMANDS = [
 /** The actions on holders of GPU memory. */
 export const memory: JupyterFrontEndPlugin<IHolderActions> = {
   id: 'jupyterlab-gpuwidget:memory',
-  description: 'Open, interrupt, restart, free and shut down the notebooks that hold GPU memory.',
+  description: 'Actions on the notebooks that hold GPU memory.',
   autoStart: true,
   provides: IHolderActions,
   requires: [IMonitor],

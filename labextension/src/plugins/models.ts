@@ -20,7 +20,7 @@ import { ReportReader } from '../cells/reportReader';
 /** The models of live data that all views display. */
 export const monitor: JupyterFrontEndPlugin<IMonitor> = {
   id: 'jupyterlab-gpuwidget:monitor',
-  description: 'Live GPU samples of the server and the default torch device of the notebook in front.',
+  description: 'Live GPU samples and the default torch device.',
   autoStart: true,
   provides: IMonitor,
   optional: [INotebookTracker, ITranslator],
@@ -50,7 +50,7 @@ export const monitor: JupyterFrontEndPlugin<IMonitor> = {
 /** The newest snapshot of the cluster. */
 export const clusterModel: JupyterFrontEndPlugin<IClusterModel> = {
   id: 'jupyterlab-gpuwidget:cluster-model',
-  description: 'The newest values of all GPUs that Prometheus monitors.',
+  description: 'The newest values of the cluster’s GPUs.',
   autoStart: true,
   provides: IClusterModel,
   optional: [ITranslator],
@@ -66,7 +66,7 @@ export const clusterModel: JupyterFrontEndPlugin<IClusterModel> = {
 /** The runs of the active notebook's cells. */
 export const cells: JupyterFrontEndPlugin<ICellRuns> = {
   id: 'jupyterlab-gpuwidget:cells',
-  description: 'The runs of the active notebook’s cells and what they did to the GPUs.',
+  description: 'The runs of the active notebook’s cells.',
   autoStart: true,
   provides: ICellRuns,
   requires: [IMonitor],

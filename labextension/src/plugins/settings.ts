@@ -12,7 +12,7 @@ const NOTIFICATION_LENGTH = 140;
 /** The user's settings. */
 export const settings: JupyterFrontEndPlugin<IGpuSettings> = {
   id: 'jupyterlab-gpuwidget:settings',
-  description: 'The settings of the GPU views; invalid ones are replaced by their defaults.',
+  description: 'The settings of the GPU views.',
   autoStart: true,
   provides: IGpuSettings,
   optional: [ISettingRegistry, ITranslator],

@@ -133,11 +133,12 @@ def test_a_type_without_typescript_type_is_rejected(monkeypatch: pytest.MonkeyPa
 
 
 def test_code_without_comments() -> None:
-    """`_without_comments()` removes docstrings, whole-line comments and blank lines. It keeps the lines of
-    texts and comments behind code, and raises SyntaxError if the rest is no Python code."""
-    text = 'TEXT = """\n# no comment\n\n  # neither\n"""  # kept\n'
-    function = 'def f(\n    a,\n    # comment\n\n):\n    """Docstring."""\n    ...\n'
-    code = f'"""Docstring.\n\nMore.\n"""\n\n# comment\n{text}{function}'
-    assert wire._without_comments(code) == f"{text}def f(\n    a,\n):\n    ...\n"
+    """`_without_comments()` removes docstrings, comments, blank lines, type hints and most indentation.
+    It keeps the lines of texts, and raises SyntaxError if the rest is no Python code."""
+    text = 'TEXT{} = """\n# no comment\n\n    # neither\n"""{}\n'
+    function = 'def f(\n    a: int,\n    # comment\n\n) -> None:\n    """Docstring."""\n    ...  # comment\n'
+    hints = "from __future__ import annotations\nTYPE_CHECKING = False\nif TYPE_CHECKING:\n    import x\n"
+    code = f'"""Docstring.\n\nMore.\n"""\n{hints}\n# comment\n{text.format(": str", "  # comment")}{function}'
+    assert wire._without_comments(code) == f"{text.format('', '')}def f(\n a,\n):\n ...\n"
     with pytest.raises(SyntaxError):
         wire._without_comments('class Empty:\n    """Docstring."""\n')
