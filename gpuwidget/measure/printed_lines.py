@@ -27,12 +27,19 @@ class _LineSplitter:
         self._incomplete = ""
 
     def write(self, text: str) -> None:
-        *complete, self._incomplete = (self._incomplete + text).split("\n")
-        for line in complete:
-            visible = _visible(line).strip()
-            if visible:
-                self._on_line(visible)
-        self._incomplete = _visible(self._incomplete)
+        if "\n" in text:
+            *complete, text = (self._incomplete + text).split("\n")
+            self._incomplete = ""
+            for line in complete:
+                visible = _visible(line).strip()
+                if visible:
+                    self._on_line(visible)
+        text = self._incomplete + text
+        self._incomplete = _visible(text) if "\r" in text or len(text) > _MAX_LENGTH else text
+
+    def clear(self) -> None:
+        """Forget the line that is not complete yet."""
+        self._incomplete = ""
 
 
 def _visible(line: str) -> str:
@@ -40,6 +47,8 @@ def _visible(line: str) -> str:
 
     Carriage returns at the end of the line are kept as one.
     """
+    if "\r" not in line:
+        return line[:_MAX_LENGTH]
     text = line.rstrip("\r")
     return text.rpartition("\r")[2][:_MAX_LENGTH] + ("\r" if text != line else "")
 
@@ -106,34 +115,54 @@ class PrintedLines:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._subscribers: list[tuple[TextCallback, bool]] = []
+        # Tuples, so that a thread that prints can iterate over them while another thread subscribes.
+        self._of_lines: tuple[tuple[TextCallback, Callable[[], None]], ...] = ()
+        self._of_pieces: tuple[TextCallback, ...] = ()
         self._hooks: list[_EchoHook | _WriteHook] = []
+        self._splitters: list[_LineSplitter] = []
 
-    def subscribe(self, callback: TextCallback, *, whole_lines: bool = True) -> None:
+    def subscribe(self, callback: TextCallback, on_clear: Callable[[], None] = lambda: None) -> None:
         """Call ``callback`` with each complete line, on the thread that prints.
 
-        If ``whole_lines`` is False, call it with every piece of text as it is written.
+        Call ``on_clear`` when the cell has cleared the lines that it printed so far.
         """
         with self._lock:
-            self._subscribers.append((callback, whole_lines))
-            if len(self._subscribers) == 1:
-                hooks = (self._hook(stream) for stream in (sys.stdout, sys.stderr))
-                self._hooks = [hook for hook in hooks if hook is not None]
+            self._of_lines += ((callback, on_clear),)
+            self._add_hooks()
+
+    def subscribe_to_pieces(self, callback: TextCallback) -> None:
+        """Call ``callback`` with every piece of text as it is written."""
+        with self._lock:
+            self._of_pieces += (callback,)
+            self._add_hooks()
 
     def unsubscribe(self, callback: TextCallback) -> None:
         """Stop calling ``callback``. If no subscriber remains, restore the streams. Safe to call twice."""
         with self._lock:
-            self._subscribers = [known for known in self._subscribers if known[0] != callback]
-            if not self._subscribers:
+            self._of_lines = tuple(known for known in self._of_lines if known[0] != callback)
+            self._of_pieces = tuple(known for known in self._of_pieces if known != callback)
+            if not self._of_lines and not self._of_pieces:
                 self._remove_hooks()
+
+    def clear(self) -> None:
+        """Tell subscribers that the text that was printed so far is no longer shown."""
+        for splitter in self._splitters:
+            splitter.clear()
+        for _, on_clear in self._of_lines:
+            on_clear()
+
+    def _add_hooks(self) -> None:
+        if not self._hooks:
+            hooks = (self._hook(stream) for stream in (sys.stdout, sys.stderr))
+            self._hooks = [hook for hook in hooks if hook is not None]
 
     def _hook(self, stream: Any) -> _EchoHook | _WriteHook | None:
         lines = _LineSplitter(self._on_line)
+        self._splitters.append(lines)
 
         def on_text(text: str) -> None:
-            for callback, whole_lines in tuple(self._subscribers):
-                if not whole_lines:
-                    callback(text)
+            for callback in self._of_pieces:
+                callback(text)
             lines.write(text)
 
         if getattr(stream, "echo", stream) is None:
@@ -142,19 +171,19 @@ class PrintedLines:
         return _WriteHook(stream, on_text) if hasattr(stream, "__dict__") else None
 
     def _on_line(self, line: str) -> None:
-        for callback, whole_lines in tuple(self._subscribers):
-            if whole_lines:
-                callback(line)
+        for callback, _ in self._of_lines:
+            callback(line)
 
     def _remove_hooks(self) -> None:
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
+        self._splitters.clear()
 
     def reset_in_child(self) -> None:
         """Drop all subscribers in a forked child. Replace the lock, which another thread may have held."""
         self._lock = threading.RLock()
-        self._subscribers = []
+        self._of_lines = self._of_pieces = ()
         self._remove_hooks()
 
 

@@ -133,7 +133,7 @@ class Run:
         self._peak_scope = PEAK_TRACKER.open()
         if len(self._gpus.all) > 1:
             self._device_changes = DEVICE_CHANGES.open()
-        PRINTED_LINES.subscribe(self._on_line)
+        PRINTED_LINES.subscribe(self._on_line, self._marks.clear_printed)
         WORKER_UPDATES.subscribe(self.add_worker_update)
         self._memory.begin()
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from gpuwidget.measure import notes
 from gpuwidget.measure.gpu_totals import GpuTotals
 from gpuwidget.model.messages import Message
-from gpuwidget.model.report import Mark
+from gpuwidget.model.report import Mark, MarkKind
 from gpuwidget.sampler import INTERVAL_S
 
 MAX_POINTS = 240
@@ -192,12 +192,12 @@ class _ThinnedMarks:
     stride: int = 1
     added: int = 0
 
-    def add(self, mark: Mark, most: int = _MAX_THINNED) -> None:
+    def add(self, t: float, label: str, kind: MarkKind, most: int = _MAX_THINNED) -> None:
         while self.added % self.stride == 0 and len(self.marks) >= most:
             self.marks = self.marks[::2]
             self.stride *= 2
         if self.added % self.stride == 0:
-            self.marks.append(mark)
+            self.marks.append(Mark(t, label, kind))
         self.added += 1
 
 
@@ -224,14 +224,19 @@ class TimelineMarks:
     def add_printed(self, t: float, line: str) -> None:
         """Add a line that the user's code printed, ``t`` seconds into the run."""
         with self._lock:
-            self._printed.add(Mark(t, line, "printed"))
+            self._printed.add(t, line, "printed")
+
+    def clear_printed(self) -> None:
+        """Drop the printed lines, because the cell cleared them."""
+        with self._lock:
+            self._printed = _ThinnedMarks()
 
     def add_step(self, t: float, rank: int, step: int) -> None:
         """Add the number of steps that a rank reported, ``t`` seconds into the run."""
         with self._lock:
             of_rank = self._steps.setdefault(rank, _ThinnedMarks())
             most = min(_MAX_THINNED, max(2, _MAX_STEPS // len(self._steps)))
-            of_rank.add(Mark(t, f"rank {rank}: step {step}", "step"), most)
+            of_rank.add(t, f"rank {rank}: step {step}", "step", most)
 
     def all(self) -> tuple[Mark, ...]:
         """Return all marks, lines and steps that were kept, in chronological order."""

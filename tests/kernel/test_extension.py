@@ -260,6 +260,25 @@ def test_marks_and_printed_lines(kernel: Kernel) -> None:
     assert "<1>" not in ran.cards[0]["text/html"]
 
 
+@pytest.mark.parametrize(
+    ("rest", "kept"),
+    [
+        ("clear_output()\nprint('kept')", ["kept"]),
+        ("clear_output(wait=True)\nprint('kept')", ["kept"]),
+        ("clear_output(wait=True)\ndisplay(1)\nprint('kept')", ["kept"]),
+        ("clear_output(wait=True)\n'a result'", []),
+        ("clear_output(wait=True)\n1 / 0", []),
+        ("clear_output(wait=True)", ["secret"]),
+        ("import ipywidgets\nwith ipywidgets.Output():\n    print('in it')\n    clear_output()", []),
+    ],
+)
+def test_cleared_lines_are_not_saved(kernel: Kernel, rest: str, kept: list[str]) -> None:
+    """The card has no printed line that the cell cleared, so that none is saved with the notebook."""
+    ran = kernel.run(f"%%gpuwatch\nfrom IPython.display import clear_output\nprint('secret')\n{rest}")
+    marks = ran.report["timeline"]["marks"]
+    assert [mark["label"] for mark in marks] == kept
+
+
 def test_with_statement_shows_nothing(kernel: Kernel) -> None:
     """``with gpuwidget.watch()`` displays nothing.
     If its report is a cell's result, the report is displayed as a card."""

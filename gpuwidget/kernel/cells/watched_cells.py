@@ -133,6 +133,8 @@ class CellWatch:
         try:
             with defer_interrupts():
                 hide_own_frames(result.error_in_exec)
+                if self._slot is not None:
+                    self._slot.ends_with_result()
                 if self.run is not None:
                     self.run.end(_status(result))
         except KeyboardInterrupt:
@@ -145,13 +147,15 @@ class CellWatch:
         """End the run unless it has ended, and show the card; if ``keep`` is False, discard the report."""
         run = self.run
         assert run is not None
+        if cell_has_result and self._slot is not None:
+            self._slot.ends_with_result()
         run.end(status, wait_context=allow_interrupts)
         with ignore_interrupts():
             watch_api.leave_cell(run)
             try:
                 report = run.report()
             finally:
-                self._close_outputs(cell_has_result=cell_has_result)
+                self._close_outputs()
             if report is None or not keep:
                 return
             if self._wait_note is not None:
@@ -166,11 +170,11 @@ class CellWatch:
         else:
             self._shell.display_pub.publish(data=bundle, metadata=output_metadata())
 
-    def _close_outputs(self, *, cell_has_result: bool = False) -> None:
+    def _close_outputs(self) -> None:
         if self._view is not None:
             self._view.stop()
         if self._slot is not None:
-            self._slot.close(cell_has_result=cell_has_result)
+            self._slot.close()
 
     def abandon(self) -> None:
         """Stop watching, without a card. Safe to call twice."""

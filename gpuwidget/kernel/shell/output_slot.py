@@ -67,16 +67,17 @@ class OutputSlot:
         slot._clears.start()
         return slot
 
-    def close(self, *, cell_has_result: bool = False) -> None:
-        """Stop watching for cleared outputs. Safe to call twice.
-
-        ``cell_has_result`` is true if the cell ended with a result or a traceback, which triggered a pending
-        clear.
-        """
+    def close(self) -> None:
+        """Stop watching for cleared outputs. Safe to call twice."""
         if self._open:
             self._open = False
-            self._clear_pending_at_end = self._clears.pending and not cell_has_result
+            self._clear_pending_at_end = self._clears.pending
             self._clears.stop()
+
+    def ends_with_result(self) -> None:
+        """Note that the cell has shown a result or a traceback, which triggered a pending clear."""
+        if self._open and self._clears.pending:
+            self._clears.take_effect()
 
     @property
     def cleared(self) -> bool:
@@ -230,7 +231,6 @@ class _ClearOutputWatch:
             return
         self._publisher.clear_output = self._override
         self._publisher.register_hook(self._on_message)
-        PRINTED_LINES.subscribe(self._on_text, whole_lines=False)
 
     def stop(self) -> None:
         """Stop watching; call it on the thread that called :meth:`start`.
@@ -257,9 +257,14 @@ class _ClearOutputWatch:
                 _LOG.debug("the output slot could not be reserved", exc_info=True)
         result = self._original(*args, **kwargs)
         try:
-            if self._is_from_cell(self._publisher.parent_header):
-                self.pending = bool(wait)
-                self.cleared = self.cleared or not wait
+            parent = self._publisher.parent_header
+            if self._is_from_cell(parent):
+                if wait:
+                    self._await_output()
+                else:
+                    self.take_effect()
+            elif parent.get("msg_id") == self._message_id:
+                PRINTED_LINES.clear()  # an Output widget that may have captured some of the lines
         except Exception:
             _LOG.debug("clear_output could not be observed", exc_info=True)
         return result
@@ -268,18 +273,27 @@ class _ClearOutputWatch:
         try:
             displayed = self.pending and message["header"]["msg_type"] == "display_data"
             if displayed and self._is_from_cell(message["parent_header"]):
-                self._take_effect()
+                self.take_effect()
         except Exception:
             _LOG.debug("a message of the cell could not be read", exc_info=True)
         return message
 
     def _on_text(self, text: str) -> None:
         if text and self.pending and not _is_captured(self._message_id):
-            self._take_effect()
+            self.take_effect()
 
-    def _take_effect(self) -> None:
+    def _await_output(self) -> None:
+        # Printed text is read only while a clear is pending, because reading it costs time.
+        if not self.pending:
+            self.pending = True
+            PRINTED_LINES.subscribe_to_pieces(self._on_text)
+
+    def take_effect(self) -> None:
+        """Note that the cell's outputs are cleared now."""
         self.pending = False
         self.cleared = True
+        PRINTED_LINES.unsubscribe(self._on_text)
+        PRINTED_LINES.clear()
 
     def _is_from_cell(self, parent: Mapping[str, Any]) -> bool:
         return parent.get("msg_id") == self._message_id and not _is_captured(self._message_id)

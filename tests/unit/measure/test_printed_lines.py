@@ -60,14 +60,29 @@ def test_a_long_progress_bar_counts_with_its_last_text(monkeypatch: pytest.Monke
 
 
 def test_pieces_of_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With ``whole_lines=False``, the subscriber receives each piece of text as it is written."""
+    """A subscriber to pieces receives each piece of text as it is written."""
     monkeypatch.setattr(sys, "stdout", Stream())
     lines: list[str] = []
     printed_lines = PrintedLines()
-    printed_lines.subscribe(lines.append, whole_lines=False)
+    printed_lines.subscribe_to_pieces(lines.append)
     print("a", end="")
     printed_lines.unsubscribe(lines.append)
     assert lines == ["a", ""]
+
+
+def test_cleared_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the cell clears its output, subscribers drop their lines, and so does a line's first part."""
+    monkeypatch.setattr(sys, "stdout", Stream())
+    lines: list[str] = []
+    printed_lines = PrintedLines()
+    callback = lines.append
+    printed_lines.subscribe(callback, lines.clear)
+    print("first")
+    print("part of a", end="")
+    printed_lines.clear()
+    print("line")
+    printed_lines.unsubscribe(callback)
+    assert lines == ["line"]
 
 
 def test_the_stream_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,46 @@
+"""Compare the time that ``print`` takes in watched cells and in plain cells.
+
+A cell of a kernel prints 100,000 short lines and measures the time. Plain and watched cells alternate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.figures import Figure
+from benchmarks.kernels import Kernel
+from benchmarks.settings import Settings, environment
+
+_CELL = """\
+import time as _time
+_began = _time.perf_counter()
+for _number in range({prints}):
+    print("loss", _number)
+_seconds = _time.perf_counter() - _began
+"""
+_BAR = 1.2
+_FIRST_LINES = {"with the live chart": "%%gpuwatch\n", "without the live chart": "%%gpuwatch --no-live\n"}
+
+
+def measure(settings: Settings) -> Iterator[Figure]:
+    """Measure the ratio of a watched cell's time to the mean of the plain cells before and after it."""
+    cell = _CELL.format(prints=settings.pick(100_000, 10_000))
+    ratios: dict[str, list[float]] = {name: [] for name in _FIRST_LINES}
+    seconds: list[float] = []
+    with Kernel(environment()) as kernel:
+
+        def run(first_line: str = "") -> float:
+            return float(kernel.run(first_line + cell, {"seconds": "_seconds"}).values["seconds"])
+
+        kernel.run("%load_ext gpuwidget", rest_s=3.0)
+        run("%%gpuwatch\n")
+        before = run()
+        for _ in range(settings.pick(7, 1)):
+            for name, first_line in _FIRST_LINES.items():
+                watched, after = run(first_line), run()
+                ratios[name].append(2 * watched / (before + after))
+                before = after
+                seconds.append(after)
+    for name, values in ratios.items():
+        details = {"seconds of the plain cells": [round(value, 3) for value in seconds]}
+        yield Figure("printing", f"100,000 prints, {name}", "ratio", bar=_BAR, values=values, details=details)
