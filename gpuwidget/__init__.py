@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from gpuwidget.model.lazy_imports import import_attribute, own_warning_filters
 from gpuwidget.version import __version__
 
 __all__ = [
@@ -56,10 +57,11 @@ def __getattr__(name: str) -> Any:
     # Imported at first use, so that `import gpuwidget` is quick and loads no other package.
     if name == "dask":
         # This name is not in __all__, because `from gpuwidget import *` would hide the user's `dask`.
-        return import_module("gpuwidget.dask")
+        with own_warning_filters():
+            return import_module("gpuwidget.dask")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+    return import_attribute(_MODULES[name], name)
 
 
 def __dir__() -> list[str]:
@@ -68,7 +70,8 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Load the extension: ``%load_ext gpuwidget``."""
-    from gpuwidget.kernel import magics
+    with own_warning_filters():
+        from gpuwidget.kernel import magics
 
     magics.load(shell)
 

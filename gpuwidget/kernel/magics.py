@@ -27,6 +27,7 @@ from gpuwidget.kernel.panel_requests import PanelRequests
 from gpuwidget.kernel.shell.interrupts import defer_interrupts, ignore_interrupts
 from gpuwidget.kernel.shell.running_cells import RunningCells
 from gpuwidget.model.errors import GpuWidgetError, OptionError
+from gpuwidget.model.lazy_imports import import_attribute
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import error_text, in_view_language, translatable
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
@@ -226,9 +227,7 @@ class Extension:
         arguments = line.split()
         try:
             if not arguments:
-                from gpuwidget.kernel.live import dashboard
-
-                dashboard.show(self._shell)
+                import_attribute("gpuwidget.kernel.live.dashboard", "show")(self._shell)
             elif arguments in (["watch", "on"], ["watch", "off"]):
                 self._watcher.every_cell = arguments[1] == "on"
             elif arguments[0] == "device" and (len(arguments) <= 2 or arguments[2:] == ["--light"]):

@@ -144,6 +144,11 @@ class Run:
         """
         self._later = seconds, function
 
+    @property
+    def running(self) -> bool:
+        """Whether the run has started and not ended."""
+        return self._running
+
     def mark(self, label: str) -> None:
         """Add a mark to the timeline."""
         if self._running:

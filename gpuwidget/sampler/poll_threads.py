@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import Literal
 
 LoopName = Literal["fast", "slow"]
 
+_LOG = logging.getLogger(__name__)
+
 OPENING = "(open)"
 """Used in :attr:`PollThread.call` instead of a GPU's UUID while the thread opens the source."""
 HUNG_AFTER_S = 1.0
 _OPEN_HUNG_AFTER_S = 10.0
+
+
+def _start(thread: threading.Thread) -> bool:
+    """Start the thread, and return whether that was possible."""
+    try:
+        thread.start()
+    except RuntimeError as error:  # for example, the number of threads is limited
+        _LOG.warning("gpuwidget does not measure the GPUs now: %s (%s)", error, thread.name)
+        return False
+    return True
 
 
 class PollThread:
@@ -50,22 +63,24 @@ class PollThreads:
         self._watchdog: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start each thread that is not running."""
+        """Start each thread that is not running, until one can't be started."""
         for loop in self._runs:
             poll_thread = self._poll_threads.get(loop)
-            if poll_thread is None or not poll_thread.thread.is_alive():
-                self.replace(loop)
+            alive = poll_thread is not None and poll_thread.thread.is_alive()
+            if not alive and not self.replace(loop):
+                return
         if self._watchdog is None or not self._watchdog.is_alive():
-            self._watchdog = threading.Thread(
-                target=self._run_watchdog, name="gpuwidget-watchdog", daemon=True
-            )
-            self._watchdog.start()
+            watchdog = threading.Thread(target=self._run_watchdog, name="gpuwidget-watchdog", daemon=True)
+            self._watchdog = watchdog if _start(watchdog) else None
 
-    def replace(self, loop: LoopName) -> None:
-        """Start a new thread for ``loop`` in place of its current one."""
+    def replace(self, loop: LoopName) -> bool:
+        """Start a new thread for ``loop`` in place of its current one; return whether that was possible."""
         poll_thread = PollThread(loop, self._runs[loop])
-        self._poll_threads[loop] = poll_thread
-        poll_thread.thread.start()
+        self._poll_threads.pop(loop, None)
+        started = _start(poll_thread.thread)
+        if started:
+            self._poll_threads[loop] = poll_thread
+        return started
 
     def remove(self, poll_thread: PollThread) -> bool:
         """Remove a thread from its poll loop. Returns False if another thread has already replaced it."""

@@ -250,7 +250,7 @@ class Sampler:
         return self._clock.monotonic() if since is None or self._source.opened else since
 
     def _wait_for(self, predicate: Callable[[], bool], deadline: float) -> None:
-        while not predicate() and not self._stopping:
+        while not predicate() and not self._stopping and self._threads.has("fast"):
             left = deadline - self._clock.monotonic()
             if left <= 0:
                 break

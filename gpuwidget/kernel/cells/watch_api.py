@@ -7,8 +7,7 @@ import inspect
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from contextlib import suppress
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from types import MethodType, TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -32,7 +31,8 @@ Label = str | float | None
 
 _MAX_REPORTS = 200
 _reports: deque[Report] = deque(maxlen=_MAX_REPORTS)
-_innermost: ContextVar[Run | None] = ContextVar("gpuwidget_run", default=None)
+_entered: ContextVar[tuple[Run, ...]] = ContextVar("gpuwidget_runs", default=())
+"""The runs of the watches around this code, the innermost last. A run that ended in another context stays."""
 _cells: list[Run] = []
 
 
@@ -114,28 +114,26 @@ class Watch:
 
     def __init__(self, label: Label = None) -> None:
         self._label = _text(label)
-        self._entered: dict[int, list[tuple[Run, Token[Run | None]]]] = {}
+        self._entered: dict[int, list[Run]] = {}
         """Open runs by thread id: several threads may enter the same watch, and each of them repeatedly."""
         self.report: Report | None = None
 
     def __enter__(self) -> Watch:
         run = new_run(RunOptions(), self._label, None)
         run.start()
-        self._entered.setdefault(threading.get_ident(), []).append((run, _innermost.set(run)))
+        self._entered.setdefault(threading.get_ident(), []).append(run)
+        _entered.set((*_entered.get(), run))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        run, token = self._leave()
+        run = self._leave()
         hide_own_frames(error)
         try:
             run.end(status_of(error))
-            with suppress(ValueError):
-                # A generator may exit the watch in a different context from the one in which it entered the
-                # watch. Then reset() raises ValueError, which is ignored: nothing has to be reset, because
-                # the old context is gone.
-                _innermost.reset(token)
+            # Watches may be closed in any order, and a generator may close one in another context.
+            _entered.set(tuple(entered for entered in _entered.get() if entered is not run))
             self.report = run.report()
         finally:
             run.abandon()
@@ -144,22 +142,22 @@ class Watch:
         if run.wait_interrupted:
             raise KeyboardInterrupt
 
-    def _leave(self) -> tuple[Run, Token[Run | None]]:
+    def _leave(self) -> Run:
         # A generator may exit the watch on a different thread from the one on which it entered the watch. In
         # that case, end an open run of the thread that entered the watch last.
         here = threading.get_ident()
         thread = here if here in self._entered else next(reversed(self._entered))
         entries = self._entered[thread]
-        entry = entries.pop()
+        run = entries.pop()
         if not entries:
             del self._entered[thread]
-        return entry
+        return run
 
     def mark(self, text: str) -> None:
         """Add a mark to the timeline of this watch's innermost open run."""
         entries = self._entered.get(threading.get_ident()) or next(reversed(self._entered.values()), None)
         if entries:
-            entries[-1][0].mark(text)
+            entries[-1].mark(text)
 
     def __call__(self, function: Callable[P, R]) -> WatchedFunction[P, R]:
         """Decorate ``function`` to measure each call.
@@ -265,7 +263,7 @@ def mark(text: str) -> None:
 
     Outside a watch, ``mark`` does nothing, so calls may stay in code that also runs unwatched.
     """
-    run = _innermost.get() or (_cells[-1] if _cells else None)
+    run = next((run for run in reversed((*_cells[-1:], *_entered.get())) if run.running), None)
     if run is not None:
         run.mark(text)
 

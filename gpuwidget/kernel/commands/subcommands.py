@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import Any
+
+from gpuwidget.model.lazy_imports import import_attribute
 
 Command = Callable[[Any, Sequence[str]], None]
 """Receives the shell and the words after the subcommand, and displays the result. Raises GpuWidgetError if
@@ -28,5 +29,5 @@ def find_command(subcommand: str) -> Command | None:
     if subcommand not in _FUNCTIONS:
         return None
     module, name = _FUNCTIONS[subcommand]
-    command: Command = getattr(import_module(module), name)
+    command: Command = import_attribute(module, name)
     return command

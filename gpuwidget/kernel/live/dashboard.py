@@ -27,6 +27,7 @@ from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import GpuWidgetError
 from gpuwidget.model.kernel_state import DeviceState, KernelGpu
+from gpuwidget.model.lazy_imports import own_warning_filters
 from gpuwidget.model.samples import Sample
 from gpuwidget.model.translation import _, error_text, in_view_language, translatable
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
@@ -220,7 +221,8 @@ class Dashboard:
             return  # A terminal needs no widgets: it shows only the mime bundle's text.
         channel = IOPubChannel.of_running_cell(self._shell)
         live_display.import_libraries()
-        from gpuwidget.kernel.live.dashboard_widgets import DashboardView
+        with own_warning_filters():
+            from gpuwidget.kernel.live.dashboard_widgets import DashboardView
 
         self._view = DashboardView(self._set_device, self._resume)
         for event, hook in self._hooks:

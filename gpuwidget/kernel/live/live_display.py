@@ -16,6 +16,7 @@ from gpuwidget.kernel.shell.output_slot import EMPTY, OutputSlot
 from gpuwidget.measure.progress import Progress
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.errors import GpuWidgetError
+from gpuwidget.model.lazy_imports import own_warning_filters
 from gpuwidget.model.translation import Text, translatable
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def import_libraries() -> None:
             return
         try:
             # An interrupt would leave numpy half imported, and user code could no longer import it either.
-            with defer_interrupts():
+            with defer_interrupts(), own_warning_filters():
                 import gpuwidget.kernel.live.live_chart  # noqa: F401
         except Exception as error:  # a broken package raises more than ImportError
             raise LiveUnavailable(_why_unavailable(error)) from error
@@ -64,15 +65,6 @@ def _why_unavailable(error: Exception) -> Text:
             "environment (pip install ipywidgets bqplot).",
             error=text,
         )
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, Warning):
-            return translatable(
-                "No live chart: importing ipywidgets and bqplot gave a warning, which the warning filters of "
-                "this kernel turn into an error ({error}).",
-                error=text,
-            )
-        cause = cause.__cause__ or cause.__context__
     return translatable(
         "No live chart: ipywidgets and bqplot are installed, but can't be imported ({error}).", error=text
     )

@@ -102,6 +102,20 @@ def test_marks_go_to_the_innermost_watch() -> None:
     assert (labels(outer.report), labels(inner.report)) == (["out"], ["in"])
 
 
+def test_marks_while_watches_close_out_of_order() -> None:
+    """gpuwidget.mark() adds a mark to the innermost watch that is open, in whatever order watches close."""
+    first, second, third = gpuwidget.watch(), gpuwidget.watch(), gpuwidget.watch()
+    for each in (first, second, third):
+        each.__enter__()
+    first.__exit__(None, None, None)
+    gpuwidget.mark("third")
+    third.__exit__(None, None, None)
+    gpuwidget.mark("second")
+    second.__exit__(None, None, None)
+    gpuwidget.mark("nowhere")
+    assert [labels(each.report) for each in (first, second, third)] == [[], ["second"], ["third"]]
+
+
 def test_marks_of_several_threads() -> None:
     """If several threads use watches, gpuwidget.mark() adds a mark to the watch of the calling thread."""
     both = threading.Barrier(2)

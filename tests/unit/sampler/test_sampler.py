@@ -601,3 +601,24 @@ def test_a_forked_child_starts_its_own(source: FakeSource) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert sampler.read_now(10.0) is not None
     sampler.stop()
+
+
+def test_no_thread_can_be_started(
+    sampler: Sampler, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If no thread can be started, there are no samples and nobody waits. One line says so, and the next
+    subscription tries again."""
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        first = sampler.subscribe()
+        assert not sampler.wait_until_open(1e9)
+        assert sampler.read_now(1e9) is None
+    (record,) = caplog.records
+    assert record.getMessage().endswith("can't start new thread (gpuwidget-fast)")
+    with sampler.subscribe():
+        clock.until(lambda: sampler.latest is not None)
+    first.close()
