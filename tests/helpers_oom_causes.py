@@ -32,11 +32,18 @@ class Layer(torch.autograd.Function):
 def layer(x, w): return Layer.apply(x, w)
 def on_gpu(module): return module._apply(gpu.like)
 torch.Tensor.cpu = torch.Tensor.clone
+def shrink(part): pass
 """
 REAL = """
 import torch
 torch.empty(1, device="cuda")
-UNIT = torch.cuda.mem_get_info()[1] // 17
+ALL = torch.cuda.mem_get_info()[1]
+def shrink(part):
+    # Use only a part of the GPU, because the CPU's memory must hold what the program keeps.
+    global UNIT
+    torch.cuda.set_per_process_memory_fraction(part)
+    UNIT = round(ALL * part) // 17
+shrink(1.0)
 def take(units): return torch.zeros(round(units * UNIT / 4), device="cuda")
 def layer(x, w): return x * w
 def on_gpu(module): return module.to_empty(device="cuda")
@@ -73,7 +80,10 @@ class Cause:
 
 
 CLEAN = """
+shrink(1.0)
 for one in [one for one in globals() if one not in KEEP and not one.startswith("_")]: del globals()[one]
+"""
+CHECK = """
 gc.collect(); gc.collect()
 assert torch.cuda.memory_stats_as_nested_dict(0)["allocated_bytes"]["all"]["current"] < UNIT
 torch.cuda.empty_cache()
@@ -93,8 +103,9 @@ class CauseKernel:
 
     def clean(self) -> None:
         """Remove what a program has left."""
-        self._kernel.ok("%gpu free --yes")
         self._kernel.ok(CLEAN)
+        self._kernel.ok("%gpu free --yes")
+        self._kernel.ok(CHECK)
 
     def card(self, cells: Sequence[str], magic: str = "") -> tuple[str, Any]:
         """Run the cells, of which the last one must fail. Return the text of the card and what was displayed.
@@ -231,7 +242,7 @@ RETENTIONS = (
         "hook",
         [
             "seen = []\ndef keep(module, inputs, output):\n    seen.append(output)\n"
-            "net = Net()\nhandle = net.register_forward_hook(keep)",
+            "net = Net()\nhandle = net.register_forward_hook(keep)\nshrink(0.03)",
             "with torch.no_grad():\n    for step in range(40):\n        net(take(1))",
         ],
         ["seen keeps", "In [4], line 3: seen.append(output)", "handle.remove()"],
@@ -273,7 +284,7 @@ RETENTIONS = (
         "generator's frame",
         [
             "def batches():\n    window = []\n    while True:\n        window.append(take(1))\n"
-            "        yield window[-1]\nsource = batches()",
+            "        yield window[-1]\nsource = batches()\nshrink(0.03)",
             "for i in range(40):\n    x = next(source)",
         ],
         ["keeps", "In [4], line 4: window.append(take(1))"],

@@ -503,10 +503,17 @@ def _variables(facts: OomFacts) -> OomFix | None:
     """Suggest deleting as few of the largest variables as possible, and none that the failing code reads."""
     own = _notebooks(facts)
     candidates = sorted(
-        (held for held in facts.held if held.holder.kind == "variable" and held.before and held.variables),
+        (
+            held
+            for held in facts.held
+            if held.holder.kind == "variable"
+            and held.before
+            and held.variables
+            and held.holder.bytes >= units.MIB
+        ),
         key=lambda held: -held.holder.bytes,
     )[:_MAX_VARIABLES]
-    for notebook_holders in ((), own) if own else ((),):
+    for notebook_holders in ((), own) if own and not facts.would_fit(_blocks(own)) else ((),):
         for count in range(1, len(candidates) + 1):
             chosen = candidates[:count]
             blocks = _blocks([*chosen, *notebook_holders])

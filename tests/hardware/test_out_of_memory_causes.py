@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from helpers_kernel import Kernel
@@ -21,9 +21,12 @@ HOLDER = (
 
 
 @pytest.fixture(scope="module")
-def causes(start_kernel: Callable[..., Kernel]) -> CauseKernel:
+def causes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CauseKernel]:
     """Return a kernel that runs one program after the other on GPU 0."""
-    return CauseKernel(start_kernel(CUDA_VISIBLE_DEVICES="0", GPUWIDGET_SOURCE="nvml"), REAL)
+    environment = {"CUDA_VISIBLE_DEVICES": "0", "GPUWIDGET_SOURCE": "nvml"}
+    kernel = Kernel(tmp_path_factory.mktemp("kernel"), environment)
+    yield CauseKernel(kernel, REAL)
+    kernel.shutdown()
 
 
 @pytest.fixture

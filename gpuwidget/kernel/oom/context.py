@@ -218,7 +218,7 @@ def _holders(shell: Any, index: int | None, error: BaseException, cell: FailedCe
             uses=_uses(blocks, roles, None),
             cell_uses=_uses(blocks, roles, None if cell is None else cell.number, only_cell=True),
             retained=tuple(_retained(searched, blocks, code, user_code, names_needed)),
-            gradients=_old_gradients(searched, blocks, roles, cell),
+            gradients=_old_gradients(searched, blocks, roles, cell, code),
             comprehension=code.comprehension(error.__traceback__, user_code),
             incomplete=incomplete,
         )
@@ -260,13 +260,19 @@ def _still_needed(stage: Stage, uses: tuple[tuple[Role, int], ...]) -> int:
 
 
 def _old_gradients(
-    searched: HolderSearch, blocks: _OwnedBlocks, roles: Sequence[Role | None], cell: FailedCell | None
+    searched: HolderSearch,
+    blocks: _OwnedBlocks,
+    roles: Sequence[Role | None],
+    cell: FailedCell | None,
+    code: FailedCode,
 ) -> tuple[tuple[str, frozenset[int]], ...]:
     """Return the modules and optimizers with gradients that the failed cell certainly did not allocate."""
     found: dict[str, set[int]] = {}
     number = None if cell is None else cell.number
     for (address, _, owner, origin), role in zip(blocks.rows, roles, strict=True):
-        if role == "gradients" and owner is not None and origin not in (number, UNKNOWN_CELL):
+        # Only backward() makes gradients: without it, they are old even if their cell is unknown.
+        is_old = origin != number and (origin != UNKNOWN_CELL or not code.calls_backward)
+        if role == "gradients" and owner is not None and is_old:
             roots = [searched.roots[leading] for leading in searched.found.leading_roots[owner]]
             name = next((root.name for root in roots if oom_error.has_zero_grad(root.value)), None)
             if blocks.has_cells and name is not None:
