@@ -37,7 +37,8 @@ def _without_comments(code: str) -> str:
     """Return Python code without docstrings, comments, blank lines and type hints, and with one space per
     level of indentation, as every browser loads it."""
     lines = list(StringIO(code))
-    dropped, inside_texts = set(), set()
+    dropped: set[int] = set()
+    inside_texts: set[int] = set()
     hints = [
         (hint, before)
         for node in ast.walk(ast.parse(code))
