@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 import threading
 from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
 from gpuwidget.dask.collector import NAME, DaskCollector, begin_in_running
+from gpuwidget.model.boundary import Boundary, foreign_attribute
 from gpuwidget.model.errors import DaskError
+
+_LOG = logging.getLogger(__name__)
 
 _lock = threading.Lock()
 _clients: WeakSet[Any] = WeakSet()
@@ -127,14 +130,12 @@ def _current() -> list[Any]:
 
 def _active_client() -> Any | None:
     """Return Dask's current client, or None. Never imports Dask."""
-    distributed = sys.modules.get("distributed")
-    default_client = getattr(distributed, "default_client", None)
+    default_client = foreign_attribute("distributed", "default_client")
     if default_client is None:
         return None
-    try:
+    with suppress(ValueError), Boundary(_LOG, "Dask's client could not be found", passing=(ValueError,)):
         return default_client()
-    except ValueError:
-        return None
+    return None
 
 
 def _refusal(client: Any) -> str | None:
@@ -154,5 +155,5 @@ def _refusal(client: Any) -> str | None:
 
 def stop() -> None:
     """Stop watching all clients. Used when the IPython extension is unloaded. Never raises."""
-    with suppress(Exception):
+    with Boundary(_LOG, "the Dask workers are still watched", foreign=True):
         unwatch()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -15,14 +15,18 @@ from gpuwidget.dask import messages
 from gpuwidget.dask.worker_run import RunStart
 from gpuwidget.measure.worker_updates import WORKER_UPDATES
 from gpuwidget.model import worker_update
+from gpuwidget.model.boundary import Boundary, stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.messages import Message
 from gpuwidget.model.report import Report
 from gpuwidget.model.terminal_text import clean_line
+from gpuwidget.model.translation import translatable
 from gpuwidget.model.worker_update import WorkerUpdate
 from gpuwidget.system import processes
 from gpuwidget.system.processes import BootTime
+
+_LOG = logging.getLogger(__name__)
 
 NAME = "gpuwidget"
 """The name of the plugin's entry in the workers' metrics, of its message handler and of its events."""
@@ -81,6 +85,8 @@ class DaskCollector:
     A thread exchanges messages with the schedulers, so that the run never waits longer than the timeouts.
     There is no thread until a client is watched.
     """
+
+    measures: str = translatable("Dask workers")
 
     def __init__(self, clients: Callable[[], Sequence[Any]], watched: Callable[[], bool]) -> None:
         """``clients`` returns the watched clients. It is called on the collector's thread. The run's start
@@ -196,7 +202,8 @@ class DaskCollector:
         clients: Sequence[Any] = ()
         try:
             clients = self._clients()
-        except Exception as error:
+        except BaseException as error:
+            stopped(_LOG, "the Dask clients could not be listed", error, foreign=True)
             self._failures[str(error)] = None
         for client in clients:
             scheduler = getattr(client.scheduler, "address", None)
@@ -208,7 +215,8 @@ class DaskCollector:
     def _try(self, cluster: _Cluster, call: Callable[..., None], argument: Any) -> None:
         try:
             call(argument)
-        except Exception as error:
+        except BaseException as error:
+            stopped(_LOG, "a Dask cluster could not be measured", error, foreign=True)
             closed = "The client was closed during the run."
             self._failures[closed if cluster.closed else repr(error)[:_MAX_ERROR]] = None
 
@@ -346,7 +354,9 @@ class _Cluster:
 
         async def send(group: Sequence[str]) -> None:
             # A worker that has not answered is requested again.
-            with suppress(Exception):
+            with Boundary(
+                _LOG, "Dask workers did not answer", foreign=True, passing=(asyncio.CancelledError,)
+            ):
                 broadcast = self._client.scheduler.broadcast(msg=message, workers=group, on_error="ignore")
                 answers = await asyncio.wait_for(broadcast, _ANSWER_TIMEOUT_S)
                 for address, answer in answers.items():

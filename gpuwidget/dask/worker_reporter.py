@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,10 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget.dask.worker_run import INTERVAL_S, RunStart, Tasks, WorkerRun
+from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.samples import Sample
 from gpuwidget.model.to_json import to_json
 from gpuwidget.sampler import Subscription, process_sampler
+
+_LOG = logging.getLogger(__name__)
 
 EVENT_TOPIC = "gpuwidget"
 """The topic of the scheduler's events in which workers that leave report their last figures."""
@@ -60,7 +64,7 @@ class WorkerReporter:
 
     def close(self) -> None:
         """Send the last figures of all runs to the scheduler and stop. Called on the worker's event loop."""
-        with suppress(Exception):
+        with Boundary(_LOG, "the last figures could not be sent", foreign=True):
             self._send_last_figures()
         with suppress(RuntimeError):
             self._executor.submit(_stop_sampler)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from gc import get_referents, is_tracked
 from itertools import islice
@@ -30,9 +30,12 @@ from gpuwidget.heap.storages import (
     sparse_components,
     storage_address_function,
 )
+from gpuwidget.model.boundary import Boundary, stopped
 from gpuwidget.model.raw_attributes import class_dict, module_dict
 from gpuwidget.model.user_files import is_user_class
 from gpuwidget.pytorch.allocator import DeviceBlocks
+
+_LOG = logging.getLogger(__name__)
 
 MAX_OBJECTS = 300_000
 """Maximum number of objects that one search visits. The search reports memory as unknown if only objects
@@ -312,7 +315,8 @@ class HeapWalk:
                 if followed % _OBJECTS_PER_LIMIT_CHECK == 0 and self._limits.exceeded():
                     self._non_leaves = non_leaves[followed:]  # a later call may have a higher limit
                     break
-                with suppress(Exception):  # saved_behind() may raise for a tensor type of another library
+                # saved_behind() may raise for a tensor type of another library.
+                with Boundary(_LOG, "an autograd graph could not be read", foreign=True):
                     saved = self._graph.saved_behind(self._values[number])
                     self._record_tracked(saved, self._object_roots[number], number)
             self._expand_all()
@@ -440,7 +444,8 @@ class HeapWalk:
         has_memory = False
         try:
             address = self.address_of(value)
-        except Exception:  # a sparse tensor, or another tensor without a storage
+        except BaseException as error:  # a sparse tensor, or another tensor without a storage
+            stopped(_LOG, "a tensor has no storage", error, foreign=True)
             parts = [*sparse_components(self.torch, value), *parts]
         else:
             has_memory = bool(address)

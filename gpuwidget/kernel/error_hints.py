@@ -16,6 +16,7 @@ from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
 from gpuwidget.model import units
+from gpuwidget.model.boundary import stopped
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import _, in_view_language
 from gpuwidget.pytorch import cuda_state
@@ -76,8 +77,8 @@ class ErrorHints:
             found = hint(error, self._shell.user_ns)
             if found is not None:
                 self._shell.display_pub.publish(data=_bundle(found), metadata=output_metadata())
-        except Exception:
-            _LOG.debug("Could not make a hint for a failed cell", exc_info=True)
+        except BaseException as error:
+            stopped(_LOG, "Could not make a hint for a failed cell", error)
 
 
 def hint(error: BaseException, user_ns: Mapping[str, object]) -> Hint | None:

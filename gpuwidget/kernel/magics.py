@@ -11,12 +11,11 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from IPython.core.error import UsageError
-
 from gpuwidget.dask import clients as dask_clients
 from gpuwidget.kernel.attribution.cell_memory import CELL_MEMORY
+from gpuwidget.kernel.cells import skip_cell
 from gpuwidget.kernel.cells.options import HELP, find, parse, without_watch_line
-from gpuwidget.kernel.cells.watched_cells import CellWatcher, check, has_front_end
+from gpuwidget.kernel.cells.watched_cells import CellWatcher, check
 from gpuwidget.kernel.commands.subcommands import find_command
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
@@ -24,12 +23,14 @@ from gpuwidget.kernel.error_hints import ErrorHints
 from gpuwidget.kernel.live import live_display
 from gpuwidget.kernel.oom.handler import OutOfMemoryCards
 from gpuwidget.kernel.panel_requests import PanelRequests
+from gpuwidget.kernel.shell.front_end import shows_live
 from gpuwidget.kernel.shell.interrupts import defer_interrupts, ignore_interrupts
 from gpuwidget.kernel.shell.running_cells import RunningCells
+from gpuwidget.model.boundary import Boundary, error_line, stopped
 from gpuwidget.model.errors import GpuWidgetError, OptionError
 from gpuwidget.model.lazy_imports import import_attribute
 from gpuwidget.model.terminal_text import printable_lines
-from gpuwidget.model.translation import error_text, in_view_language, translatable
+from gpuwidget.model.translation import _, error_text, in_view_language, translatable
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 from gpuwidget.ranks import rank_listener
 from gpuwidget.sampler import Subscription, process_sampler
@@ -43,7 +44,7 @@ _LOG = logging.getLogger(__name__)
 _COMMANDS = translatable(
     """\
 %gpu                  live dashboard of all GPUs
-%gpu watch on|off     a one-line GPU summary under every cell
+%gpu watch on|off     a one-line GPU summary under every cell; %gpu watch: is it on
 %gpu device           the default torch device and all devices
 %gpu device NAME      set it: cuda:N, cpu or none; --light: not for new tensors
 %gpu memory           what holds the GPU memory; --cells: which cells allocated it
@@ -69,7 +70,7 @@ class Extension:
         # therefore deferred until it runs, and interrupts after it are ignored. The watcher's first hook
         # handles interrupts itself, because they end its wait for memory.
         defer, ignore = defer_interrupts(), ignore_interrupts()
-        self._hooks: tuple[tuple[str, Callable[[Any], None]], ...] = (
+        hooks: tuple[tuple[str, Callable[[Any], None]], ...] = (
             ("pre_run_cell", defer(self._running.before)),
             ("pre_run_cell", defer(CELL_MEMORY.before)),
             ("pre_run_cell", self._watcher.before),
@@ -84,6 +85,7 @@ class Extension:
             ("post_run_cell", ignore(CELL_MEMORY.after)),
             ("post_run_cell", ignore(self._running.after)),
         )
+        self._hooks = tuple((event, _contained(hook)) for event, hook in hooks)
         self._loop_handle: asyncio.TimerHandle | None = None
         self._opening: Subscription | None = None
 
@@ -137,16 +139,21 @@ class Extension:
     # -- the %%gpuwatch line -------------------------------------------------------------------------
 
     def _transform(self, lines: list[str]) -> list[str]:
-        found = find(lines)
-        if found is None:
-            return lines
+        found = None
         try:
+            found = find(lines)
+            if found is None:
+                return lines
             check(parse(found[1]))
         except OptionError:
             # Replace the whole cell with a call of the magic, which shows the error. The cell's body does not
             # run.
+            assert found is not None
             return [f"get_ipython().run_cell_magic('gpuwatch', {found[1]!r}, 'pass')\n"]
-        return without_watch_line(lines)
+        except BaseException as error:
+            # The driver or torch failed in a way that says nothing about the options.
+            stopped(_LOG, "the options of a cell could not be checked", error)
+        return lines if found is None else without_watch_line(lines)
 
     # In a terminal, IPython asks after every Enter whether the cell is complete. For this question, it skips
     # transformations with this attribute, so it sees the cell magic and waits for the body.
@@ -163,7 +170,7 @@ class Extension:
             code, last = self._compile(cell)
             watch = self._watcher.begin_body(options, cell)
         except OptionError as error:
-            raise _usage_error(error) from None
+            raise _usage_error(self._shell, error) from None
         raised: BaseException | None = None
         try:
             exec(code, self._shell.user_ns)
@@ -230,6 +237,8 @@ class Extension:
                 import_attribute("gpuwidget.kernel.live.dashboard", "show")(self._shell)
             elif arguments in (["watch", "on"], ["watch", "off"]):
                 self._watcher.every_cell = arguments[1] == "on"
+            elif arguments == ["watch"]:
+                self._publish(_watch_state(on=self._watcher.every_cell))
             elif arguments[0] == "device" and (len(arguments) <= 2 or arguments[2:] == ["--light"]):
                 self._device(*arguments[1:])
             elif (command := find_command(arguments[0])) is not None:
@@ -243,7 +252,7 @@ class Extension:
                     )
                 )
         except GpuWidgetError as error:
-            raise _usage_error(error) from None
+            raise _usage_error(self._shell, error) from None
 
     def _device(self, device: str | None = None, mode: str | None = None) -> None:
         if device is not None:
@@ -253,6 +262,9 @@ class Extension:
             if device is not None
             else default_device.describe_devices()
         )
+        self._publish(text)
+
+    def _publish(self, text: str) -> None:
         self._shell.display_pub.publish(
             data={"text/plain": printable_lines(text)}, metadata=output_metadata()
         )
@@ -260,7 +272,7 @@ class Extension:
     # -- the live chart's libraries ------------------------------------------------------------------
 
     def _warm_up_soon(self) -> None:
-        if not has_front_end(self._shell):
+        if not shows_live(self._shell):
             return
         try:
             loop = asyncio.get_running_loop()
@@ -281,14 +293,37 @@ class Extension:
             self._loop_handle.cancel()
         try:
             live_display.import_libraries()
-        except Exception:
-            _LOG.debug("the live chart's libraries could not be imported", exc_info=True)
+        except BaseException as error:
+            stopped(_LOG, "the live chart's libraries could not be imported", error)
 
 
 @in_view_language
-def _usage_error(error: GpuWidgetError) -> UsageError:
-    """Return IPython's error that shows the text of ``error`` without a traceback."""
-    return UsageError(printable_lines(error_text(error)))
+def _watch_state(*, on: bool) -> str:
+    if on:
+        return _("Watching every cell. Turn it off: %gpu watch off")
+    return _("Watching only cells with %%gpuwatch. Watch every cell: %gpu watch on")
+
+
+def _contained(hook: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return a hook that shows an error of ``hook`` in one line. IPython would show a traceback."""
+
+    def contained(event: Any) -> None:
+        with Boundary(_LOG, "a hook of gpuwidget failed", _tell_hook_failed):
+            hook(event)
+
+    return contained
+
+
+@in_view_language
+def _tell_hook_failed(error: BaseException) -> None:
+    text = _("gpuwidget failed at this cell: {error}", error=error_line(error))
+    _LOG.warning("%s", printable_lines(text))
+
+
+@in_view_language
+def _usage_error(shell: Any, error: GpuWidgetError) -> Exception:
+    """Return an error that IPython shows as the text of ``error``, without a traceback."""
+    return skip_cell.one_line_error(shell, error_text(error))
 
 
 _loaded: Extension | None = None
@@ -303,7 +338,7 @@ def load(shell: InteractiveShell) -> None:
     try:
         extension.load()
     except OptionError as error:
-        raise _usage_error(error) from None
+        raise _usage_error(shell, error) from None
     _loaded = extension
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
+from gpuwidget.model.boundary import stopped
 from gpuwidget.model.errors import GpuWidgetError
 from gpuwidget.model.kernel_requests import (
     REPLY,
@@ -90,8 +91,8 @@ class PanelRequests:
         def send(reply: _Reply) -> None:
             try:
                 self._kernel.session.send(stream, REPLY, to_json(reply), parent, ident)
-            except Exception:
-                _LOG.debug("a request was not answered", exc_info=True)
+            except BaseException as error:
+                stopped(_LOG, "a request was not answered", error)
 
         content = parent.get("content")
         if not isinstance(content, Mapping):
@@ -148,7 +149,10 @@ class PanelRequests:
         """Return the reply to a request; never raises."""
         try:
             done = self._do(request)
-        except Exception as error:
+        except GpuWidgetError as error:
+            return self._error(error)
+        except BaseException as error:
+            stopped(_LOG, "a request failed", error)
             return self._error(error)
         state = self._state()
         if state is None:
@@ -156,7 +160,7 @@ class PanelRequests:
                 return ErrorReply("error", _("gpuwidget could not read this kernel's state."), None)
         return OkReply("ok", done, state)
 
-    def _error(self, error: Exception) -> ErrorReply:
+    def _error(self, error: BaseException) -> ErrorReply:
         with use_language(view_language()):
             reason = error_text(error)
             if not isinstance(error, GpuWidgetError):
@@ -168,8 +172,8 @@ class PanelRequests:
     def _state(self) -> KernelState | None:
         try:
             return default_device.kernel_state(watching=self._cells.every_cell)
-        except Exception:
-            _LOG.debug("the kernel's state could not be read", exc_info=True)
+        except BaseException as error:
+            stopped(_LOG, "the kernel's state could not be read", error)
             return None
 
     @in_view_language

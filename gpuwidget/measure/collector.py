@@ -13,6 +13,9 @@ class Collector(Protocol):
     :meth:`abandon` must release everything that the collector uses.
     """
 
+    measures: str
+    """What the collector measures, for the note of a run in which it failed."""
+
     def start(self) -> None:
         """Start collecting. Called on the thread that runs the code, just before the run's time begins."""
 

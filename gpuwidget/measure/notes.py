@@ -16,6 +16,7 @@ from gpuwidget.model import units
 from gpuwidget.model.messages import Message, message
 from gpuwidget.model.report import GpuReport
 from gpuwidget.model.samples import Origin, why_missing
+from gpuwidget.model.terminal_text import clean_line
 from gpuwidget.model.translation import Text, counted, joined, translatable
 from gpuwidget.pytorch.peak_tracker import PeakScope
 
@@ -23,6 +24,7 @@ JAX_POOL = "jax-pool"
 """The id of the note about memory that JAX has reserved in advance."""
 _MAX_PROGRAMS = 4
 _UNREACHABLE = message("gpu-lost", "the driver can no longer reach it")
+_MAX_ERROR = 120
 
 
 def gpu_name(gpu: GpuReport) -> str:
@@ -214,6 +216,16 @@ def jax_pool(pools: Collection[JaxPool]) -> Message:
         peak=units.memory(peak),
     )
     return message(JAX_POOL, text, reserved=reserved, in_use=in_use, peak=peak)
+
+
+def not_measured(failures: Mapping[str, str]) -> Message:
+    """Return the note about what could not be measured. ``failures`` has the error's text for each part."""
+    text = translatable(
+        "Could not be measured: {parts} ({errors}).",
+        parts=joined(tuple(failures)),
+        errors=joined(tuple(dict.fromkeys(clean_line(error, _MAX_ERROR) for error in failures.values()))),
+    )
+    return message("not-measured", text, parts=tuple(failures), errors=tuple(failures.values()))
 
 
 def marks_omitted(count: int, kept: int) -> Message:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
+from gpuwidget.measure import notes
 from gpuwidget.measure.advice import LiveAdvice, advise
 from gpuwidget.measure.advice.evidence import NO_CONTEXT, RunContext, RunEvidence, SteadyPart, own_gpus
 from gpuwidget.measure.collector import Collector, TimeCollector
@@ -14,21 +16,37 @@ from gpuwidget.measure.printed_lines import PRINTED_LINES
 from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.measure.resident_memory import ResidentMemory
 from gpuwidget.measure.run_gpus import RunGpus
-from gpuwidget.measure.run_report import GpuReportBuilder, build_report
+from gpuwidget.measure.run_report import GpuReportBuilder, build_report, empty_report
 from gpuwidget.measure.steady_state import steady_mark
 from gpuwidget.measure.timeline import MAX_POINTS, MEMORY_INTERVAL_S, TimelineMarks
 from gpuwidget.measure.torch_memory import returnable
 from gpuwidget.measure.worker_updates import WORKER_UPDATES
+from gpuwidget.model.boundary import Boundary, error_line
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
+from gpuwidget.model.errors import OptionError
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.messages import Message
-from gpuwidget.model.report import Advice, CodeTime, Report, RunInfo, Status
+from gpuwidget.model.report import Advice, CodeTime, Report, RunInfo, Span, Status
 from gpuwidget.model.samples import Sample
+from gpuwidget.model.translation import translatable
 from gpuwidget.model.worker_update import WorkerUpdate
 from gpuwidget.pytorch import cuda_state, torch_switches
 from gpuwidget.pytorch.device_changes import DEVICE_CHANGES, DeviceChangeScope
-from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER, PeakScope
+from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER, DevicePeaks, PeakScope
 from gpuwidget.sampler import INTERVAL_S, Sampler, Subscription
+
+_LOG = logging.getLogger(__name__)
+
+_GPUS = translatable("the GPUs")
+_TORCH_MEMORY = translatable("torch's memory")
+_DEVICES = translatable("devices that your code selected")
+_LINES = translatable("printed lines")
+_WORKERS = translatable("worker processes")
+_HOST_MEMORY = translatable("the memory of this process")
+_GPU_WAIT = translatable("how long the GPU continued")
+_STEADY = translatable("the workers' steady part")
+_ADVICE = translatable("advice")
+_EVERYTHING = translatable("the run")
 
 START_TIMEOUT_S = 0.5
 """Maximum seconds for which a run's start waits until the driver is open. The sampler usually opens it well
@@ -55,8 +73,8 @@ class RunOptions:
 class Run:
     """Measures from :meth:`start` to :meth:`end`, then returns a :meth:`report`.
 
-    A run can be used only once, by one thread. No method raises because of the driver or torch: a value that
-    could not be measured is None in the report.
+    A run can be used only once, by one thread. No method raises because of the driver, torch or a defect of
+    gpuwidget: a value that could not be measured is None in the report, and a note says what failed.
     """
 
     def __init__(
@@ -96,6 +114,8 @@ class Run:
         self._later: tuple[float, Callable[[], None]] | None = None
         self._cell: RunInfo | None = None
         self._steady: SteadyPart | None = None
+        self._failures: dict[str, BaseException] = {}
+        """The error by what could not be measured because of it."""
         self.wait_interrupted = False
         self._began = 0.0
 
@@ -117,25 +137,47 @@ class Run:
         self._began = self._clock.monotonic()
         self._running = self._sampling = True
 
+    def add_failure(self, what: str, error: BaseException) -> None:
+        """Note in the report that ``what`` could not be measured because of ``error``."""
+        self._failures.setdefault(what, error)
+
+    def _measuring(self, what: str, *, passing: tuple[type[BaseException], ...] = ()) -> Boundary:
+        """Return a boundary around the measurement of ``what``. It does not stop the types in ``passing``."""
+
+        def failed(error: BaseException) -> None:
+            self.add_failure(what, error)
+
+        return Boundary(_LOG, f"could not be measured: {what}", failed, passing=passing)
+
     def _prepare(self) -> None:
-        self._subscription = self._sampler.subscribe(
-            self._on_sample,
-            interval_s=self._options.interval_s,
-            memory_interval_s=self._memory_interval_s,
-            activity=True,
-        )
-        self._sampler.wait_until_open(START_TIMEOUT_S)
-        requested_at = self._clock.time()
-        sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
-        self._contexts_before = frozenset(cuda_state.devices_with_context())
+        sample = None
+        with self._measuring(_GPUS):
+            self._subscription = self._sampler.subscribe(
+                self._on_sample,
+                interval_s=self._options.interval_s,
+                memory_interval_s=self._memory_interval_s,
+                activity=True,
+            )
+            self._sampler.wait_until_open(START_TIMEOUT_S)
+            requested_at = self._clock.time()
+            sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
+        with self._measuring(_TORCH_MEMORY):
+            self._contexts_before = frozenset(cuda_state.devices_with_context())
         if sample is not None:
-            self._gpus.begin(sample, requested_at)
-        self._peak_scope = PEAK_TRACKER.open()
+            # A selected GPU that doesn't exist refuses the run.
+            with self._measuring(_GPUS, passing=(OptionError,)):
+                self._gpus.begin(sample, requested_at)
+        with self._measuring(_TORCH_MEMORY):
+            self._peak_scope = PEAK_TRACKER.open()
         if len(self._gpus.all) > 1:
-            self._device_changes = DEVICE_CHANGES.open()
-        PRINTED_LINES.subscribe(self._on_line, self._marks.clear_printed)
-        WORKER_UPDATES.subscribe(self.add_worker_update)
-        self._memory.begin()
+            with self._measuring(_DEVICES):
+                self._device_changes = DEVICE_CHANGES.open()
+        with self._measuring(_LINES):
+            PRINTED_LINES.subscribe(self._on_line, self._marks.clear_printed)
+        with self._measuring(_WORKERS):
+            WORKER_UPDATES.subscribe(self.add_worker_update)
+        with self._measuring(_HOST_MEMORY):
+            self._memory.begin()
 
     def call_after(self, seconds: float, function: Callable[[], None]) -> None:
         """Call ``function`` once, with the first sample after this many seconds, on the sampler's thread.
@@ -203,7 +245,7 @@ class Run:
             )
 
     def _advice_so_far(self, elapsed: float) -> Advice | None:
-        with suppress(Exception):
+        with Boundary(_LOG, "the live chart's advice failed"):
             return self._live_advice.at(elapsed, lambda: self._recent_evidence(elapsed))
         return None
 
@@ -263,12 +305,15 @@ class Run:
             return
         self._running = False
         self._for_each_collector(lambda collector: collector.stop())
-        PRINTED_LINES.unsubscribe(self._on_line)
-        if self._device_changes is not None:
-            DEVICE_CHANGES.close(self._device_changes)
+        with self._measuring(_LINES):
+            PRINTED_LINES.unsubscribe(self._on_line)
+        with self._measuring(_DEVICES):
+            if self._device_changes is not None:
+                DEVICE_CHANGES.close(self._device_changes)
         drain = None
         if self._options.sync and status == "ok":
-            drain, self.wait_interrupted = _drain_gpu(self._clock, wait_context)
+            with self._measuring(_GPU_WAIT):
+                drain, self.wait_interrupted = _drain_gpu(self._clock, wait_context)
         self._cell = RunInfo(
             self._execution_count, self._label, self._gpus.started, ended - self._began, drain, status
         )
@@ -286,21 +331,24 @@ class Run:
         cell, self._cell = self._cell, None
         if cell is None:
             return None
-        try:
+        report = empty_report(self._report_type, cell)
+        with self._measuring(_EVERYTHING):
             report = self._measured(cell)
-            for collector in self._collectors:
-                with suppress(Exception):
-                    report = collector.annotate(report)
-            with suppress(Exception):
-                return self._advised(report)
-            return report
-        finally:
-            self.abandon()
+        for collector in self._collectors:
+            with self._measuring(collector.measures):
+                report = collector.annotate(report)
+        with self._measuring(_ADVICE):
+            report = self._advised(report)
+        self.abandon()
+        if self._failures:
+            failures = {what: error_line(error) for what, error in self._failures.items()}
+            report = report.with_notes(notes.not_measured(failures))
+        return report
 
     def _advised(self, report: Report) -> Report:
         context = NO_CONTEXT
         if self._run_context is not None:
-            with suppress(Exception):
+            with self._measuring(_ADVICE):
                 context = self._run_context(report)
         changes = self._device_changes.changes() if self._device_changes is not None else None
         new = frozenset(cuda_state.devices_with_context()) - self._contexts_before
@@ -312,20 +360,33 @@ class Run:
         return replace(report, advice=advise(evidence), time=_with_steady_part(report, evidence))
 
     def _measured(self, cell: RunInfo) -> Report:
-        WORKER_UPDATES.collect()
+        with self._measuring(_WORKERS):
+            WORKER_UPDATES.collect()
         # This thread adds the final sample itself, below, so the sampler's thread must not add it too.
         self._sampling = False
-        requested_at = self._clock.time()
-        sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
+        sample = None
+        with self._measuring(_GPUS):
+            requested_at = self._clock.time()
+            sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
         t = self._clock.monotonic() - self._began
-        peaks = PEAK_TRACKER.close(self._peak_scope) if self._peak_scope is not None else {}
+        peaks: Mapping[int, DevicePeaks] = {}
+        can_return: Mapping[int, int | None] = {}
+        with self._measuring(_TORCH_MEMORY):
+            if self._peak_scope is not None:
+                peaks = PEAK_TRACKER.close(self._peak_scope)
         with self._lock:
             if sample is not None:
-                self._gpus.add_power(self._sampler.power_records(), self._began)
-                self._gpus.end(t, sample, requested_at)
-            self._gpus.workers.end(t)
-        # The lock is not held during this call, so that the sampler's thread does not wait for torch.
-        can_return = returnable(peaks)
+                with self._measuring(_GPUS):
+                    self._gpus.add_power(self._sampler.power_records(), self._began)
+                    self._gpus.end(t, sample, requested_at)
+            with self._measuring(_WORKERS):
+                self._gpus.workers.end(t)
+        with self._measuring(_TORCH_MEMORY):
+            # The lock is not held during this call, so that the sampler's thread does not wait for torch.
+            can_return = returnable(peaks)
+        host_memory = Span(None, None, None)
+        with self._measuring(_HOST_MEMORY):
+            host_memory = self._memory.end()
         with self._lock:
             self._steady = self._steady_part(t)
             return build_report(
@@ -334,7 +395,7 @@ class Run:
                 t,
                 self._gpus,
                 self._marks,
-                self._memory.end(),
+                host_memory,
                 self._peak_scope,
                 peaks,
                 can_return,
@@ -343,7 +404,7 @@ class Run:
             )
 
     def _steady_part(self, t: float) -> SteadyPart | None:
-        with suppress(Exception):
+        with self._measuring(_STEADY):
             window = self._gpus.steady_window(t, steady_mark(self._marks.all()))
             if window is not None:
                 builder = GpuReportBuilder((), {}, {}, recorded=self._gpus.recorded)
@@ -358,19 +419,24 @@ class Run:
     def abandon(self) -> None:
         """End the run without a report. Safe to call at any time and more than once."""
         self._running = self._sampling = False
-        PRINTED_LINES.unsubscribe(self._on_line)
-        WORKER_UPDATES.unsubscribe(self.add_worker_update)
-        if self._subscription is not None:
-            self._subscription.close()
-        if self._peak_scope is not None:
-            PEAK_TRACKER.discard(self._peak_scope)
-        if self._device_changes is not None:
-            DEVICE_CHANGES.close(self._device_changes)
+        with self._measuring(_LINES):
+            PRINTED_LINES.unsubscribe(self._on_line)
+        with self._measuring(_WORKERS):
+            WORKER_UPDATES.unsubscribe(self.add_worker_update)
+        with self._measuring(_GPUS):
+            if self._subscription is not None:
+                self._subscription.close()
+        with self._measuring(_TORCH_MEMORY):
+            if self._peak_scope is not None:
+                PEAK_TRACKER.discard(self._peak_scope)
+        with self._measuring(_DEVICES):
+            if self._device_changes is not None:
+                DEVICE_CHANGES.close(self._device_changes)
         self._for_each_collector(lambda collector: collector.abandon())
 
     def _for_each_collector(self, call: Callable[[Collector], None]) -> None:
         for collector in self._collectors:
-            with suppress(Exception):
+            with self._measuring(collector.measures):
                 call(collector)
 
     # -- callbacks -----------------------------------------------------------------------------------
@@ -378,8 +444,14 @@ class Run:
     def _on_sample(self, sample: Sample) -> None:
         if not self._sampling:
             return
-        PEAK_TRACKER.watch_resets()
-        DEVICE_CHANGES.watch()
+        with self._measuring(_TORCH_MEMORY):
+            PEAK_TRACKER.watch_resets()
+        with self._measuring(_DEVICES):
+            DEVICE_CHANGES.watch()
+        with self._measuring(_GPUS):
+            self._add_sample(sample)
+
+    def _add_sample(self, sample: Sample) -> None:
         t = self._clock.monotonic() - self._began
         with self._lock:
             # The run may have ended while this thread waited for the lock; no sample may be added after the
@@ -427,14 +499,11 @@ def _drain_gpu(
     done = threading.Event()
 
     def wait() -> None:
-        try:
+        # The user's next CUDA call raises the failed CUDA kernel's error, as it would without gpuwidget.
+        with Boundary(_LOG, "the wait for the GPU failed", foreign=True):
             cuda_state.synchronize()
             ended.append(clock.monotonic())
-        except Exception:
-            # The user's next CUDA call raises the failed CUDA kernel's error, as it would without gpuwidget.
-            pass
-        finally:
-            done.set()
+        done.set()
 
     try:
         threading.Thread(target=wait, name="gpuwidget-drain", daemon=True).start()

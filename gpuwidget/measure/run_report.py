@@ -29,6 +29,7 @@ from gpuwidget.pytorch.cuda_state import TorchDevice
 from gpuwidget.pytorch.peak_tracker import DevicePeaks, PeakScope
 
 _NOT_SAMPLED = message("not-sampled", "The NVIDIA driver did not answer in time.")
+_NOT_MEASURED = message("run-not-measured", "The GPUs were not measured.")
 
 
 class GpuReportBuilder:
@@ -174,6 +175,25 @@ def build_report(
     if pools:
         found.append(notes.jax_pool(pools.values()))
     return report.with_notes(*found, *marks.notes())
+
+
+def empty_report(report_type: type[Report], cell: RunInfo) -> Report:
+    """Return the report of a run of which only the duration is known."""
+    return report_type(
+        schema=REPORT_SCHEMA,
+        source=SourceInfo("none", _NOT_MEASURED.text, None, _NOT_MEASURED.message_id),
+        environment=SoftwareVersions(None, None, None, None, None, None),
+        cell=cell,
+        host_memory=Span(None, None, None),
+        gpus=(),
+        attributed=False,
+        timeline=None,
+        notes=(),
+        time=None,
+        advice=(),
+        holders=(),
+        lines=(),
+    )
 
 
 def _source(origin: Origin | None) -> SourceInfo:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from contextlib import suppress
 
+from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.report import Span, TorchMemory
 from gpuwidget.model.worker_update import WorkerGpuUpdate
 from gpuwidget.pytorch import allocator, cuda_state
 from gpuwidget.pytorch.peak_tracker import DevicePeaks
+
+_LOG = logging.getLogger(__name__)
 
 
 def returnable(peaks: Mapping[int, DevicePeaks]) -> dict[int, int | None]:
@@ -21,7 +24,7 @@ def returnable(peaks: Mapping[int, DevicePeaks]) -> dict[int, int | None]:
     if not changed:
         return {}
     found: dict[int, int | None] = dict.fromkeys(changed)
-    with suppress(Exception):
+    with Boundary(_LOG, "torch's segments could not be read", foreign=True):
         blocks = allocator.snapshot()
         for index, after in changed.items():
             # Another thread may have allocated memory since the counters were read. The figure is used only

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 
+from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.worker_update import WorkerUpdate
+
+_LOG = logging.getLogger(__name__)
 
 UpdateCallback = Callable[[WorkerUpdate], None]
 Collect = Callable[[], None]
@@ -48,13 +51,13 @@ class WorkerUpdates:
     def publish(self, update: WorkerUpdate) -> None:
         """Pass an update to all subscribers."""
         for callback in tuple(self._subscribers):
-            with suppress(Exception):
+            with Boundary(_LOG, "a worker's update could not be added to a run"):
                 callback(update)
 
     def collect(self) -> None:
         """Publish all updates that have arrived."""
         for collect in tuple(self._collectors):
-            with suppress(Exception):
+            with Boundary(_LOG, "the workers' updates could not be collected"):
                 collect()
 
     def reset_in_child(self) -> None:

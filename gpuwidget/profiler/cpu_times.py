@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 
+from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.clock import Clock
 from gpuwidget.system import processes
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -58,7 +61,7 @@ class CpuTimes:
         return scale * (end.own - start.own), scale * max(0.0, children)
 
     def _read_start(self) -> None:
-        with suppress(Exception):
+        with Boundary(_LOG, "the CPU time could not be read"):
             self._start = self._read()
 
     def _read(self) -> CpuReading:

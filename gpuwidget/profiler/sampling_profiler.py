@@ -7,23 +7,25 @@ GPU is busy. Together, these two steps take microseconds.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import sys
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import FrameType
 from typing import Any, Protocol
 
 from gpuwidget.measure.steady_state import find_warm_up
+from gpuwidget.model.boundary import Boundary, stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.messages import Message
 from gpuwidget.model.report import CodeTime, Report
+from gpuwidget.model.translation import translatable
 from gpuwidget.profiler.activity_check import check_activity
 from gpuwidget.profiler.code_locations import CodeLocator
 from gpuwidget.profiler.counter_windows import CounterWindows, WindowLog
@@ -33,6 +35,8 @@ from gpuwidget.profiler.line_profile import SourceLine, check_coverage, line_pro
 from gpuwidget.profiler.preemption import is_at_function_entry, is_at_preemption_point
 from gpuwidget.profiler.sample_counts import PROMPT_S, SampleCounts, StackSample
 from gpuwidget.profiler.sampling_rate import MAX_PERIOD_S, PERIOD_S, sampling_period
+
+_LOG = logging.getLogger(__name__)
 
 _ADJUST_EVERY_S = 0.5
 _ADJUST_FIRST_S = 0.25
@@ -56,6 +60,8 @@ class Streams(Protocol):
 
 class SamplingProfiler:
     """Profiles one run (see :class:`gpuwidget.measure.collector.Collector`)."""
+
+    measures: str = translatable("time by line")
 
     def __init__(
         self,
@@ -185,7 +191,7 @@ class SamplingProfiler:
     # -- the sampling thread -------------------------------------------------------------------------
 
     def _run(self) -> None:
-        with suppress(Exception):
+        with Boundary(_LOG, "the line profiler failed"):
             self._sample_until_stopped()
             if self._counts.samples:
                 self._cpu_times.end()
@@ -217,7 +223,8 @@ class SamplingProfiler:
                 stands_for = after
             try:
                 self.take_sample(t, t - due, stands_for - accounted)
-            except Exception:
+            except BaseException as error:
+                stopped(_LOG, "the running code could not be sampled", error)
                 self._counts.missed_s += stands_for - accounted
             accounted = stands_for
             if t < adjust_at:

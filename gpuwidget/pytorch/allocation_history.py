@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuwidget.model.boundary import stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.translation import translatable
@@ -237,8 +238,8 @@ class AllocationHistory:
 def _log_errors(step: Callable[[], object]) -> None:
     try:
         step()
-    except Exception:
-        _LOG.debug("torch's allocation history could not be switched", exc_info=True)
+    except BaseException as error:
+        stopped(_LOG, "torch's allocation history could not be switched", error)
 
 
 def _unsupported_reason(torch: Any) -> str | None:

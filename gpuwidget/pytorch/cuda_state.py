@@ -6,14 +6,18 @@ CUDA is not initialized by the user's code, this module reports no devices.
 
 from __future__ import annotations
 
+import logging
 import sys
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.messages import Message, message
 from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import cuda_driver
+
+_LOG = logging.getLogger(__name__)
 
 _NOT_LOADED = message("torch-not-loaded", "torch is not loaded")
 _NOT_INITIALIZED = message("cuda-not-initialized", "CUDA is not initialized in this process")
@@ -68,12 +72,19 @@ class TorchVersions:
 
 
 def loaded_torch() -> ModuleType | None:
-    """Return the torch module that the user's code has imported, or None."""
+    """Return the torch module that the user's code has imported, or None.
+
+    While another thread runs `import torch`, sys.modules contains a partially initialized module, which
+    counts as not imported. So does a mock or another object that only resembles torch: it may raise anything,
+    even SystemExit, and its values would be shown as a GPU's.
+    """
     torch = sys.modules.get("torch")
-    # While another thread runs `import torch`, sys.modules contains a partially initialized module, which
-    # counts as not imported.
-    cuda = getattr(torch, "cuda", None)
-    return torch if callable(getattr(cuda, "is_initialized", None)) else None
+    if torch is None:
+        return None
+    with Boundary(_LOG, "the object in the place of torch is not torch", foreign=True):
+        initialized = getattr(getattr(torch, "cuda", None), "is_initialized", None)
+        return torch if callable(initialized) and type(initialized()) is bool else None
+    return None
 
 
 def _initialized_torch() -> Any | None:
@@ -125,10 +136,9 @@ def versions() -> TorchVersions:
 
 
 def _cudnn_version(torch: Any) -> str | None:
-    try:
+    number: object = None
+    with Boundary(_LOG, "cuDNN's version could not be read", foreign=True):
         number = torch.backends.cudnn.version()
-    except Exception:
-        return None
     if not isinstance(number, int):
         return None
     # cuDNN encodes 8.9.7 as 8907 and 9.1.0 as 90100.

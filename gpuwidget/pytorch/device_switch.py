@@ -22,6 +22,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from gpuwidget.model.boundary import stopped
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.kernel_state import DeviceState
@@ -482,8 +483,8 @@ class DeviceSwitch:
     def _log_errors(self, step: Callable[[], object]) -> None:
         try:
             step()
-        except Exception:
-            _LOG.debug("the default torch device could not be updated", exc_info=True)
+        except BaseException as error:
+            stopped(_LOG, "the default torch device could not be updated", error)
 
 
 def _impossible_reason(torch: Any, device: str | None) -> str | None:

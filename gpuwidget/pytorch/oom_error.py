@@ -7,16 +7,19 @@ free memory of devices on which this process has a context.
 from __future__ import annotations
 
 import builtins
+import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.raw_attributes import class_module, class_mro
 from gpuwidget.pytorch import allocator, cuda_state
 from gpuwidget.pytorch.allocator import Segment, parse_segment
+
+_LOG = logging.getLogger(__name__)
 
 _SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 _NEW_SETTING_SINCE = (2, 10)
@@ -204,7 +207,7 @@ def _current(stats: Mapping[str, Any], name: str) -> int | None:
 
 def _free_and_total(torch: Any, index: int) -> tuple[int | None, int | None]:
     if index in cuda_state.devices_with_context():
-        with suppress(Exception):
+        with Boundary(_LOG, "the GPU's free memory could not be read", foreign=True):
             free, total = torch.cuda.mem_get_info(index)
             return int(free), int(total)
     return None, None
@@ -214,7 +217,7 @@ def _limit(torch: Any, index: int, total: int | None) -> int | None:
     get_fraction = getattr(torch.cuda, "get_per_process_memory_fraction", None)
     if total is None or not callable(get_fraction):
         return None
-    with suppress(Exception):
+    with Boundary(_LOG, "the process's memory limit could not be read", foreign=True):
         fraction = float(get_fraction(index))
         return int(fraction * total) if fraction < 1 else None
     return None

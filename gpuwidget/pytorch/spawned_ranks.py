@@ -7,10 +7,14 @@ are read from the stacks of this process's threads. Nothing in torch is replaced
 
 from __future__ import annotations
 
+import logging
 import sys
-from contextlib import suppress
 from types import FrameType
 from typing import Any, NamedTuple
+
+from gpuwidget.model.boundary import Boundary
+
+_LOG = logging.getLogger(__name__)
 
 _SPAWN = "torch.multiprocessing.spawn"
 _AGENT = "torch.distributed.elastic.agent.server.api"
@@ -33,7 +37,7 @@ def spawned_ranks() -> dict[int, SpawnedRank]:
     for top in sys._current_frames().values():
         frame: FrameType | None = top
         while frame is not None:
-            with suppress(Exception):
+            with Boundary(_LOG, "the ranks of torch's launcher could not be read", foreign=True):
                 found |= _ranks_in(frame)
             frame = frame.f_back
     return found

@@ -8,13 +8,17 @@ mode to relaxed. If the mode can't be set, gpuwidget queries no stream.
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gpuwidget.model.boundary import stopped
 from gpuwidget.model.messages import Message, message
 from gpuwidget.pytorch import cuda_state
+
+_LOG = logging.getLogger(__name__)
 
 _CAPTURE_MODE_RELAXED = 2
 """CUDA's constant cudaStreamCaptureModeRelaxed."""
@@ -68,7 +72,8 @@ class DefaultStreams:
         elif devices != self.devices:
             try:
                 self._set_devices(devices)
-            except Exception:
+            except BaseException as error:
+                stopped(_LOG, "the CUDA streams could not be found", error, foreign=True)
                 self._disable(_FAILED)
         self._check_captures = any(name in sys.modules for name in _LIBRARIES_WITH_BLOCKING_STREAMS)
         return bool(self._queries)
@@ -105,9 +110,10 @@ class DefaultStreams:
             for bit, query in self._queries:
                 if not query():
                     bits |= bit
-        except Exception:
+        except BaseException as error:
             # A CUDA kernel has failed. The error is not shown here, because the user's next CUDA call will
             # raise it, too.
+            stopped(_LOG, "a CUDA stream could not be queried", error, foreign=True)
             self._disable(_FAILED)
             return None
         return bits if self._queries else None

@@ -11,14 +11,18 @@ Nothing in this module imports torch or initializes CUDA. Reading or setting a s
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import cuda_state
+
+_LOG = logging.getLogger(__name__)
 
 ON, OFF = "on", "off"
 
@@ -92,10 +96,12 @@ def compute_switches() -> ComputeSwitches | None:
 
 def cpu_threads() -> int | None:
     """Return how many CPU threads torch uses for one operation, or None if torch is not loaded."""
-    try:
-        return int(getattr(cuda_state.loaded_torch(), "_C", None).get_num_threads())  # type: ignore[union-attr]
-    except Exception:
+    torch: Any = cuda_state.loaded_torch()
+    if torch is None:
         return None
+    with Boundary(_LOG, "torch's number of threads could not be read", foreign=True):
+        return int(torch._C.get_num_threads())
+    return None
 
 
 def switch_values() -> dict[str, SwitchValue] | None:
@@ -170,10 +176,9 @@ def _require_torch() -> Any:
 
 
 def _read_flag(native: Any, name: str) -> bool | None:
-    try:
+    with Boundary(_LOG, "a switch of torch could not be read", foreign=True):
         return bool(getattr(native, name)())
-    except Exception:
-        return None
+    return None
 
 
 _OLD_GETTERS = {
@@ -191,10 +196,9 @@ def _tf32(native: Any, operation: str) -> bool | None:
 
 
 def _precision(native: Any, backend: str, operation: str) -> str | None:
-    try:
+    with Boundary(_LOG, "a precision of torch could not be read", foreign=True):
         return str(native._get_fp32_precision_getter(backend, operation))
-    except Exception:
-        return None
+    return None
 
 
 def _flag(
@@ -240,10 +244,9 @@ def _set_cudnn_tf32(native: Any, value: str) -> tuple[str, ...]:
 
 def _read_matmul(native: Any) -> SwitchValue:
     if getattr(native, "_get_fp32_precision_getter", None) is None:
-        try:
+        with Boundary(_LOG, "torch's matmul precision could not be read", foreign=True):
             return SwitchValue(str(native._get_float32_matmul_precision()))
-        except Exception:
-            return _UNKNOWN
+        return _UNKNOWN
     tf32 = _tf32(native, "matmul")
     if tf32 is None:
         return _UNKNOWN

@@ -7,11 +7,11 @@ contain no references to user objects.
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpuwidget.model.boundary import foreign_attribute, stopped
 from gpuwidget.model.raw_attributes import class_name
 from gpuwidget.pytorch import cuda_state
 
@@ -59,15 +59,15 @@ class Model:
 
 def loaders(variables: Variables) -> tuple[Loader, ...]:
     """Return every DataLoader among ``variables``."""
-    loader_class = getattr(sys.modules.get("torch.utils.data"), "DataLoader", None)
-    if cuda_state.loaded_torch() is None or loader_class is None:
+    loader_class = foreign_attribute("torch.utils.data", "DataLoader")
+    if cuda_state.loaded_torch() is None or not isinstance(loader_class, type):
         return ()
     found = []
     for name, value in _instances_of(loader_class, variables):
         try:
             loader = _loader(name, _instance_dict(value))
-        except Exception:
-            _LOG.debug("The settings of a DataLoader could not be read", exc_info=True)
+        except BaseException as error:
+            stopped(_LOG, "The settings of a DataLoader could not be read", error)
             continue
         found += [loader] if loader is not None else []
     return tuple(found)
@@ -114,8 +114,8 @@ def models(variables: Variables) -> tuple[Model, ...]:
                     size.add(value)
                     objects_left = size.objects_left
                 found.append(sizes[id(value)].model(name, type(value)))
-            except Exception:
-                _LOG.debug("The parameters of a module could not be read", exc_info=True)
+            except BaseException as error:
+                stopped(_LOG, "The parameters of a module could not be read", error)
     return tuple(found)
 
 
@@ -162,7 +162,8 @@ class _ModuleSize:
             return True
         try:
             storage: Any = self._torch.Tensor.untyped_storage(tensor)
-        except Exception:  # The tensor has no storage, for example because it is sparse.
+        except BaseException as error:  # The tensor has no storage, for example because it is sparse.
+            stopped(_LOG, "a tensor has no storage", error, foreign=True)
             return False
         # Use the storage's device instead of the tensor's: a FakeTensor names a CPU or CUDA device although
         # it has no memory there.

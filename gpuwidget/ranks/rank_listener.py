@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import selectors
 import socket
@@ -14,11 +15,14 @@ from pathlib import Path
 from gpuwidget.measure.worker_updates import WORKER_UPDATES
 from gpuwidget.measure.workers import MAX_WORKERS
 from gpuwidget.model import worker_update
+from gpuwidget.model.boundary import stopped
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.worker_update import WorkerUpdate
 from gpuwidget.ranks import rank_socket
 from gpuwidget.system import processes
 from gpuwidget.system.processes import Rank
+
+_LOG = logging.getLogger(__name__)
 
 _COLLECT_TIMEOUT_S = 0.25
 """Maximum seconds for which a run's end waits until all reports that have arrived are read."""
@@ -168,9 +172,10 @@ def listen() -> None:
         rank_socket.remove_stale()
         _listener = RankListener(rank_socket.socket_path(os.getpid()))
         atexit.register(_listener.close)
-    except Exception:
+    except BaseException as error:
         # For example, there is no folder in which the user may create files. Ranks then have only the
         # driver's values.
+        stopped(_LOG, "ranks can't report to this notebook", error, foreign=True)
         _failed = True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import multiprocessing
 import multiprocessing.util
 import os
@@ -11,10 +12,9 @@ import socket
 import sys
 import threading
 import time
-from contextlib import suppress
-from typing import Any
 
 from gpuwidget.measure.torch_memory import torch_updates
+from gpuwidget.model.boundary import Boundary, foreign_attribute, stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.worker_update import MAX_GPUS, SCHEMA, UpdateStatus, WorkerGpuUpdate, WorkerUpdate
@@ -22,6 +22,8 @@ from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER
 from gpuwidget.ranks import rank_socket
 from gpuwidget.system import processes
 from gpuwidget.system.processes import Rank
+
+_LOG = logging.getLogger(__name__)
 
 INTERVAL_S = 1.0
 """Seconds between two reports."""
@@ -48,7 +50,8 @@ class RankReporter:
         """Held while a report is made and sent."""
         self._wake = threading.Event()
         self._connection: socket.socket | None = None
-        with suppress(Exception):
+        # The kernel may have ended.
+        with Boundary(_LOG, "the notebook's kernel could not be reached", foreign=True):
             self._connection = rank_socket.connect(_SEND_TIMEOUT_S)
         if self._connection is None:
             return
@@ -109,8 +112,9 @@ class RankReporter:
         try:
             connection.settimeout(timeout_s)
             connection.sendall(self._update(status, exit_code).to_json().encode() + b"\n")
-        except Exception:
+        except BaseException as error:
             # The kernel has ended or does not read. The process continues without reports.
+            stopped(_LOG, "a report could not be sent", error, foreign=True)
             self._close()
 
     def _close(self) -> None:
@@ -175,9 +179,9 @@ def _rank() -> Rank | None:
     The latter may be the notebook's own rank, which the notebook's kernel removes from the report.
     """
     launched = processes.rank_in(os.environ)
-    distributed: Any = getattr(sys.modules.get("torch"), "distributed", None)
-    with suppress(Exception):
-        if distributed.is_available() and distributed.is_initialized():
+    distributed = foreign_attribute("torch", "distributed")
+    with Boundary(_LOG, "torch's process group could not be read", foreign=True):
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
             rank, world_size = distributed.get_rank(), distributed.get_world_size()
             if launched is None or launched.rank != rank or launched.world_size not in (None, world_size):
                 # The variables are missing or belong to another job, such as the notebook's own.

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from types import TracebackType
 
+from gpuwidget.model.boundary import stopped
 from gpuwidget.model.errors import loggable
 from gpuwidget.model.samples import Sample
 
@@ -73,9 +74,9 @@ class Subscription:
         if self.on_sample is not None:
             try:
                 self.on_sample(sample)
-            except Exception as error:
+            except BaseException as error:  # SystemExit, too, would silently end the sampler's thread
                 shown = loggable(error, hide_text=self._hide_errors)
-                _LOG.debug("A subscriber to GPU samples failed.", exc_info=shown)
+                stopped(_LOG, "a subscriber to GPU samples failed", shown)
 
     def __enter__(self) -> Subscription:
         return self

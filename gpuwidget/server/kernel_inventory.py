@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from posixpath import basename
@@ -14,6 +13,7 @@ from typing import Any, get_args, get_type_hints
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
+from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.clock import Clock
 from gpuwidget.server.kernel_executions import ExecutionTracker
 from gpuwidget.server.wire import ServerKernel
@@ -93,7 +93,7 @@ class KernelInventory:
     def manager(self, kernel_id: str) -> Any | None:
         """Return Jupyter's manager of one kernel, or None if the kernel does not exist."""
         # get_kernel() raises for a kernel that has died, and returns None for a kernel of a gateway.
-        with suppress(Exception):
+        with Boundary(_LOG, "a kernel could not be found", foreign=True):
             return self._kernel_manager.get_kernel(kernel_id)
         return None
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.kernel_requests import REPLY, REQUEST
 from gpuwidget.model.kernel_state import SCHEMA
@@ -183,7 +183,7 @@ async def _request_state(manager: Any) -> Mapping[str, Any]:
         def receive(parts: list[Any]) -> None:
             # Ignore data that the kernel has not signed or that is not a message. A kernel may send anything,
             # so parsing may raise any exception, such as a RecursionError.
-            with suppress(Exception):
+            with Boundary(_LOG, "a kernel's reply is no message", foreign=True):
                 if sum(map(len, parts)) > _MAX_REPLY_BYTES:
                     return
                 message = session.deserialize(session.feed_identities(parts)[1])

@@ -16,6 +16,7 @@ from gpuwidget.kernel.shell import shell_references
 from gpuwidget.kernel.shell.interrupts import defer_interrupts
 from gpuwidget.kernel.shell.running_cells import RunningCells
 from gpuwidget.measure.cell_allocations import BEFORE_LOAD, OUTSIDE_CELLS, CellBlocks
+from gpuwidget.model.boundary import stopped
 from gpuwidget.pytorch import allocator
 from gpuwidget.pytorch.allocator import DeviceBlocks
 
@@ -111,8 +112,8 @@ class CellMemoryTracker:
                     self._storages_missing |= self._blocks.update(cell, blocks, counts)
                 if track_storages and self._storages_missing:
                     self._track_storages(blocks)
-        except Exception:
-            _LOG.debug("the memory of a cell could not be recorded", exc_info=True)
+        except BaseException as error:
+            stopped(_LOG, "the memory of a cell could not be recorded", error)
 
     def _track_storages(self, blocks: Mapping[int, DeviceBlocks]) -> None:
         """Track the storages that variables and IPython's references hold.

@@ -22,6 +22,8 @@ from gpuwidget.sampler import Subscription, process_sampler
 class LineCollector:
     """A :class:`gpuwidget.measure.collector.Collector` that records torch's allocations during one run."""
 
+    measures: str = translatable("memory by line")
+
     def __init__(self, code: Code) -> None:
         self._code = code
         self._scope: HistoryScope | None = None

@@ -6,7 +6,6 @@ A search does not initialize CUDA, runs no user code and keeps none of the user'
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +18,7 @@ from gpuwidget.kernel.shell import shell_references
 from gpuwidget.kernel.shell.interrupts import drop_frames_on_interrupt
 from gpuwidget.measure.cell_allocations import BEFORE_LOAD, OUTSIDE_CELLS, CellBlocks
 from gpuwidget.measure.memory_holders import CellAllocation, DeviceMemory, rank_holders
+from gpuwidget.model.boundary import foreign_attribute, stopped
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.messages import message
 from gpuwidget.model.report import Holder, Report
@@ -113,8 +113,8 @@ def holders_of(shell: Any, *, outside: bool = True) -> Holders:
     """
     try:
         return _holders_of(shell, outside)
-    except Exception:
-        _LOG.debug("the holders of torch's memory could not be found", exc_info=True)
+    except BaseException as error:
+        stopped(_LOG, "the holders of torch's memory could not be found", error)
         failed = Holders()
         failed.reason = _FAILED
         return failed
@@ -195,6 +195,8 @@ class HolderCollector:
 
     The collector searches only after the cell, and only if some of that memory is still allocated.
     """
+
+    measures: str = translatable("who holds the new memory")
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -318,6 +320,5 @@ def _source(origin: int) -> str:
 
 
 def _current_shell() -> Any:
-    ipython: Any = sys.modules.get("IPython")
-    get = getattr(ipython, "get_ipython", None)
+    get = foreign_attribute("IPython", "get_ipython")
     return get() if get is not None else None

@@ -19,6 +19,7 @@ from gpuwidget.kernel.shell.user_code import UserCode
 from gpuwidget.measure.advice.evidence import MIN_RUN_S, EarlierRun, RunContext, measured_s
 from gpuwidget.measure.advice.memory import RUNS
 from gpuwidget.measure.advice.messages import shortened
+from gpuwidget.model.boundary import foreign_attribute, stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.report import GpuReport, Report, Span
 from gpuwidget.pytorch import cuda_state, torch_switches, torch_variables
@@ -108,8 +109,8 @@ def _or_default(query: Callable[[], _T], default: _T) -> _T:
     omitted."""
     try:
         return query()
-    except Exception:
-        _LOG.debug("a part of the run's context is unknown", exc_info=True)
+    except BaseException as error:
+        stopped(_LOG, "a part of the run's context is unknown", error)
         return default
 
 
@@ -138,8 +139,8 @@ def _source_of(frame: str) -> str:
 
 def _line_name(line: CodeLine) -> str:
     """Return a line's name and source, such as ``In[5]:4 `torch.cuda.set_device(1)```."""
-    ipython = sys.modules.get("IPython")
-    code = UserCode(None if ipython is None else ipython.get_ipython())
+    get_ipython = foreign_attribute("IPython", "get_ipython")
+    code = UserCode(None if get_ipython is None else get_ipython())
     number = code.cell_line(line.file, line.line) or line.line
     name = f"{code.name(line.file) or os.path.basename(line.file)}:{number}"
     source = shortened(code.source(line.file, number))

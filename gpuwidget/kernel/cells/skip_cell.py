@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from IPython.core.error import UsageError
 
+from gpuwidget.kernel.shell.front_end import is_executed_by_program
 from gpuwidget.model.terminal_text import printable_lines
 
 
@@ -30,10 +31,31 @@ def clear(shell: Any) -> None:
             shell.ast_transformers.remove(transformer)
 
 
-def raise_error(message: str) -> NoReturn:
-    """Raise a UsageError; the code that replaces the cell calls this."""
+def raise_error(shell: Any, message: str) -> NoReturn:
+    """Raise the error that shows ``message`` in one line; the code that replaces the cell calls this."""
     __tracebackhide__ = True
-    raise UsageError(printable_lines(message))
+    raise one_line_error(shell, message)
+
+
+def one_line_error(shell: Any, message: str) -> Exception:
+    """Return an error that IPython shows as one line, ``UsageError: message``, without a traceback.
+
+    IPython prints its UsageError to stderr. A program that executes the notebook, such as papermill, takes
+    the reason from the cell's error output, so for a program the line is an error output.
+    """
+    kind = _ProgramUsageError if is_executed_by_program(shell) else UsageError
+    return kind(printable_lines(message))
+
+
+class _ProgramUsageError(Exception):
+    """A usage error that IPython shows as an error output. It does not so show its own UsageError."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that IPython shows instead of a traceback."""
+        return [f"{type(self).__name__}: {self}"]
+
+
+_ProgramUsageError.__name__ = _ProgramUsageError.__qualname__ = UsageError.__name__
 
 
 class _SkipTransformer:
@@ -49,4 +71,5 @@ class _SkipTransformer:
         if threading.get_ident() != self.thread:
             return node
         self._shell.ast_transformers.remove(self)
-        return ast.parse(f"__import__({__name__!r}, fromlist=['raise_error']).raise_error({self._message!r})")
+        own = f"__import__({__name__!r}, fromlist=['raise_error'])"
+        return ast.parse(f"{own}.raise_error(get_ipython(), {self._message!r})")

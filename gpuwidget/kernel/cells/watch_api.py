@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
@@ -12,17 +13,21 @@ from types import MethodType, TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from gpuwidget.dask import clients as dask_clients
+from gpuwidget.dask.collector import DaskCollector
 from gpuwidget.kernel.cells.run_context import RunContextBuilder
 from gpuwidget.kernel.shell.interrupts import hide_own_frames
 from gpuwidget.measure.collector import Collector
 from gpuwidget.measure.gpu_selection import select_gpus
 from gpuwidget.measure.run import START_TIMEOUT_S, Run, RunOptions
+from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.errors import SourceError
 from gpuwidget.model.report import Report, Status
 from gpuwidget.model.samples import Sample
 from gpuwidget.ranks import rank_listener
 from gpuwidget.sampler import OPEN_TIMEOUT_S, process_sampler
 from gpuwidget.views.card import CardReport, Reports
+
+_LOG = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,7 +53,9 @@ def new_run(
     ``cell`` is the source of the watched cell; None for a run outside a cell.
     """
     rank_listener.listen()
-    workers = dask_clients.collector()
+    workers: DaskCollector | None = None
+    with Boundary(_LOG, "the Dask workers can't be measured"):
+        workers = dask_clients.collector()
     run = Run(
         process_sampler(),
         options,
@@ -56,10 +63,11 @@ def new_run(
         execution_count=execution_count,
         report_type=CardReport,
         # Workers begin to measure before the other collectors, since the run's start waits for them.
-        collectors=(workers, *collectors),
+        collectors=collectors if workers is None else (workers, *collectors),
         run_context=RunContextBuilder(cell),
     )
-    workers.deliver = run.add_worker_update
+    if workers is not None:
+        workers.deliver = run.add_worker_update
     return run
 
 

@@ -11,6 +11,7 @@ import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,6 +22,7 @@ from gpuwidget.kernel.cells.options import WatchOptions, find_in_cell, parse
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.kernel.live import live_display
+from gpuwidget.kernel.shell.front_end import shows_live
 from gpuwidget.kernel.shell.interrupts import (
     allow_interrupts,
     defer_interrupts,
@@ -30,13 +32,19 @@ from gpuwidget.kernel.shell.interrupts import (
 )
 from gpuwidget.kernel.shell.output_slot import OutputSlot
 from gpuwidget.kernel.shell.running_cells import RunningCell, RunningCells
+from gpuwidget.measure import notes
+from gpuwidget.measure.collector import Collector
 from gpuwidget.measure.run import Run, RunOptions
+from gpuwidget.measure.run_report import empty_report
+from gpuwidget.model.boundary import Boundary, error_line, stopped
+from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.report import Report, Status
+from gpuwidget.model.report import Report, RunInfo, Status
 from gpuwidget.model.terminal_text import printable_lines
-from gpuwidget.model.translation import error_text, in_view_language, translatable
+from gpuwidget.model.translation import _, error_text, in_view_language, translatable
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 from gpuwidget.views import card
+from gpuwidget.views.card import CardReport
 from gpuwidget.views.saved_outputs import output_metadata
 
 _LOG = logging.getLogger(__name__)
@@ -45,6 +53,9 @@ _INTERRUPTED = translatable("Interrupted before it began: the cell was not run."
 _WAIT_INTERRUPTED = translatable(
     "Interrupted while gpuwidget waited for the GPU: the cell's code had already ended."
 )
+
+_COLLECTORS = translatable("time by line and who holds the new memory")
+_RUN = translatable("the run")
 
 _EVERY_CELL = WatchOptions(run=RunOptions(), live=False, quiet=False, label=None, device=None)
 """Options of a cell that has no ``%%gpuwatch`` line and is watched because ``%gpu watch on`` is in effect."""
@@ -71,6 +82,22 @@ class CellWatch:
         """Makes the card from the report; None if no card is shown."""
         self._restore_device: Callable[[], str | None] | None = None
         self._wait_note: str | None = None
+        self._began = SYSTEM_CLOCK.time(), SYSTEM_CLOCK.monotonic()
+        self._named: tuple[int | None, str | None] = None, None
+        """The N of In[N] and the label."""
+        self._failure: BaseException | None = None
+        """Why there is no run, although the cell is watched."""
+
+    @property
+    def watching(self) -> bool:
+        """Whether the cell gets a report."""
+        return self.run is not None or self._failure is not None
+
+    def fail(self, error: BaseException) -> None:
+        """Stop watching because of a defect. The report then has only the cell's duration and the error."""
+        with Boundary(_LOG, "a watch could not be abandoned"):
+            self.abandon()
+        self._failure = error
 
     def enter_device(self, device: str) -> None:
         """Make ``device`` torch's default until :meth:`restore_device`."""
@@ -97,29 +124,37 @@ class CellWatch:
     ) -> None:
         """Start the run. ``info`` is IPython's ExecutionInfo for a cell, and None for the body of a magic."""
         self._wait_note = wait_note
-        show_chart = info is not None and options.live and self._prepare_chart()
+        self._named = number, options.label
         if not options.quiet:
             self._render = card.bundle if self.requested else card.line_bundle
-        self.run = watch_api.new_run(
-            options.run,
-            options.label,
-            number,
-            collectors(options, self._shell, raw_cell),
-            raw_cell,
-        )
-        if info is not None and self._render is not None:
+        failures: dict[str, BaseException] = {}
+        found: list[Collector] = []
+        show_chart = False
+        if info is not None and options.live:
+            with Boundary(_LOG, "the live chart could not be prepared"):
+                show_chart = self._prepare_chart()
+        with Boundary(_LOG, "a collector could not be created", partial(failures.__setitem__, _COLLECTORS)):
+            found = collectors(options, self._shell, raw_cell)
+        run = self.run = watch_api.new_run(options.run, options.label, number, found, raw_cell)
+        for what, error in failures.items():
+            run.add_failure(what, error)
+        if info is not None:
+            with Boundary(_LOG, "the outputs of a cell could not be prepared"):
+                self._prepare_outputs(run, info, show_chart=show_chart)
+        watch_api.enter_cell(run)
+        run.start()
+
+    def _prepare_outputs(self, run: Run, info: object, *, show_chart: bool) -> None:
+        if self._render is not None:
             self._slot = OutputSlot.at_end(self._shell)
         if show_chart:
-            self._view = live_display.LiveDisplay(self.run.progress, self._shell)
+            self._view = live_display.LiveDisplay(run.progress, self._shell)
             self._view.start()
-            self.run.call_after(live_display.DELAY_S, self._view.show)
-        watch_api.enter_cell(self.run)
-        if info is not None:
-            self.stop_listening = listen_for_error(info, self.end_failed)
-        self.run.start()
+            run.call_after(live_display.DELAY_S, self._view.show)
+        self.stop_listening = listen_for_error(info, self.end_failed)
 
     def _prepare_chart(self) -> bool:
-        if not has_front_end(self._shell):
+        if not shows_live(self._shell):
             return False
         try:
             live_display.import_libraries()
@@ -140,21 +175,23 @@ class CellWatch:
         except KeyboardInterrupt:
             # It arrived before the interrupts were deferred or just after that.
             interrupt_soon()
-        except Exception:
-            _LOG.debug("the run of a failed cell could not be ended", exc_info=True)
+        except BaseException as error:
+            stopped(_LOG, "the run of a failed cell could not be ended", error)
 
     def finish(self, status: Status, *, cell_has_result: bool = False, keep: bool = True) -> None:
         """End the run unless it has ended, and show the card; if ``keep`` is False, discard the report."""
         run = self.run
-        assert run is not None
         if cell_has_result and self._slot is not None:
-            self._slot.ends_with_result()
-        run.end(status, wait_context=allow_interrupts)
+            with Boundary(_LOG, "the result of a cell could not be noted"):
+                self._slot.ends_with_result()
+        if run is not None:
+            run.end(status, wait_context=allow_interrupts)
         with ignore_interrupts():
-            watch_api.leave_cell(run)
-            try:
-                report = run.report()
-            finally:
+            if run is not None:
+                with Boundary(_LOG, "the marks of a cell could not be ended"):
+                    watch_api.leave_cell(run)
+            report = self._failed_report(status) if run is None else run.report()
+            with Boundary(_LOG, "the outputs of a cell could not be closed"):
                 self._close_outputs()
             if report is None or not keep:
                 return
@@ -162,7 +199,17 @@ class CellWatch:
                 report = replace(report, notes=(*report.notes, self._wait_note))
             watch_api.keep(report)
             if self._render is not None:
-                self._show(self._render(report))
+                with Boundary(_LOG, "a card could not be shown", _tell_no_card):
+                    self._show(self._render(report))
+
+    def _failed_report(self, status: Status) -> Report | None:
+        """Return a report with the cell's duration and the error that prevented the run."""
+        if self._failure is None:
+            return None
+        (number, label), (started, began) = self._named, self._began
+        cell = RunInfo(number, label, started, SYSTEM_CLOCK.monotonic() - began, None, status)
+        note = notes.not_measured({_RUN: error_line(self._failure)})
+        return empty_report(CardReport, cell).with_notes(note)
 
     def _show(self, bundle: dict[str, Any]) -> None:
         if self._slot is not None:
@@ -183,15 +230,15 @@ class CellWatch:
             self.run.abandon()
             watch_api.leave_cell(self.run)
         self._close_outputs()
-        self.run = self._view = self._slot = None
+        self.run = self._view = self._slot = self._failure = None
 
     def discard(self) -> None:
         """Stop watching a cell that ended without a ``post_run_cell`` event. Never raises."""
         try:
             self.abandon()
             self.restore_device()
-        except Exception:
-            _LOG.debug("the watch of a lost cell could not be discarded", exc_info=True)
+        except BaseException as error:
+            stopped(_LOG, "the watch of a lost cell could not be discarded", error)
 
 
 class CellWatcher:
@@ -217,7 +264,7 @@ class CellWatcher:
         watch = self._watches[cell] = CellWatch(self._shell)
         cell.on_lost.append(watch.discard)
         try:
-            with defer_interrupts():
+            with defer_interrupts(), Boundary(_LOG, "the requested switches could not be set"):
                 DEVICE_SWITCH.before_cell()
                 if not self._running.nested:
                     SWITCHES.apply_pending()
@@ -237,7 +284,9 @@ class CellWatcher:
             _LOG.debug("a cell could not be watched", exc_info=True)
             if watch.needs_memory:
                 skip_cell.skip(self._shell, _view_text(wait_for_memory.check_failed(error)))
-            watch.abandon()
+                watch.abandon()
+            else:
+                watch.fail(error)
 
     def failed(self, result: Any) -> None:
         """Handle ``post_run_cell``, before hints and cards are shown: if the cell failed, end its run."""
@@ -253,7 +302,7 @@ class CellWatcher:
         watch = self._watch_of(result)
         interrupted = False
         try:
-            if watch is not None and watch.run is not None:
+            if watch is not None and watch.watching:
                 status = _status(result)
                 watch.finish(
                     status,
@@ -261,9 +310,10 @@ class CellWatcher:
                     # no card for the cell that runs `%gpu watch off`
                     keep=watch.requested or self.every_cell,
                 )
-                interrupted = watch.run.wait_interrupted
-        except Exception:
-            _LOG.debug("a watched cell could not be reported", exc_info=True)
+                interrupted = watch.run is not None and watch.run.wait_interrupted
+        except BaseException as error:
+            stopped(_LOG, "a watched cell could not be reported", error)
+            _tell_no_card(error)
         finally:
             self._restore_device(watch)
             if watch is not None:
@@ -291,18 +341,26 @@ class CellWatcher:
             wait_note = wait_for_memory.wait_for_memory(options, self._shell)
             if options.device is not None:
                 watch.enter_device(options.device)
-            watch.start(options, body, wait_note=wait_note)
         except BaseException:
+            watch.restore_device()
+            raise
+        try:
+            watch.start(options, body, wait_note=wait_note)
+        except (OptionError, KeyboardInterrupt):
             watch.abandon()
             watch.restore_device()
             raise
+        except BaseException as error:
+            stopped(_LOG, "a cell's body could not be watched", error)
+            watch.fail(error)
         return watch
 
     def end_body(self, watch: CellWatch, error: BaseException | None) -> None:
         """Finish a watch from :meth:`begin_body`; ``error`` is the body's exception, or None."""
         run = watch.run
         try:
-            watch.finish(watch_api.status_of(error))
+            with Boundary(_LOG, "a cell's body could not be reported", _tell_no_card):
+                watch.finish(watch_api.status_of(error))
         finally:
             watch.restore_device()
             watch.abandon()
@@ -339,7 +397,8 @@ class CellWatcher:
         if options.device is not None:
             try:
                 watch.enter_device(options.device)
-            except Exception as error:
+            except BaseException as error:
+                stopped(_LOG, "the device of a cell could not be set", error, foreign=True)
                 _LOG.warning(
                     "The cell runs without --device %s: %s", options.device, printable_lines(str(error))
                 )
@@ -355,7 +414,8 @@ class CellWatcher:
                 self._shell.compile.ast_parse(
                     self._shell.transform_cell(info.raw_cell) if code is None else code
                 )
-        except Exception:
+        except BaseException as error:
+            stopped(_LOG, "the cell is not valid Python", error, foreign=True)
             return False
         return True
 
@@ -364,9 +424,13 @@ class CellWatcher:
             try:
                 if watch is not None:
                     watch.restore_device()
-            except Exception:
-                _LOG.warning("The cell's --device could not be put back", exc_info=True)
-            DEVICE_SWITCH.after_cell()
+            except BaseException as error:
+                stopped(_LOG, "the device of a cell could not be restored", error, foreign=True)
+                _LOG.warning(
+                    "The cell's --device could not be put back: %s", printable_lines(error_line(error))
+                )
+            with Boundary(_LOG, "the default device could not be read"):
+                DEVICE_SWITCH.after_cell()
 
 
 @in_view_language
@@ -381,9 +445,11 @@ def check(options: WatchOptions) -> None:
         default_device.check_for_cell(options.device)
 
 
-def has_front_end(shell: Any) -> bool:
-    """Return whether the shell runs in a kernel, so that a front end may show a live chart."""
-    return getattr(shell, "kernel", None) is not None
+@in_view_language
+def _tell_no_card(error: BaseException) -> None:
+    """Tell in one line that the cell has no card."""
+    text = _("gpuwidget could not show this cell's card: {error}", error=error_line(error))
+    _LOG.warning("%s", printable_lines(text))
 
 
 def _status(result: Any) -> Status:

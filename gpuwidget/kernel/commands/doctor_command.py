@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from gpuwidget.diagnostics import isolated_run
 from gpuwidget.diagnostics.probe_process import ProbeEnvironment
 from gpuwidget.diagnostics.target import NotebookState
 from gpuwidget.kernel.cells.run_context import user_variables
+from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.diagnosis import Diagnosis, EnvironmentKind
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.to_json import to_json
@@ -25,6 +27,8 @@ from gpuwidget.system.daemon_thread import run_in_daemon_thread
 from gpuwidget.version import __version__
 from gpuwidget.views import diagnosis_view
 from gpuwidget.views.saved_outputs import output_metadata
+
+_LOG = logging.getLogger(__name__)
 
 _WIDTH = 100
 _USAGE = translatable("%gpu doctor has no options. It checks everything from PyTorch down to the GPU.")
@@ -108,15 +112,15 @@ def _run_checks() -> Diagnosis:
 
 
 def _loaders_without_workers() -> list[str]:
-    try:
+    # If this fails, the checks run without the DataLoaders.
+    with Boundary(_LOG, "the DataLoaders could not be listed"):
         found = torch_variables.loaders(user_variables())
-    except Exception:  # The checks then run without the DataLoaders.
-        return []
-    return [loader.name for loader in found if loader.num_workers == 0]
+        return [loader.name for loader in found if loader.num_workers == 0]
+    return []
 
 
 def _devices() -> list[str | None] | None:
-    try:
+    # After a CUDA error, torch may raise anything. The checks then run without the devices.
+    with Boundary(_LOG, "torch's devices could not be listed", foreign=True):
         return [device.uuid for device in cuda_state.devices()] or None
-    except Exception:  # After a CUDA error torch may raise anything. The checks then run without the devices.
-        return None
+    return None

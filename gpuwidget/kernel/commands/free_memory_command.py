@@ -19,6 +19,7 @@ from gpuwidget.kernel.devices.driver_memory import FreedMemory
 from gpuwidget.kernel.shell import shell_references
 from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR
 from gpuwidget.model import units
+from gpuwidget.model.boundary import stopped
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import _, in_view_language, joined, translatable
@@ -152,8 +153,8 @@ def _search(shell: Any) -> HolderSearch | str:
         return translatable("Nothing to free: {reason}.", reason=reason.text)
     try:
         return memory_holders.search(shell)
-    except Exception:
-        _LOG.debug("Could not find the holders of torch's memory", exc_info=True)
+    except BaseException as error:
+        stopped(_LOG, "Could not find the holders of torch's memory", error)
         return _FAILED
 
 

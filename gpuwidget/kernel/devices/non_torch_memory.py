@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +11,15 @@ from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import GpuMonitor
 from gpuwidget.measure.jax_pool import jax_pools
 from gpuwidget.measure.memory_holders import DeviceMemory
+from gpuwidget.model.boundary import Boundary, foreign_attribute
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Holder
 from gpuwidget.model.samples import Gpu
 from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.cuda_state import TorchDevice
+
+_LOG = logging.getLogger(__name__)
 
 CONTEXT = translatable("CUDA context and other libraries")
 WITH_NCCL = translatable("CUDA context, NCCL's buffers and other libraries")
@@ -65,25 +68,23 @@ def by_device(torch_memory: Sequence[DeviceMemory]) -> tuple[dict[str, NonTorchM
 
 def cupy_pool(index: int) -> int | None:
     """Return the bytes in CuPy's memory pool on a device; None if CuPy is not loaded or raises an error."""
-    cupy: Any = sys.modules.get("cupy")
     torch: Any = cuda_state.loaded_torch()
-    pool = getattr(cupy, "get_default_memory_pool", None)
+    pool = foreign_attribute("cupy", "get_default_memory_pool")
     if pool is None or torch is None:
         return None
-    try:
-        with torch.cuda.device(index):  # the pool returns the bytes on the current device
-            return int(pool().total_bytes())
-    except Exception:
-        return None
+    # The pool returns the bytes on the current device.
+    with Boundary(_LOG, "CuPy's pool could not be read", foreign=True), torch.cuda.device(index):
+        return int(pool().total_bytes())
+    return None
 
 
 def _uses_nccl() -> bool:
     torch: Any = cuda_state.loaded_torch()
-    try:
+    # torch may have no distributed package, or there is no process group yet.
+    with Boundary(_LOG, "torch's process group could not be read", foreign=True):
         distributed = torch.distributed
         return bool(distributed.is_initialized()) and "nccl" in str(distributed.get_backend())
-    except Exception:  # torch has no distributed package, or there is no process group yet
-        return False
+    return False
 
 
 def _of_device(

@@ -8,11 +8,9 @@ its browser disconnects. The next cell or click resumes it.
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +22,7 @@ from gpuwidget.kernel.shell.interrupts import defer_interrupts, ignore_interrupt
 from gpuwidget.kernel.shell.output_slot import IOPubChannel
 from gpuwidget.kernel.shell.running_cells import RunningCells
 from gpuwidget.measure.progress import GpuProgress, Progress
+from gpuwidget.model.boundary import Boundary, foreign_attribute, stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import GpuWidgetError
 from gpuwidget.model.kernel_state import DeviceState, KernelGpu
@@ -248,10 +247,10 @@ class Dashboard:
                     resume = self._paused and (self._devices_changed or self._activity.recent)
                     if not self._closed and not resume:
                         self._changed.wait(_PAUSED_CHECK_S if self._paused else PERIOD_S)
-        except Exception:
-            _LOG.debug("The dashboard failed", exc_info=True)
+        except BaseException as error:
+            stopped(_LOG, "The dashboard failed", error)
             if view is not None:
-                with suppress(Exception):
+                with Boundary(_LOG, "the dashboard could not show its error"):
                     view.show_text(_in_view_language(_FAILED))
         finally:
             self._unsubscribe()
@@ -350,5 +349,5 @@ def _new(shell: Any) -> Dashboard:
 
 def _shell() -> Any:
     """Return the running IPython shell; None if there is none, as in a script."""
-    ipython = sys.modules.get("IPython")
-    return None if ipython is None else ipython.get_ipython()
+    get_ipython = foreign_attribute("IPython", "get_ipython")
+    return None if get_ipython is None else get_ipython()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gpuwidget.kernel.shell.interrupts import defer_interrupts
 from gpuwidget.kernel.shell.output_slot import EMPTY, OutputSlot
 from gpuwidget.measure.progress import Progress
+from gpuwidget.model.boundary import stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.errors import GpuWidgetError
 from gpuwidget.model.lazy_imports import own_warning_filters
@@ -105,8 +106,8 @@ class LiveDisplay:
             return
         try:
             self.slot = OutputSlot.reserve(self._shell)
-        except Exception:
-            _LOG.debug("Could not start the live chart", exc_info=True)
+        except BaseException as error:
+            stopped(_LOG, "Could not start the live chart", error)
 
     def show(self) -> None:
         """Start the thread that shows the chart and updates it. Call this once, from any thread."""
@@ -116,8 +117,8 @@ class LiveDisplay:
                     run = self.slot.channel.in_context(self._run)
                     self._thread = threading.Thread(target=run, name="gpuwidget-live", daemon=True)
                     self._thread.start()
-        except Exception:
-            _LOG.debug("Could not show the live chart", exc_info=True)
+        except BaseException as error:
+            stopped(_LOG, "Could not show the live chart", error)
 
     def stop(self) -> None:
         """Empty the output slot and stop; must be called on the thread that called :meth:`start`.
@@ -135,8 +136,8 @@ class LiveDisplay:
                 thread.join(_STOP_TIMEOUT_S)
                 if thread.is_alive():
                     self._empty()
-        except Exception:
-            _LOG.debug("Could not stop the live chart", exc_info=True)
+        except BaseException as error:
+            stopped(_LOG, "Could not stop the live chart", error)
 
     def _run(self) -> None:
         chart: LiveChart | None = None
@@ -147,8 +148,8 @@ class LiveDisplay:
                 # After a step that took longer than the period, continue from now instead of catching up.
                 due = max(due + self._period_s, SYSTEM_CLOCK.monotonic())
                 self._stopping.wait(due - SYSTEM_CLOCK.monotonic())
-        except Exception:
-            _LOG.debug("The live chart failed", exc_info=True)
+        except BaseException as error:
+            stopped(_LOG, "The live chart failed", error)
         finally:
             self._end(chart)
 
@@ -194,5 +195,5 @@ class LiveDisplay:
             self._empty()
             if chart is not None:
                 chart.close()
-        except Exception:
-            _LOG.debug("Could not remove the live chart", exc_info=True)
+        except BaseException as error:
+            stopped(_LOG, "Could not remove the live chart", error)

@@ -39,6 +39,7 @@ from gpuwidget.measure.out_of_memory import (
     parse_message,
 )
 from gpuwidget.model import units
+from gpuwidget.model.boundary import Boundary, foreign_attribute, stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.report import Holder, HolderKind
 from gpuwidget.model.translation import translatable, with_english
@@ -222,8 +223,8 @@ def _holders(shell: Any, index: int | None, error: BaseException, cell: FailedCe
             comprehension=code.comprehension(error.__traceback__, user_code),
             incomplete=incomplete,
         )
-    except Exception:
-        _LOG.debug("who holds torch's memory was not found", exc_info=True)
+    except BaseException as error:
+        stopped(_LOG, "who holds torch's memory was not found", error)
         return _Found(incomplete=_NOT_FOUND)
 
 
@@ -232,8 +233,8 @@ def _failed_code(
 ) -> FailedCode:
     try:
         return read_failed_code(cell, error.__traceback__, codes, user_code)
-    except Exception:
-        _LOG.debug("the failed code could not be read", exc_info=True)
+    except BaseException as error:
+        stopped(_LOG, "the failed code could not be read", error)
         return FailedCode()
 
 
@@ -486,8 +487,8 @@ def _names_needed(
     excluded = [] if shell is None else [*excluded_objects(shell), *shell.user_ns_hidden.values()]
     try:
         return names_read(source, error.__traceback__, user_code, namespace, excluded, codes)
-    except Exception:
-        _LOG.debug("what the failed code reads was not found", exc_info=True)
+    except BaseException as error:
+        stopped(_LOG, "what the failed code reads was not found", error)
         return None
 
 
@@ -585,16 +586,14 @@ def _processes_in_message(message: OomMessage) -> tuple[OtherMemory, ...]:
 
 def _pools(index: int) -> tuple[LibraryPool, ...]:
     """Return CuPy's memory pool, or an empty tuple if the user has not imported CuPy."""
-    cupy: Any = sys.modules.get("cupy")
     torch: Any = cuda_state.loaded_torch()
-    pool = getattr(cupy, "get_default_memory_pool", None)
+    pool = foreign_attribute("cupy", "get_default_memory_pool")
     if not callable(pool):
         return ()
-    try:
-        with torch.cuda.device(index):  # the pool's functions use the current device
-            return (LibraryPool(translatable("CuPy's pool"), int(pool().free_bytes()), _FLUSH_CUPY),)
-    except Exception:
-        return ()
+    # The pool's functions use the current device.
+    with Boundary(_LOG, "CuPy's pool could not be read", foreign=True), torch.cuda.device(index):
+        return (LibraryPool(translatable("CuPy's pool"), int(pool().free_bytes()), _FLUSH_CUPY),)
+    return ()
 
 
 def _recent_memory(index: int | None) -> tuple[tuple[float, int | None], ...]:

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from gpuwidget.kernel.oom.failed_cell import FailedCell
 from gpuwidget.kernel.shell.interrupts import ignore_interrupts
 from gpuwidget.kernel.shell.running_cells import RunningCell, RunningCells
+from gpuwidget.model.boundary import stopped
 from gpuwidget.pytorch import oom_error
 from gpuwidget.views.saved_outputs import output_metadata
 
@@ -40,8 +41,8 @@ class OutOfMemoryCards:
             self._shown = None
         try:
             cell.at_start = oom_error.allocated()
-        except Exception:
-            _LOG.debug("the allocated memory could not be read", exc_info=True)
+        except BaseException as error:
+            stopped(_LOG, "the allocated memory could not be read", error)
 
     def after(self, result: Any) -> None:
         """Handle ``post_run_cell``: show a card if the cell ran out of memory."""
@@ -53,8 +54,8 @@ class OutOfMemoryCards:
         try:
             with ignore_interrupts():
                 self._explain(error, cell)
-        except Exception:
-            _LOG.debug("the card for an out-of-memory error failed", exc_info=True)
+        except BaseException as error:
+            stopped(_LOG, "the card for an out-of-memory error failed", error)
 
     def _explain(self, error: BaseException, cell: FailedCell | None) -> None:
         found = oom_error.find_oom_error(error)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpuwidget.measure.printed_lines import PRINTED_LINES
+from gpuwidget.model.boundary import stopped
 from gpuwidget.views.saved_outputs import output_metadata
 
 _LOG = logging.getLogger(__name__)
@@ -253,8 +254,8 @@ class _ClearOutputWatch:
             try:
                 if self._is_from_cell(self._publisher.parent_header):
                     self._before_pending()
-            except Exception:
-                _LOG.debug("the output slot could not be reserved", exc_info=True)
+            except BaseException as error:
+                stopped(_LOG, "the output slot could not be reserved", error)
         result = self._original(*args, **kwargs)
         try:
             parent = self._publisher.parent_header
@@ -265,8 +266,8 @@ class _ClearOutputWatch:
                     self.take_effect()
             elif parent.get("msg_id") == self._message_id:
                 PRINTED_LINES.clear()  # an Output widget that may have captured some of the lines
-        except Exception:
-            _LOG.debug("clear_output could not be observed", exc_info=True)
+        except BaseException as error:
+            stopped(_LOG, "clear_output could not be observed", error)
         return result
 
     def _on_message(self, message: _Message) -> _Message:
@@ -274,8 +275,8 @@ class _ClearOutputWatch:
             displayed = self.pending and message["header"]["msg_type"] == "display_data"
             if displayed and self._is_from_cell(message["parent_header"]):
                 self.take_effect()
-        except Exception:
-            _LOG.debug("a message of the cell could not be read", exc_info=True)
+        except BaseException as error:
+            stopped(_LOG, "a message of the cell could not be read", error)
         return message
 
     def _on_text(self, text: str) -> None:

@@ -16,6 +16,7 @@ from gpuwidget.measure.advice.evidence import RunEvidence
 from gpuwidget.measure.advice.memory import fragmentation, growing_memory
 from gpuwidget.measure.advice.multi_gpu import idle_gpus, straggler
 from gpuwidget.measure.advice.pipeline import input_pipeline
+from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.report import Advice
 
 Rule = Callable[[RunEvidence], Advice | None]
@@ -87,11 +88,10 @@ def advise(evidence: RunEvidence) -> tuple[Advice, ...]:
 
 
 def _evaluate(rule: Rule, evidence: RunEvidence) -> Advice | None:
-    try:
+    # Unexpected figures must not disable the other rules.
+    with Boundary(_LOG, "an advice rule failed"):
         return rule(evidence)
-    except Exception:  # unexpected figures must not disable the other rules
-        _LOG.debug("An advice rule failed", exc_info=True)
-        return None
+    return None
 
 
 def _of_steady_part(advice: Advice, evidence: RunEvidence) -> Advice:

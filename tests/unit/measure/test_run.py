@@ -180,6 +180,8 @@ def test_times_and_label(bench: Bench) -> None:
 class NoLines:
     """A collector that has sampled the code and found no line."""
 
+    measures = "lines"
+
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
