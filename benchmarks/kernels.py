@@ -122,7 +122,7 @@ class Kernel:
         if rest_s:
             time.sleep(rest_s)
         began = time.perf_counter()
-        request = self._client.execute(code, user_expressions=dict(values or {}), allow_stdin=False)
+        request = self._client.execute(code, user_expressions=dict(values or {}), allow_stdin=True)
         ended: float | None = None
         reply: dict[str, Any] = {}
         bundles = []
@@ -153,7 +153,7 @@ class Kernel:
     def interrupt(self, code: str, delay_s: float) -> Interrupted:
         """Run ``code``, interrupt it ``delay_s`` seconds after the kernel has started it, and return the
         result. If the cell goes on for ten seconds, interrupt it again. Raises KernelLost."""
-        request = self._client.execute(code, allow_stdin=False)
+        request = self._client.execute(code, allow_stdin=True)
         started: float | None = None
         sent: list[float] = []
         ended: float | None = None

@@ -236,7 +236,7 @@ class Services:
         """Send a request to run a cell, and return its id."""
         assert self._client is not None
         expressions = {} if expression is None else {"value": expression}
-        request = self._client.execute(code, silent=silent, user_expressions=expressions, allow_stdin=False)
+        request = self._client.execute(code, silent=silent, user_expressions=expressions, allow_stdin=True)
         assert isinstance(request, str)
         self._runs[request] = Ran()
         return request

@@ -44,7 +44,7 @@ _LOG = logging.getLogger(__name__)
 _COMMANDS = translatable(
     """\
 %gpu                  live dashboard of all GPUs
-%gpu watch on|off     a one-line GPU summary under every cell; %gpu watch: is it on
+%gpu watch [on|off]   a one-line GPU summary under every cell
 %gpu device           the default torch device and all devices
 %gpu device NAME      set it: cuda:N, cpu or none; --light: not for new tensors
 %gpu memory           what holds the GPU memory; --cells: which cells allocated it

@@ -6,8 +6,13 @@ process, whatever the code needs.
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Any, NamedTuple
+
+from gpuwidget.model.boundary import Boundary
+
+_LOG = logging.getLogger(__name__)
 
 
 class JaxPool(NamedTuple):
@@ -28,8 +33,11 @@ def jax_pools() -> dict[int, JaxPool]:
     """
     bridge: Any = sys.modules.get("jax._src.xla_bridge")
     jax: Any = sys.modules.get("jax")
-    try:
-        if bridge is None or not bridge.backends_are_initialized():
+    if bridge is None:
+        return {}
+    # These functions differ between versions of JAX, and the pool is only an explanation.
+    with Boundary(_LOG, "JAX's pool could not be read", foreign=True):
+        if not bridge.backends_are_initialized():
             return {}
         devices = [device for device in jax.local_devices() if device.platform == "gpu"]
         found = {}
@@ -39,7 +47,5 @@ def jax_pools() -> dict[int, JaxPool]:
                 number = getattr(device, "local_hardware_id", None)
                 sizes = (int(stats[key]) for key in ("pool_bytes", "bytes_in_use", "peak_bytes_in_use"))
                 found[place if number is None else number] = JaxPool(*sizes)
-    except Exception:
-        # These functions differ between versions of JAX, and the pool is only an explanation.
-        return {}
-    return found
+        return found
+    return {}

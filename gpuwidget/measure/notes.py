@@ -20,6 +20,8 @@ from gpuwidget.model.terminal_text import clean_line
 from gpuwidget.model.translation import Text, counted, joined, translatable
 from gpuwidget.pytorch.peak_tracker import PeakScope
 
+NOT_MEASURED = "not-measured"
+"""The id of the note about what an error prevented from being measured."""
 JAX_POOL = "jax-pool"
 """The id of the note about memory that JAX has reserved in advance."""
 _MAX_PROGRAMS = 4
@@ -225,7 +227,7 @@ def not_measured(failures: Mapping[str, str]) -> Message:
         parts=joined(tuple(failures)),
         errors=joined(tuple(dict.fromkeys(clean_line(error, _MAX_ERROR) for error in failures.values()))),
     )
-    return message("not-measured", text, parts=tuple(failures), errors=tuple(failures.values()))
+    return message(NOT_MEASURED, text, parts=tuple(failures), errors=tuple(failures.values()))
 
 
 def marks_omitted(count: int, kept: int) -> Message:

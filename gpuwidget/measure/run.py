@@ -277,7 +277,7 @@ class Run:
         return collector.snapshot() if collector is not None else None
 
     def _busy_devices(self) -> frozenset[int]:
-        with suppress(Exception):
+        with Boundary(_LOG, "the busy devices are unknown"):
             if (collector := self._time_collector) is not None:
                 return collector.busy_devices()
         return frozenset()
@@ -339,7 +339,8 @@ class Run:
                 report = collector.annotate(report)
         with self._measuring(_ADVICE):
             report = self._advised(report)
-        self.abandon()
+        with Boundary(_LOG, "a run could not be abandoned"):
+            self.abandon()
         if self._failures:
             failures = {what: error_line(error) for what, error in self._failures.items()}
             report = report.with_notes(notes.not_measured(failures))

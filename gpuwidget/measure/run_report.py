@@ -30,6 +30,8 @@ from gpuwidget.pytorch.peak_tracker import DevicePeaks, PeakScope
 
 _NOT_SAMPLED = message("not-sampled", "The NVIDIA driver did not answer in time.")
 _NOT_MEASURED = message("run-not-measured", "The GPUs were not measured.")
+GPUS_UNKNOWN = frozenset({_NOT_SAMPLED.id, _NOT_MEASURED.id})
+"""The ids of the reasons why it is unknown whether there is a GPU."""
 
 
 class GpuReportBuilder:

@@ -7,7 +7,9 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gpuwidget.measure import notes
 from gpuwidget.measure.notes import gpu_name
+from gpuwidget.measure.run_report import GPUS_UNKNOWN
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, MemoryKind, Report, Span, sum_of_spans
 from gpuwidget.model.samples import without_mig_parents
@@ -49,7 +51,7 @@ def headline(report: Report) -> list[str]:
     first = _time(report)
     if not report.shown:
         host = report.host_memory
-        gpu_text = _("no GPU used") if report.gpus else _("no GPU")
+        gpu_text = _no_gpu(report)
         change = units.memory_delta(host.start, host.end)
         return [
             first,
@@ -71,7 +73,7 @@ def short_line(report: Report) -> list[str]:
     gpus = report.memory_gpus
     segments = [_time(report)]
     if not gpus:
-        segments.append(_("no GPU used") if report.gpus else _("no GPU"))
+        segments.append(_no_gpu(report))
     else:
         memory = headline_memory(report)
         whole = _("whole ") if memory.kind == "device" else ""
@@ -87,7 +89,18 @@ def short_line(report: Report) -> list[str]:
         counted = report.counted
         segments += [part for part in (_utilization(counted), _energy(counted)) if part is not None]
         segments += not_counted(report)
+    named = zip(report.notes, report.note_ids, strict=False)
+    segments += [_(note) for note, note_id in named if note_id.id == notes.NOT_MEASURED]
     return segments + ([_("a recording")] if report.source.recording is not None else [])
+
+
+def _no_gpu(report: Report) -> str:
+    reason = report.source.reason_id
+    if report.gpus:
+        return _("no GPU used")
+    if reason is not None and reason.id in GPUS_UNKNOWN:
+        return _("GPUs {unknown}", unknown=units.UNKNOWN)
+    return _("no GPU")
 
 
 def second_line(report: Report) -> list[str]:

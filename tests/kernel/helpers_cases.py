@@ -658,7 +658,13 @@ INPUT_REQUESTS = [
         "3",
         sending={"answers": ["abc"]},
     ),
-    Case("input not allowed", "pause()\ninput('who? ')", "StdinNotImplementedError"),
+    Case(
+        "input not allowed",
+        "pause()\ninput('who? ')",
+        "StdinNotImplementedError",
+        sending={"allow_stdin": False},
+        hidden=True,
+    ),
 ]
 
 WIDGETS = [

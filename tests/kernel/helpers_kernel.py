@@ -180,7 +180,8 @@ class Kernel:
         """Send a request to execute ``code``, and return the request's id.
         ``answers`` are the replies to the code's ``input()`` calls."""
         answers = list(answers)
-        options.setdefault("allow_stdin", bool(answers))
+        # As a front end does. A program that executes a notebook allows no input.
+        options.setdefault("allow_stdin", True)
         request = self.client.execute(code, **options)
         assert isinstance(request, str)
         self._answers[request] = answers

@@ -254,6 +254,7 @@ r.wait(5); v.stop(); out.layout.close(); out.close()
     ]
 
 
+@pytest.mark.stops_errors
 def test_an_error_of_the_chart_is_silent(kernel: Kernel) -> None:
     """If the live chart fails, it is removed without a message, and the cell continues."""
     code = """

@@ -117,3 +117,15 @@ def test_a_recording_is_labelled(kernel: Kernel) -> None:
     assert re.search("recording", label, re.IGNORECASE)
     assert label in ran.cards[0]["text/plain"]
     assert label in ran.cards[0]["text/html"]
+
+
+def test_whether_every_cell_is_watched(kernel: Kernel) -> None:
+    """`%gpu watch` tells whether every cell is watched, and how to change that. It changes nothing."""
+    off = "Watching only cells with %%gpuwatch. Watch every cell: %gpu watch on"
+    assert kernel.ok("%gpu watch").displayed == off
+    kernel.ok("%gpu watch on")
+    shown = kernel.ok("%gpu watch")
+    assert shown.displayed.splitlines()[0] == "Watching every cell. Turn it off: %gpu watch off"
+    assert len(shown.cards) == 1
+    kernel.ok("%gpu watch off")
+    assert kernel.ok("%gpu watch").displayed == off

@@ -20,6 +20,7 @@ from gpuwidget.kernel.devices.device_choices import free_memory
 from gpuwidget.kernel.shell.interrupts import InterruptState, ignore_interrupts
 from gpuwidget.kernel.shell.output_slot import EMPTY, OutputSlot
 from gpuwidget.model import units
+from gpuwidget.model.boundary import Boundary, stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.readings import Reading
@@ -53,13 +54,13 @@ def wait_for_memory(options: WatchOptions, shell: Any) -> str | None:
             return MemoryWait(options, options.need, process_sampler(), StatusLine(shell)).wait()
     except OptionError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        stopped(_LOG, "the free memory could not be checked", error, foreign=True)
         raise check_failed(error) from error
 
 
-def check_failed(error: Exception) -> OptionError:
+def check_failed(error: BaseException) -> OptionError:
     """Return the error for a cell whose ``--need`` could not be checked."""
-    _LOG.debug("--need could not be checked", exc_info=error)
     return OptionError(
         translatable(
             "The cell was not run: gpuwidget could not check whether the GPU has the memory that --need "
@@ -309,12 +310,11 @@ def _returnable_cache(target: TargetGpu) -> int:
     """Return the bytes that torch has reserved in this process and that no tensor uses."""
     if target.cuda_index is None:
         return 0
-    try:
+    # This version of torch may have a different snapshot format.
+    with Boundary(_LOG, "torch's cache could not be read", foreign=True):
         blocks = allocator.snapshot().get(target.cuda_index)
-    except Exception:  # this version of torch has a different snapshot format
-        _LOG.debug("torch's cache could not be read", exc_info=True)
-        return 0
-    return 0 if blocks is None else blocks.returnable
+        return 0 if blocks is None else blocks.returnable
+    return 0
 
 
 def _seconds(seconds: float) -> str:

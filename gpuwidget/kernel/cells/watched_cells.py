@@ -78,8 +78,9 @@ class CellWatch:
         self._shell = shell
         self._view: live_display.LiveDisplay | None = None
         self._slot: OutputSlot | None = None
-        self._render: Callable[[Report], dict[str, Any]] | None = None
-        """Makes the card from the report; None if no card is shown."""
+        self._render: Callable[[Report], dict[str, Any]] | None = card.bundle
+        """Makes the card from the report; None if no card is shown. A watch that fails before it knows its
+        options has a full card."""
         self._restore_device: Callable[[], str | None] | None = None
         self._wait_note: str | None = None
         self._began = SYSTEM_CLOCK.time(), SYSTEM_CLOCK.monotonic()
@@ -125,8 +126,10 @@ class CellWatch:
         """Start the run. ``info`` is IPython's ExecutionInfo for a cell, and None for the body of a magic."""
         self._wait_note = wait_note
         self._named = number, options.label
-        if not options.quiet:
-            self._render = card.bundle if self.requested else card.line_bundle
+        if options.quiet:
+            self._render = None
+        elif not self.requested:
+            self._render = card.line_bundle
         failures: dict[str, BaseException] = {}
         found: list[Collector] = []
         show_chart = False
@@ -280,8 +283,8 @@ class CellWatcher:
                 skip_cell.skip(self._shell, _view_text(OptionError(_INTERRUPTED)))
             else:
                 interrupt_soon()
-        except Exception as error:
-            _LOG.debug("a cell could not be watched", exc_info=True)
+        except BaseException as error:
+            stopped(_LOG, "a cell could not be watched", error)
             if watch.needs_memory:
                 skip_cell.skip(self._shell, _view_text(wait_for_memory.check_failed(error)))
                 watch.abandon()
