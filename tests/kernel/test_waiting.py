@@ -128,11 +128,14 @@ def test_a_cell_whose_memory_can_not_be_checked(busy: Kernel, cell: str) -> None
     assert busy.run("6 * 7").result == "42"
 
 
+@pytest.mark.stops_errors
 def test_a_cell_that_can_not_be_watched_runs(busy: Kernel) -> None:
-    """If enough memory is free but gpuwidget fails to watch the cell, the cell runs without a card."""
+    """If enough memory is free but gpuwidget fails to watch the cell, the cell runs, and its card says why
+    nothing was measured."""
     busy.setup("from gpuwidget.kernel.cells import watch_api as w\nw.new_run = lambda *_: 1 / 0")
     ran = busy.run("%%gpuwatch --need 10GiB\n6 * 7")
-    assert (ran.result, ran.cards) == ("42", [])
+    assert (ran.result, ran.report["gpus"]) == ("42", [])
+    assert [note["id"] for note in ran.report["note_ids"]] == ["not-measured"]
 
 
 @pytest.mark.parametrize(
