@@ -132,8 +132,8 @@ def test_a_torch_that_crashes_python_is_survived(fake: FakeEnvironment) -> None:
 def test_a_torch_that_hangs(fake: FakeEnvironment) -> None:
     """If `import torch` hangs, the diagnosis still contains the driver's version after the timeout."""
     fake.torch("import time; time.sleep(600)")
-    found = links(fake.run_doctor(timeout_s=3.0))
-    assert found["torch"].reason == "'import torch' did not finish within 3 s."
+    found = links(fake.run_doctor(timeout_s=10.0))
+    assert found["torch"].reason == "'import torch' did not finish within 10 s."
     assert found["driver"].found == "580.95.05, for CUDA up to 13.0"
 
 
@@ -141,8 +141,8 @@ def test_a_driver_that_hangs(fake: FakeEnvironment) -> None:
     """If NVML hangs, the driver check reports that nvmlInit did not return, and torch is still checked."""
     fake.torch(WORKING)
     fake.standin.scenario("nvmlInitWithFlags=hang")
-    found = links(fake.run_doctor(timeout_s=4.0))
-    assert found["driver"].reason == "The driver did not answer within 4 s: nvmlInit did not return."
+    found = links(fake.run_doctor(timeout_s=10.0))
+    assert found["driver"].reason == "The driver did not answer within 10 s: nvmlInit did not return."
     assert found["torch"].status == "ok"
 
 

@@ -51,6 +51,7 @@ class Bench:
         self.samples = 0
         self._keep = self.sampler.subscribe(self._count)
         clock.until(lambda: self.samples > 0)
+        clock.until(self._all_wait)  # until the slow readings are known, too
 
     def _count(self, sample: object) -> None:
         self.samples += 1
