@@ -15,31 +15,39 @@ from typing import Any
 from gpuwidget.model.fork import reset_after_fork
 
 _MAX_LENGTH = 200
+_MAX_PIECES = 50
 
 TextCallback = Callable[[str], None]
 
 
 class _LineSplitter:
-    """Splits a stream's text into lines and calls ``on_line`` with each complete line."""
+    """Splits a stream's text into lines, and passes each complete line on.
 
-    def __init__(self, on_line: TextCallback) -> None:
-        self._on_line = on_line
-        self._incomplete = ""
+    ``print`` writes several pieces per line, so :meth:`write` does as little as possible.
+    """
+
+    def __init__(self, printed: PrintedLines) -> None:
+        self._printed = printed
+        self._pieces: list[str] = []
+        """The pieces of the line that is not complete yet."""
 
     def write(self, text: str) -> None:
-        if "\n" in text:
-            *complete, text = (self._incomplete + text).split("\n")
-            self._incomplete = ""
+        """Receive a piece of text."""
+        if self._printed.of_pieces:
+            self._printed.on_piece(text)
+        pieces = self._pieces
+        pieces.append(text)
+        if "\n" in text or len(pieces) > _MAX_PIECES or len(text) > _MAX_LENGTH:
+            *complete, incomplete = "".join(pieces).split("\n")
+            self._pieces = [_visible(incomplete)] if incomplete else []
             for line in complete:
                 visible = _visible(line).strip()
                 if visible:
-                    self._on_line(visible)
-        text = self._incomplete + text
-        self._incomplete = _visible(text) if "\r" in text or len(text) > _MAX_LENGTH else text
+                    self._printed.on_line(visible)
 
     def clear(self) -> None:
         """Forget the line that is not complete yet."""
-        self._incomplete = ""
+        self._pieces = []
 
 
 def _visible(line: str) -> str:
@@ -117,7 +125,7 @@ class PrintedLines:
         self._lock = threading.RLock()
         # Tuples, so that a thread that prints can iterate over them while another thread subscribes.
         self._of_lines: tuple[tuple[TextCallback, Callable[[], None]], ...] = ()
-        self._of_pieces: tuple[TextCallback, ...] = ()
+        self.of_pieces: tuple[TextCallback, ...] = ()
         self._hooks: list[_EchoHook | _WriteHook] = []
         self._splitters: list[_LineSplitter] = []
 
@@ -133,15 +141,15 @@ class PrintedLines:
     def subscribe_to_pieces(self, callback: TextCallback) -> None:
         """Call ``callback`` with every piece of text as it is written."""
         with self._lock:
-            self._of_pieces += (callback,)
+            self.of_pieces += (callback,)
             self._add_hooks()
 
     def unsubscribe(self, callback: TextCallback) -> None:
         """Stop calling ``callback``. If no subscriber remains, restore the streams. Safe to call twice."""
         with self._lock:
             self._of_lines = tuple(known for known in self._of_lines if known[0] != callback)
-            self._of_pieces = tuple(known for known in self._of_pieces if known != callback)
-            if not self._of_lines and not self._of_pieces:
+            self.of_pieces = tuple(known for known in self.of_pieces if known != callback)
+            if not self._of_lines and not self.of_pieces:
                 self._remove_hooks()
 
     def clear(self) -> None:
@@ -157,20 +165,20 @@ class PrintedLines:
             self._hooks = [hook for hook in hooks if hook is not None]
 
     def _hook(self, stream: Any) -> _EchoHook | _WriteHook | None:
-        lines = _LineSplitter(self._on_line)
+        lines = _LineSplitter(self)
         self._splitters.append(lines)
-
-        def on_text(text: str) -> None:
-            for callback in self._of_pieces:
-                callback(text)
-            lines.write(text)
-
         if getattr(stream, "echo", stream) is None:
-            return _EchoHook(stream, on_text)
+            return _EchoHook(stream, lines.write)
         # Without a __dict__, the stream's ``write`` can't be replaced, so the stream is not hooked.
-        return _WriteHook(stream, on_text) if hasattr(stream, "__dict__") else None
+        return _WriteHook(stream, lines.write) if hasattr(stream, "__dict__") else None
 
-    def _on_line(self, line: str) -> None:
+    def on_piece(self, text: str) -> None:
+        """Pass a piece of text on."""
+        for callback in self.of_pieces:
+            callback(text)
+
+    def on_line(self, line: str) -> None:
+        """Pass a complete line on."""
         for callback, _ in self._of_lines:
             callback(line)
 
@@ -183,7 +191,7 @@ class PrintedLines:
     def reset_in_child(self) -> None:
         """Drop all subscribers in a forked child. Replace the lock, which another thread may have held."""
         self._lock = threading.RLock()
-        self._of_lines = self._of_pieces = ()
+        self._of_lines = self.of_pieces = ()
         self._remove_hooks()
 
 

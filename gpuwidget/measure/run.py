@@ -471,7 +471,7 @@ class Run:
             function()
 
     def _on_line(self, line: str) -> None:
-        if self._running:
+        if self._running and not self._marks.omits_printed():
             self._marks.add_printed(self._clock.monotonic() - self._began, line)
 
 

@@ -226,6 +226,17 @@ class TimelineMarks:
         with self._lock:
             self._printed.add(t, line, "printed")
 
+    def omits_printed(self) -> bool:
+        """Return whether the next printed line is one of those that are only counted, and count it then.
+
+        This takes no lock, because a cell may print many lines.
+        """
+        printed = self._printed
+        if printed.added % printed.stride == 0:
+            return False
+        printed.added += 1
+        return True
+
     def clear_printed(self) -> None:
         """Drop the printed lines, because the cell cleared them."""
         with self._lock:
