@@ -58,8 +58,8 @@ OPTIONAL_FIELDS = (
 """The GPU fields that the JSON of a small card omits. Advice still contains the figures on which it is based,
 even if they come from these fields."""
 _OPTIONAL_TORCH_FIELDS = ("inactive_split", "returnable")
-_RARE_FIELDS = ("energy_at_least_j", "energy_error_j")
-"""The GPU fields that the JSON of a small card contains only with a value."""
+_RARE_FIELDS = ("energy_at_least_j", "energy_error_j", "unified_memory")
+"""The GPU fields that the JSON of a small card contains only with a value other than None and False."""
 _OMITTED = translatable("left out of this card")
 
 
@@ -198,7 +198,7 @@ def to_json(reduced: ReducedReport) -> dict[str, Any]:
     omitted = (*OPTIONAL_FIELDS, *_OPTIONAL_TORCH_FIELDS) if has_torch else OPTIONAL_FIELDS
     for place, gpu in enumerate(values["gpus"]):
         for name in _RARE_FIELDS:
-            if gpu[name] is None:
+            if not gpu[name]:
                 del gpu[name]
         _omit(gpu, OPTIONAL_FIELDS, optional)
         if gpu["torch"] is not None:
