@@ -5,9 +5,12 @@ On import, this module gives the tests the same environment wherever they run.
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,8 @@ from helpers_nvml import Install, Machine, replace_driver
 from helpers_order import longest_first
 from helpers_out_of_memory import LimitedGpu
 from nvml_standin import OLD_DRIVER, build
+
+from gpuwidget.model.boundary import STRICT_VARIABLE
 
 KEPT_VARIABLES = (
     *("HOME", "USER", "LOGNAME", "PATH", "TMPDIR", "CC", "LD_LIBRARY_PATH"),
@@ -50,6 +55,41 @@ def isolate() -> None:
 
 
 isolate()
+
+
+def record_stopped_errors() -> Path:
+    """Let boundaries of gpuwidget, in this process and in those that it starts, write to a file which errors
+    they stop. Return the file's path."""
+    number, name = tempfile.mkstemp(prefix="gpuwidget-errors-")
+    os.close(number)
+    atexit.register(_remove, os.getpid(), name)
+    os.environ[STRICT_VARIABLE] = name
+    return Path(name)
+
+
+def _remove(pid: int, name: str) -> None:
+    if os.getpid() == pid:
+        with suppress(OSError):
+            os.unlink(name)
+
+
+STOPPED_ERRORS = record_stopped_errors()
+STRICT = ("kernel", "views", "pytorch", "model", "sampler", "ranks", "dask", "heap", "profiler")
+"""The folders of unit tests in which a stopped error fails a test."""
+
+
+@pytest.fixture(autouse=True)
+def _no_stopped_errors(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test during which a boundary stopped an error that nobody would otherwise see. The marker
+    ``stops_errors`` is for tests that cause such errors."""
+    before = STOPPED_ERRORS.stat().st_size
+    yield
+    with STOPPED_ERRORS.open("rb") as file:
+        file.seek(before)
+        found = file.read().decode()
+    strict = request.path.parent.parent.name == "unit" and request.path.parent.name in STRICT
+    if found and strict and request.node.get_closest_marker("stops_errors") is None:
+        pytest.fail(f"gpuwidget has stopped an error:\n{found}", pytrace=False)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

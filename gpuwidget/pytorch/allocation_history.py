@@ -213,7 +213,7 @@ class AllocationHistory:
             self._ours = True
             try:
                 _record(torch)
-            except BaseException:
+            except Exception:
                 self._ours = False
                 raise
         # These are all the functions through which other code can start or stop a recording.

@@ -76,7 +76,7 @@ class Subscription:
                 self.on_sample(sample)
             except BaseException as error:  # SystemExit, too, would silently end the sampler's thread
                 shown = loggable(error, hide_text=self._hide_errors)
-                stopped(_LOG, "a subscriber to GPU samples failed", shown)
+                stopped(_LOG, "A subscriber to GPU samples failed.", shown)
 
     def __enter__(self) -> Subscription:
         return self

@@ -156,6 +156,7 @@ def test_a_search_that_reaches_its_limit(small_gpu: LimitedGpu, monkeypatch: pyt
         assert (left_out in context.unknown) == (variables is None)
 
 
+@pytest.mark.stops_errors
 def test_if_the_search_fails(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the search for holders fails, the context contains the reason in place of the holders."""
 

@@ -53,6 +53,7 @@ def test_loaders_and_models_among_the_variables(monkeypatch: pytest.MonkeyPatch)
     assert found.process_cpu is not None
 
 
+@pytest.mark.stops_errors
 def test_one_failing_query_loses_only_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """The context is complete even if the notebook's namespace has a key that is not a string.
 

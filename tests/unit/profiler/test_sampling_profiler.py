@@ -178,6 +178,7 @@ def test_failed_samples_count_for_no_line() -> None:
         assert time.reason == f"For {percent} of the run, the running code could not be sampled."
 
 
+@pytest.mark.stops_errors
 def test_a_failed_sample_does_not_end_the_profiler() -> None:
     """If taking one sample raises an exception, the profiler continues with the next sample."""
     failures = iter([RuntimeError("odd")])

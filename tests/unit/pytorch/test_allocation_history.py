@@ -237,6 +237,7 @@ def test_a_torch_that_does_not_report_recordings(torch: Any) -> None:
     assert torch.allocator.calls == []
 
 
+@pytest.mark.stops_errors
 def test_a_recording_that_fails(torch: Any) -> None:
     """If torch raises an exception when a recording is started, the exception does not reach the user, and
     nothing is recorded.

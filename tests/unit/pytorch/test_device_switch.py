@@ -433,6 +433,7 @@ def test_unloading_restores_all_settings(torch: Any, switch: DeviceSwitch) -> No
     assert switch.state == DeviceState(None, True, False, None, None)
 
 
+@pytest.mark.stops_errors
 def test_subscribers_are_notified_of_every_change(torch: Any, switch: DeviceSwitch) -> None:
     """Subscribers are notified once when a device is chosen, once when the choice is applied, and once when
     user code changes the device.

@@ -500,6 +500,7 @@ def test_a_missing_driver_is_tried_again_slowly(clock: FakeClock) -> None:
     clock.until(lambda: threads() == set())
 
 
+@pytest.mark.stops_errors
 def test_a_failing_subscriber_does_not_affect_others(sampler: Sampler, clock: FakeClock) -> None:
     """If one subscriber raises an exception, the other subscribers still receive samples."""
     taken: list[Sample] = []
@@ -511,6 +512,7 @@ def test_a_failing_subscriber_does_not_affect_others(sampler: Sampler, clock: Fa
         clock.until(lambda: len(taken) >= 2, step=0.2)
 
 
+@pytest.mark.stops_errors
 def test_the_text_of_an_error_can_be_hidden(
     source: FakeSource, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
