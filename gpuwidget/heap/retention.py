@@ -6,9 +6,9 @@ finds the objects with these names and measures how much memory they retain.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from gc import get_referents
 from types import CellType, CodeType, FrameType, FunctionType, GeneratorType
@@ -17,6 +17,9 @@ from typing import Any, Literal
 from gpuwidget.heap.heap_walk import NO_PARENT, HeapWalk, Limits, Root
 from gpuwidget.heap.object_references import CONTAINERS, attribute_name, instance_dict
 from gpuwidget.heap.storages import AutogradGraph
+from gpuwidget.model.boundary import Boundary
+
+_LOG = logging.getLogger(__name__)
 
 NameOf = Callable[[int, int, int], str]
 """Given the number of a root, of an object's parent and of the object, returns the object's name."""
@@ -310,10 +313,10 @@ class Retention:
         of the graph's operations."""
         graph = AutogradGraph(self._walk.torch, limits.exceeded)
         found = set()
-        with suppress(Exception):  # a tensor type of another library
+        with Boundary(_LOG, "an autograd graph could not be read", foreign=True):
             for saved in graph.saved_behind(value):
                 if issubclass(type(saved), self._tensor):
-                    with suppress(Exception):  # a tensor without a storage
+                    with Boundary(_LOG, "a tensor has no storage", foreign=True):
                         position = self._blocks.find(self._walk.address_of(saved))
                         if position is not None and self.roles[position] not in ("parameters", "gradients"):
                             found.add(position)
