@@ -65,6 +65,9 @@ _COUNTER_MAX_INTERVAL_S = 10.0
 _COUNTER_SHARE = 0.25
 """Time between two reads of the energy counter in a run, as a fraction of the run so far. Its last part, for
 which only the power is known, is therefore short compared with the run."""
+_COUNTER_MAX_READ_S = 0.1
+"""If a read of the slow values takes longer, a run does not use the counter's value, because it is unknown
+when the driver returned it. The thread probably waited for the GIL, which a cell can hold for seconds."""
 _POWER_INTERVAL_S = 1.0
 """Seconds between two reads of the driver's samples of the power in a run, of which it keeps two seconds. A
 shorter run does not pay for them."""
@@ -344,6 +347,7 @@ class SlowPollLoop:
     def _read_slow(self, state: GpuState) -> None:
         began = self._clock.monotonic()
         slow = self._source.source.read_slow(state.gpu)
+        ended = self._clock.monotonic()
         state.set_slow(slow)
-        if slow.energy_j is not None:
-            state.counter = ((began + self._clock.monotonic()) / 2, slow.energy_j)
+        if slow.energy_j is not None and ended - began <= _COUNTER_MAX_READ_S:
+            state.counter = ((began + ended) / 2, slow.energy_j)

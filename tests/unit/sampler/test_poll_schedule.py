@@ -4,6 +4,7 @@ sampler makes fewer of them."""
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import pytest
 from fakes import FakeClock, FakeSource
@@ -135,6 +136,26 @@ def test_the_energy_counter_is_read_less_and_less_often(clock: FakeClock) -> Non
         if loop._read_slow in loop.start_poll().reads:
             read.append(clock.monotonic() - began)
     assert read == pytest.approx([0.1, 0.6, 1.1, 1.6, 2.1, 2.625, 3.281, 4.102, 5.127], abs=0.001)
+
+
+def test_a_counter_value_of_an_unknown_time_is_not_used(clock: FakeClock) -> None:
+    """If a read of the energy counter took seconds, because the cell held the GIL meanwhile, it is unknown
+    when the driver returned the value. The energy of the run therefore doesn't use it."""
+    source, subscriptions = subscribed(clock, 1)
+    raw = source.source
+    assert isinstance(raw, FakeSource)
+    (state,) = source.states
+    loop = SlowPollLoop(source, subscriptions, clock)
+
+    def read(joules: float, seconds: float) -> float:
+        clock.advance(seconds)
+        return joules
+
+    for joules, seconds in ((1000.0, 0.05), (1100.0, 3.0)):
+        raw.energy[0] = partial(read, joules, seconds)
+        loop._read_slow(state)
+    assert state.slow.energy_j == 1100.0
+    assert state.power_record.counter == (pytest.approx(0.025), 1000.0)
 
 
 def test_the_watchdog_wakes_up_when_a_call_may_hang() -> None:
