@@ -1,12 +1,13 @@
-"""Find how much GPU memory JAX has reserved in advance, if the user's code uses JAX.
+"""Find how much GPU memory JAX has reserved, if the user's code uses JAX.
 
-When JAX starts, it reserves three quarters of each GPU's memory. The driver counts all of it as used by the
-process, whatever the code needs.
+When JAX starts, it reserves three quarters of each GPU's memory in advance, unless the user has turned that
+off. The driver counts all of it as used by the process, whatever the code needs.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import Any, NamedTuple
 
@@ -23,6 +24,11 @@ class JaxPool(NamedTuple):
     """Bytes of arrays now."""
     peak: int
     """Highest number of bytes of arrays since JAX started."""
+
+
+def reserves_in_advance() -> bool:
+    """Return whether JAX reserves memory in advance, not only as needed, according to its variable."""
+    return os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE") not in ("0", "false", "False")  # as JAX reads it
 
 
 def jax_pools() -> dict[int, JaxPool]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gpuwidget.measure import notes, reasons
 from gpuwidget.measure.gpu_totals import GpuTotals
-from gpuwidget.measure.jax_pool import jax_pools
+from gpuwidget.measure.jax_pool import jax_pools, reserves_in_advance
 from gpuwidget.measure.run_gpus import RunGpus
 from gpuwidget.measure.timeline import TimelineMarks
 from gpuwidget.measure.torch_memory import has_allocated, torch_memory
@@ -174,7 +174,7 @@ def build_report(
     report = replace(report, energy_idle_j=_idle_energy(run_gpus, report.counted, t))
     found = _notes(run_gpus, gpus, devices, peak_scope, contexts_before)
     pools = {} if run_gpus.recorded or report.memory_kinds()[0] == "torch" else jax_pools()
-    if pools:
+    if pools and reserves_in_advance():
         found.append(notes.jax_pool(pools.values()))
     return report.with_notes(*found, *marks.notes())
 
