@@ -24,6 +24,8 @@ NOT_MEASURED = "not-measured"
 """The id of the note about what an error prevented from being measured."""
 JAX_POOL = "jax-pool"
 """The id of the note about memory that JAX has reserved in advance."""
+SHARED_GPUS = "shared-gpus"
+"""The id of the note about GPUs on which both this process and others may have worked."""
 _MAX_PROGRAMS = 4
 _UNREACHABLE = message("gpu-lost", "the driver can no longer reach it")
 _MAX_ERROR = 120
@@ -120,7 +122,7 @@ def _shared(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Message]:
     text = translatable(
         "Other processes also used {gpus}. Utilization, power and energy include their work.", gpus=names
     )
-    return [message("shared-gpus", text, gpus=names)]
+    return [message(SHARED_GPUS, text, gpus=names)]
 
 
 def _children(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Message]:

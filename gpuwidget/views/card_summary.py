@@ -51,7 +51,7 @@ def headline(report: Report) -> list[str]:
     first = _time(report)
     if not report.shown:
         host = report.host_memory
-        gpu_text = _no_gpu(report)
+        gpu_text = no_gpu(report)
         change = units.memory_delta(host.start, host.end)
         return [
             first,
@@ -73,7 +73,7 @@ def short_line(report: Report) -> list[str]:
     gpus = report.memory_gpus
     segments = [_time(report)]
     if not gpus:
-        segments.append(_no_gpu(report))
+        segments.append(no_gpu(report))
     else:
         memory = headline_memory(report)
         whole = _("whole ") if memory.kind == "device" else ""
@@ -94,7 +94,8 @@ def short_line(report: Report) -> list[str]:
     return segments + ([_("a recording")] if report.source.recording is not None else [])
 
 
-def _no_gpu(report: Report) -> str:
+def no_gpu(report: Report) -> str:
+    """Return why a report shows no GPU: none was used, there is none, or this is unknown."""
     reason = report.source.reason_id
     if report.gpus:
         return _("no GPU used")
@@ -313,7 +314,7 @@ def _memory_segment(report: Report) -> str:
         else ""
     )
     text = _("{change}{over}, {peak}", change=change, over=over, peak=_peak(memory, gpus))
-    pool = next((note.params for note in report.note_ids if note.id == "jax-pool"), None)
+    pool = next((note.params for note in report.note_ids if note.id == notes.JAX_POOL), None)
     if pool is None:
         return text
     return _("{memory} (JAX reserved {size} in advance)", memory=text, size=units.memory(pool["reserved"]))

@@ -116,7 +116,7 @@ def _row(report: Report) -> list[str]:
     label = clean_line(cell.label, _LABEL_LENGTH) if cell.label is not None else ""
     start = [number, label, units.duration(cell.duration_s)]
     if not gpus:
-        return [*start, _("no GPU used") if report.gpus else _("no GPU"), "", "", "", cell.status]
+        return [*start, summary.no_gpu(report), "", "", "", cell.status]
     memory = summary.headline_memory(report)
     change = units.memory_delta(memory.start, memory.end)
     counted = report.counted

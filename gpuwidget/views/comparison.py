@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from gpuwidget.measure import notes
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.measure.steady_state import SteadyMetric, SteadyWindow, steady_mean, stored_window
 from gpuwidget.model import units
@@ -447,7 +448,7 @@ def _notes(a: _Run, b: _Run) -> list[str]:
                     gpus=", ".join(map(gpu_name, left_out)),
                 )
             )
-        if any(note.id == "shared-gpus" for note in run.report.note_ids):
+        if any(note.id == notes.SHARED_GPUS for note in run.report.note_ids):
             found.append(
                 translatable(
                     "{run}: other processes used the same GPU, so utilization, power and energy include "

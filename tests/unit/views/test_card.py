@@ -18,6 +18,7 @@ import pytest
 from helpers_reports import HOSTILE, bare_gpu, gib, gpu, marks
 from IPython.core.formatters import DisplayFormatter
 
+from gpuwidget.measure.run_report import empty_report
 from gpuwidget.model.messages import MessageId
 from gpuwidget.model.report import (
     MIME_TYPE,
@@ -810,11 +811,13 @@ def test_a_report_in_print_and_in_other_objects() -> None:
 
 
 def test_many_reports_display_as_a_table() -> None:
-    """``gpuwidget.reports()`` is displayed as a table with one line per run."""
+    """``gpuwidget.reports()`` is displayed as a table with one line per run. If a run's GPUs are unknown, its
+    line doesn't claim that there is none."""
     several = Reports(
         [
             replace(reports.starved(), cell=reports.cell(label="warm-up")),
             reports.unused(),
+            empty_report(CardReport, reports.cell(2.0)),
             replace(reports.failed(), cell=reports.cell(1.2, status="error", execution_count=None)),
         ]
     )
@@ -822,6 +825,7 @@ def test_many_reports_display_as_a_table() -> None:
         "  cell    label      time     memory Δ      peak  util  energy  status\n"
         "  In [3]  warm-up  14.0 s     +2.9 GiB  14.6 GiB  11 %  2.3 kJ      ok\n"
         "  In [3]            2.0 s  no GPU used                              ok\n"
+        "  In [3]            2.0 s     GPUs n/a                              ok\n"
         "                    1.2 s     +2.9 GiB  14.6 GiB  11 %  2.3 kJ   error"
     )
     bundle, _ = several._repr_mimebundle_()
