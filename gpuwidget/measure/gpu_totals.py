@@ -287,8 +287,13 @@ class GpuTotals:
         """Add the driver's records of the power. The run began at ``began`` (monotonic seconds)."""
         self._energy.add_record(record, began)
 
-    def add(self, t: float, reading: Reading, holding: ProcessMemory, started: float) -> None:
-        """Add a reading ``t`` seconds into the run that began at ``started`` (epoch seconds)."""
+    def add(
+        self, t: float, reading: Reading, holding: ProcessMemory, started: float, driver_s: float
+    ) -> None:
+        """Add a reading ``t`` seconds into the run that began at ``started`` (epoch seconds).
+
+        ``driver_s`` is how many seconds the driver took for the sample that contains the reading.
+        """
         self._update(reading, holding)
         if not self.fresh and reading.measured is not None:
             self.fresh = reading.measured >= self._requested_at
@@ -299,14 +304,23 @@ class GpuTotals:
             self._unanswered = True
         elif self.fresh and reading.measured != self._last_measured:
             self._last_measured = reading.measured
-            self._add_rates(t, reading, started)
+            self._add_rates(t, reading, driver_s)
         if reading.activity is not None:
             self._add_activity(t, reading.activity, started)
 
-    def end(self, t: float, reading: Reading, holding: ProcessMemory, started: float, fresh: bool) -> None:
+    def end(
+        self,
+        t: float,
+        reading: Reading,
+        holding: ProcessMemory,
+        started: float,
+        driver_s: float,
+        *,
+        fresh: bool,
+    ) -> None:
         """Add the reading taken at the run's end. If ``fresh`` is False, the reading is too old, and the end
         values are unknown."""
-        self.add(t, reading, holding, started)
+        self.add(t, reading, holding, started, driver_s)
         if fresh:
             self._device.end = reading.memory_used
             self._process.end = holding.memory
@@ -330,14 +344,13 @@ class GpuTotals:
         self._process.add(holding.memory)
         self._children.add(holding.children_memory)
 
-    def _add_rates(self, t: float, reading: Reading, started: float) -> None:
+    def _add_rates(self, t: float, reading: Reading, driver_s: float) -> None:
         seconds = t - self._last_t
         self._last_t = t
         if seconds > self.max_gap_s:
             # Nothing was read for too long, so this time counts as unknown. If the driver did not take that
             # long, gpuwidget's threads could not run.
-            took = 0.0 if reading.measured is None else started + t - reading.measured
-            if not self._unanswered and took < seconds / 2:
+            if not self._unanswered and driver_s < seconds / 2:
                 self._gap_s = max(self._gap_s, seconds)
             self._unanswered = False
             self._energy.add(t, reading.power_w)

@@ -20,6 +20,8 @@ from gpuwidget.sources import PowerRecord
 
 _CLOCK_MARGIN_S = 1.0
 """Seconds by which the system's clock and the monotonic clock may differ before it counts as set."""
+_MAX_CALL_S = 1.5
+"""Maximum seconds of a call to the driver. The sampler abandons a call after one second or slightly more."""
 _RECENT_S = 15.0
 """Once a run has lasted this many seconds, its recent totals cover at least this many seconds, and at most
 twice as many."""
@@ -35,14 +37,16 @@ class RecentTotals:
         self._older = self._newer = self._new(reading)
         self._older_began = self._newer_began = t
 
-    def add(self, t: float, reading: Reading, holding: ProcessMemory, started: float) -> None:
-        """Add a reading ``t`` seconds into the run that began at ``started`` (epoch seconds)."""
+    def add(
+        self, t: float, reading: Reading, holding: ProcessMemory, started: float, driver_s: float
+    ) -> None:
+        """Add a reading ``t`` seconds into the run. For the parameters, see :meth:`GpuTotals.add`."""
         if t - self._newer_began >= _RECENT_S:
             self._older, self._older_began = self._newer, self._newer_began
             self._newer, self._newer_began = self._new(reading), t
-        self._older.add(t - self._older_began, reading, holding, started + self._older_began)
+        self._older.add(t - self._older_began, reading, holding, started + self._older_began, driver_s)
         if self._newer is not self._older:
-            self._newer.add(t - self._newer_began, reading, holding, started + self._newer_began)
+            self._newer.add(t - self._newer_began, reading, holding, started + self._newer_began, driver_s)
 
     def totals(self, t: float) -> tuple[GpuTotals, float]:
         """Return the recent totals ``t`` seconds into the run, and the number of seconds they cover."""
@@ -103,7 +107,7 @@ class RunGpus:
     def add(self, t: float, sample: Sample) -> None:
         """Add a sample ``t`` seconds into the run."""
         self._update(sample, t)
-        started = self._started(t, sample)
+        started, driver_s = self._started(t, sample), _driver_s(sample)
         for gpu, reading in self._pairs(sample):
             holding, totals = self._holding(gpu, reading), self._by_uuid[gpu.uuid]
             recent = self._recent.get(gpu.uuid)
@@ -111,8 +115,8 @@ class RunGpus:
                 began = self._first_seen[gpu.uuid]
                 recent = RecentTotals(gpu, totals.reading, self._max_gap_s, began)
                 self._recent[gpu.uuid] = recent
-            totals.add(t, reading, holding, started)
-            recent.add(t, reading, holding, started)
+            totals.add(t, reading, holding, started, driver_s)
+            recent.add(t, reading, holding, started, driver_s)
             self.workers.add(t, gpu, reading, holding)
         self.workers.poll(t)
         self._time_series.add(t, self.all, started)
@@ -128,10 +132,10 @@ class RunGpus:
     def end(self, t: float, sample: Sample, requested_at: float) -> None:
         """Add the sample taken at the run's end, requested at ``requested_at`` (epoch seconds)."""
         self._update(sample, t)
-        started = self._started(t, sample)
+        started, driver_s = self._started(t, sample), _driver_s(sample)
         for gpu, reading in self._pairs(sample):
             holding, fresh = self._holding(gpu, reading), _is_fresh(reading, sample, requested_at)
-            self._by_uuid[gpu.uuid].end(t, reading, holding, started, fresh)
+            self._by_uuid[gpu.uuid].end(t, reading, holding, started, driver_s, fresh=fresh)
             self.workers.add(t, gpu, reading, holding)
         self._time_series.add(t, self.all, started)
 
@@ -280,6 +284,22 @@ class RunGpus:
         return {
             uuid for uuid in self._by_uuid for device in devices if cuda_state.same_gpu(uuid, device.uuid)
         }
+
+
+def _driver_s(sample: Sample) -> float:
+    """Return how many seconds the driver's calls for a sample took.
+
+    A slow call for one GPU delays the readings of all. Longer calls than ``_MAX_CALL_S`` do not count: either
+    they are those of a GPU that has not answered for long and is no longer called, or the thread of the call
+    waited for the GIL. Otherwise the sampler would have abandoned the call.
+    """
+    calls = (
+        sample.time - reading.silent_since
+        if reading.silent_since is not None
+        else (reading.answered or 0.0) - (reading.measured or 0.0)
+        for reading in sample.readings
+    )
+    return sum(seconds for seconds in calls if 0 < seconds <= _MAX_CALL_S)
 
 
 def _is_fresh(reading: Reading, sample: Sample, requested_at: float) -> bool:

@@ -159,6 +159,33 @@ def test_recent_totals() -> None:
     assert [(totals.gpu.index, seconds) for totals, seconds in gpus.recent(2.0)] == [(0, 2.0)]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "other", "reason"),
+    [
+        (1.2, {"silent_since": EPOCH + 1.1, "measured": None}, "gap"),
+        (1.2, {"answered": EPOCH + 2.1, "measured": EPOCH + 1.2}, "gap"),
+        (1.2, {}, "not-sampled-for"),
+        (6.0, {"silent_since": EPOCH - 60.0, "measured": None}, "not-sampled-for"),
+        (6.0, {"answered": EPOCH + 6.9, "measured": EPOCH + 1.1}, "not-sampled-for"),
+    ],
+    ids=["hangs", "is slow", "answers", "has hung for long", "the interpreter was held during the call"],
+)
+def test_who_caused_a_gap(seconds: float, other: dict[str, Any], reason: str) -> None:
+    """If a GPU was not read for more than a second because the driver took that long, maybe for another GPU,
+    the reason does not blame the code. If the driver answered, or was not called, it does."""
+    gpus = RunGpus(1.0, ("0", "1"))
+    gpus.begin(sample(at(0), at(1)), EPOCH)
+    gpus.started = EPOCH
+    gpus.add(1.0, sample(at(0, measured=1.0), at(1, measured=1.0), time=EPOCH + 1.0))
+    t = 1.0 + seconds
+    read = reading(h200(0), measured=EPOCH + t - 0.01, answered=EPOCH + t)
+    beside = reading(h200(1), **{"measured": EPOCH + t - 0.02, "answered": EPOCH + t - 0.01, **other})
+    gpus.add(t, sample((h200(0), read), (h200(1), beside), time=EPOCH + t))
+    for totals in gpus.all[: 1 if beside.measured is None else 2]:
+        assert totals.energy(t) is None
+        assert totals.missing["energy_j"].id == reason
+
+
 def test_time_series_are_by_uuid() -> None:
     """Time series are keyed by the UUID of the GPU. They include the GPUs that are not shown."""
     gpus = RunGpus(1.0)
