@@ -9,6 +9,7 @@ import atexit
 import os
 import signal
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -95,6 +96,18 @@ def _no_stopped_errors(request: pytest.FixtureRequest) -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the test files that take longest first."""
     items[:] = longest_first(items)
+
+
+@pytest.fixture
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let no thread start, as where the number of threads is limited."""
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        yield
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from gpuwidget.cli.gpu_table import is_unreachable, render_table
 from gpuwidget.model.errors import GpuWidgetError, OptionError
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.to_json import to_json
-from gpuwidget.sampler import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S, process_sampler
+from gpuwidget.sampler import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S, NO_THREAD, process_sampler
 from gpuwidget.version import __version__
 
 if TYPE_CHECKING:
@@ -355,6 +355,8 @@ def _wait_until_open(sampler: Sampler) -> None:
     answered."""
     if sampler.wait_until_open(_SILENCE_S):
         return
+    if sampler.has_no_thread:
+        raise GpuWidgetError(NO_THREAD.text)
     call = sampler.current_call() or "the first call"
     _report(f"the driver has not answered {call} for {_SILENCE_S:.0f} seconds. Still waiting…", _FAILED)
     if not sampler.wait_until_open(_OPEN_TIMEOUT_S):

@@ -16,7 +16,7 @@ from gpuwidget.measure.printed_lines import PRINTED_LINES
 from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.measure.resident_memory import ResidentMemory
 from gpuwidget.measure.run_gpus import RunGpus
-from gpuwidget.measure.run_report import GpuReportBuilder, build_report, empty_report
+from gpuwidget.measure.run_report import NOT_SAMPLED, GpuReportBuilder, build_report, empty_report
 from gpuwidget.measure.steady_state import steady_mark
 from gpuwidget.measure.timeline import MAX_POINTS, MEMORY_INTERVAL_S, TimelineMarks
 from gpuwidget.measure.torch_memory import returnable
@@ -33,7 +33,7 @@ from gpuwidget.model.worker_update import WorkerUpdate
 from gpuwidget.pytorch import cuda_state, torch_switches
 from gpuwidget.pytorch.device_changes import DEVICE_CHANGES, DeviceChangeScope
 from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER, DevicePeaks, PeakScope
-from gpuwidget.sampler import INTERVAL_S, Sampler, Subscription
+from gpuwidget.sampler import INTERVAL_S, NO_THREAD, Sampler, Subscription
 
 _LOG = logging.getLogger(__name__)
 
@@ -365,10 +365,11 @@ class Run:
             WORKER_UPDATES.collect()
         # This thread adds the final sample itself, below, so the sampler's thread must not add it too.
         self._sampling = False
-        sample = None
+        sample, no_thread = None, False
         with self._measuring(_GPUS):
             requested_at = self._clock.time()
             sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
+            no_thread = self._sampler.has_no_thread
         t = self._clock.monotonic() - self._began
         peaks: Mapping[int, DevicePeaks] = {}
         can_return: Mapping[int, int | None] = {}
@@ -402,6 +403,7 @@ class Run:
                 can_return,
                 self._contexts_before,
                 self._busy_devices(),
+                NO_THREAD if no_thread else NOT_SAMPLED,
             )
 
     def _steady_part(self, t: float) -> SteadyPart | None:

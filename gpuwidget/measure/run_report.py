@@ -27,10 +27,11 @@ from gpuwidget.model.samples import Origin
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.cuda_state import TorchDevice
 from gpuwidget.pytorch.peak_tracker import DevicePeaks, PeakScope
+from gpuwidget.sampler import NO_THREAD
 
-_NOT_SAMPLED = message("not-sampled", "The NVIDIA driver did not answer in time.")
+NOT_SAMPLED = message("not-sampled", "The NVIDIA driver did not answer in time.")
 _NOT_MEASURED = message("run-not-measured", "The GPUs were not measured.")
-GPUS_UNKNOWN = frozenset({_NOT_SAMPLED.id, _NOT_MEASURED.id})
+GPUS_UNKNOWN = frozenset({NOT_SAMPLED.id, NO_THREAD.id, _NOT_MEASURED.id})
 """The ids of the reasons why it is unknown whether there is a GPU."""
 
 
@@ -140,11 +141,13 @@ def build_report(
     returnable: Mapping[int, int | None],
     contexts_before: frozenset[int],
     busy: Collection[int],
+    not_sampled: Message = NOT_SAMPLED,
 ) -> Report:
     """Return the report of a run that took ``t`` seconds, including the wait for the GPU at its end.
 
     ``contexts_before`` contains the indices of the devices on which this process had a context at the start,
-    and ``busy`` those on which a CUDA stream of this process was seen working.
+    and ``busy`` those on which a CUDA stream of this process was seen working. ``not_sampled`` is the reason
+    if there was no sample.
     """
     devices = run_gpus.devices()
     builder = GpuReportBuilder(devices, peaks, returnable, recorded=run_gpus.recorded, busy=busy)
@@ -157,7 +160,7 @@ def build_report(
         )
     report = report_type(
         schema=REPORT_SCHEMA,
-        source=_source(run_gpus.origin),
+        source=_source(run_gpus.origin, not_sampled),
         environment=_environment(run_gpus.origin),
         cell=cell,
         host_memory=host_memory,
@@ -198,9 +201,9 @@ def empty_report(report_type: type[Report], cell: RunInfo) -> Report:
     )
 
 
-def _source(origin: Origin | None) -> SourceInfo:
+def _source(origin: Origin | None, not_sampled: Message) -> SourceInfo:
     if origin is None:
-        return SourceInfo("none", _NOT_SAMPLED.text, None, _NOT_SAMPLED.message_id)
+        return SourceInfo("none", not_sampled.text, None, not_sampled.message_id)
     return SourceInfo(origin.kind, origin.reason, origin.recording, origin.reason_id)
 
 

@@ -14,6 +14,7 @@ timeout.
 Start with ``sampler.py``.
 """
 
+from gpuwidget.sampler.poll_threads import NO_THREAD
 from gpuwidget.sampler.sampler import OPEN_TIMEOUT_S, Sampler, process_sampler
 from gpuwidget.sampler.subscriptions import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S, Subscription
 
@@ -21,6 +22,7 @@ __all__ = [
     "INTERVAL_S",
     "MAX_INTERVAL_S",
     "MIN_INTERVAL_S",
+    "NO_THREAD",
     "OPEN_TIMEOUT_S",
     "Sampler",
     "Subscription",

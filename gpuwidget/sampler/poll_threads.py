@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Literal
 
+from gpuwidget.model.messages import message
+
 LoopName = Literal["fast", "slow"]
 
 _LOG = logging.getLogger(__name__)
@@ -14,6 +16,8 @@ _LOG = logging.getLogger(__name__)
 OPENING = "(open)"
 """Used in :attr:`PollThread.call` instead of a GPU's UUID while the thread opens the source."""
 HUNG_AFTER_S = 1.0
+NO_THREAD = message("no-thread", "No thread could be started, so the GPUs can't be read.")
+"""Why there are no samples if the poll loops have no threads."""
 _OPEN_HUNG_AFTER_S = 10.0
 
 

@@ -142,6 +142,12 @@ class Sampler:
         """Whether any thread of this sampler is alive."""
         return any(thread.is_alive() for thread in self._threads.threads)
 
+    @property
+    def has_no_thread(self) -> bool:
+        """Whether a subscription gets no samples because its thread could not be started."""
+        with self._wake_fast:
+            return self.wanted and not self._threads.has("fast")
+
     def subscribe(
         self,
         on_sample: OnSample | None = None,

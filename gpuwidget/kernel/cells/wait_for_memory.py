@@ -28,7 +28,7 @@ from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.model.translation import Text, _, in_view_language, joined, translatable, with_english
 from gpuwidget.pytorch import allocator
-from gpuwidget.sampler import OPEN_TIMEOUT_S, Sampler, process_sampler
+from gpuwidget.sampler import NO_THREAD, OPEN_TIMEOUT_S, Sampler, process_sampler
 from gpuwidget.views.saved_outputs import output_metadata
 
 _LOG = logging.getLogger(__name__)
@@ -101,6 +101,8 @@ class MemoryWait:
     def _wait(self, state: InterruptState) -> str | None:
         self._sampler.wait_until_open(OPEN_TIMEOUT_S)
         sample = self._read()
+        if sample is None and self._sampler.has_no_thread:
+            raise OptionError(NO_THREAD.text)
         found, selected_by = find_target_gpus(self._options, sample)
         if sample is not None and sample.origin.recorded:
             selected_by = translatable("{selected_by}; values are from a recording", selected_by=selected_by)

@@ -24,7 +24,7 @@ from gpuwidget.model.errors import SourceError
 from gpuwidget.model.report import Report, Status
 from gpuwidget.model.samples import Sample
 from gpuwidget.ranks import rank_listener
-from gpuwidget.sampler import OPEN_TIMEOUT_S, process_sampler
+from gpuwidget.sampler import NO_THREAD, OPEN_TIMEOUT_S, process_sampler
 from gpuwidget.views.card import CardReport, Reports
 
 _LOG = logging.getLogger(__name__)
@@ -284,12 +284,14 @@ def reports() -> Reports:
 def sample() -> Sample:
     """Return the current readings of all GPUs.
 
-    Raise SourceError if the driver does not answer within 5 seconds.
+    Raise SourceError if the driver does not answer within 5 seconds, or if no thread can be started.
     """
     sampler = process_sampler()
     with sampler.subscribe():
         sampler.wait_until_open(OPEN_TIMEOUT_S)
         taken = sampler.read_now(1.0)
+        if sampler.has_no_thread:
+            raise SourceError(NO_THREAD.text)
     if taken is None:
         raise SourceError(
             f"The NVIDIA driver has not answered for {OPEN_TIMEOUT_S:.0f} s. If nvidia-smi hangs too, "

@@ -97,6 +97,11 @@ class GpuMonitor:
         recent = latest is not None and abs(self._clock.time() - latest.time) <= _MAX_AGE_S
         return latest if recent else None
 
+    @property
+    def has_no_thread(self) -> bool:
+        """Whether there is no sample because no thread could be started."""
+        return self._sampler.has_no_thread
+
     def device_choices(self, sample: Sample | None, *, live: bool = False) -> DeviceChoices:
         """Return the devices as of ``sample``.
 

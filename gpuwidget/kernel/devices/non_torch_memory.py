@@ -18,6 +18,7 @@ from gpuwidget.model.samples import Gpu
 from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.cuda_state import TorchDevice
+from gpuwidget.sampler import NO_THREAD
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,6 +50,8 @@ def by_device(torch_memory: Sequence[DeviceMemory]) -> tuple[dict[str, NonTorchM
     monitor = default_device.monitor()
     sample = monitor.read(_TIMEOUT_S)
     if sample is None:
+        if monitor.has_no_thread:
+            return {}, translatable("Memory outside torch is unknown: {reason}", reason=NO_THREAD.text)
         return {}, translatable("Memory outside torch is unknown: the driver did not answer in time.")
     if not sample.origin.local_processes:
         reason = sample.origin.reason or translatable("the recorded processes are not this machine's.")

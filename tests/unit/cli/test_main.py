@@ -24,7 +24,7 @@ from gpuwidget.cli.main import main
 from gpuwidget.model.errors import GpuLostError
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import message
-from gpuwidget.sampler import Sampler
+from gpuwidget.sampler import NO_THREAD, Sampler
 from gpuwidget.sources.recording import read
 
 GPUWIDGET = [sys.executable, "-m", "gpuwidget"]
@@ -202,6 +202,14 @@ def test_waiting_for_the_driver_has_a_timeout(
         "gpuwidget: The driver has not answered for 30 seconds. If nvidia-smi hangs too, the driver or a GPU "
         "is stuck: see the kernel log (dmesg). A restart of the machine usually helps.\n",
     )
+
+
+def test_a_command_without_threads(capsys: pytest.CaptureFixture[str], no_threads: None) -> None:
+    """If no thread can be started, `gpuwidget` says so at once, and does not blame the driver."""
+    clock = FakeClock()
+    assert main([], Sampler(FakeSource(), clock)) == 1
+    assert clock.monotonic() == 0.0
+    assert f"gpuwidget: {NO_THREAD.text}\n" in capsys.readouterr().err
 
 
 def test_the_call_that_hangs_is_named(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,11 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes import FakeClock
+from fakes import FakeClock, FakeSource
 from helpers_monitor import fake_monitor, torch_in_use
 from helpers_samples import GIB, LIVE, h200, process, reading, sample
 
-from gpuwidget.kernel.devices import device_choices, non_torch_memory
+from gpuwidget.kernel.devices import default_device, device_choices, non_torch_memory
+from gpuwidget.kernel.devices.device_choices import GpuMonitor
 from gpuwidget.kernel.devices.non_torch_memory import NonTorchMemory
 from gpuwidget.measure.jax_pool import JaxPool
 from gpuwidget.measure.memory_holders import DeviceMemory
@@ -20,6 +21,7 @@ from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import message
 from gpuwidget.model.report import Holder
 from gpuwidget.model.samples import Sample, origin_without_gpus
+from gpuwidget.sampler import NO_THREAD, Sampler
 from gpuwidget.system.processes import own_user
 
 ONE, TWO = h200(0), h200(1)
@@ -152,6 +154,13 @@ def test_a_reading_older_than_torchs_counters(torch: Any, monkeypatch: pytest.Mo
     assert found["cuda:0"] == NonTorchMemory(
         "GPU 0 H200", (), ("The driver's values are older than torch's: run the command again.",)
     )
+
+
+def test_nothing_is_known_without_threads(monkeypatch: pytest.MonkeyPatch, no_threads: None) -> None:
+    """If no thread can be started, the reason says so, and does not blame the driver."""
+    monitor = GpuMonitor(Sampler(FakeSource(), clock := FakeClock()), clock)
+    monkeypatch.setattr(default_device, "monitor", lambda: monitor)
+    assert non_torch_memory.by_device(KNOWN)[1] == f"Memory outside torch is unknown: {NO_THREAD.text}"
 
 
 def test_why_nothing_is_known(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:

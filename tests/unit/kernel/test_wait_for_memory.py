@@ -25,7 +25,7 @@ from gpuwidget.model.gpu_process import Process
 from gpuwidget.pytorch import allocator, cuda_state
 from gpuwidget.pytorch.allocator import DeviceBlocks
 from gpuwidget.pytorch.device_switch import DeviceSwitch
-from gpuwidget.sampler import Sampler
+from gpuwidget.sampler import NO_THREAD, Sampler
 from gpuwidget.system.processes import own_user
 
 GIB = 1024**3
@@ -102,6 +102,17 @@ class Bench:
         text = str(raised.value)
         assert "\n" not in text
         return text
+
+
+def test_no_wait_without_threads(no_threads: None) -> None:
+    """If no thread can be started, a cell with --need is not run. The error does not blame the driver."""
+    clock, line, options = FakeClock(), FakeStatusLine(), parse("--need 1GiB")
+    sampler = Sampler(FakeSource(gpus=1), clock)
+    shown: Any = line
+    assert options.need is not None
+    with sampler.subscribe(), pytest.raises(OptionError) as raised:
+        MemoryWait(options, options.need, sampler, shown, clock).wait()
+    assert (str(raised.value), clock.monotonic()) == (NO_THREAD.text, 0.0)
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ import gpuwidget
 from gpuwidget.kernel.cells import watch_api
 from gpuwidget.kernel.commands.compare_command import compare
 from gpuwidget.measure.run import RunOptions
-from gpuwidget.model.errors import OptionError
+from gpuwidget.model.errors import OptionError, SourceError
 from gpuwidget.model.report import Report
-from gpuwidget.sampler import Sampler
+from gpuwidget.sampler import NO_THREAD, Sampler
 
 
 @pytest.fixture(autouse=True)
@@ -304,6 +304,13 @@ def test_one_sample() -> None:
     """gpuwidget.sample() returns one reading of each GPU."""
     sample = gpuwidget.sample()
     assert [reading.memory_used for reading in sample.readings] == [1_000_000]
+
+
+def test_no_sample_without_threads(no_threads: None) -> None:
+    """If no thread can be started, the error says so, and does not blame the driver."""
+    with pytest.raises(SourceError) as raised:
+        gpuwidget.sample()
+    assert str(raised.value) == NO_THREAD.text
 
 
 def test_gpus_are_accepted_if_the_driver_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

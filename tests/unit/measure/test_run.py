@@ -426,6 +426,21 @@ def test_a_driver_that_hangs_while_it_is_opened() -> None:
     sampler.stop()
 
 
+def test_a_run_without_threads(no_threads: None) -> None:
+    """If no thread can be started, the run's report says so, and does not blame the driver. The card does not
+    claim that there is no GPU."""
+    clock = FakeClock()
+    run = Run(Sampler(FakeSource(gpus=2, clock=clock), clock), DEFAULTS, clock=clock)
+    run.start()
+    run.end()
+    report = run.report()
+    assert report is not None
+    assert clock.monotonic() == 0.0
+    assert report.source.reason_id == MessageId("no-thread", {})
+    assert report.source.reason == "No thread could be started, so the GPUs can't be read."
+    assert headline(report)[1] == "GPUs n/a"
+
+
 def test_a_driver_that_is_opened_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the driver takes longer to open than a run waits for it, the selected GPUs are measured from then
     on, and their start values are unknown."""

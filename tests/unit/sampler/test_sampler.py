@@ -619,8 +619,10 @@ def test_no_thread_can_be_started(
         first = sampler.subscribe()
         assert not sampler.wait_until_open(1e9)
         assert sampler.read_now(1e9) is None
+        assert sampler.has_no_thread
     (record,) = caplog.records
     assert record.getMessage().endswith("can't start new thread (gpuwidget-fast)")
     with sampler.subscribe():
         clock.until(lambda: sampler.latest is not None)
+        assert not sampler.has_no_thread
     first.close()
