@@ -9,10 +9,12 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar, overload
 
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.measure.timeline import longest_gaps
+from gpuwidget.model import units
 from gpuwidget.model.report import (
     MIME_TYPE,
     Advice,
@@ -23,6 +25,7 @@ from gpuwidget.model.report import (
     Holder,
     Level,
     LineMemory,
+    LineTime,
     Mark,
     Report,
     RunTotals,
@@ -60,6 +63,12 @@ even if they come from these fields."""
 _OPTIONAL_TORCH_FIELDS = ("inactive_split", "returnable")
 _RARE_FIELDS = ("energy_at_least_j", "energy_error_j", "unified_memory")
 """The GPU fields that the JSON of a small card contains only with a value other than None and False."""
+_FIGURES = (
+    *("utilization", "memory_utilization", "sm_activity", "sm_occupancy", "tensor_activity"),
+    *("fp32_activity", "dram_activity", "pcie", "nvlink", "power_w"),
+    *("energy_j", "energy_at_least_j", "energy_error_j"),
+)
+"""The GPU fields that the card omits if a value is NaN or infinity."""
 _OMITTED = translatable("left out of this card")
 
 
@@ -69,14 +78,16 @@ class ReducedReport:
 
     level: DetailLevel
     stored: Report
-    """The version for the JSON, with fewer points and only the GPUs that fit."""
+    """The version for the JSON, with fewer points and only the GPUs that fit. Its figures have only as many
+    digits as are shown."""
     drawn: Report
-    """The version for text and HTML, with every GPU, all points and all workers. The HTML's chart reduces the
-    points itself."""
+    """The version for text and HTML, with every GPU, all points, all workers and unrounded figures. The
+    HTML's chart reduces the points itself."""
 
 
 Bundle = dict[str, Any]
 Bins = Sequence[tuple[int, int]]
+_LineOrFrame = TypeVar("_LineOrFrame", LineTime, FrameTime)
 
 
 def fit(report: Report, render: Callable[[ReducedReport], dict[str, str]]) -> Bundle:
@@ -126,11 +137,8 @@ def _candidates(report: Report) -> Iterator[ReducedReport]:
 
 
 def reduce(report: Report, level: DetailLevel) -> ReducedReport:
-    """Return ``report`` reduced to ``level``, with a note that lists what is omitted.
-
-    Sizes in bytes stay exact. Other figures are rounded to the precision of the sensors.
-    """
-    gpus = tuple(_rounded(gpu, level) for gpu in report.gpus)
+    """Return ``report`` reduced to ``level``, with a note that lists what is omitted."""
+    gpus = tuple(_reduce_gpu(gpu, level) for gpu in report.gpus)
     first = sorted(range(len(gpus)), key=lambda place: not gpus[place].shown)[: level.gpus]
     kept = tuple(gpus[place] for place in sorted(first))
     timeline = report.timeline
@@ -139,9 +147,6 @@ def reduce(report: Report, level: DetailLevel) -> ReducedReport:
     cell = replace(
         report.cell,
         label=None if report.cell.label is None else clean_line(report.cell.label, 80),
-        started=round(report.cell.started, 3),
-        duration_s=_six_digits(report.cell.duration_s),
-        gpu_tail_s=None if report.cell.gpu_tail_s is None else _six_digits(report.cell.gpu_tail_s),
     )
     notes = tuple(_short_text(note, level.note_length) for note in report.notes)
     omitted = _omitted(report, level, len(timeline.marks) if timeline is not None else 0, len(kept))
@@ -160,16 +165,19 @@ def reduce(report: Report, level: DetailLevel) -> ReducedReport:
         timeline=timeline,
         lines=tuple(map(_reduce_line, report.lines[: level.memory_lines])),
         time=_reduce_time(report.time, level),
-        energy_idle_j=None if report.energy_idle_j is None else _short(report.energy_idle_j),
         workers=tuple(_reduce_worker(worker, level) for worker in workers),
     )
     return ReducedReport(
         level=level,
-        stored=replace(
-            drawn,
-            gpus=_reasons_once(kept) if level.terse else kept,
-            timeline=None if timeline is None or not level.points else resample(timeline, level.points),
-            workers=drawn.workers[: level.workers],
+        stored=_rounded(
+            replace(
+                drawn,
+                gpus=_reasons_once(kept) if level.terse else kept,
+                timeline=None if timeline is None or not level.points else resample(timeline, level.points),
+                workers=drawn.workers[: level.workers],
+            ),
+            level,
+            drawn.totals,
         ),
         drawn=drawn if level.evidence else _without_evidence(drawn),
     )
@@ -289,14 +297,14 @@ def resample(timeline: Timeline, points: int) -> Timeline:
     bins = make_bins(len(timeline.t), points)
     return Timeline(
         t=tuple(round(t, 3) for t in bin_ends(timeline.t, bins)),
-        marks=timeline.marks,
+        marks=tuple(replace(mark, t=_as_drawn(mark.t, units.duration)) for mark in timeline.marks),
         gpus=tuple(
             GpuTimeline(
                 uuid=gpu.uuid,
-                utilization=bin_means(gpu.utilization, bins),
+                utilization=tuple(map(_short_or_none, bin_means(gpu.utilization, bins))),
                 device_memory=bin_maxima(gpu.device_memory, bins),
-                power_w=bin_means(gpu.power_w, bins),
-                sm_activity=bin_means(gpu.sm_activity, bins),
+                power_w=tuple(map(_short_or_none, bin_means(gpu.power_w, bins))),
+                sm_activity=tuple(map(_short_or_none, bin_means(gpu.sm_activity, bins))),
             )
             for gpu in timeline.gpus
         ),
@@ -318,18 +326,20 @@ def bin_ends(t: Sequence[float], bins: Bins) -> tuple[float, ...]:
 
 
 def bin_means(values: Sequence[float | None], bins: Bins) -> tuple[float | None, ...]:
-    """Return the rounded mean of the known values in each bin."""
+    """Return the mean of the known values in each bin."""
     try:
         # Most series have no gaps, so first compute the means without checking each value. The checks would
         # take most of the time needed for a card.
         means = [sum(values[start:end]) / (end - start) for start, end in bins]  # type: ignore[arg-type]
-        return tuple(_short(mean) for mean in means)
-    except (TypeError, ValueError, OverflowError):  # A bin contains None, NaN or infinity.
-        known = [
-            [value for value in values[start:end] if value is not None and math.isfinite(value)]
-            for start, end in bins
-        ]
-        return tuple(_short(sum(part) / len(part)) if part else None for part in known)
+        if math.isfinite(sum(means)):
+            return tuple(means)
+    except TypeError:  # A bin contains None.
+        pass
+    known = [
+        [value for value in values[start:end] if value is not None and math.isfinite(value)]
+        for start, end in bins
+    ]
+    return tuple(sum(part) / len(part) if part else None for part in known)
 
 
 def bin_maxima(values: Sequence[int | None], bins: Bins) -> tuple[int | None, ...]:
@@ -355,7 +365,7 @@ def _select_marks(marks: Sequence[Mark], level: DetailLevel) -> tuple[Mark, ...]
     kept += _evenly(printed, max(rest // 2, rest - len(steps)))
     kept += _steps_of_each_rank(steps, level.marks - len(kept))
     return tuple(
-        replace(mark, t=round(mark.t, 3), label=clean_line(mark.label, level.mark_length))
+        replace(mark, label=clean_line(mark.label, level.mark_length))
         for mark in sorted(kept, key=lambda mark: mark.t)
     )
 
@@ -386,19 +396,10 @@ def _reduce_time(time: CodeTime | None, level: DetailLevel) -> CodeTime | None:
         replace(
             line,
             source=clean_line(line.source, 80),
-            share=_short(line.share),
-            gpu_busy=_short_or_none(line.gpu_busy),
             call=_name_or_none(line.call),
             frame=_name_or_none(line.frame),
-            call_share=_short_or_none(line.call_share),
             frames=tuple(
-                FrameTime(
-                    clean_line(frame.frame, 60),
-                    _short(frame.share),
-                    _short_or_none(frame.gpu_busy),
-                    _name_or_none(frame.call),
-                    _short_or_none(frame.call_share),
-                )
+                replace(frame, frame=clean_line(frame.frame, 60), call=_name_or_none(frame.call))
                 for frame in line.frames[: level.time_lines // 2]
             ),
         )
@@ -407,12 +408,7 @@ def _reduce_time(time: CodeTime | None, level: DetailLevel) -> CodeTime | None:
     return replace(
         time,
         lines=lines,
-        resolution_s=_six_digits(round(time.resolution_s, 3)),
         reason=None if time.reason is None else _short_text(time.reason, level.reason_length),
-        cpu=_short_or_none(time.cpu),
-        cpu_children=_short_or_none(time.cpu_children),
-        warm_up_s=None if time.warm_up_s is None else round(time.warm_up_s, 2),
-        steady_until_s=None if time.steady_until_s is None else round(time.steady_until_s, 2),
     )
 
 
@@ -425,17 +421,10 @@ def _reduce_holder(holder: Holder) -> Holder:
 
 
 def _reduce_worker(worker: WorkerReport, level: DetailLevel) -> WorkerReport:
-    utilization = worker.utilization
     return replace(
         worker,
         name=_name_or_none(worker.name),
         host=_name_or_none(worker.host),
-        utilization=None if utilization is None else Level(_short(utilization.mean), _short(utilization.max)),
-        energy_j=_short_or_none(worker.energy_j),
-        cpu=_short_or_none(worker.cpu),
-        step_s=None if worker.step_s is None else _six_digits(worker.step_s),
-        started_s=None if worker.started_s is None else round(worker.started_s, 2),
-        ended_s=None if worker.ended_s is None else round(worker.ended_s, 2),
         missing={name: _short_text(text, level.reason_length) for name, text in worker.missing.items()},
     )
 
@@ -487,46 +476,23 @@ def _reasons_once(gpus: tuple[GpuReport, ...]) -> tuple[GpuReport, ...]:
     return tuple(result)
 
 
-def _rounded(gpu: GpuReport, level: DetailLevel) -> GpuReport:
-    short = _as_shown if level.terse else _short
-
-    def rounded(value: Level | None) -> Level | None:
-        if value is None or not (math.isfinite(value.mean) and math.isfinite(value.max)):
-            return None
-        return Level(short(value.mean), short(value.max))
-
-    def traffic(value: Traffic | None) -> Traffic | None:
-        return None if value is None else Traffic(rounded(value.tx), rounded(value.rx))
-
+def _reduce_gpu(gpu: GpuReport, level: DetailLevel) -> GpuReport:
+    unknown: dict[str, Any] = {name: None for name in _FIGURES if not _is_finite(getattr(gpu, name))}
     return replace(
         gpu,
+        **unknown,
         name=clean_line(gpu.name, 60),
-        utilization=rounded(gpu.utilization),
-        sm_activity=rounded(gpu.sm_activity),
-        sm_occupancy=rounded(gpu.sm_occupancy),
-        tensor_activity=rounded(gpu.tensor_activity),
-        fp32_activity=rounded(gpu.fp32_activity),
-        dram_activity=rounded(gpu.dram_activity),
-        memory_utilization=rounded(gpu.memory_utilization),
-        pcie=traffic(gpu.pcie),
-        nvlink=traffic(gpu.nvlink),
-        power_w=rounded(gpu.power_w),
-        throttled=None if gpu.throttled is None else {w: _short(s) for w, s in gpu.throttled.items()},
-        # More digits than the sensor has, because the card shows their sum.
-        energy_j=_six_digits_or_none(gpu.energy_j),
-        energy_at_least_j=_six_digits_or_none(gpu.energy_at_least_j),
-        energy_error_j=_short_or_none(gpu.energy_error_j),
         missing={name: _short_text(text, level.reason_length) for name, text in gpu.missing.items()},
         children=tuple(clean_line(command, min(60, level.reason_length)) for command in gpu.children),
     )
 
 
-def _rounded_totals(totals: RunTotals) -> RunTotals:
-    return replace(
-        totals,
-        utilization=_short_or_none(totals.utilization),
-        energy_j=_six_digits_or_none(totals.energy_j),
-    )
+def _is_finite(value: Level | Traffic | float | None) -> bool:
+    if isinstance(value, Level):
+        return math.isfinite(value.mean) and math.isfinite(value.max)
+    if isinstance(value, Traffic):
+        return _is_finite(value.tx) and _is_finite(value.rx)
+    return value is None or math.isfinite(value)
 
 
 def _short_text(text: str, max_length: int) -> str:
@@ -540,6 +506,140 @@ def _json_size(values: object) -> int:
 
 
 # -- rounding --------------------------------------------------------------------------------------------
+
+_Format = Callable[[float], str]
+_Round = Callable[[float], float]
+_ENERGY: tuple[_Format, ...] = (
+    units.energy,
+    *(partial(units.number_in_unit, unit=unit) for unit in ("J", "kJ", "MJ")),
+)
+"""How views show energies. The unit in a column depends on the column's largest energy."""
+
+
+def _rounded(report: Report, level: DetailLevel, totals: RunTotals) -> Report:
+    """Return ``report``, whose totals are ``totals``, with figures of only as many digits as are shown.
+
+    Each view shows a rounded figure as it shows the unrounded one. Sizes in bytes stay exact.
+    """
+    cell, idle = report.cell, report.energy_idle_j
+    energy = totals.energy_j
+
+    def share(joules: float) -> str:
+        return units.percent(100 * joules / energy) if energy else ""
+
+    return replace(
+        report,
+        cell=replace(
+            cell,
+            # Rounded down, because views show the second in which the run started.
+            started=math.floor(cell.started * 1e3) / 1e3,
+            duration_s=_as_drawn(cell.duration_s, units.duration, short=_six_digits),
+            gpu_tail_s=_as_drawn(cell.gpu_tail_s, units.duration, short=_six_digits),
+        ),
+        gpus=tuple(_rounded_gpu(gpu, _as_shown if level.terse else _short) for gpu in report.gpus),
+        time=None if report.time is None else _rounded_time(report.time),
+        energy_idle_j=_as_drawn(idle, *_ENERGY, share, short=_six_digits),
+        workers=tuple(map(_rounded_worker, report.workers)),
+    )
+
+
+def _rounded_gpu(gpu: GpuReport, short: _Round) -> GpuReport:
+    def rounded(value: Level | None, text: _Format = units.percent) -> Level | None:
+        return None if value is None else _rounded_level(value, text, short)
+
+    def traffic(value: Traffic | None) -> Traffic | None:
+        return (
+            None
+            if value is None
+            else Traffic(rounded(value.tx, units.memory), rounded(value.rx, units.memory))
+        )
+
+    throttled = gpu.throttled
+    return replace(
+        gpu,
+        utilization=rounded(gpu.utilization),
+        sm_activity=rounded(gpu.sm_activity),
+        sm_occupancy=rounded(gpu.sm_occupancy),
+        tensor_activity=rounded(gpu.tensor_activity),
+        fp32_activity=rounded(gpu.fp32_activity),
+        dram_activity=rounded(gpu.dram_activity),
+        memory_utilization=rounded(gpu.memory_utilization),
+        pcie=traffic(gpu.pcie),
+        nvlink=traffic(gpu.nvlink),
+        power_w=rounded(gpu.power_w, units.power),
+        throttled=throttled and {why: _as_drawn(time, units.duration) for why, time in throttled.items()},
+        # More digits than the sensor has, because views show their sum.
+        energy_j=_as_drawn(gpu.energy_j, *_ENERGY, short=_six_digits),
+        energy_at_least_j=_as_drawn(gpu.energy_at_least_j, *_ENERGY, short=_six_digits),
+        energy_error_j=_as_drawn(gpu.energy_error_j, *_ENERGY, short=_six_digits),
+    )
+
+
+def _rounded_time(time: CodeTime) -> CodeTime:
+    def rounded(part: _LineOrFrame) -> _LineOrFrame:
+        return replace(
+            part,
+            share=_as_drawn(part.share, units.percent),
+            gpu_busy=_as_drawn(part.gpu_busy, units.percent),
+            call_share=_as_drawn(part.call_share, units.percent),
+        )
+
+    return replace(
+        time,
+        lines=tuple(replace(rounded(line), frames=tuple(map(rounded, line.frames))) for line in time.lines),
+        resolution_s=_as_drawn(time.resolution_s, units.duration),
+        cpu=_as_drawn(time.cpu, units.percent),
+        cpu_children=_as_drawn(time.cpu_children, units.percent),
+        warm_up_s=_as_drawn(time.warm_up_s, units.duration),
+        steady_until_s=_as_drawn(time.steady_until_s, units.duration),
+    )
+
+
+def _rounded_worker(worker: WorkerReport) -> WorkerReport:
+    utilization = worker.utilization
+    return replace(
+        worker,
+        utilization=None if utilization is None else _rounded_level(utilization, units.percent, _short),
+        energy_j=_as_drawn(worker.energy_j, *_ENERGY),
+        cpu=_as_drawn(worker.cpu, units.percent),
+        step_s=_as_drawn(worker.step_s, units.duration, short=_six_digits),
+        started_s=_as_drawn(worker.started_s, units.duration),
+        ended_s=_as_drawn(worker.ended_s, units.duration),
+    )
+
+
+def _rounded_totals(totals: RunTotals) -> RunTotals:
+    return replace(
+        totals,
+        utilization=_as_drawn(totals.utilization, units.percent),
+        energy_j=_as_drawn(totals.energy_j, *_ENERGY, short=_six_digits),
+    )
+
+
+def _rounded_level(level: Level, text: _Format, short: _Round) -> Level:
+    return Level(_as_drawn(level.mean, text, short=short), _as_drawn(level.max, text, short=short))
+
+
+@overload
+def _as_drawn(value: float, *texts: _Format, short: _Round = ...) -> float: ...
+@overload
+def _as_drawn(value: float | None, *texts: _Format, short: _Round = ...) -> float | None: ...
+def _as_drawn(value: float | None, *texts: _Format, short: _Round | None = None) -> float | None:
+    """Return ``value`` rounded by ``short``, or with more digits if one of ``texts`` would differ.
+
+    A value that is rounded twice can differ in its last digit: 2349.6 J is 2.3 kJ, but 2350 J is 2.4 kJ.
+    """
+    if value is None or not math.isfinite(value):
+        return value
+    rounded = (short or _short)(value)
+    if rounded == value:
+        return rounded
+    drawn = [text(value) for text in texts]
+    digits = 4
+    while [text(rounded) for text in texts] != drawn:
+        rounded = float(f"{value:.{digits}g}")
+        digits += 1
+    return rounded
 
 
 def _short(value: float) -> float:
@@ -559,16 +659,12 @@ def _as_shown(value: float) -> float:
 
 
 def _short_or_none(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else _short(value)
+    return None if value is None else _short(value)
 
 
 def _name_or_none(text: str | None) -> str | None:
     return None if text is None else clean_line(text, 60)
 
 
-def _six_digits_or_none(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else _six_digits(value)
-
-
-def _six_digits(seconds: float) -> float:
-    return float(f"{seconds:.6g}")
+def _six_digits(value: float) -> float:
+    return float(f"{value:.6g}")
