@@ -28,7 +28,7 @@ _END = "<!-- end of the generated part -->"
 _POLLS: dict[Poll, str] = {
     "fast": "several times per second",
     "status": "every 2 s",
-    "slow": "once a minute",
+    "slow": "at least once a minute",
     "activity": "once or twice per second, only if needed",
 }
 _READINGS_HEAD = '''\
@@ -108,8 +108,8 @@ def readings() -> str:
             ),
             _dataclass(
                 "SlowReadings",
-                "Readings of one GPU from calls that take milliseconds, made once a minute on the slow "
-                "thread.",
+                "Readings of one GPU from calls that take milliseconds, made at least once a minute on "
+                "the slow thread, and more often in a run.",
                 [*slow, *_XID, _MISSING],
             ),
             _dataclass(

@@ -1,4 +1,4 @@
-"""Add up one GPU's readings over a run: means, peaks and integrals, in constant memory."""
+"""Add up one GPU's readings over a run: means, peaks and energy, in constant memory."""
 
 from __future__ import annotations
 

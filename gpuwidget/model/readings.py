@@ -108,7 +108,8 @@ class StatusReadings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowReadings:
-    """Readings of one GPU from calls that take milliseconds, made once a minute on the slow thread."""
+    """Readings of one GPU from calls that take milliseconds, made at least once a minute on the slow thread,
+    and more often in a run."""
 
     energy_j: float | None
     """Energy in joules that the GPU has used since the driver was loaded,
