@@ -41,6 +41,24 @@ test('memory is written in a suitable unit', () => {
   ]);
 });
 
+test('a figure halfway between two is rounded as in the Python package', () => {
+  assert.deepEqual(
+    [12.25, 12.75, 12.35].map(size => memory(size * GIB)),
+    ['12.2 GiB', '12.8 GiB', '12.3 GiB']
+  );
+  assert.deepEqual(
+    [memory(10.5 * MIB), memory(11.5 * MIB), figure(2.25 * MIB, IN_MIB)],
+    ['10 MiB', '12 MiB', '2.2']
+  );
+  assert.deepEqual([850.5, 2250, 2350, 1_125_000].map(energy), ['850 J', '2.2 kJ', '2.4 kJ', '1.12 MJ']);
+  assert.deepEqual([2.25, 62.5, 3629.6, 3630].map(elapsedTime), [
+    '2.2 s',
+    '1 min 02 s',
+    '1 h 00 min',
+    '1 h 00 min'
+  ]);
+});
+
 test('an unknown value is n/a and never 0', () => {
   assert.deepEqual(
     [memory(null), memory(NaN), figure(null, IN_GIB), whole(undefined), powerOf(trans, null, 700)],

@@ -100,6 +100,19 @@ function known(value: Optional): value is number {
 }
 
 /**
+ * Return a number that isn't negative with `decimals` decimals. A number that is exactly halfway between two,
+ * such as 12.25, is rounded to the even one, as in Python: the cell's card must show the same figure.
+ * `toFixed` would round it up.
+ */
+function fixed(value: number, decimals: number): string {
+  const text = value.toFixed(decimals);
+  const isHalfway = (value * 2 ** (decimals + 1)) % 2 === 1;
+  return isHalfway && Number(text.slice(-1)) % 2 === 1
+    ? (Number(text) - 10 ** -decimals).toFixed(decimals)
+    : text;
+}
+
+/**
  * Return a size in bytes as text: `15.6 GiB`, `64 MiB` if it is below 1 GiB, or `512 KiB` if it is below 1
  * MiB.
  */
@@ -112,14 +125,12 @@ export function memory(size: Optional): string {
     return `0 ${mega.name}`;
   }
   if (size >= giga.size - ROUNDED * mega.size) {
-    return `${(size / giga.size).toFixed(1)} ${giga.name}`;
+    return `${fixed(size / giga.size, 1)} ${giga.name}`;
   }
   if (size >= mega.size - ROUNDED * kilo.size) {
-    return `${(size / mega.size).toFixed(size < 9.95 * mega.size ? 1 : 0)} ${mega.name}`;
+    return `${fixed(size / mega.size, size < 9.95 * mega.size ? 1 : 0)} ${mega.name}`;
   }
-  return size >= kilo.size - ROUNDED
-    ? `${(size / kilo.size).toFixed(0)} ${kilo.name}`
-    : `${size.toFixed(0)} B`;
+  return size >= kilo.size - ROUNDED ? `${fixed(size / kilo.size, 0)} ${kilo.name}` : `${fixed(size, 0)} B`;
 }
 
 /**
@@ -145,7 +156,7 @@ export function figure(size: Optional, unit: MemoryUnit): string {
     return '<0.1';
   }
   const [giga] = memoryScale();
-  return (size / unit.size).toFixed(unit.size < giga.size && size >= 9.95 * unit.size ? 0 : 1);
+  return fixed(size / unit.size, unit.size < giga.size && size >= 9.95 * unit.size ? 0 : 1);
 }
 
 /**
@@ -179,7 +190,7 @@ export function temperature(celsius: Optional): string {
 
 /** Return a number rounded to an integer. */
 export function whole(value: Optional): string {
-  return known(value) ? value.toFixed(0) : UNKNOWN;
+  return known(value) ? fixed(value, 0) : UNKNOWN;
 }
 
 /**
@@ -233,9 +244,9 @@ export function energy(joules: Optional): string {
     return UNKNOWN;
   }
   if (joules >= 999.5e3) {
-    return `${(joules / 1e6).toFixed(2)} MJ`;
+    return `${fixed(joules / 1e6, 2)} MJ`;
   }
-  return joules >= 999.5 ? `${(joules / 1e3).toFixed(1)} kJ` : `${joules.toFixed(joules < 9.95 ? 1 : 0)} J`;
+  return joules >= 999.5 ? `${fixed(joules / 1e3, 1)} kJ` : `${fixed(joules, joules < 9.95 ? 1 : 0)} J`;
 }
 
 /** Return a measured duration in seconds as `380 µs`, `2.1 ms`, `14.0 s`, `3 min 05 s` or `2 h 04 min`. */
@@ -244,24 +255,24 @@ export function elapsedTime(seconds: Optional): string {
     return UNKNOWN;
   }
   if (seconds < 0.9995e-3) {
-    return `${(1e6 * seconds).toFixed(0)} µs`;
+    return `${fixed(1e6 * seconds, 0)} µs`;
   }
   if (seconds < 0.9995) {
-    return `${(1e3 * seconds).toFixed(seconds < 9.95e-3 ? 1 : 0)} ms`;
+    return `${fixed(1e3 * seconds, seconds < 9.95e-3 ? 1 : 0)} ms`;
   }
-  return seconds < 59.95 ? `${seconds.toFixed(1)} s` : duration(seconds);
+  return seconds < 59.95 ? `${fixed(seconds, 1)} s` : duration(seconds);
 }
 
 /** Return a duration, rounded to seconds, as `12 s`, `3 min 05 s` or `2 h 04 min`. */
 export function duration(seconds: number): string {
-  const all = Math.max(0, Math.round(seconds));
+  const all = Number(fixed(Math.max(0, seconds), 0));
   if (all < 60) {
     return `${String(all)} s`;
   }
   if (all < 3600) {
     return `${String(Math.floor(all / 60))} min ${twoDigits(all % 60)} s`;
   }
-  const minutes = Math.round(all / 60);
+  const minutes = Number(fixed(seconds / 60, 0));
   return `${String(Math.floor(minutes / 60))} h ${twoDigits(minutes % 60)} min`;
 }
 
