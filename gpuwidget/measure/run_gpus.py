@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from gpuwidget.measure import reasons
 from gpuwidget.measure.gpu_selection import select_gpus
 from gpuwidget.measure.gpu_totals import GpuTotals, RateParts
 from gpuwidget.measure.process_memory import Attribution, ProcessMemory
@@ -16,6 +17,7 @@ from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Gpu, Origin, Sample, without_mig_parents
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.cuda_state import TorchDevice
+from gpuwidget.sampler.gpu_state import unknown_reading
 from gpuwidget.sources import PowerRecord
 
 _CLOCK_MARGIN_S = 1.0
@@ -163,7 +165,17 @@ class RunGpus:
                     self._attribution.confirm(reading)
 
     def _pairs(self, sample: Sample) -> list[tuple[Gpu, Reading]]:
-        return [
+        """Return the selected GPUs with their readings.
+
+        The values of GPUs that the sample no longer contains, such as removed MIG slices, are unknown.
+        """
+        listed = {gpu.uuid for gpu in sample.gpus}
+        gone = [
+            (totals.gpu, unknown_reading(uuid, totals.reading.answered, None, None, reasons.GONE))
+            for uuid, totals in self._by_uuid.items()
+            if uuid not in listed
+        ]
+        return gone + [
             (gpu, reading)
             for gpu, reading in zip(sample.gpus, sample.readings, strict=True)
             if self._selected is None or gpu.uuid in self._selected

@@ -177,7 +177,7 @@ class GpuState:
         if self.lost_since is not None:
             reason = self._lost_reason
         if reason is not None:
-            unknown = _unknown(self.gpu.uuid, self.answered, silent_since, self.lost_since, reason)
+            unknown = unknown_reading(self.gpu.uuid, self.answered, silent_since, self.lost_since, reason)
             return _with_xid(unknown, self.xid)
         fast, status, slow = self.fast, self.status, self.slow
         values: dict[str, Any] = dict(zip(_FAST, _fast_values(fast), strict=True))
@@ -215,7 +215,7 @@ class GpuState:
         return _with_xid(reading, self.xid)
 
 
-def _unknown(
+def unknown_reading(
     uuid: str, answered: float | None, silent_since: float | None, lost_since: float | None, reason: Message
 ) -> Reading:
     """Return a reading in which every value is missing for ``reason``."""

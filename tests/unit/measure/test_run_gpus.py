@@ -186,6 +186,23 @@ def test_who_caused_a_gap(seconds: float, other: dict[str, Any], reason: str) ->
         assert totals.missing["energy_j"].id == reason
 
 
+def test_a_slice_that_is_removed_during_the_run() -> None:
+    """After a MIG slice was removed, its values are unknown: its last memory is not repeated."""
+    parent = h200(0)
+    slice_ = replace(parent, uuid="MIG-1", mig_index=1, mig_parent=parent.uuid)
+    gpus = RunGpus(1.0)
+    gpus.begin(sample(at(0), (slice_, reading(slice_))), EPOCH)
+    gpus.started = EPOCH
+    gpus.add(0.5, sample(at(0, measured=0.5), (slice_, reading(slice_, measured=EPOCH + 0.5))))
+    gpus.add(1.0, sample(at(0, measured=1.0)))
+    gpus.end(1.5, sample(at(0, measured=1.5), time=EPOCH + 1.5), EPOCH + 1.4)
+    _, series = gpus.time_series()
+    assert series["MIG-1"].memory_used == (60 * GIB, 60 * GIB, None, None)
+    totals = gpus.all[1]
+    assert totals.device_memory() == Span(60 * GIB, None, 60 * GIB)
+    assert totals.missing["device_memory"].id == "gpu-gone"
+
+
 def test_time_series_are_by_uuid() -> None:
     """Time series are keyed by the UUID of the GPU. They include the GPUs that are not shown."""
     gpus = RunGpus(1.0)
