@@ -383,3 +383,139 @@ OTHERS = (
         is_retention=False,
     ),
 )
+STEP_ONLY = {
+    "loss and regularizer": [
+        """for step in range(3):
+    loss = layer(layer(take(5), w), w).mean()
+    loss = loss + layer(layer(take(5), w), w).mean()
+    loss.backward()""",
+    ],
+    "seq2seq": [
+        """h = take(0.1)
+loss = 0
+for t in range(20):
+    h = layer(layer(take(1), w), h.mean())
+    loss += h.mean()
+loss.backward()""",
+    ],
+    "heads": [
+        """trunk = layer(take(1), w)
+losses = []
+for head in range(20):
+    losses.append(layer(layer(layer(trunk, w), w), w).mean())
+loss = sum(losses)
+loss.backward()""",
+    ],
+    "heads without trunk, reset": [
+        """for x in range(3):
+    outs = []
+    for head in range(20):
+        outs.append(layer(take(1), w))
+    loss = sum(o.mean() for o in outs)
+    loss.backward()""",
+    ],
+    "residual in helper": [
+        """def encode(x):
+    for n in range(30):
+        y = layer(x, w)
+        x = x + layer(y, w).mean()
+    return x
+encode(take(1)).mean().backward()""",
+    ],
+    "batch dict": [
+        """batch = {'a': 4, 'b': 5}
+for k, v in batch.items():
+    batch[k] = take(v)
+x = take(9)""",
+    ],
+    "ring buffer": [
+        """buffer = [None] * 4
+for step in range(12):
+    buffer[step % 4] = take(2)
+x = take(9)""",
+    ],
+    "popped queue": [
+        """queue = []
+for step in range(12):
+    queue.append(take(2))
+    if len(queue) > 4: queue.pop(0)
+x = take(9)""",
+    ],
+    "same name in helper": [
+        """data = [take(4), take(4)]
+def collate():
+    data = []
+    for n in range(3):
+        data.append(n)
+    return data""",
+        """collate()
+n = len(data)
+x = take(9)""",
+    ],
+    "contrastive": [
+        """embeddings = []
+for n in range(40):
+    embeddings.append(layer(take(1), w))
+e = torch.cat(embeddings)
+e.mean().backward()""",
+    ],
+    "unet attr": [
+        """class U(Net):
+    def forward(self, x):
+        self.skips = []
+        for n in range(40):
+            x = layer(x, self.w)
+            self.skips.append(x)
+        return x
+net = U()""",
+        "net(take(1)).mean().backward()",
+    ],
+    "truncated bptt": [
+        """h = take(0.1).mean()
+for step in range(20):
+    h = h.detach()
+    for t in range(20):
+        h = layer(layer(take(1), w), h).mean()
+    h.backward()""",
+    ],
+    "preloaded": [
+        """data = []
+for n in range(10):
+    data.append(take(1))
+for x in data:
+    y = take(9)""",
+    ],
+    "unet no grad": [
+        """def unet(x):
+    skips = []
+    for n in range(40):
+        x = Net()(x)
+        skips.append(x)
+    for n in range(40):
+        x = x + skips.pop()""",
+        """with torch.no_grad():
+    unet(take(1))""",
+    ],
+    "kv cache": [
+        """class Cache:
+    def __init__(self): self.k = {}
+    def update(self, i, k):
+        self.k[i] = k
+cache = Cache()""",
+        """for token in range(3):
+    for i in range(8):
+        cache.update(i, take(1))
+    x = take(8)""",
+    ],
+    "ema object": [
+        """class Ema:
+    def __init__(self): self.a, self.b, self.c = take(3), take(3), take(3)
+    def update(self, x): pass
+ema = Ema()""",
+        """for n in range(3):
+    ema.update(n)
+    x = take(9)""",
+    ],
+}
+"""Cells in which the memory of one step is too large, or data that the user loaded. Nothing grows with each
+step, so no card may say so."""

@@ -7,7 +7,7 @@ finds the objects with these names and measures how much memory they retain.
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from gc import get_referents
@@ -30,8 +30,8 @@ _MIN_PART = 0.05
 """Smallest fraction of a device's allocated memory for which a growing object is reported."""
 _MIN_ITEMS = 2
 _MAX_DEPTH = 64
-_MAX_CHAIN_ITEMS = 3
-_MAX_CHAIN_NODES = 3_000
+_MAX_COMPARED = 3
+_MAX_COMPARED_NODES = 3_000
 _MAX_SUMS = 1_000_000
 _MAX_MEASURED = 50
 _MEASURE_TIME_S = 0.2
@@ -66,8 +66,9 @@ class Retained:
     """The part of the memory that only autograd graphs keep alive."""
     positions: frozenset[int]
     """The retained blocks, by their position among the device's blocks."""
-    is_chain: bool
-    """Whether the items are computed from each other, as a model's hidden states in one step are."""
+    is_one_graph: bool
+    """Whether the items or terms share operations, because they are computed from each other or from the same
+    result. This is so for a model's hidden states in one step, and for several losses of one step."""
     can_clear: bool
     """Whether :attr:`name` is an expression on which ``.clear()`` releases the items."""
 
@@ -170,7 +171,7 @@ class Retention:
         """Yield the growing containers of which several items retain memory."""
         held: dict[int, dict[int, set[int]]] = {}
         for position, number in self._first.items():
-            if self.roles[position] in ("activations", "other"):
+            if self.roles[position] in ("activations", "other") and not self._is_leaf(number):
                 for child, parent in self._ancestors(number):
                     held.setdefault(parent, {}).setdefault(child, set()).add(position)
         least = _MIN_PART * sum(self._blocks.sizes)
@@ -194,8 +195,17 @@ class Retention:
             )
             yield self._container(root, identifier, code, outer, inner, list(held[inner[0]]), name_of)
 
+    def _is_leaf(self, number: int) -> bool:
+        """Return whether a tensor requires gradients but is not computed, as parameters are."""
+        value = self._visited.values[number]
+        if not issubclass(type(value), self._tensor):
+            return False
+        return bool(self._tensor.requires_grad.__get__(value) and self._tensor.is_leaf.__get__(value))
+
     def _may_grow(self, number: int) -> bool:
         value = self._visited.values[number]
+        if issubclass(type(value), deque) and deque.maxlen.__get__(value) is not None:
+            return False
         if issubclass(type(value), CONTAINERS):
             return not (
                 self._visited.parents[number] == NO_PARENT
@@ -236,31 +246,36 @@ class Retention:
             is_scalar=issubclass(item_type, self._tensor) and self._numel(first) == 1,
             graph_bytes=self._graph_bytes(outer[2]),
             positions=outer[2],
-            is_chain=self._is_chain([values[child] for child in children]),
+            is_one_graph=self._is_one_graph(self._nodes([values[child] for child in children])),
             can_clear=code is None
             and issubclass(type(values[outer[0]]), CONTAINERS)
             and not issubclass(type(values[outer[0]]), tuple)
             and all(part.isidentifier() for part in name.split(".")),
         )
 
-    def _is_chain(self, items: Sequence[Any]) -> bool:
-        """Return whether the graph of one of the first items leads to another one."""
-        found = [item for item in items[:_MAX_CHAIN_ITEMS] if issubclass(type(item), self._tensor)]
-        nodes = [self._tensor.grad_fn.__get__(item) for item in found]
-        ids = {id(node) for node in nodes if node is not None}
-        if len(ids) < _MIN_ITEMS:
-            return False
-        for start in nodes:
-            seen: dict[int, Any] = {}
-            pending = [] if start is None else [node for node, _ in start.next_functions]
-            while pending and len(seen) < _MAX_CHAIN_NODES:
-                node = pending.pop(0)
-                if node is not None and id(node) not in seen:
-                    if id(node) in ids and node is not start:
-                        return True
-                    seen[id(node)] = node
-                    pending += [previous for previous, _ in node.next_functions]
+    def _is_one_graph(self, nodes: Sequence[Any]) -> bool:
+        """Return whether the graphs that begin with the last nodes share operations."""
+        seen: dict[int, Any] = {}
+        for start in nodes[-_MAX_COMPARED:]:
+            own: dict[int, Any] = {}
+            pending = deque([start])
+            while pending and len(own) < _MAX_COMPARED_NODES:
+                node = pending.popleft()
+                # Nodes that accumulate the gradients of parameters have no inputs. All steps share them.
+                if node is None or not node.next_functions or id(node) in own:
+                    continue
+                if id(node) in seen:
+                    return True
+                own[id(node)] = node
+                pending.extend(previous for previous, _ in node.next_functions)
+            seen |= own
         return False
+
+    def _nodes(self, items: Sequence[Any]) -> list[Any]:
+        """Return the last operation of each tensor that has an autograd graph."""
+        tensors = [item for item in items if issubclass(type(item), self._tensor)]
+        nodes = [self._tensor.grad_fn.__get__(item) for item in tensors]
+        return [node for node in nodes if node is not None]
 
     def _graph_bytes(self, positions: frozenset[int]) -> int:
         return sum(self._blocks.sizes[p] for p in positions if self.roles[p] == "activations")
@@ -285,19 +300,20 @@ class Retention:
             if self._size(positions) < least:
                 continue
             root = self._visited.roots[number]
+            terms = _terms(self._tensor.grad_fn.__get__(self._visited.values[number]))
             yield Retained(
                 name=self._name(number, root, identifier, code, name_of),
                 identifier=identifier,
                 root=root,
                 code=code,
                 is_container=False,
-                items=_count_sums(self._tensor, self._visited.values[number]),
+                items=len(terms),
                 operations=operations,
                 item_type="Tensor",
                 is_scalar=self._numel(self._visited.values[number]) == 1,
                 graph_bytes=self._size(positions),
                 positions=positions,
-                is_chain=False,
+                is_one_graph=self._is_one_graph(terms),
                 can_clear=False,
             )
 
@@ -406,12 +422,12 @@ class Retention:
         return next((name for name, item in local.items() if item is value), None)
 
 
-def _count_sums(tensor: Any, value: Any) -> int:
-    """Return how many sums lead to a tensor, as ``total = total + loss`` makes one in each step."""
-    node = tensor.grad_fn.__get__(value)
-    sums = 0
-    while node is not None and type(node).__name__ in _SUMS and sums < _MAX_SUMS:
-        sums += 1
+def _terms(node: Any) -> list[Any]:
+    """Return what a tensor is the sum of, the first term last. ``total = total + loss`` adds a term in each
+    step. A term without a graph, such as the initial 0, is left out."""
+    found: list[Any] = []
+    while node is not None and type(node).__name__ in _SUMS and len(found) < _MAX_SUMS:
         terms = [term for term, _ in node.next_functions]
         node = next((term for term in terms if type(term).__name__ in _SUMS), None)
-    return sums
+        found += [term for term in terms if term is not node]
+    return [term for term in found if term is not None]

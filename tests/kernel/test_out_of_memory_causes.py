@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers_kernel import Kernel, skip_without_torch
-from helpers_oom_causes import OTHERS, RETENTIONS, STANDIN, Cause, CauseKernel
+from helpers_oom_causes import OTHERS, RETENTIONS, STANDIN, STEP_ONLY, Cause, CauseKernel
 
 TESTS = str(Path(__file__).parents[1])
 
@@ -35,3 +35,11 @@ def test_the_cause_comes_first(causes: CauseKernel, cause: Cause) -> None:
 def test_a_watched_cell_agrees(causes: CauseKernel) -> None:
     """The watched cell's own card names the same holders with the same sizes as the out-of-memory card."""
     causes.check_watched(next(cause for cause in RETENTIONS if cause.name == "losses"))
+
+
+@pytest.mark.parametrize("name", STEP_ONLY)
+def test_the_memory_of_one_step(causes: CauseKernel, name: str) -> None:
+    """A card calls nothing a result of each step that is part of one step, or that the user has loaded: a
+    detach() or item() there would break the training."""
+    text, _ran = causes.card(STEP_ONLY[name])
+    assert "memory rises with each step" not in text, text

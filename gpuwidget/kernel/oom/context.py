@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, TracebackType
 from typing import Any
@@ -66,6 +66,8 @@ _ADAM = 3
 """Adam's first step needs this many times the parameters' memory: two values for each, and one while it
 runs."""
 _TENSOR_TYPES = ("Tensor", "Parameter")
+_MIN_STEPS = 3
+"""What has fewer items is no evidence that memory rises step by step."""
 _SEARCH_FROM_BYTES = units.MIB
 """If at least this many bytes have no holder, the search includes the frames of tracebacks that are no longer
 in use but have not been garbage-collected yet."""
@@ -295,11 +297,32 @@ def _retained(
     for found in failed.retained:
         where, lines = (None, None) if found.code is None else _lines_of(found.code, user_code)
         growth = code.find(found.identifier, where, lines, is_container=found.is_container)
-        if growth is None or (found.code is not None and found.is_chain and not code.calls_backward):
+        if growth is None or not _grows(found, growth, code, is_hook=_is_in(growth, hooks)):
             continue
-        if found.is_chain and found.code is not None and not code.retains_graph:
-            continue  # the hidden states of one step
         yield _retention(searched, blocks, found, growth, code, hooks, names_needed)
+
+
+def _is_in(growth: Growth, functions: Iterable[tuple[str | None, tuple[int, int]]]) -> bool:
+    return any(where == growth.where and lines[0] <= growth.line <= lines[1] for where, lines in functions)
+
+
+def _grows(found: Retained, growth: Growth, code: FailedCode, *, is_hook: bool) -> bool:
+    """Return whether something has certainly grown from step to step, rather than within one step."""
+    if growth.kind == "carry" or found.is_one_graph:
+        # Without retain_graph, backward() fails for the graphs of earlier steps: this is the graph of one
+        # step, such as a model's hidden states.
+        return code.retains_graph
+    if growth.kind == "sum" and growth.value is not None:
+        return found.items >= _MIN_STEPS
+    if growth.kind == "item":
+        if found.items < _MIN_STEPS or (not found.is_scalar and code.is_used_in_backward(found.identifier)):
+            return False
+        if growth.sets_item and growth.loop is None and not is_hook:
+            return False  # such as a cache with an item for each layer
+        # Data that was loaded before the loop that failed does not grow.
+        is_suspended = found.identifier is None
+        return bool(found.graph_bytes) or is_suspended or code.is_running(growth)
+    return True
 
 
 def _retention(
@@ -314,9 +337,9 @@ def _retention(
     rows = [blocks.rows[position] for position in found.positions]
     size = sum(row[1] for row in rows)
     in_graphs = 2 * found.graph_bytes >= size
-    is_hook = any(where == growth.where and lines[0] <= growth.line <= lines[1] for where, lines in hooks)
+    is_hook = _is_in(growth, hooks)
     is_tensor = found.item_type in _TENSOR_TYPES
-    used_in_backward = (found.identifier or "") in code.backward_names
+    used_in_backward = code.is_used_in_backward(found.identifier)
     root = searched.roots[found.root]
     name = found.name or root.name
     if found.code is not None:

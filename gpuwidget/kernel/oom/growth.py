@@ -9,7 +9,7 @@ import ast
 import copy
 import linecache
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import CodeType, TracebackType
@@ -24,8 +24,13 @@ GrowthKind = Literal["item", "sum", "carry", "retain_graph"]
 """``item``: something is added to a container. ``sum``: a result is added to a tensor. ``carry``: a tensor is
 computed from its own value in the step before. ``retain_graph``: ``backward(retain_graph=True)``."""
 
-_ADDERS = frozenset(("append", "appendleft", "add", "extend", "insert", "update"))
+_ADDERS = frozenset(("append", "appendleft", "extend", "insert"))
 _JOINERS = frozenset(("cat", "concat", "concatenate", "stack", "vstack", "hstack"))
+_TAKERS = frozenset(("pop", "popleft", "popitem"))
+_REMOVERS = _TAKERS | {"clear", "remove"}
+_PARTS_OF_A_MODEL = frozenset(("parameters", "buffers", "modules", "children", "state_dict", "param_groups"))
+"""A loop over these, or over ``named_parameters()`` and its like, runs once for each part of a model, and not
+in each step."""
 _STEP_FUNCTIONS = frozenset(("forward", "__call__"))
 """Functions whose local variables belong to one step of a model."""
 _MAX_FILES = 20
@@ -47,6 +52,12 @@ class Growth:
     statement_node: ast.stmt
     value: ast.expr | None
     """The expression that is added, or None if there are several."""
+    sets_item: bool
+    """Whether the statement assigns to an item, which may replace an earlier value."""
+    loop: tuple[int, int] | None
+    """First and last line of the loop around the statement, if there is one in the same function."""
+    is_local: bool
+    """Whether this is a local variable of a function, but not a parameter."""
 
 
 @dataclass(slots=True)
@@ -58,6 +69,10 @@ class FailedCode:
     retains_graph: bool = False
     backward_names: set[str] = field(default_factory=set)
     """The names in the expressions on which ``backward()`` is called."""
+    sources: dict[str, set[str]] = field(default_factory=dict)
+    """For each name, and each function, the names in the expressions that are assigned or returned."""
+    running: set[tuple[str, int]] = field(default_factory=set)
+    """Cell or file and line of the statements that were running when the error occurred."""
 
     comprehensions: list[tuple[CodeLine, int, int]] = field(default_factory=list)
     """The statement of each comprehension that makes a container, and its first and last line."""
@@ -66,6 +81,24 @@ class FailedCode:
     def identifiers(self) -> frozenset[str]:
         """The names of everything that grows."""
         return frozenset(growth.identifier for growth in self.growths)
+
+    def is_used_in_backward(self, identifier: str | None) -> bool:
+        """Return whether ``backward()`` is called on something that may be computed from ``identifier``."""
+        found: set[str] = set()
+        pending = list(self.backward_names)
+        while pending:
+            name = pending.pop()
+            if name not in found:
+                found.add(name)
+                pending += self.sources.get(name, ())
+        return identifier in found
+
+    def is_running(self, growth: Growth) -> bool:
+        """Return whether the error occurred inside the loop around the statement, if it has one."""
+        if growth.loop is None:
+            return True
+        first, last = growth.loop
+        return any(where == growth.where and first <= line <= last for where, line in self.running)
 
     def find(
         self,
@@ -89,7 +122,11 @@ class FailedCode:
         if identifier is None:
             return inside[0] if inside else None
         for found in (inside, growths):
-            named = [growth for growth in found if growth.identifier == identifier]
+            named = [
+                growth
+                for growth in found
+                if growth.identifier == identifier and (found is inside or not growth.is_local)
+            ]
             if named:
                 return min(named, key=lambda growth: kinds.index(growth.kind))
         return None
@@ -123,6 +160,11 @@ def read_failed_code(
     raw = getattr(cell.info, "raw_cell", "") if cell is not None else ""
     if type(raw) is str and raw:
         _read_cell(found, raw, cell_name or "a cell")
+    for at in _traces(trace):
+        file = at.tb_frame.f_code.co_filename
+        where = code.name(file)
+        if where is not None:
+            found.running.add((where, code.cell_line(file, at.tb_lineno) or at.tb_lineno))
     functions = dict.fromkeys((*(one.tb_frame.f_code for one in _traces(trace)), *codes))
     files: dict[str, list[CodeType]] = {}
     for one in functions:
@@ -134,9 +176,9 @@ def read_failed_code(
         lines = [(one.co_firstlineno, last_line(one)) for one in of_file]
         tree = _parse("".join(linecache.getlines(file)))
         if tree is not None:
-            _Reader(found, name, lambda line, file=file: code.cell_line(file, line) or line, lines).visit(
-                tree
-            )
+            _Reader(
+                found, name, lambda line, file=file: code.cell_line(file, line) or line, lines, tree
+            ).visit(tree)
     return found
 
 
@@ -156,7 +198,7 @@ def _read_cell(found: FailedCode, raw: str, name: str) -> None:
     ]
     tree = _parse("\n".join(lines))
     if tree is not None:
-        _Reader(found, name, lambda line: line + above, None).visit(tree)
+        _Reader(found, name, lambda line: line + above, None, tree).visit(tree)
 
 
 def _traces(trace: TracebackType | None) -> Iterator[TracebackType]:
@@ -176,15 +218,21 @@ def _parse(source: str) -> ast.Module | None:
 
 class _Reader(ast.NodeVisitor):
     def __init__(
-        self, found: FailedCode, where: str, line_of: Any, lines: Sequence[tuple[int, int]] | None
+        self,
+        found: FailedCode,
+        where: str,
+        line_of: Any,
+        lines: Sequence[tuple[int, int]] | None,
+        tree: ast.Module,
     ) -> None:
         """Statements outside of ``lines``, if these are given, are not read."""
         self._found = found
         self._where = where
         self._line_of = line_of
         self._lines = lines
-        self._loops: list[ast.AST] = []
-        self._functions: list[str] = []
+        self._tree = tree
+        self._loops: list[ast.For | ast.AsyncFor | ast.While] = []
+        self._functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
         self._statements: list[ast.stmt] = []
 
     def visit(self, node: ast.AST) -> None:
@@ -192,13 +240,15 @@ class _Reader(ast.NodeVisitor):
         if isinstance(node, ast.stmt) and line is not None and not self._is_read(node):
             return
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            self._functions.append(node.name)
+            self._functions.append(node)
             loops, self._loops = self._loops, []
             self.generic_visit(node)
             self._loops = loops
             self._functions.pop()
             return
         if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            if not isinstance(node, ast.While):
+                self._note_source(node.target, node.iter)
             self._loops.append(node)
             self.generic_visit(node)
             self._loops.pop()
@@ -244,17 +294,29 @@ class _Reader(ast.NodeVisitor):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             self._expression(node, node.value)
         elif isinstance(node, ast.AugAssign) and isinstance(node.op, (ast.Add, ast.Sub)):
+            self._note_source(node.target, node.value)
             kind: GrowthKind = "item" if isinstance(node.value, (ast.List, ast.Tuple)) else "sum"
             self._add(node, node.target, kind, node.value)
         elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                self._note_source(target, node.value)
                 self._assignment(node, target, node.value)
+        elif isinstance(node, ast.Return) and node.value is not None and self._functions:
+            self._found.sources.setdefault(self._functions[-1].name, set()).update(_names(node.value))
+
+    def _note_source(self, target: ast.expr, value: ast.expr) -> None:
+        parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+        for part in parts:
+            name = None if (base := _base(part)) is None else _name(base)
+            if name is not None:
+                self._found.sources.setdefault(name, set()).update(_names(value))
 
     def _expression(self, node: ast.Expr, call: ast.Call) -> None:
         function = call.func
         if isinstance(function, ast.Name) and function.id == "setattr" and len(call.args) == 3:
             self._add(node, call.args[0], "item", call.args[2])
         elif isinstance(function, ast.Attribute) and function.attr in _ADDERS and call.args:
+            self._note_source(function.value, call.args[-1])
             self._add(node, function.value, "item", call.args[-1])
         elif isinstance(function, ast.Attribute) and function.attr == "backward":
             self._add(node, function.value, "retain_graph", None)
@@ -263,9 +325,9 @@ class _Reader(ast.NodeVisitor):
         if isinstance(target, (ast.Tuple, ast.List)):
             for part in target.elts:
                 self._assignment(node, part, value)
-        elif isinstance(target, ast.Subscript):
+        elif isinstance(target, ast.Subscript) and not _replaces(target, value):
             self._add(node, target, "item", value)
-        elif isinstance(target, (ast.Name, ast.Attribute)):
+        elif isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)):
             written = ast.unparse(target)
             if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):
                 terms = [term for term in _terms(value) if ast.unparse(term) != written]
@@ -282,12 +344,12 @@ class _Reader(ast.NodeVisitor):
                 self._add(node, target, "carry", None)
 
     def _add(self, node: ast.stmt, target: ast.expr, kind: GrowthKind, value: ast.expr | None) -> None:
-        is_local = isinstance(target, ast.Name)
-        identifier = _base_name(target)
-        if identifier is None or (
-            is_local and self._functions[-1:] and self._functions[-1] in _STEP_FUNCTIONS
-        ):
+        base = _base(target)
+        function = self._functions[-1] if self._functions else None
+        is_local = isinstance(base, ast.Name)
+        if base is None or (is_local and function is not None and function.name in _STEP_FUNCTIONS):
             return
+        identifier = _name(base)
         loop = self._loops[-1] if self._loops else None
         if kind == "retain_graph":
             if not any(isinstance(one, ast.keyword) and one.arg == "retain_graph" for one in ast.walk(node)):
@@ -295,6 +357,8 @@ class _Reader(ast.NodeVisitor):
         elif kind == "carry" and not (loop is not None and _calls_backward(loop)):
             return  # without a step in the loop, this is the loop over a model's layers
         elif kind == "sum" and loop is None and is_local:
+            return
+        if kind != "retain_graph" and self._is_bounded(base, node, kind):
             return
         self._found.growths.append(
             Growth(
@@ -305,22 +369,130 @@ class _Reader(ast.NodeVisitor):
                 statement=ast.unparse(node)[:_MAX_STATEMENT],
                 statement_node=node,
                 value=value,
+                sets_item=isinstance(target, ast.Subscript) and isinstance(node, ast.Assign),
+                loop=None if loop is None else (self._line_of(loop.lineno), self._line_of(loop.end_lineno)),
+                is_local=function is not None and _is_local(base, function),
             )
         )
 
+    def _is_bounded(self, base: ast.expr, node: ast.stmt, kind: GrowthKind) -> bool:
+        """Return whether what ``node`` adds to does not grow from step to step."""
+        written = ast.unparse(base)
+        loop = self._loops[-1] if self._loops else None
+        function = self._functions[-1] if self._functions else None
+        if isinstance(loop, (ast.For, ast.AsyncFor)):
+            over = {name.removeprefix("named_") for name in _names(loop.iter)}
+            if written in _expressions(loop.iter) or written in _expressions(loop.target):
+                return True
+            if over & _PARTS_OF_A_MODEL:
+                return True
+        # "if key not in cache: cache[key] = ..." keeps what the user chose to keep.
+        for statement in self._statements:
+            if isinstance(statement, ast.If) and any(
+                isinstance(one, ast.Compare)
+                and isinstance(one.ops[0], ast.NotIn)
+                and ast.unparse(one.comparators[0]) == written
+                for one in ast.walk(statement.test)
+            ):
+                return True
+        scope = loop or function
+        if scope is None:
+            return False
+        if any(_assigns_anew(one, written, node) for one in _unconditional(scope.body)):
+            return True
+        if (
+            function is not None
+            and function.name in _STEP_FUNCTIONS
+            and any(_assigns_anew(one, written, node) for one in _unconditional(function.body))
+        ):
+            return True
+        return kind == "item" and (
+            any(_removes(one, written, node) for one in ast.walk(scope))
+            or any(_is_call(one, written, _TAKERS) for one in ast.walk(function or self._tree))
+        )
 
-def _base_name(node: ast.expr) -> str | None:
+
+def _base(node: ast.expr) -> ast.Name | ast.Attribute | None:
     """Return the variable or attribute to which an expression belongs: ``a.b["c"].setdefault(d, [])`` belongs
-    to ``b``."""
+    to ``a.b``."""
     while True:
         if isinstance(node, ast.Subscript):
             node = node.value
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             node = node.func.value
-        elif isinstance(node, ast.Attribute):
-            return node.attr
         else:
-            return node.id if isinstance(node, ast.Name) else None
+            return node if isinstance(node, (ast.Name, ast.Attribute)) else None
+
+
+def _name(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr
+
+
+def _is_local(node: ast.expr, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether a function assigns to a variable, and does not declare it as a global one."""
+    if not isinstance(node, ast.Name):
+        return False
+    for one in ast.walk(function):
+        if isinstance(one, (ast.Global, ast.Nonlocal)) and node.id in one.names:
+            return False
+    return any(
+        isinstance(one, ast.Name) and one.id == node.id and isinstance(one.ctx, ast.Store)
+        for one in ast.walk(function)
+    )
+
+
+def _unconditional(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a block that run in any case."""
+    for one in body:
+        yield one
+        if isinstance(one, (ast.With, ast.AsyncWith, ast.Try)):
+            yield from _unconditional(one.body)
+
+
+def _assigns_anew(node: ast.AST, written: str, before: ast.stmt) -> bool:
+    """Return whether a statement above ``before`` assigns a value that doesn't depend on the earlier one."""
+    if (
+        not isinstance(node, (ast.Assign, ast.AnnAssign))
+        or node.lineno >= before.lineno
+        or node.value is None
+    ):
+        return False
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    parts = [part for one in targets for part in (one.elts if isinstance(one, ast.Tuple) else [one])]
+    return written in map(ast.unparse, parts) and written not in _expressions(node.value)
+
+
+def _replaces(target: ast.Subscript, value: ast.expr) -> bool:
+    """Return whether an assignment adds no item: it has a constant key or a slice, updates an item, or writes
+    to a ring buffer."""
+    key = target.slice
+    is_ring = isinstance(key, ast.BinOp) and isinstance(key.op, ast.Mod)
+    is_update = ast.unparse(target) in map(ast.unparse, ast.walk(value))
+    return isinstance(key, (ast.Constant, ast.Slice)) or is_ring or is_update
+
+
+def _is_call(node: ast.AST, written: str, methods: Container[str]) -> bool:
+    """Return whether one of ``methods`` is called on the variable or attribute ``written``."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    return node.func.attr in methods and ast.unparse(node.func.value) == written
+
+
+def _removes(node: ast.AST, written: str, adds: ast.stmt) -> bool:
+    """Return whether a statement other than ``adds`` removes items from a container, or replaces it."""
+    if _is_call(node, written, _REMOVERS):
+        return True
+    if isinstance(node, ast.Delete):
+        return any(written in _expressions(one) for one in node.targets)
+    if not isinstance(node, ast.Assign) or node is adds:
+        return False
+    # "x = x[-10:]" or "x = []", and "x[:] = []"
+    slices = (
+        one.value
+        for one in node.targets
+        if isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Slice)
+    )
+    return written in map(ast.unparse, (*node.targets, *slices))
 
 
 def _terms(node: ast.expr) -> Iterator[ast.expr]:

@@ -44,6 +44,29 @@ def growths(cell: str) -> list[tuple[str, str, int]]:
             [],
         ),
         (f"{LOOP}loss.backward()", []),
+        (f"{LOOP}out = net(x)\n    out = relu(out)\n    out.mean().backward()", []),
+        (f"{LOOP}x = net(x)\n    x.mean().backward()", []),
+        (f"{LOOP}with amp():\n        loss = f(x)\n    loss = loss + g(x)", []),
+        (f"{LOOP}loss = f(x)\n    loss += g(x)", []),
+        (f"{LOOP}losses = []\n    losses.append(f(x))", []),
+        # Each of these keeps as many items as before.
+        ("for k, v in batch.items():\n    batch[k] = v.cuda()", []),
+        (f"{LOOP}batch['x'] = x.cuda()", []),
+        (f"{LOOP}shadow[n] = 0.9 * shadow[n] + 0.1 * x", []),
+        (f"{LOOP}ring[n % 8] = x", []),
+        (f"{LOOP}window.append(x)\n    window = window[-8:]", []),
+        (f"{LOOP}window.append(x)\n    del window[0]", []),
+        (f"{LOOP}queue.append(x)\n    if full: queue.popleft()", []),
+        (f"{LOOP}if x not in cache:\n        cache[x] = f(x)", []),
+        ("for n, p in net.named_parameters():\n    shadow[n] = p.clone()", []),
+        (f"{LOOP}metric.update(x)", []),
+        # These are emptied only after many steps.
+        (f"for epoch in epochs:\n    losses = []\n    {LOOP}    losses.append(x)", [("losses", "item", 4)]),
+        (
+            f"for epoch in epochs:\n    {LOOP}    losses.append(x)\n    losses.clear()",
+            [("losses", "item", 3)],
+        ),
+        (f"{LOOP}d['total'] = d['total'] + loss", [("d", "sum", 2)]),
         ("total = total + loss", []),
     ],
 )
@@ -59,7 +82,7 @@ def test_growing_statements(cell: str, expected: list[tuple[str, str, int]]) -> 
         ("losses.append(loss)", "losses.append(loss.item())"),
         ("total = total + loss", "total = total + loss.item()"),
         ("total += a + b", "total += (a + b).item()"),
-        ("d['loss'] = model(x)", "d['loss'] = model(x).item()"),
+        ("d[step] = model(x)", "d[step] = model(x).item()"),
     ],
 )
 def test_the_statement_to_write_instead(statement: str, changed: str) -> None:
