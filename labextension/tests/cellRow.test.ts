@@ -49,6 +49,8 @@ test('an unknown figure has its reason, and an unused GPU is labelled as unused'
   );
   assert.equal(energyTitle(trans, read({ gpus: [gpu] })), 'GPU 0 (cuda:0): n/a\nbelow 0.1 s');
   assert.equal(memoryTitle(trans, read({ gpus: [] })), 'The machine had no GPU');
+  const source = { reason_id: { id: 'not-sampled', params: {} } };
+  assert.equal(memoryTitle(trans, read({ gpus: [], source })), 'The GPUs could not be measured');
   assert.equal(
     energyTitle(trans, read({ gpus: [reportedGpu(0, { shown: false })] })),
     'The cell used no GPU'

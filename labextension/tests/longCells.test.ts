@@ -12,6 +12,8 @@ const REPORT = {
 };
 const WATCHED = { output_type: 'display_data', data: { 'application/vnd.gpuwidget.report+json': REPORT } };
 
+const UNMEASURED = { ...REPORT, gpus: [], source: { reason_id: { id: 'run-not-measured', params: {} } } };
+
 function finished(
   changes: Partial<FinishedCell> = {},
   outputs: readonly unknown[] = [WATCHED]
@@ -100,12 +102,16 @@ test('failed cells, dead kernels and cells without a report are named as such', 
   const texts = [
     finished({}, [error]),
     finished({ died: true }),
-    finished({}, [{ ...WATCHED, data: { 'application/vnd.gpuwidget.report+json': { ...REPORT, gpus: [] } } }])
+    finished({}, [
+      { ...WATCHED, data: { 'application/vnd.gpuwidget.report+json': { ...REPORT, gpus: [] } } }
+    ]),
+    finished({}, [{ ...WATCHED, data: { 'application/vnd.gpuwidget.report+json': UNMEASURED } }])
   ].map(cell => notificationTexts(trans, cell));
   assert.deepEqual(texts, [
     ['train.ipynb: cell [12] failed', '3 min 20 s · peak GPU memory n/a (the cell was not watched)'],
     ['train.ipynb: the kernel died in cell [12]', '3 min 20 s · peak GPU memory 15.6 GiB'],
-    ['train.ipynb: cell [12] finished', '3 min 20 s · no GPU used']
+    ['train.ipynb: cell [12] finished', '3 min 20 s · no GPU used'],
+    ['train.ipynb: cell [12] finished', '3 min 20 s · peak GPU memory n/a']
   ]);
 });
 

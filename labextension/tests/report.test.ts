@@ -48,6 +48,13 @@ test('only the GPUs that the cell used count', () => {
   const { gpus, delta, energy, hasGpus } = read(report(3, { gpus: [reportedGpu(0, { shown: false })] }));
   assert.deepEqual([gpus, delta, energy, hasGpus], [[], null, null, true]);
   assert.equal(read(report(3, { gpus: [] })).hasGpus, false);
+  const unmeasured = {
+    kind: 'none',
+    reason: null,
+    recording: null,
+    reason_id: { id: 'not-sampled', params: {} }
+  };
+  assert.equal(read(report(3, { gpus: [], source: unmeasured })).hasGpus, null);
 });
 
 test('an unknown figure has its reason, and a sum with an unknown part is unknown', () => {

@@ -105,7 +105,7 @@ function peakText(trans: TranslationBundle, outputs: readonly unknown[]): string
   if (reports.length === 0) {
     return trans.__('peak GPU memory %1 (the cell was not watched)', UNKNOWN);
   }
-  return reports.every(({ gpus }) => gpus.length === 0)
+  return reports.every(({ gpus, hasGpus }) => gpus.length === 0 && hasGpus !== null)
     ? trans.__('no GPU used')
     : trans.__('peak GPU memory %1', UNKNOWN);
 }

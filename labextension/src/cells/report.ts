@@ -11,6 +11,8 @@ export const REPORT_MIME = 'application/vnd.gpuwidget.report+json';
 const REPORT_SCHEMA = 1;
 const MAX_TEXT_LENGTH = 200;
 const MAX_GPUS = 64;
+/** The ids of the reasons for which a report without GPUs does not mean that there is none. */
+const GPUS_UNKNOWN: readonly unknown[] = ['not-sampled', 'run-not-measured'];
 /** The fields of a GPU whose reasons in `missing` are shown. */
 const FIELDS_WITH_REASON = ['torch', 'process_memory', 'device_memory', 'energy_j'] as const;
 /** Control characters, separators of lines, and characters that change the direction of the text around them. */
@@ -46,8 +48,8 @@ export interface CellReport {
   readonly ooms: number;
   /** The label of the recording that the samples come from; null for live GPUs. */
   readonly recording: string | null;
-  /** Whether the report lists any GPU, used by the cell or not. */
-  readonly hasGpus: boolean;
+  /** Whether the report lists any GPU, used by the cell or not; null if no GPU could be measured. */
+  readonly hasGpus: boolean | null;
   /**
    * The GPUs that count in the sums: those that the cell used, and those for which the report does not state
    * whether the cell used them. A large report lists only some of them.
@@ -96,7 +98,7 @@ export function parseReport(value: unknown): CellReport | null {
     duration: amount(cell.duration_s),
     status: cell.status === 'error' || cell.status === 'interrupted' ? cell.status : 'ok',
     recording: text(fields(report.source).recording),
-    hasGpus: all.length > 0,
+    hasGpus: GPUS_UNKNOWN.includes(fields(fields(report.source).reason_id).id) ? null : all.length > 0,
     gpus,
     unlisted: 0,
     shown: used.map(gpu => text(gpu.uuid) ?? ''),

@@ -121,7 +121,7 @@ export class RunRow extends Row {
     };
     this.time.node.append(time);
     const joules = { joules: report.energy, atLeast: report.atLeast };
-    this.energy.set(report.gpus.length === 0 ? NONE : energyText(joules), energyTitle(trans, report));
+    this.energy.set(report.gpus.length === 0 ? none(report) : energyText(joules), energyTitle(trans, report));
   }
 
   /** Show the memory in `unit`. */
@@ -129,7 +129,7 @@ export class RunRow extends Row {
     const { gpus, kind, delta, peak } = this.report;
     const suffix = kind === 'device' ? WHOLE_GPU : '';
     const text = (size: number | null, shown: string): string =>
-      gpus.length === 0 ? NONE : size === null ? shown : `${shown}${suffix}`;
+      gpus.length === 0 ? none(this.report) : size === null ? shown : `${shown}${suffix}`;
     this.delta.set(text(delta, change(delta, unit)), this.delta.node.title);
     this.peak.set(text(peak, figure(peak, unit)), this.peak.node.title);
   }
@@ -193,6 +193,11 @@ export function outcomeMark(trans: TranslationBundle, report: CellReport): [stri
   return outOfMemory === '' ? null : ['▲', outOfMemory];
 }
 
+/** Return what replaces a figure of a report without GPUs. */
+function none({ hasGpus }: CellReport): string {
+  return hasGpus === null ? UNKNOWN : NONE;
+}
+
 /**
  * Return the tooltip of the memory figures: what they measure, the figures of each GPU, and the reason if a
  * figure is unknown.
@@ -200,7 +205,11 @@ export function outcomeMark(trans: TranslationBundle, report: CellReport): [stri
 export function memoryTitle(trans: TranslationBundle, report: CellReport): string {
   const { gpus, kind, delta, peak, missing } = report;
   if (gpus.length === 0) {
-    return report.hasGpus ? trans.__('The cell used no GPU') : trans.__('The machine had no GPU');
+    return report.hasGpus === null
+      ? trans.__('The GPUs could not be measured')
+      : report.hasGpus
+        ? trans.__('The cell used no GPU')
+        : trans.__('The machine had no GPU');
   }
   const what = {
     torch: trans.__('Allocated by PyTorch'),
