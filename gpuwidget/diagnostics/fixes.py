@@ -64,13 +64,17 @@ def missing_library_fix(library: str, results: ProbeResults) -> Fix:
 def setting_in(text: str, results: ProbeResults) -> str | None:
     """Return the environment variable that an error of torch is about, or None.
 
-    The error contains the variable's name, or the value that torch does not accept.
+    The error contains the variable's name, or, as a word, the value that torch does not accept. Numbers and
+    paths also occur in errors that have another cause.
     """
     for name in sorted(results.variables):
         if _SETTING.fullmatch(name) and re.search(rf"\b{name}\b", text):
             return name
     for name, value in sorted(results.variables.items()):
-        if name.startswith(("PYTORCH", "TORCH")) and len(value.strip()) > 1 and value.strip() in text:
+        value = value.strip()
+        is_word = len(value) > 1 and any(map(str.isalpha, value)) and "/" not in value and "\\" not in value
+        word = rf"(?<![\w./\\-]){re.escape(value)}(?![\w/\\-])"
+        if name.startswith(("PYTORCH", "TORCH")) and is_word and re.search(word, text):
             return name
     return None
 

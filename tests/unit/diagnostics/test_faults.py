@@ -371,6 +371,16 @@ FAULTS = (
         (("torch-import-error", "correct-variable"),),
     ),
     Fault(
+        "number that is also in a setting",
+        _rejected_setting("TORCH_NCCL_TRACE_BUFFER_SIZE", "12", "error 12 of the license server"),
+        (("torch-import-error", SEE_TRACEBACK),),
+    ),
+    Fault(
+        "folder that is also in a setting",
+        _rejected_setting("PYTORCH_HOME", "/opt/pytorch", "no license in /opt/pytorch"),
+        (("torch-import-error", SEE_TRACEBACK),),
+    ),
+    Fault(
         "import hook that raises",
         _import_hook,
         (("torch-import-error-in-package", SEE_TRACEBACK),),
