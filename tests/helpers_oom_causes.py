@@ -384,6 +384,13 @@ OTHERS = (
     ),
 )
 STEP_ONLY = {
+    "comprehension of one step": [
+        """outs = [layer(layer(take(1), w), w) for head in range(30)]
+sum(out.mean() for out in outs).backward()""",
+    ],
+    "comprehension of layers": [
+        """net = torch.nn.Sequential(*[on_gpu(torch.nn.Linear(1024, 1024)) for n in range(40)])""",
+    ],
     "loss and regularizer": [
         """for step in range(3):
     loss = layer(layer(take(5), w), w).mean()

@@ -43,3 +43,4 @@ def test_the_memory_of_one_step(causes: CauseKernel, name: str) -> None:
     detach() or item() there would break the training."""
     text, _ran = causes.card(STEP_ONLY[name])
     assert "memory rises with each step" not in text, text
+    assert "The comprehension keeps" not in text, text

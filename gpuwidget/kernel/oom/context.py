@@ -122,7 +122,7 @@ def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -
         retained=found.retained,
         gradients=found.gradients,
         freed=freed,
-        comprehension=found.comprehension,
+        comprehension=None if stage == "parameters" else found.comprehension,
     )
     return OomContext(
         facts=facts,

@@ -74,8 +74,9 @@ class FailedCode:
     running: set[tuple[str, int]] = field(default_factory=set)
     """Cell or file and line of the statements that were running when the error occurred."""
 
-    comprehensions: list[tuple[CodeLine, int, int]] = field(default_factory=list)
-    """The statement of each comprehension that makes a container, and its first and last line."""
+    comprehensions: list[tuple[CodeLine, int, int, frozenset[str]]] = field(default_factory=list)
+    """The statement of each comprehension that makes a container, its first and last line, and the names to
+    which the statement assigns it."""
 
     @property
     def identifiers(self) -> frozenset[str]:
@@ -142,8 +143,11 @@ class FailedCode:
                 found = next(
                     (
                         one
-                        for one, first, last in self.comprehensions
-                        if one.where == where.replace("In[", "In [") and first <= at <= last
+                        for one, first, last, names in self.comprehensions
+                        if one.where == where.replace("In[", "In [")
+                        and first <= at <= last
+                        # Without the graphs of its results, backward() would fail.
+                        and not any(map(self.is_used_in_backward, names))
                     ),
                     found,
                 )
@@ -268,8 +272,18 @@ class _Reader(ast.NodeVisitor):
                 ast.unparse(self._statements[-1]).splitlines()[0][:_MAX_STATEMENT],
             )
             last = self._line_of(node.end_lineno or node.lineno)
-            self._found.comprehensions.append((at, at.line, last))
+            if self._functions[-1:] and self._functions[-1].name in _STEP_FUNCTIONS:
+                return  # its results belong to one step
+            self._found.comprehensions.append((at, at.line, last, self._assigned_names()))
         self.generic_visit(node)
+
+    def _assigned_names(self) -> frozenset[str]:
+        statement = self._statements[-1]
+        if isinstance(statement, ast.Assign):
+            return frozenset(name for target in statement.targets for name in _names(target))
+        if isinstance(statement, ast.Return) and self._functions:
+            return frozenset((self._functions[-1].name,))
+        return frozenset(_names(statement) if _calls_backward(statement) else ())
 
     def _is_read(self, node: ast.stmt) -> bool:
         if self._lines is None:
@@ -508,7 +522,7 @@ def _expressions(node: ast.expr) -> set[str]:
     return {ast.unparse(one) for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))}
 
 
-def _names(node: ast.expr) -> Iterator[str]:
+def _names(node: ast.AST) -> Iterator[str]:
     for one in ast.walk(node):
         if isinstance(one, ast.Name):
             yield one.id
