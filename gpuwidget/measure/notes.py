@@ -196,13 +196,13 @@ def unattributed(gpus: Sequence[GpuReport], origin: Origin, unlisted: Sequence[G
     reason = next((totals.missing.get("process_memory") for totals in unlisted), None)
     if reason is None or reason.id == reasons.FOREIGN_PIDS.id:
         text = translatable(
-            "It is unknown which GPUs this process uses (the driver's process ids differ from this "
-            "container's, and torch has not started CUDA), so all are shown."
+            "Couldn't tell which GPUs this process uses, because the driver's process ids differ from this "
+            "container's and torch has not started CUDA. All GPUs are shown."
         )
     else:
         text = translatable(
-            "It is unknown which GPUs this process uses, so all are shown: torch has not started CUDA, and "
-            "the driver's list of processes can't be read ({reason}).",
+            "Couldn't tell which GPUs this process uses, because torch has not started CUDA and the driver's "
+            "list of processes can't be read ({reason}). All GPUs are shown.",
             reason=reason.text,
         )
     return [message("unattributed", text)]

@@ -159,8 +159,8 @@ def test_a_refused_process_list_is_no_fact(bench: Bench, host: None) -> None:
     assert [gpu.process_memory for gpu in report.gpus] == [None, None]
     (note,) = report.notes
     assert note == (
-        "It is unknown which GPUs this process uses, so all are shown: torch has not started CUDA, and the "
-        "driver's list of processes can't be read (the driver does not list processes)."
+        "Couldn't tell which GPUs this process uses, because torch has not started CUDA and the driver's "
+        "list of processes can't be read (the driver does not list processes). All GPUs are shown."
     )
     assert "no GPU used" not in headline(report)
     assert not [text for text in explanations(report) if "holds no memory" in text]
@@ -368,7 +368,7 @@ def test_all_gpus_are_shown_if_process_ids_do_not_match(
     assert report.gpus[0].missing["process_memory"] == (
         "the driver lists process ids of the host, and this container has different ones"
     )
-    assert report.notes[0].startswith("It is unknown which GPUs this process uses")
+    assert report.notes[0].startswith("Couldn't tell which GPUs this process uses")
 
 
 def test_a_recording_is_labelled_and_attributed_to_nobody(host: None) -> None:
