@@ -75,8 +75,8 @@ def _remove(pid: int, name: str) -> None:
 
 
 STOPPED_ERRORS = record_stopped_errors()
-STRICT = ("kernel", "views", "pytorch", "model", "sampler", "ranks", "dask", "heap", "profiler")
-"""The folders of unit tests in which a stopped error fails a test."""
+STRICT = ("unit", "server")
+"""The folders of tests in which a stopped error fails a test."""
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +88,7 @@ def _no_stopped_errors(request: pytest.FixtureRequest) -> Iterator[None]:
     with STOPPED_ERRORS.open("rb") as file:
         file.seek(before)
         found = file.read().decode()
-    strict = request.path.parent.parent.name == "unit" and request.path.parent.name in STRICT
+    strict = request.path.relative_to(Path(__file__).parent).parts[0] in STRICT
     if found and strict and request.node.get_closest_marker("stops_errors") is None:
         pytest.fail(f"gpuwidget has stopped an error:\n{found}", pytrace=False)
 

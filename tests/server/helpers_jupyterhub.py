@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gpuwidget.model.boundary import STRICT_VARIABLE
+
 PROXY = Path(__file__).parents[2] / "node_modules" / ".bin" / "configurable-http-proxy"
 _PATIENCE_S = 240.0
 _POLL_S = 0.25
@@ -95,6 +97,7 @@ class JupyterHub:
                 "JUPYTER_CONFIG_DIR": str(folder / "config"),
                 "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
                 "JUPYTERHUB_ACTIVITY_INTERVAL": "2",
+                STRICT_VARIABLE: os.environ[STRICT_VARIABLE],
                 **environment,
             },
         }

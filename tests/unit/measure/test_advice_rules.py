@@ -163,6 +163,7 @@ def test_lines_of_short_code_get_no_advice() -> None:
     assert rules(evidence(half_idle(), time=waits, duration_s=3.0, gpu_s=64.0)) == ["sync-points"]
 
 
+@pytest.mark.stops_errors
 def test_a_rule_that_fails_disables_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """If one rule raises an exception, the other rules still give their advice."""
 
