@@ -14,7 +14,7 @@ _cached = lru_cache(maxsize=64)
 
 UNANSWERED = message("unanswered", "the GPU did not answer in time")
 GONE = message("gpu-gone", "the driver stopped listing the GPU during the run")
-GAP = message("gap", "the driver did not report it for the whole run")
+GAP = message("gap", "the driver reported it for too little of the run")
 TOO_FEW_WINDOWS = message(
     "too-few-windows", "the driver's known measuring windows cover less than 90 % of the run"
 )

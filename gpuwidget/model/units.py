@@ -81,11 +81,13 @@ def energy_unit(energies: Iterable[float | None]) -> str:
     return _unit(largest, _ENERGY_UNITS, rounds_up_at=999.5)
 
 
-def number_in_unit(value: float | None, unit: str, *, signed: bool = False) -> str:
+def number_in_unit(
+    value: float | None, unit: str, *, signed: bool = False, error: float | None = None
+) -> str:
     """Return bytes or joules, converted to ``unit``, as a number for a column whose title contains the unit.
 
     A value that is too small for ``unit`` is shown in a smaller unit with its name, such as ``+3.0 MiB`` in a
-    column of GiB.
+    column of GiB. ``error`` is shown in the value's unit, as in ``2.3 ± 0.1``.
     """
     if not _known(value):
         return UNKNOWN
@@ -93,9 +95,10 @@ def number_in_unit(value: float | None, unit: str, *, signed: bool = False) -> s
         return "±0" if signed else "0"
     sign = "+" if signed and value > 0 else ""
     if abs(value) < 0.095 * _SIZES[unit]:
-        return sign + (memory(value) if unit in dict(_MEMORY_UNITS) else energy(value))
+        return sign + (memory(value) if unit in dict(_MEMORY_UNITS) else energy(value, error))
     whole = unit in ("J", "MiB") and abs(value) >= 9.95 * _SIZES[unit]
-    return sign + _minus(value / _SIZES[unit], 0 if whole else 1)
+    decimals = 0 if whole else 1
+    return sign + _minus(value / _SIZES[unit], decimals) + _error(error, unit, decimals)
 
 
 def percent(value: float | None) -> str:
@@ -132,13 +135,21 @@ def temperature(celsius: float | None) -> str:
     return UNKNOWN if not _known(celsius) else f"{celsius:.0f} °C"
 
 
-def energy(joules: float | None) -> str:
-    """Return joules, such as ``0.4 J``, ``850 J``, ``2.3 kJ`` or ``1.25 MJ``, or ``n/a`` for None."""
+def energy(joules: float | None, error: float | None = None) -> str:
+    """Return joules, such as ``0.4 J``, ``850 J``, ``2.3 kJ`` or ``1.25 MJ``, or ``n/a`` for None.
+
+    ``error`` is in joules too: ``2.3 ± 0.1 kJ``.
+    """
     if not _known(joules):
         return UNKNOWN
     unit = _unit(joules, _ENERGY_UNITS, rounds_up_at=999.5)
     decimals = {"MJ": 2, "kJ": 1, "J": 1 if joules < 9.95 else 0}[unit]
-    return f"{joules / _SIZES[unit]:.{decimals}f} {unit}"
+    return f"{joules / _SIZES[unit]:.{decimals}f}{_error(error, unit, decimals)} {unit}"
+
+
+def _error(error: float | None, unit: str, decimals: int) -> str:
+    """Return the error of a value that has this many decimals; nothing without one. It is never ``± 0``."""
+    return f" ± {max(error / _SIZES[unit], 10**-decimals):.{decimals}f}" if error else ""
 
 
 def duration(seconds: float | None) -> str:

@@ -104,10 +104,7 @@ def table_columns(gpus: Sequence[GpuReport]) -> list[GpuColumn]:
 def _energy(gpu: GpuReport, unit: str) -> str:
     if gpu.energy_j is None and gpu.energy_at_least_j is not None:
         return f"≥ {units.number_in_unit(gpu.energy_at_least_j, unit)}"
-    joules = units.number_in_unit(gpu.energy_j, unit)
-    if gpu.energy_j is None or gpu.energy_error_j is None:
-        return joules
-    return f"{joules} ± {units.number_in_unit(gpu.energy_error_j, unit)}"
+    return units.number_in_unit(gpu.energy_j, unit, error=gpu.energy_error_j)
 
 
 def _row_name(gpu: GpuReport, model: str) -> tuple[str, ...]:

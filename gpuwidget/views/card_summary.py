@@ -187,7 +187,7 @@ def explanations(report: Report) -> list[str]:
     elif not report.attributed and source.recording is None:
         found.append(
             _(
-                "It is unknown which GPUs {process} uses: all watched GPUs are shown.",
+                "Couldn't tell which GPUs {process} uses, so all watched GPUs are shown.",
                 process=process_label(report),
             )
         )
@@ -232,7 +232,7 @@ def not_counted(report: Report) -> list[str]:
     rest = not_counted_gpus(report)
     if not rest:
         return []
-    return [_("no sign of work of {process} on {gpus}", process=process_label(report), gpus=gpu_names(rest))]
+    return [_("no sign of work by {process} on {gpus}", process=process_label(report), gpus=gpu_names(rest))]
 
 
 def gpu_number(gpu: GpuReport) -> str:
@@ -253,7 +253,7 @@ def gpu_names(gpus: Sequence[GpuReport]) -> str:
 def model_name(gpu: GpuReport) -> str:
     """Return the product name without the vendor. It says so if the GPU uses the host's memory."""
     name = clean_line(gpu.name, 40).removeprefix("NVIDIA ")
-    return _("{name} (unified memory)", name=name) if gpu.unified_memory else name
+    return _("{name}, unified memory", name=name) if gpu.unified_memory else name
 
 
 def process_label(report: Report) -> str:
@@ -275,11 +275,9 @@ def total_energy(gpus: Sequence[GpuReport]) -> str:
     known = [joules for gpu in gpus for joules in (gpu.energy_j, gpu.energy_at_least_j) if joules is not None]
     if not known:
         return units.UNKNOWN
-    total = units.energy(sum(known))
     if any(gpu.energy_j is None for gpu in gpus):
-        return _("at least {energy}", energy=total)
-    error = math.hypot(*(gpu.energy_error_j or 0.0 for gpu in gpus))
-    return f"{total} ± {units.energy(error)}" if error else total
+        return _("at least {energy}", energy=units.energy(sum(known)))
+    return units.energy(sum(known), math.hypot(*(gpu.energy_error_j or 0.0 for gpu in gpus)))
 
 
 # -- the first line --------------------------------------------------------------------------------------

@@ -326,7 +326,7 @@ def _steps(facts: OomFacts) -> list[_Step]:
     if frames is not None:
         found.append(_Step(_(frames.text), (frames.code or "",)))
     if any(cause.kind != "exception" for cause in causes(facts)):
-        return [*found, _Step(_(_ONLY_DELAYS))]
+        return found
     if contradicts_itself(facts):
         return [*found, _Step(_(_CONTRADICTION))]
     enough, less = fixes(facts), reductions(facts)
@@ -356,8 +356,11 @@ def _numbers(steps: Sequence[_Step]) -> list[str]:
     return [f"{number}. " if len(steps) > 1 else "" for number in range(1, len(steps) + 1)]
 
 
-def _is_about_a_step(facts: OomFacts) -> bool:
-    return any(fix.kind == "batch" for fix in reductions(facts))
+def _remark(facts: OomFacts) -> str | None:
+    """Return what to know below the steps, which is nothing to do now."""
+    if any(cause.kind != "exception" for cause in causes(facts)):
+        return _(_ONLY_DELAYS)
+    return _(_GENERAL_ADVICE) if any(fix.kind == "batch" for fix in reductions(facts)) else None
 
 
 def _advice_lines(facts: OomFacts) -> list[str]:
@@ -369,7 +372,8 @@ def _advice_lines(facts: OomFacts) -> list[str]:
         for text, code in step.choices:
             lines.append(f"- {text}")
             lines += [f"    {code}"] if code is not None else []
-    return [*lines, _(_GENERAL_ADVICE)] if _is_about_a_step(facts) else lines
+    remark = _remark(facts)
+    return lines if remark is None else [*lines, remark]
 
 
 def _html_advice(facts: OomFacts) -> str:
@@ -381,8 +385,9 @@ def _html_advice(facts: OomFacts) -> str:
         text = escape(clean_line(step.text, 900))
         parts.append(f"<div style='margin-top:4px'><b>{number}{text}</b>{codes}</div>")
         parts.append(f"<ul style='margin:0;padding-left:20px'>{items}</ul>" if items else "")
-    if _is_about_a_step(facts):
-        parts.append(f"<div style='{QUIET}'>{escape(_(_GENERAL_ADVICE))}</div>")
+    remark = _remark(facts)
+    if remark is not None:
+        parts.append(f"<div style='{QUIET}'>{escape(remark)}</div>")
     return "".join(parts)
 
 

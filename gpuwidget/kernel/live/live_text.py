@@ -13,7 +13,7 @@ from gpuwidget.model.readings import Reading
 from gpuwidget.model.translation import _, counted, in_view_language, translatable
 
 NO_GPU_IN_USE = translatable("This notebook holds no GPU memory yet.")
-NOT_ATTRIBUTED = translatable("All GPUs are shown, because it is unknown which of them this notebook uses.")
+NOT_ATTRIBUTED = translatable("Couldn't tell which GPUs this notebook uses, so all are shown.")
 
 NOT_LIVE = translatable("Not live: no update for over 10 s")
 _BEAT_S = 4.0

@@ -806,7 +806,7 @@ def test_others_work_is_not_in_the_headline(
     assert busy.totals.energy_j == pytest.approx(800.0, rel=0.01)
     assert busy.metrics()["energy_j"] == busy.totals.energy_j
     assert headline(busy)[2:] == ["GPU utilization 80 %", "800 J"]
-    assert second_line(busy)[-2] == "no sign of work of this process on GPU 1"
+    assert second_line(busy)[-2] == "no sign of work by this process on GPU 1"
     compared = compare_reports(runs[0], runs[1], ("a", "b"))
     row = next(row for row in compared.rows if row.name == "energy")
     assert (row.values, row.ratio) == (("800 J", "800 J"), "1.00x")

@@ -258,7 +258,7 @@ def test_the_card_in_a_terminal() -> None:
         ),
         (
             reports.little_known,
-            "It is unknown which GPUs this notebook uses: all watched GPUs are shown.",
+            "Couldn't tell which GPUs this notebook uses, so all watched GPUs are shown.",
         ),
         (reports.lost, "GPU 1 lost since "),
     ],
@@ -342,8 +342,8 @@ def test_unknown_values_read_na_with_their_reason() -> None:
 def test_unified_memory_is_labelled() -> None:
     """The card says that a GPU uses the host's memory."""
     shared = reports.report(reports.gpu(0, name="NVIDIA GB10", unified_memory=True))
-    assert "GPU 0 GB10 (unified memory)" in Page(html(shared)).text
-    assert "GPU 0 GB10 (unified memory)" in text(shared)
+    assert "GPU 0 GB10, unified memory" in Page(html(shared)).text
+    assert "GPU 0 GB10, unified memory" in text(shared)
 
 
 def test_a_value_unknown_for_one_gpu_names_it() -> None:
@@ -363,14 +363,15 @@ def test_a_value_unknown_without_a_reason() -> None:
     ("values", "headline", "column"),
     [
         ({"energy_j": None, "energy_at_least_j": 4100.0}, "at least 4.1 kJ", "≥ 4.1"),
-        ({"energy_j": 161.0, "energy_error_j": 20.4}, "161 J ± 20 J", "161 ± 20"),
+        ({"energy_j": 161.0, "energy_error_j": 20.4}, "161 ± 20 J", "161 ± 20"),
+        ({"energy_j": 1061.0, "energy_error_j": 54.0}, "1.1 ± 0.1 kJ", "1.1 ± 0.1"),
         ({"energy_j": 161.0}, "161 J", "161"),
     ],
-    ids=["lower limit", "stated error", "exact"],
+    ids=["lower limit", "stated error", "error in the same unit", "exact"],
 )
 def test_the_accuracy_of_the_energy(values: dict[str, float | None], headline: str, column: str) -> None:
     """An energy that is known only for a part of the run is a lower limit, and an energy with an error of
-    more than 5 % shows its error."""
+    more than 5 % shows its error, in the same unit."""
     one = gpu(0, **values)
     assert total_energy([one]) == headline
     assert [each.cells for each in table_columns([one, one]) if each.title == "energy"] == [(column, column)]

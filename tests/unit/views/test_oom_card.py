@@ -8,7 +8,15 @@ from typing import Any
 
 from helpers_reports import HOSTILE
 
-from gpuwidget.measure.out_of_memory import CellShare, OomContext, OomFacts, OomHolder, OtherMemory
+from gpuwidget.measure.out_of_memory import (
+    CellShare,
+    CodeLine,
+    OomContext,
+    OomFacts,
+    OomHolder,
+    OtherMemory,
+    Retention,
+)
 from gpuwidget.model.report import Holder, HolderKind
 from gpuwidget.model.units import GIB, MIB
 from gpuwidget.pytorch.allocator import Segment
@@ -284,3 +292,37 @@ def test_size_and_escaping() -> None:
     assert "<img" not in data["text/html"]
     assert "50 more" in data["text/plain"]
     assert "54 more processes" in data["text/plain"]
+
+
+def test_only_what_to_do_is_numbered() -> None:
+    """If memory rises with each step, the last line says what would not help. It is not one of the numbered
+    steps."""
+    at = CodeLine("In [3]", 4, "losses.append(loss)")
+    kept = Retention(
+        name="losses",
+        kind="item",
+        at=at,
+        bytes=60 * GIB,
+        blocks=frozenset({1}),
+        in_graphs=True,
+        is_scalar=True,
+        items=40,
+        operations=0,
+        is_tensor=True,
+        change="losses.append(loss.item())",
+        clear="losses.clear()",
+        is_hook=False,
+        is_used_in_backward=False,
+        calls_backward=True,
+        retains_graph=False,
+    )
+    data = bundle(oom_context(oom_holder("variable", "losses", 60.0, 3), facts={"retained": (kept,)}))
+    assert [line.split()[0] for line in data["text/plain"].splitlines()[-5:]] == [
+        "1.",
+        "losses.append(loss.item())",
+        "2.",
+        "losses.clear()",
+        "A",
+    ]
+    assert "<b>A smaller batch" not in data["text/html"]
+    assert "A smaller batch or more memory would only delay the error" in data["text/html"]
