@@ -12,7 +12,7 @@ const REPORT_SCHEMA = 1;
 const MAX_TEXT_LENGTH = 200;
 const MAX_GPUS = 64;
 /** The ids of the reasons for which a report without GPUs does not mean that there is none. */
-const GPUS_UNKNOWN: readonly unknown[] = ['not-sampled', 'run-not-measured'];
+const GPUS_UNKNOWN: readonly unknown[] = ['no-thread', 'not-sampled', 'run-not-measured'];
 /** The fields of a GPU whose reasons in `missing` are shown. */
 const FIELDS_WITH_REASON = ['torch', 'process_memory', 'device_memory', 'energy_j'] as const;
 /** Control characters, separators of lines, and characters that change the direction of the text around them. */

@@ -3,6 +3,7 @@ comments."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Literal
 
 import pytest
 
+from gpuwidget.measure.run_report import GPUS_UNKNOWN
 from tools import wire
 
 
@@ -142,3 +144,11 @@ def test_code_without_comments() -> None:
     assert wire._without_comments(code) == f"{text.format('', '')}def f(\n a,\n):\n ...\n"
     with pytest.raises(SyntaxError):
         wire._without_comments('class Empty:\n    """Docstring."""\n')
+
+
+def test_the_page_knows_the_reasons_for_unknown_gpus() -> None:
+    """For the same reasons as on the card, the list of cells does not claim that there was no GPU."""
+    page = (Path(wire.__file__).parents[1] / "labextension/src/cells/report.ts").read_text()
+    listed = re.search(r"GPUS_UNKNOWN: readonly unknown\[\] = \[(.*?)\]", page, re.DOTALL)
+    assert listed is not None
+    assert set(re.findall(r"'([^']+)'", listed[1])) == GPUS_UNKNOWN
