@@ -118,6 +118,14 @@ test('before gpuwidget is loaded, the text is the memory and utilization of the 
   assert.equal(text({}, notLoaded, unknown), 'GPU memory n/a of 140.0 GiB · util n/a');
 });
 
+test('memory is n/a, without a unit, if a GPU was lost before its size was read', () => {
+  const lost = reading(1, { lost_since: 900, memory_used: null });
+  const two = sample(1, [reading(0, { utilization: 40 }), lost]);
+  const unopened = { ...two, gpus: [gpu(0), gpu(1, { memory_total: null })] };
+  const notLoaded = { condition: { kind: 'not-loaded' } } as const;
+  assert.equal(text({}, notLoaded, unopened), '2 GPUs: memory n/a · mean util 40 %');
+});
+
 test('memory in a MIG slice counts once', () => {
   const slice = gpu(1, { index: 0, mig_index: 0, mig_parent: 'GPU-0', memory_total: 20 * GIB });
   const newest = { ...sample(1, [reading(0), reading(1, { memory_used: GIB, utilization: null })]) };

@@ -186,7 +186,8 @@ function serverText(trans: TranslationBundle, readings: readonly GpuReading[]): 
   const used = sum(all.map(({ reading }) => reading.memory_used));
   const total = sum(all.map(({ gpu }) => gpu.memory_total));
   const unit = memoryUnit([total]);
-  const amount = trans.__('%1 of %2 %3', figure(used, unit), figure(total, unit), unit.name);
+  const amount =
+    total === null ? UNKNOWN : trans.__('%1 of %2 %3', figure(used, unit), figure(total, unit), unit.name);
   const memoryPart =
     all.length === 1
       ? trans.__('GPU memory %1', amount)
