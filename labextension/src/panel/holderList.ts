@@ -221,15 +221,15 @@ class HolderLine {
     setAttribute(this.node, 'data-state', state === '' ? '' : 'true');
     setAttribute(this.state.node, 'data-warm', kernel !== null && hinted.has(kernel.id) ? 'true' : '');
     const torch = holding?.source === 'torch';
-    this.torch.set(
-      torch ? trans.__('torch') : '',
-      torch ? trans.__('Reserved memory as PyTorch reports it, without the CUDA context') : ''
-    );
-    const size = memory(holder.memory);
-    this.memory.set(
-      older && holder.memory !== null ? trans.__('%1 (older)', size) : size,
-      older ? trans.__('From an older reading than the memory in use') : ''
-    );
+    if (older && holder.memory !== null) {
+      this.torch.set(trans.__('older'), trans.__('From an older reading than the memory in use'));
+    } else {
+      this.torch.set(
+        torch ? trans.__('torch') : '',
+        torch ? trans.__('Reserved memory as PyTorch reports it, without the CUDA context') : ''
+      );
+    }
+    this.memory.set(memory(holder.memory));
     this.target = targetOf(holder);
     setAttribute(this.node, 'data-torch', torch ? 'true' : '');
     setAttribute(this.node, 'data-act', this.target === null ? '' : 'true');
