@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import struct
 import subprocess
@@ -45,6 +46,7 @@ class Driver:
         self._restarts = 0
         self._revision = 0
         self._random = random.Random(0)
+        self._powers: dict[int, list[tuple[float, float]]] = {}
         self._served: dict[tuple[int, int, int, str], tuple[list[float], list[float]]] = {}
         self.change()
 
@@ -78,6 +80,7 @@ class Driver:
                 f"gpu.{gpu}.power_average={power}",
                 *(f"gpu.{gpu}.gpm.{counter}={choose.uniform(1, 99):.2f}" for counter in _COUNTERS),
             ]
+            self._powers.setdefault(gpu, []).append((time.monotonic(), float(power)))
         self._standin.scenario(*lines, *(f"{key}={value}" for key, value in self._lines.items()))
 
     def set(self, line: str) -> None:
@@ -127,6 +130,14 @@ class Driver:
     def values(
         self, pid: int, gpu: int, mig: int | None, what: str, since: float, until: float
     ) -> list[float]:
-        """Return the values that calls of a process returned between two times of ``time.monotonic()``."""
+        """Return the values that calls of a process returned between two times of ``time.monotonic()``.
+
+        ``power drawn`` has the powers that the GPU had then, whether or not a call returned them: the energy
+        counter contains them all.
+        """
+        if what == "power drawn":
+            powers = self._powers.get(gpu, [])
+            first = max(0, bisect_right(powers, (since, math.inf)) - 1)
+            return [power for at, power in powers[first:] if at <= until]
         times, values = self._served.get((pid, gpu, -1 if mig is None else mig, what), ([], []))
         return values[bisect_left(times, since) : bisect_right(times, until)]

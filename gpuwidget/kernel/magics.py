@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import functools
 import inspect
 import logging
 import sys
@@ -307,6 +308,7 @@ def _watch_state(*, on: bool) -> str:
 def _contained(hook: Callable[[Any], None]) -> Callable[[Any], None]:
     """Return a hook that shows an error of ``hook`` in one line. IPython would show a traceback."""
 
+    @functools.wraps(hook)
     def contained(event: Any) -> None:
         with Boundary(_LOG, "a hook of gpuwidget failed", _tell_hook_failed):
             hook(event)

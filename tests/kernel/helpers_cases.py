@@ -909,5 +909,7 @@ BRIEF = [*RESULTS, *ASYNCHRONOUS, *LINE_MAGICS, *MAGICS_BELOW, *MAGICS_ABOVE, *S
 BRIEF += [*INPUT_REQUESTS, *WIDGETS, *NESTED_CELLS, *INTERPRETER, *FUTURE]
 """All cases, for runs that end before a live chart is visible."""
 LONG = [*RESULTS[:4], *ASYNCHRONOUS, *LINE_MAGICS[:6], *MAGICS_BELOW, *MAGICS_ABOVE, *ERRORS[:12], *OUTPUTS]
-LONG = [case for case in [*LONG, *INPUT_REQUESTS, *WIDGETS, *NESTED_CELLS, *INTERPRETER[:12]] if case.pauses]
-"""The cases that can wait until a live chart is visible."""
+LONG = [
+    case for case in [*LONG, *INPUT_REQUESTS[:-1], *WIDGETS, *NESTED_CELLS, *INTERPRETER[:12]] if case.pauses
+]
+"""The cases that can wait until a live chart is visible. Where input is not allowed, there is no chart."""

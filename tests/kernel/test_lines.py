@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -19,6 +19,12 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none")
     kernel.ok(f"%load_ext gpuwidget\n{PREPARE}")
     return kernel
+
+
+def notes(report: Mapping[str, Any]) -> list[str]:
+    """Return the report's notes, except that the search for holders failed: the stand-in lacks what it
+    reads."""
+    return [note for note in report["notes"] if "who holds the new memory" not in note]
 
 
 def lines(ran: Ran) -> list[tuple[Any, ...]]:
@@ -53,7 +59,7 @@ def test_cells_functions_and_modules(kernel: Kernel) -> None:
     (card,) = ran.cards
     assert "layers.py line 5 in forward" in card["text/html"]
     assert "torch's memory by line:" in card["text/plain"]
-    assert ran.report["notes"] == []
+    assert notes(ran.report) == []
 
 
 @pytest.mark.parametrize(
@@ -172,7 +178,7 @@ def test_a_recording_that_the_user_started(kernel: Kernel) -> None:
     kernel.ok("torch.cuda.init()\ntorch.cuda.memory._record_memory_history('all')")
     ran = kernel.ok("%%gpuwatch --no-live --lines\nx = torch.allocate(MIB)")
     assert len(lines(ran)) == 1
-    (note,) = ran.report["notes"]
+    (note,) = notes(ran.report)
     assert note.startswith("torch's allocation history was already on, and gpuwidget did not change it")
     assert kernel.value("allocator.enabled, [call[0] for call in allocator.calls]") == "(True, ['all'])"
 
@@ -201,7 +207,7 @@ def test_a_history_that_overflows(kernel: Kernel) -> None:
     )
     report = ran.report
     assert [(line["line"], line["held"]) for line in report["lines"]] == [(3, 8 * MIB), (5, MIB)]
-    (note,) = report["notes"]
+    (note,) = notes(report)
     assert note == (
         "Memory by line: this run allocated 58 MiB on cuda:0 in total. The lines that allocated 40 MiB of "
         "it are unknown: torch's history holds the last 20 events, so older allocations have no line."

@@ -168,9 +168,9 @@ def test_nested_cells_and_a_missed_end(kernel: Kernel) -> None:
     cells = dict(holders(kernel, "names[0], cell"))
     assert (cells["a"], cells["b"]) == (1, 1)
     hook = (
-        "from gpuwidget.kernel import magics\n"
+        "import inspect\nfrom gpuwidget.kernel import magics\n"
         "_, hook = magics._loaded._hooks[-1]\n"
-        "assert hook.__wrapped__ == magics._loaded._running.after\n"
+        "assert inspect.unwrap(hook) == magics._loaded._running.after\n"
         "get_ipython().events.{}('post_run_cell', hook)\n"
     )
     kernel.ok(hook.format("unregister"))
