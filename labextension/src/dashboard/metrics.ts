@@ -40,9 +40,13 @@ export function valueOf(reading: Reading, name: MetricName): number | null {
   return (values as Partial<Record<MetricName, number | null>> | null)?.[name] ?? null;
 }
 
-/** Return why the value of a metric is unknown; an empty text if the server gives no reason. */
+/** The server's reason for a value that it is about to read. Its chart keeps its place until then. */
+const NOT_READ_YET = 'not read yet';
+
+/** Return why the value of a metric is unknown; an empty text if the server gives no reason, or none yet. */
 export function reasonOf(reading: Reading, name: MetricName): string {
-  return reading.missing[name] ?? (isCounter(name) ? reading.missing.activity : undefined) ?? '';
+  const reason = reading.missing[name] ?? (isCounter(name) ? reading.missing.activity : undefined) ?? '';
+  return reason === NOT_READ_YET ? '' : reason;
 }
 
 /** Return the unit for an axis that ends at `top`. */
