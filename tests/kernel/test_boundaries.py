@@ -91,7 +91,11 @@ STEPS = (
 )
 """The steps of a watched cell: functions by module and name."""
 
-NO_REPORT: tuple[str, ...] = (f"{RUN}:Run.report", f"{CELL}:watch_api.keep", f"{SHELL}.running_cells:RunningCells.before")
+NO_REPORT: tuple[str, ...] = (
+    f"{RUN}:Run.report",
+    f"{CELL}:watch_api.keep",
+    f"{SHELL}.running_cells:RunningCells.before",
+)
 """Steps without which there can be no report, so that only the line is left."""
 NO_REPORT += (f"{SHELL}.running_cells:RunningCells.find", f"{CELL}:find_in_cell", f"{RUN}:Run.end")
 
