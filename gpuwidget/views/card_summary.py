@@ -251,7 +251,7 @@ def gpu_names(gpus: Sequence[GpuReport]) -> str:
 
 
 def model_name(gpu: GpuReport) -> str:
-    """Return the product name without the vendor. It says so if the GPU uses the host's memory."""
+    """Return the product name without the vendor, and whether the GPU uses the host's memory."""
     name = clean_line(gpu.name, 40).removeprefix("NVIDIA ")
     return _("{name}, unified memory", name=name) if gpu.unified_memory else name
 

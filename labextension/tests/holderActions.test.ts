@@ -45,7 +45,7 @@ function setUp(running: readonly string[]): {
   return { actions: new HolderActions(app, model, message, trans, 'en'), message, ended };
 }
 
-test('a kernel that was shut down is told with what it held', async () => {
+test('the message about a kernel that was shut down says what it held', async () => {
   const { actions, message, ended } = setUp(['train']);
   await actions.shutDownNow('train');
   assert.deepEqual(

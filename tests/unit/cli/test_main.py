@@ -205,7 +205,7 @@ def test_waiting_for_the_driver_has_a_timeout(
 
 
 def test_a_command_without_threads(capsys: pytest.CaptureFixture[str], no_threads: None) -> None:
-    """If no thread can be started, `gpuwidget` says so at once, and does not blame the driver."""
+    """If no thread can be started, `gpuwidget` names that reason at once, and does not blame the driver."""
     clock = FakeClock()
     assert main([], Sampler(FakeSource(), clock)) == 1
     assert clock.monotonic() == 0.0

@@ -157,7 +157,7 @@ def test_a_reading_older_than_torchs_counters(torch: Any, monkeypatch: pytest.Mo
 
 
 def test_nothing_is_known_without_threads(monkeypatch: pytest.MonkeyPatch, no_threads: None) -> None:
-    """If no thread can be started, the reason says so, and does not blame the driver."""
+    """If no thread can be started, that is the reason, and the driver is not blamed."""
     monitor = GpuMonitor(Sampler(FakeSource(), clock := FakeClock()), clock)
     monkeypatch.setattr(default_device, "monitor", lambda: monitor)
     assert non_torch_memory.by_device(KNOWN)[1] == f"Memory outside torch is unknown: {NO_THREAD.text}"

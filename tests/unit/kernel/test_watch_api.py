@@ -307,7 +307,7 @@ def test_one_sample() -> None:
 
 
 def test_no_sample_without_threads(no_threads: None) -> None:
-    """If no thread can be started, the error says so, and does not blame the driver."""
+    """If no thread can be started, the error names that reason, and does not blame the driver."""
     with pytest.raises(SourceError) as raised:
         gpuwidget.sample()
     assert str(raised.value) == NO_THREAD.text

@@ -21,7 +21,7 @@ from gpuwidget.sources.nvml import NvmlSource
 from gpuwidget.sources.replay import ReplaySource
 
 STATE = {"uuid", "answered", "silent_since", "lost_since", "measured", "missing", "missing_ids"}
-"""Fields that are no values. None in one of them has a meaning of its own."""
+"""Fields that aren't measured values. None in one of them does not mean unknown."""
 NO_XID = {"xid", "xid_time"}
 """None in these fields also means that there was no error."""
 
