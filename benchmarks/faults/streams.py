@@ -104,6 +104,12 @@ class StreamClients:
 
     async def _read_all(self) -> None:
         stream = await self._connect()
+        try:
+            await self._read_stream(stream)
+        finally:
+            stream.close()  # Tornado warns about a connection that nobody closes, whenever it is collected.
+
+    async def _read_stream(self, stream: Any) -> None:
         await stream.write_message(json.dumps({"type": "activity", "wanted": True}))
         gpus: list[dict[str, Any]] = []
         readings: list[dict[str, Any]] = []
@@ -130,6 +136,7 @@ class StreamClients:
         stream = await self._connect()
         await stream.read_message()
         stream.protocol.stream.close()
+        stream.close()
 
     async def _add_slow(self) -> None:
         self._slow.append(await self._connect())
