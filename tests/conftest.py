@@ -75,7 +75,7 @@ def _remove(pid: int, name: str) -> None:
 
 
 STOPPED_ERRORS = record_stopped_errors()
-STRICT = ("unit", "server")
+STRICT = ("unit", "server", "kernel")
 """The folders of tests in which a stopped error fails a test."""
 
 

@@ -133,6 +133,7 @@ def test_a_result_that_contains_a_variable(kernel: Kernel) -> None:
     )
 
 
+@pytest.mark.stops_errors
 def test_free_if_the_search_fails(kernel: Kernel) -> None:
     """If the search for holders fails, %gpu free explains that in one sentence and releases nothing."""
     kernel.ok("gpu.empty(1000)")
@@ -298,6 +299,7 @@ def test_an_unhashable_class(kernel: Kernel) -> None:
     assert holders(kernel) == [("variable", ("x",), 4096, 1)]
 
 
+@pytest.mark.stops_errors
 def test_a_failing_search_is_not_repeated_after_every_cell(kernel: Kernel) -> None:
     """If the search for tensor storages fails, it is repeated only after new allocations,
     and the memory is still attributed to cells."""

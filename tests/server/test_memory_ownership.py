@@ -464,7 +464,6 @@ def stand_ins(jp_environ: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv(name, value)
 
 
-@pytest.mark.stops_errors  # The stand-in for torch has no storages.
 async def test_the_report_of_a_real_kernel(
     stand_ins: None, container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:

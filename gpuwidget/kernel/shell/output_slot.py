@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpuwidget.measure.printed_lines import PRINTED_LINES
-from gpuwidget.model.boundary import stopped
+from gpuwidget.model.boundary import Boundary, stopped
 from gpuwidget.views.saved_outputs import output_metadata
 
 _LOG = logging.getLogger(__name__)
@@ -132,10 +132,15 @@ class OutputSlot:
     def _reserve_after_text(self) -> None:
         # The publisher flushes both streams before it sends the clear message. Streams that the user has
         # installed would then pass on text after the empty output. Flush them now, so that the text is shown
-        # above the card.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        self._send_new(EMPTY)
+        # above the card. A stream that can't be flushed makes the publisher fail too: no clear message
+        # follows, and no place is needed.
+        flushed = False
+        with Boundary(_LOG, "a stream of the user could not be flushed", foreign=True):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            flushed = True
+        if flushed:
+            self._send_new(EMPTY)
 
     def _send_new(self, data: Mapping[str, Any]) -> None:
         self._display_id = f"gpuwidget-live-{uuid.uuid4().hex}"

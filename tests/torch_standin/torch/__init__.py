@@ -54,8 +54,21 @@ class DeviceContext:
         self.device = device(one)
 
 
+class UntypedStorage:
+    """The memory of a tensor. As on the CPU, no block of a GPU's memory has its address."""
+
+    def data_ptr(self) -> int:
+        return 0
+
+    def nbytes(self) -> int:
+        return 0
+
+
 class Tensor:
     device = property(lambda self: self._device)
+    requires_grad = property(lambda self: False)
+    is_leaf = property(lambda self: True)
+    grad = grad_fn = property(lambda self: None)
 
     def __init__(self, one: device) -> None:
         self._device = one
@@ -65,6 +78,9 @@ class Tensor:
 
     def cuda(self) -> Tensor:
         return self.to("cuda")
+
+    def untyped_storage(self) -> UntypedStorage:
+        return UntypedStorage()
 
     def __add__(self, other: Tensor) -> Tensor:
         if self.device != other.device:
@@ -200,8 +216,18 @@ class _Module:
         self._modules: dict[str, _Module] = {}
 
 
+class _Optimizer:
+    pass
+
+
+class _FunctionCtx:
+    pass
+
+
 cuda = _Cuda()
 nn = SimpleNamespace(Module=_Module)
+optim = SimpleNamespace(Optimizer=_Optimizer)
+autograd = SimpleNamespace(function=SimpleNamespace(FunctionCtx=_FunctionCtx))
 overrides = SimpleNamespace(_get_current_function_mode_stack=_stack)
 backends = SimpleNamespace(cudnn=SimpleNamespace(version=lambda: None))
 _C = SimpleNamespace(
