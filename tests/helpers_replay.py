@@ -63,6 +63,7 @@ class Player:
             clock=self.clock,
         )
         run.start()
+        self._rest()  # A run requests readings, which belong to the moment at which it starts.
         return run
 
     def play(self, seconds: float) -> None:
