@@ -174,6 +174,7 @@ class WorkerRun:
             of_torch = next((one for one in torch if cuda_state.same_gpu(uuid, one.uuid)), None)
             level = gpu.utilization.level()
             known = level if level is not None and not gpu.shared else None
+            energy = None if gpu.shared else gpu.energy()
             found.append(
                 replace(
                     of_torch or WorkerGpuUpdate(uuid),
@@ -182,7 +183,8 @@ class WorkerRun:
                     alone=not gpu.shared,
                     utilization=None if known is None else known.mean,
                     utilization_max=None if known is None else known.max,
-                    energy_j=None if gpu.shared else gpu.energy_j(),
+                    energy_j=None if energy is None else energy.joules,
+                    energy_error_j=None if energy is None else energy.stated_error_j,
                 )
             )
         found += [one for one in torch if not any(cuda_state.same_gpu(uuid, one.uuid) for uuid in self._gpus)]

@@ -27,6 +27,8 @@ them. The driver keeps its samples for 2.4 s (H200)."""
 _ERROR_FACTOR = 1 / math.sqrt(3)
 """Two standard deviations of the error of a trapezoid, per watt and second between its two powers, if the
 power changed at any moment between them with equal probability."""
+_STATED_ERROR = 0.05
+"""Fraction of the energy above which its error is stated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,11 @@ class Energy:
     """Joules by which :attr:`joules` may be wrong: two standard deviations."""
     known_s: float
     """Seconds for which the energy is known."""
+
+    @property
+    def stated_error_j(self) -> float | None:
+        """Joules by which :attr:`joules` may be wrong, or None if that is at most 5 percent of them."""
+        return None if self.error_j <= _STATED_ERROR * self.joules else self.error_j
 
     @property
     def mean_w(self) -> float | None:

@@ -29,8 +29,6 @@ _BUSY_FROM = 20.0
 """Utilization, in percent, at or above which a GPU counts as being in a burst of work."""
 _MIN_ENERGY_KNOWN = 0.99
 """Minimum fraction of the run for which the power must be known for the energy to be reported."""
-_SHOWN_ERROR = 0.05
-"""Fraction of the energy above which its error is reported."""
 _MIN_COUNTED = 0.6
 """Minimum fraction of the run that the hardware counters' windows must cover for a mean to be reported."""
 _MIN_IDLE_KNOWN = 0.9
@@ -563,8 +561,7 @@ class GpuTotals:
 
     def energy_error(self, duration_s: float) -> float | None:
         """Return by how many joules the energy may be wrong, or None if that is at most 5 % or unknown."""
-        joules, error = self.energy(duration_s), self._energy.energy().error_j
-        return None if joules is None or error <= _SHOWN_ERROR * joules else error
+        return None if self.energy(duration_s) is None else self._energy.energy().stated_error_j
 
     def energy_idle(self, duration_s: float) -> float | None:
         """Return the joules drawn while no CUDA kernel ran.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpuwidget.measure.energy import EnergyMeter
+from gpuwidget.measure.energy import Energy, EnergyMeter
 from gpuwidget.measure.gpu_totals import MIN_ENERGY_S, Average
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Span
@@ -31,11 +31,11 @@ class WorkerGpu:
     until: float | None = None
     """When the process was last in the process list, in seconds into the run."""
     utilization: Average = field(default_factory=Average)
-    energy: EnergyMeter = field(init=False)
+    meter: EnergyMeter = field(init=False)
     last_t: float | None = None
 
     def __post_init__(self) -> None:
-        self.energy = EnergyMeter(self.max_gap_s, self.since)
+        self.meter = EnergyMeter(self.max_gap_s, self.since)
 
     def add_memory(self, t: float, size: int | None, alone: bool) -> None:
         """Add the memory of the process, read ``t`` seconds into the run. ``size`` is None if it is unknown.
@@ -52,7 +52,7 @@ class WorkerGpu:
     def add_rates(self, t: float, reading: Reading) -> None:
         """Add the GPU's utilization and power, read ``t`` seconds into the run."""
         last, self.last_t = self.last_t, t
-        self.energy.add(t, reading.power_w)
+        self.meter.add(t, reading.power_w)
         # The reading covers the driver's latest window, which must lie inside the time of the process.
         if last is not None and t - self.since >= 2 * (reading.utilization_window or _MAX_WINDOW_S):
             self.utilization.add(reading.utilization, t - last)
@@ -63,8 +63,8 @@ class WorkerGpu:
             return None
         return Span(self.start, self.now if self.present else 0, self.peak)
 
-    def energy_j(self) -> float | None:
-        """Return the joules that the GPU drew while the process used it, or None if too little is known."""
+    def energy(self) -> Energy | None:
+        """Return the energy that the GPU drew while the process used it, or None if too little is known."""
         seconds = (self.last_t or 0.0) - self.since
-        energy = self.energy.energy()
-        return energy.joules if seconds >= MIN_ENERGY_S and energy.known_s >= 0.9 * seconds else None
+        energy = self.meter.energy()
+        return energy if seconds >= MIN_ENERGY_S and energy.known_s >= 0.9 * seconds else None

@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gpuwidget.measure import reasons
 from gpuwidget.measure.gpu_totals import MIN_ENERGY_S
@@ -65,6 +66,15 @@ class _Worker:
     """Whether a Dask worker has left its cluster without a last update."""
 
 
+class _Activity(NamedTuple):
+    """What a worker did on one GPU. None stands for unknown."""
+
+    memory: Span | None = None
+    utilization: Level | None = None
+    energy_j: float | None = None
+    energy_error_j: float | None = None
+
+
 class WorkerTracker:
     """Collects the workers of one run, from the run's first sample to its last.
 
@@ -115,7 +125,7 @@ class WorkerTracker:
         """Add the driver's records of one GPU's power. The run began at ``began`` (monotonic seconds)."""
         in_use = self._in_use.get(uuid)
         for pid in in_use[1] if in_use is not None else ():
-            self._running[pid].gpus[uuid].energy.add_record(record, began)
+            self._running[pid].gpus[uuid].meter.add_record(record, began)
 
     def _update_processes(
         self, t: float, gpu: Gpu, reading: Reading, held: ProcessMemory, beginning: bool
@@ -368,7 +378,7 @@ class WorkerTracker:
         unusable = reasons.WORKER_IN_NOTEBOOK if worker.pid == os.getpid() else worker.incomplete
         if unusable is not None:
             reported = None
-        memory, utilization, energy = self._activity(worker, uuid, read, reported, unusable, missing)
+        memory, utilization, joules, error = self._activity(worker, uuid, read, reported, unusable, missing)
         if reported is None or reported.torch_allocated is None:
             why = reasons.WORKER_NOT_REPORTED if update is None else reasons.NO_TORCH_IN_WORKER
             missing["torch_allocated"] = missing["torch_reserved"] = unusable or why
@@ -397,7 +407,8 @@ class WorkerTracker:
             torch_allocated=reported.torch_allocated if reported is not None else None,
             torch_reserved=reported.torch_reserved if reported is not None else None,
             utilization=utilization,
-            energy_j=energy,
+            energy_j=joules,
+            energy_error_j=error,
             cpu=cpu,
             steps=steps,
             step_s=update.step_s if update is not None else None,
@@ -417,25 +428,26 @@ class WorkerTracker:
         reported: WorkerGpuUpdate | None,
         unusable: Message | None,
         missing: dict[str, Message],
-    ) -> tuple[Span | None, Level | None, float | None]:
-        """Return memory, utilization and energy, and add the reasons for unknown ones to ``missing``.
+    ) -> _Activity:
+        """Return what is known, and add the reasons for what is unknown to ``missing``.
 
         ``unusable`` is why the worker's own figures are not used, or None if they are.
         """
         names = ("memory", "utilization", "energy_j")
         if read is not None:
             memory, utilization = read.memory(), read.utilization.level()
-            energy = read.energy_j()
+            energy = read.energy()
             if memory is None:
                 missing["memory"] = self._sizes_reason or reasons.NO_PROCESS_SIZES
             if read.shared:
                 missing["utilization"] = missing["energy_j"] = reasons.WORKER_GPU_SHARED
-                return memory, None, None
+                return _Activity(memory)
             if utilization is None:
                 missing["utilization"] = reasons.WORKER_TOO_SHORT
             if energy is None:
                 missing["energy_j"] = reasons.WORKER_TOO_SHORT
-            return memory, utilization, energy
+                return _Activity(memory, utilization)
+            return _Activity(memory, utilization, energy.joules, energy.stated_error_j)
         if worker.update is not None and worker.update.kind == "dask":
             if unusable is None and reported is not None:
                 return _reported_activity(reported, worker.update.reason, missing)
@@ -445,19 +457,19 @@ class WorkerTracker:
                 else reasons.not_read_by_worker(worker.update.reason)
             )
             missing |= dict.fromkeys(names, why)
-            return None, None, None
+            return _Activity()
         unknown_process = uuid is not None or self._sizes_reason is not None
         why = (self._sizes_reason or reasons.NO_PROCESS_LIST) if unknown_process else reasons.NO_GPU_MEMORY
         missing |= dict.fromkeys(names, why)
-        return None, None, None
+        return _Activity()
 
 
 def _reported_activity(
     reported: WorkerGpuUpdate, reason: str | None, missing: dict[str, Message]
-) -> tuple[Span | None, Level | None, float | None]:
-    """Return the memory, utilization and energy that a Dask worker has reported.
+) -> _Activity:
+    """Return what a Dask worker has reported.
 
-    Add the reasons for unknown ones to ``missing``; ``reason`` is what the worker reported as the reason.
+    Add the reasons for what is unknown to ``missing``; ``reason`` is what the worker reported as the reason.
     """
     utilization = (
         None
@@ -468,13 +480,13 @@ def _reported_activity(
         missing["memory"] = reasons.not_read_by_worker(reason)
     if reported.alone is False:
         missing["utilization"] = missing["energy_j"] = reasons.WORKER_GPU_SHARED
-        return reported.memory, None, None
+        return _Activity(reported.memory)
     why = reasons.not_read_by_worker(reason) if reported.alone is None else reasons.WORKER_TOO_SHORT
     if utilization is None:
         missing["utilization"] = why
     if reported.energy_j is None:
         missing["energy_j"] = why
-    return reported.memory, utilization, reported.energy_j
+    return _Activity(reported.memory, utilization, reported.energy_j, reported.energy_error_j)
 
 
 def _is_child(pid: int) -> bool:

@@ -470,6 +470,9 @@ class WorkerReport:
     """The reason why each unknown value is None, by field name."""
     missing_ids: Mapping[str, MessageId] = field(default_factory=dict)
     """The ids and parameters of the reasons in :attr:`missing`, by field name."""
+    energy_error_j: float | None = None
+    """Joules by which :attr:`energy_j` may be wrong (two standard deviations), or None if that is at most 5
+    percent of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,8 @@ class WorkerGpuUpdate:
     utilization_max: float | None = None
     energy_j: float | None = None
     """Joules that the GPU drew while the worker used it, or None if unknown."""
+    energy_error_j: float | None = None
+    """Joules by which :attr:`energy_j` may be wrong, or None if that is at most 5 percent of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,7 @@ def _gpu(values: Any) -> WorkerGpuUpdate:
         utilization=_number(values["utilization"]),
         utilization_max=_number(values["utilization_max"]),
         energy_j=_number(values["energy_j"]),
+        energy_error_j=_number(values.get("energy_error_j")),
     )
 
 

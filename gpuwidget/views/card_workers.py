@@ -200,7 +200,7 @@ def _utilization(worker: WorkerReport) -> str | None:
 
 
 def _energy(worker: WorkerReport) -> str | None:
-    return None if worker.energy_j is None else units.energy(worker.energy_j)
+    return None if worker.energy_j is None else units.energy(worker.energy_j, worker.energy_error_j)
 
 
 def _cpu(worker: WorkerReport) -> str | None:

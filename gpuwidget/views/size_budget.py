@@ -196,6 +196,8 @@ def to_json(reduced: ReducedReport) -> dict[str, Any]:
             del values["time"]["reason_ids"]
     for worker in values["workers"]:
         del worker["missing"], worker["missing_ids"]
+        if worker["energy_error_j"] is None:
+            del worker["energy_error_j"]
         if optional == "absent":
             del worker["torch_reserved"]
             if worker["host"] is None:
@@ -601,6 +603,7 @@ def _rounded_worker(worker: WorkerReport) -> WorkerReport:
         worker,
         utilization=None if utilization is None else _rounded_level(utilization, units.percent, _short),
         energy_j=_as_drawn(worker.energy_j, *_ENERGY),
+        energy_error_j=_as_drawn(worker.energy_error_j, *_ENERGY),
         cpu=_as_drawn(worker.cpu, units.percent),
         step_s=_as_drawn(worker.step_s, units.duration, short=_six_digits),
         started_s=_as_drawn(worker.started_s, units.duration),

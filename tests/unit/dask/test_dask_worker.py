@@ -80,7 +80,7 @@ def test_a_gpu_that_the_worker_has_alone() -> None:
     """Utilization and energy of a GPU are reported if the worker is the only process on it."""
     clock = ManualClock()
     measured = run(clock)
-    measured.begin(held(clock, {}, {ME: GIB}), clock.time())
+    measured.begin(held(clock, {}, {ME: GIB}, power_w=200.0), clock.time())
     for _ in range(4):
         clock.now += 1.0
         measured.add(held(clock, {}, {ME: GIB}, utilization=60.0, power_w=200.0))
@@ -92,6 +92,21 @@ def test_a_gpu_that_the_worker_has_alone() -> None:
         60.0,
     )
     assert found.energy_j == pytest.approx(4 * 200.0, rel=0.3)
+    assert found.energy_error_j is None
+
+
+def test_energy_with_an_error() -> None:
+    """If the power changes so much between two readings that the energy may be wrong by more than 5 percent,
+    the error is reported too."""
+    clock = ManualClock()
+    measured = run(clock)
+    measured.begin(held(clock, {}, {ME: GIB}, power_w=100.0), clock.time())
+    for power in (700.0, 100.0, 700.0):
+        clock.now += 1.0
+        measured.add(held(clock, {}, {ME: GIB}, power_w=power))
+    (found,) = measured.update(Tasks(0, 0)).gpus
+    # Each of the three steps of 600 W within a second adds the error of a trapezoid.
+    assert found.energy_error_j == pytest.approx(600.0)
 
 
 def test_memory_at_a_start_that_was_not_read() -> None:

@@ -150,7 +150,7 @@ def test_a_child_process_that_used_a_gpu(machine: Machine) -> None:
     assert row.memory == Span(0, 3 * GIB, 3 * GIB)
     assert row.utilization is not None
     assert (row.utilization.mean, row.utilization.max) == pytest.approx((50.0, 50.0))
-    assert row.energy_j == pytest.approx(200.0 * 3.8)
+    assert (row.energy_j, row.energy_error_j) == (pytest.approx(200.0 * 3.8), None)
     assert row.cpu == pytest.approx(100 * 5.0 / 3.8)
     assert (row.status, row.started_s, row.ended_s, row.exit_code) == ("running", 1.2, None, None)
     assert row.torch_allocated is None
@@ -303,7 +303,7 @@ def test_workers_on_another_host(machine: Machine) -> None:
         50, kind="dask", host="there", name="worker-1", cpu_s=0.5,
         gpus=(
             gpu_update("GPU-far", memory=Span(1, 2, 3), alone=True, utilization=40.0, utilization_max=60.0,
-                       energy_j=12.0),
+                       energy_j=12.0, energy_error_j=1.5),
         ),
     )  # fmt: skip
     tracked.tracker.add_update(0.0, reported)
@@ -311,7 +311,8 @@ def test_workers_on_another_host(machine: Machine) -> None:
     assert tracked.tracker.now() == (1, 2)
     (row,) = tracked.rows()
     assert (row.kind, row.name, row.host, row.gpu) == ("dask", "worker-1", "there", "GPU-far")
-    assert (row.memory, row.utilization, row.energy_j) == (Span(1, 2, 3), Level(40.0, 60.0), 12.0)
+    assert (row.memory, row.utilization) == (Span(1, 2, 3), Level(40.0, 60.0))
+    assert (row.energy_j, row.energy_error_j) == (12.0, 1.5)
     assert (row.cpu, row.status) == (50.0, "running")
     tracked.run(2.0)
     assert [row.status for row in tracked.rows()] == ["lost"]

@@ -31,6 +31,13 @@ def test_the_table_of_workers() -> None:
     ]
 
 
+def test_energy_with_an_error() -> None:
+    """If a worker's energy may be wrong by more than 5 percent, the card states the error."""
+    shown = report(gpu(0), workers=(worker(0, energy_j=5310.0, energy_error_j=640.0),))
+    header, row = card_workers.table(shown, 64)
+    assert row[header.index("energy")] == "5.3 ± 0.6 kJ"
+
+
 def test_reported_values() -> None:
     """Torch peaks and steps have columns as soon as one worker has reported them. The others are n/a."""
     peak = Span(0, gib(2), gib(2.5))
