@@ -97,9 +97,9 @@ test-hardware: $(INSTALLED) ## only the tests on real NVIDIA GPUs
 test-server: $(INSTALLED) $(TRANSLATED) $(NODE_MODULES) compiler prometheus nginx ## the tests of the Jupyter server extension
 	$(PYTEST) tests/server
 
-# These tests wait for kernels. On two CPUs, test-kernel used 660 s of CPU time. With 3 processes it took 520 s (other
-# programs also ran), and with 4 processes 388 s.
-test-kernel test-kernel-oldest: WORKERS := 4
+# Tests of kernels and pages wait often. On two CPUs, test-kernel took 520 s with 3 processes (other programs also ran),
+# and 388 s with 4 processes.
+test-kernel test-kernel-oldest test-browser: WORKERS := 4
 
 test-kernel: $(INSTALLED) $(TRANSLATED) compiler ## cells in a real kernel
 	$(PYTEST) tests/kernel
