@@ -130,6 +130,7 @@ def test_a_click_while_pausing(kernel: Kernel) -> None:
     kernel.ok(f"{idle}\nassert until(lambda: clicks)\nassert until(lambda: sampled() and not d._paused)")
 
 
+@pytest.mark.stops_errors  # The widgets may be closed while the dashboard's thread updates them.
 def test_closing_all_widgets_closes_the_dashboard(kernel: Kernel) -> None:
     """Widget.close_all() closes the dashboard. Its thread ends and sampling stops."""
     kernel.ok("d = gpuwidget.dashboard(); display(d)\nuntil(sampled)")
