@@ -31,6 +31,8 @@ _MAX_MISSED = 10.0
 _MAX_MISSED_S = 0.2
 """If samples are missing for fewer seconds than this, lines are reported, whatever the percentage is."""
 _LONG_S = 2.0
+_LONG_DELAY_S = 0.25
+"""If samples were late for longer, and for most of the run, that is why there are too few of them."""
 _MIN_GIL_BLOCKED = 5.0
 """If GIL-blocked time (:attr:`Counts.gil_blocked`) is at least this percentage of the time, the report
 mentions it."""
@@ -167,10 +169,18 @@ def _why_too_few(counts: SampleCounts, total: float) -> Message:
 
 
 def check_coverage(time: CodeTime, counts: SampleCounts, duration_s: float) -> CodeTime:
-    """Return ``time`` without its lines if samples are missing for too much of the run."""
+    """Return ``time`` without its lines if samples are missing for too much of the run. If there are no lines
+    because samples were late or missing, return ``time`` with that reason."""
     missed = max(counts.missed_s, duration_s - counts.total_s)
     percent = 100 * missed / max(duration_s, counts.total_s + counts.missed_s)
-    if not time.lines or missed < _MAX_MISSED_S or percent < 1:
+    if not time.lines:
+        late = missed + counts.delayed_s + counts.machine_delay_s
+        if late <= max(_LONG_DELAY_S, duration_s / 2):
+            return time
+        return replace(time, reason=None, reason_ids=()).with_reasons(
+            messages.sentence(messages.GIL_BLOCKED_THROUGHOUT)
+        )
+    if missed < _MAX_MISSED_S or percent < 1:
         return time
     lines = time.lines if percent <= _MAX_MISSED else ()
     return replace(time, lines=lines).with_reasons(messages.not_sampled(percent))

@@ -129,7 +129,7 @@ class SampleCounts:
         one."""
         self._switches: dict[frozenset[int | None], int] = {}
         """For each pair of lines, how often a sample on one line followed a sample on the other."""
-        self._machine_delay_s = 0.0
+        self.machine_delay_s = 0.0
         """Seconds of samples that were late because the machine was busy."""
         self._last: LocationCounts | None = None
         self._last_bits: int | None = None
@@ -218,7 +218,7 @@ class SampleCounts:
                 if changed:
                     earlier_bits = None  # unknown which devices were busy, because this changed meanwhile
         elif sample.late > _CERTAIN_S:
-            self._machine_delay_s += seconds
+            self.machine_delay_s += seconds
         if earlier_bits is not None:
             counts.known = seconds
             self.known_s += seconds
@@ -264,7 +264,7 @@ class SampleCounts:
         """Return the probability that the thread was at another location when a late sample was due."""
         if not preempted:
             return min(1.0, late / _CERTAIN_S)
-        return _ELSEWHERE_IF_BUSY if self._machine_delay_s > _BUSY_MACHINE * self.total_s else 0.0
+        return _ELSEWHERE_IF_BUSY if self.machine_delay_s > _BUSY_MACHINE * self.total_s else 0.0
 
     def _is_long(self, sample: StackSample) -> bool:
         return sample.late > _GIL_BLOCKED_FROM * self._switch_interval

@@ -127,9 +127,9 @@ class SamplingProfiler:
             self._ending.release()
 
     def annotate(self, report: Report) -> Report:
-        """Return the report with its ``time`` set, or unchanged if the run ended before the first sample."""
+        """Return the report with its ``time`` set, or unchanged if a short run ended without a sample."""
         thread, self._thread = self._thread, None
-        if not self._counts.samples:
+        if not self._counts.samples and report.cell.duration_s < _JOIN_S:
             return report  # do not wait for the thread, so that a short cell stays short
         if thread is not None:
             thread.join(_JOIN_S)

@@ -181,7 +181,9 @@ def driver(*lines):
 
 def train(rank, machine, folder, seconds):
     # Rank 0 also sets what the driver reports.
-    open(os.path.join(folder, f"pid-{rank}"), "w").write(str(os.getpid()))
+    with open(os.path.join(folder, f"new-{rank}"), "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(file.name, os.path.join(folder, f"pid-{rank}"))  # The other rank must not read half a number.
     while len([name for name in os.listdir(folder) if name.startswith("pid-")]) < 2:
         time.sleep(0.01)
     if rank == 0:

@@ -382,17 +382,19 @@ def test_an_iterator_that_waits_and_holds_the_gil() -> None:
 
 
 def test_a_real_wait_at_the_start_of_a_run() -> None:
-    """Time in which the run's first operation waits and holds the GIL is part of the profile."""
+    """Time in which the run's first operation waits and holds the GIL is part of the profile, or the profile
+    says why it is not: on a loaded machine, the sampling thread may have no turn until the run has ended."""
     program = "wait(1_500_000)\nx = 1\n"
     profiler = SamplingProfiler(
         CodeLocator(NAMES.__contains__, NAMES.get), lambda file, line: "", FakeStreams(0)
     )
     began = time.perf_counter()
     profiler.start()
-    exec(compile(program, CELL, "exec"), {"wait": ctypes.PyDLL(None).usleep})
+    exec(compile(program, CELL, "exec"), {"wait": ctypes.PyDLL(None).usleep, "counts": profiler._counts})
     profiler.stop()
     profile = profiler.annotate(report(time.perf_counter() - began)).time
     assert profile is not None
-    assert profile.lines[0].line == 1
-    assert sum(line.share for line in profile.lines) == pytest.approx(100.0)
-    assert "could not be sampled" not in (profile.reason or "")
+    assert [(line.line, line.share) for line in profile.lines] in ([(1, 100.0)], [])
+    assert [reason.id for reason in profile.reason_ids][:1] == [
+        "gil-blocked" if profile.lines else "gil-blocked-throughout"
+    ]
