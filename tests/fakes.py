@@ -79,14 +79,15 @@ class FakeClock:
     def all_wait(self, threads: Iterable[threading.Thread]) -> bool:
         """Return whether each of these threads waits for a later time or a notification.
 
-        A thread whose time has come, or that was notified, does not count, even if it has not continued yet.
+        A thread whose time has come does not count, even if it has not continued yet. If any thread was
+        notified and has not continued yet, the result is False.
         """
         with self._lock:
             later = self._now + _ROUNDING_S
             waiting = {thread for _, until, thread in self._waiting if until is None or until > later}
             entries = Counter(condition for condition, _, _ in self._waiting)
-        # A condition forgets a thread when it notifies the thread, which then continues at some later moment.
-        notified = any(len(vars(condition)["_waiters"]) < count for condition, count in entries.items())
+            # notify() removes a thread from the condition's waiters. The thread itself continues later.
+            notified = any(len(vars(condition)["_waiters"]) < count for condition, count in entries.items())
         return not notified and waiting.issuperset(threads)
 
     def until(self, happened: Callable[[], bool], step: float = 0.0) -> None:

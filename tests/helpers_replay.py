@@ -63,7 +63,7 @@ class Player:
             clock=self.clock,
         )
         run.start()
-        self._rest()  # A run requests readings, which belong to the moment at which it starts.
+        self._rest()  # A run requests readings when it starts. Wait for them before the clock moves.
         return run
 
     def play(self, seconds: float) -> None:

@@ -107,7 +107,7 @@ class StreamClients:
         try:
             await self._read_stream(stream)
         finally:
-            stream.close()  # Tornado warns about a connection that nobody closes, whenever it is collected.
+            stream.close()  # Tornado warns when an unclosed connection is collected, maybe in another test.
 
     async def _read_stream(self, stream: Any) -> None:
         await stream.write_message(json.dumps({"type": "activity", "wanted": True}))
@@ -136,7 +136,7 @@ class StreamClients:
         stream = await self._connect()
         await stream.read_message()
         stream.protocol.stream.close()
-        stream.close()
+        stream.close()  # Now Tornado knows that it is closed, too.
 
     async def _add_slow(self) -> None:
         self._slow.append(await self._connect())

@@ -44,7 +44,8 @@ class Energy:
 
     @property
     def stated_error_j(self) -> float | None:
-        """Joules by which :attr:`joules` may be wrong, or None if that is at most 5 percent of them."""
+        """Joules by which :attr:`joules` may be wrong, or None if that is at most 5 percent of
+        that energy."""
         return None if self.error_j <= _STATED_ERROR * self.joules else self.error_j
 
     @property

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 
 from gpuwidget.measure.energy import Energy, EnergyMeter
 from gpuwidget.measure.gpu_totals import MIN_ENERGY_S, Average
@@ -64,7 +65,13 @@ class WorkerGpu:
         return Span(self.start, self.now if self.present else 0, self.peak)
 
     def energy(self) -> Energy | None:
-        """Return the energy that the GPU drew while the process used it, or None if too little is known."""
+        """Return the energy that the GPU drew while the process used it, or None if too little is known.
+
+        Its error includes the energy of the time in which the power is unknown.
+        """
         seconds = (self.last_t or 0.0) - self.since
         energy = self.meter.energy()
-        return energy if seconds >= MIN_ENERGY_S and energy.known_s >= 0.9 * seconds else None
+        if seconds < MIN_ENERGY_S or energy.known_s < 0.9 * seconds:
+            return None
+        unknown = max(0.0, seconds - energy.known_s) * (energy.mean_w or 0.0)
+        return replace(energy, error_j=math.hypot(energy.error_j, unknown))

@@ -73,6 +73,7 @@ class _Activity(NamedTuple):
     utilization: Level | None = None
     energy_j: float | None = None
     energy_error_j: float | None = None
+    """As in :attr:`WorkerReport.energy_error_j`."""
 
 
 class WorkerTracker:
@@ -486,7 +487,8 @@ def _reported_activity(
         missing["utilization"] = why
     if reported.energy_j is None:
         missing["energy_j"] = why
-    return _Activity(reported.memory, utilization, reported.energy_j, reported.energy_error_j)
+    error = None if reported.energy_j is None else reported.energy_error_j
+    return _Activity(reported.memory, utilization, reported.energy_j, error)
 
 
 def _is_child(pid: int) -> bool:

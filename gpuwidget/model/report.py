@@ -472,7 +472,7 @@ class WorkerReport:
     """The ids and parameters of the reasons in :attr:`missing`, by field name."""
     energy_error_j: float | None = None
     """Joules by which :attr:`energy_j` may be wrong (two standard deviations), or None if that is at most 5
-    percent of it."""
+    percent of it or if :attr:`energy_j` is None."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,8 @@ class WorkerGpuUpdate:
     energy_j: float | None = None
     """Joules that the GPU drew while the worker used it, or None if unknown."""
     energy_error_j: float | None = None
-    """Joules by which :attr:`energy_j` may be wrong, or None if that is at most 5 percent of it."""
+    """Joules by which :attr:`energy_j` may be wrong (two standard deviations), or None if that is at most 5
+    percent of it or if :attr:`energy_j` is None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,7 @@ def _gpu(values: Any) -> WorkerGpuUpdate:
         utilization=_number(values["utilization"]),
         utilization_max=_number(values["utilization_max"]),
         energy_j=_number(values["energy_j"]),
-        energy_error_j=_number(values.get("energy_error_j")),
+        energy_error_j=_number(values.get("energy_error_j")),  # Older versions of gpuwidget don't send it.
     )
 
 

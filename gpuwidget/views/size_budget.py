@@ -573,7 +573,7 @@ def _rounded_gpu(gpu: GpuReport, short: _Round) -> GpuReport:
         # More digits than the sensor has, because views show their sum.
         energy_j=_as_drawn(gpu.energy_j, *_ENERGY, short=_six_digits),
         energy_at_least_j=_as_drawn(gpu.energy_at_least_j, *_ENERGY, short=_six_digits),
-        energy_error_j=_as_drawn(gpu.energy_error_j, *_ENERGY, short=_six_digits),
+        energy_error_j=_as_drawn(gpu.energy_error_j, *_error_formats(gpu.energy_j), short=_six_digits),
     )
 
 
@@ -603,7 +603,7 @@ def _rounded_worker(worker: WorkerReport) -> WorkerReport:
         worker,
         utilization=None if utilization is None else _rounded_level(utilization, units.percent, _short),
         energy_j=_as_drawn(worker.energy_j, *_ENERGY),
-        energy_error_j=_as_drawn(worker.energy_error_j, *_ENERGY),
+        energy_error_j=_as_drawn(worker.energy_error_j, *_error_formats(worker.energy_j)),
         cpu=_as_drawn(worker.cpu, units.percent),
         step_s=_as_drawn(worker.step_s, units.duration, short=_six_digits),
         started_s=_as_drawn(worker.started_s, units.duration),
@@ -621,6 +621,14 @@ def _rounded_totals(totals: RunTotals) -> RunTotals:
 
 def _rounded_level(level: Level, text: _Format, short: _Round) -> Level:
     return Level(_as_drawn(level.mean, text, short=short), _as_drawn(level.max, text, short=short))
+
+
+def _error_formats(joules: float | None) -> tuple[_Format, ...]:
+    """Return how views show an error of this energy: with the energy's unit and decimals."""
+    columns = (
+        lambda error, unit=unit: units.number_in_unit(joules, unit, error=error) for unit in ("J", "kJ", "MJ")
+    )
+    return (lambda error: units.energy(joules, error), *columns)
 
 
 @overload

@@ -149,9 +149,10 @@ def test_gpus_and_their_holders(
     assert violations(notebook, PANEL) == []
     assert notebook.script(POOR_CONTROLS) == [[], [], [], []]
     notebook.page.emulate_media(forced_colors="active")
-    # JupyterLab hides the panel while it loads a theme, and a card is updated when it is in view.
+    # JupyterLab hides the panel while it loads a theme. Then a card that is out of view is updated only every
+    # 10 s.
     notebook.page.locator(CARD).first.scroll_into_view_if_needed()
-    # this notebook, others, unknown processes and free memory
+    # The bar's parts: this notebook, others, unknown processes and free memory.
     notebook.wait_for(lambda: notebook.script(FORCED_COLORS)["bars"][0] == 4)
     forced = notebook.script(FORCED_COLORS)
     assert forced["carets"] == 0

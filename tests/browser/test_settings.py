@@ -329,7 +329,7 @@ def test_notebook_7(lab: Lab, browser: BrowserContext) -> None:
     path = lab.write("keys7.ipynb", ["1"])
     page = new_page(browser)
     page.goto(f"{lab.url}/notebooks/{path.name}?token={lab.token}")
-    # While the page and the kernel start, an open menu may be closed again.
+    # An open menu may be closed while the page and the kernel still start.
     Notebook(page, path).wait_until_open(kernel=True)
     page.click(".jp-NotebookPanel-toolbar :text-is('GPUs')")
     page.wait_for_selector(PANEL, state="visible")

@@ -132,15 +132,11 @@ class OutputSlot:
     def _reserve_after_text(self) -> None:
         # The publisher flushes both streams before it sends the clear message. Streams that the user has
         # installed would then pass on text after the empty output. Flush them now, so that the text is shown
-        # above the card. A stream that can't be flushed makes the publisher fail too: no clear message
-        # follows, and no place is needed.
-        flushed = False
-        with Boundary(_LOG, "a stream of the user could not be flushed", foreign=True):
+        # above the card.
+        with Boundary(_LOG, "the user's stream could not be flushed", foreign=True):
             sys.stdout.flush()
             sys.stderr.flush()
-            flushed = True
-        if flushed:
-            self._send_new(EMPTY)
+        self._send_new(EMPTY)
 
     def _send_new(self, data: Mapping[str, Any]) -> None:
         self._display_id = f"gpuwidget-live-{uuid.uuid4().hex}"

@@ -1,4 +1,4 @@
-"""A stand-in for torch on imaginary GPUs, with the parts of its device handling that gpuwidget uses.
+"""A stand-in for torch on imaginary GPUs, with the parts of its devices and tensors that gpuwidget uses.
 
 Tests put its folder first on the ``sys.path`` of a separate process, which then imports it as torch. The
 environment variable TORCH_STANDIN_GPUS (default 2) is the number of GPUs. If it is 0, the stand-in behaves
@@ -55,7 +55,7 @@ class DeviceContext:
 
 
 class UntypedStorage:
-    """The memory of a tensor. As on the CPU, no block of a GPU's memory has its address."""
+    """A tensor's memory. As for a tensor on the CPU, its address is in no block of a GPU's memory."""
 
     def data_ptr(self) -> int:
         return 0

@@ -91,7 +91,7 @@ def test_a_gpu_that_the_worker_has_alone() -> None:
         60.0,
         60.0,
     )
-    assert found.energy_j == pytest.approx(4 * 200.0, rel=0.3)
+    assert found.energy_j == pytest.approx(4 * 200.0)
     assert found.energy_error_j is None
 
 
@@ -105,7 +105,7 @@ def test_energy_with_an_error() -> None:
         clock.now += 1.0
         measured.add(held(clock, {}, {ME: GIB}, power_w=power))
     (found,) = measured.update(Tasks(0, 0)).gpus
-    # Each of the three steps of 600 W within a second adds the error of a trapezoid.
+    # Each step of 600 W within a second contributes 600/√3 J. The root of the sum of three squares is 600 J.
     assert found.energy_error_j == pytest.approx(600.0)
 
 

@@ -26,6 +26,7 @@ GPU = {
     "utilization": 50.0,
     "utilization_max": 60.0,
     "energy_j": 5.0,
+    "energy_error_j": 0.5,
 }
 VALID = {
     "schema": SCHEMA,

@@ -29,7 +29,7 @@ from gpuwidget.system.processes import Rank
 
 GPU_FIELDS = (
     *("torch_allocated", "torch_reserved", "memory"),
-    *("alone", "utilization", "utilization_max", "energy_j"),
+    *("alone", "utilization", "utilization_max", "energy_j", "energy_error_j"),
 )
 
 
@@ -242,11 +242,18 @@ def test_a_line_without_end(listener: RankListener, received: list[WorkerUpdate]
 
 def test_an_update_survives_json() -> None:
     """An update that is converted to JSON and parsed again is unchanged."""
-    gpu = dict.fromkeys(("memory", "alone", "utilization", "utilization_max", "energy_j"))
-    gpu |= {"uuid": "u", "torch_allocated": {"start": 0, "end": 1, "peak": 2}, "torch_reserved": None}
+    gpu: dict[str, Any] = dict.fromkeys(("memory", "alone", "utilization", "utilization_max"))
+    gpu |= {
+        "uuid": "u",
+        "energy_j": 12.0,
+        "energy_error_j": 1.5,
+        "torch_allocated": {"start": 0, "end": 1, "peak": 2},
+        "torch_reserved": None,
+    }
     update = worker_update.from_values(values(rank=1, step_s=0.5, exit_code=-9, gpus=[gpu]))
     assert update is not None
     assert update.gpus[0].torch_allocated == Span(0, 1, 2)
+    assert (update.gpus[0].energy_j, update.gpus[0].energy_error_j) == (12.0, 1.5)
     assert worker_update.parse(update.to_json()) == update
 
 

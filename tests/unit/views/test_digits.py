@@ -87,10 +87,12 @@ class Values:
         return CodeTime((line,), 900, self.time(), None, self.percentage(), self.percentage(), self.time())
 
     def worker(self, rank: int) -> WorkerReport:
+        energy = self.energy()
         return reports.worker(
             rank,
             utilization=self.level(),
-            energy_j=self.energy(),
+            energy_j=energy,
+            energy_error_j=self.between(0.05, 0.5) * energy if self._random.random() < 0.5 else None,
             cpu=self.percentage(),
             steps=12,
             step_s=self.time(),
