@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Collection
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
@@ -321,7 +322,8 @@ class SampleHub:
             self._last_encoded = shown if encoded is not None else None
             self._arrived.append(_Arrived(sample, shown, arrived, encoded))
             if len(self._arrived) == 1:
-                loop.call_soon_threadsafe(self._process_arrived)
+                with suppress(RuntimeError):  # The event loop is closed, because the server ends.
+                    loop.call_soon_threadsafe(self._process_arrived)
 
         return self._sampler.subscribe(receive, interval_s=interval_s)
 

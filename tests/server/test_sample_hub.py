@@ -100,3 +100,21 @@ async def test_a_whole_sample_follows_a_dropped_one() -> None:
     hub.leave(client)
     hub.leave(late)
     hub.close()
+
+
+def test_a_sample_that_arrives_after_the_servers_end() -> None:
+    """A sample that arrives while the server ends, when its event loop is already closed, is dropped without
+    an error."""
+    clock = FakeClock()
+
+    async def served() -> SampleHub:
+        hub = SampleHub(Sampler(FakeSource(), clock), Nobody(), clock, interval_s=0.2, history_s=600.0)
+        hub.join(Client(), 0.0)
+        return hub
+
+    hub = asyncio.run(served())
+    subscription = hub._subscription
+    assert subscription is not None
+    subscription.deliver(sample((h200(0), reading(h200(0))), time=10.0))
+    subscription.close()
+    hub._sampler.stop()
