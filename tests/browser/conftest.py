@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_lab import CHROMIUM_ARGUMENTS, Lab, Notebook
+from helpers_lab import CHROMIUM_ARGUMENTS, PATIENCE_S, Lab, Notebook
 from helpers_panel import lab_with, machine
 from helpers_programs import skip
 from playwright.sync_api import BrowserContext, sync_playwright
@@ -37,6 +37,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
             executable_path=_find_chromium(),
             args=list(CHROMIUM_ARGUMENTS),
         )
+        context.set_default_timeout(PATIENCE_S * 1000)
         yield context
         context.close()
 

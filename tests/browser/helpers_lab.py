@@ -40,6 +40,8 @@ _KERNEL_STATUS = """() => {
 _POLLING_MS = 50
 """Milliseconds between two checks of a condition while a page starts. By default, Playwright would check in
 every frame, and take CPU time from the page."""
+PATIENCE_S = 90.0
+"""Maximum seconds for which a test waits for the page. Only a very busy machine needs as many."""
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 SETTINGS = {
     # JupyterLab's news and update checks would open pop-ups over the notebook and use the network.
@@ -289,7 +291,7 @@ class Notebook:
             cell,
         )
 
-    def wait_until_done(self, seconds: float = 60) -> None:
+    def wait_until_done(self, seconds: float = PATIENCE_S) -> None:
         """Wait until the cell that was started last has finished."""
         self.page.wait_for_function("() => window.gpuwidgetDone", timeout=seconds * 1000)
 
@@ -322,7 +324,7 @@ class Notebook:
         """Wait until the content of the first matching element has changed this many times."""
         self.script(_WAIT_FOR_CHANGES, [selector, changes])
 
-    def wait_for(self, condition: Callable[[], bool], seconds: float = 30) -> None:
+    def wait_for(self, condition: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
         """Wait until ``condition`` returns true, while Playwright delivers the page's events.
 
         :raises AssertionError: if it is false for ``seconds``.

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from helpers_lab import Lab, Notebook
+from helpers_lab import PATIENCE_S, Lab, Notebook
 from playwright.sync_api import Page, Request, WebSocket
 
 from tests.nvml_standin import Standin, build
@@ -197,7 +197,7 @@ def hide(notebook: Notebook) -> None:
     notebook.page.wait_for_selector(PANEL, state="hidden")
 
 
-def wait_for_text(notebook: Notebook, selector: str, text: str, seconds: float = 30) -> None:
+def wait_for_text(notebook: Notebook, selector: str, text: str, seconds: float = PATIENCE_S) -> None:
     """Wait until an element that matches ``selector`` contains ``text``."""
     notebook.page.wait_for_function(
         "([selector, text]) =>"

@@ -51,7 +51,6 @@ def opened(cluster_lab: Lab, browser: BrowserContext, fake: FakeCluster) -> Iter
     """Open a page with the wall. The tests share it."""
     path = cluster_lab.write("cluster.ipynb", ["1"])
     notebook = cluster_lab.open(browser, path, kernel=False, width=1366, height=768, prepare=fake.install)
-    notebook.page.set_default_timeout(10_000)
     notebook.script(_RECORD_COMMANDS)
     yield notebook
     notebook.close()
@@ -365,7 +364,7 @@ def test_with_a_real_prometheus(browser: BrowserContext, tmp_path: Path) -> None
         notebook = lab.open(browser, lab.write("real.ipynb", ["1"]), kernel=False)
         page = notebook.page
         notebook.script("await app.commands.execute('gpuwidget:open-cluster');")
-        page.wait_for_function(f"() => document.querySelectorAll('{CELL}').length === 16", timeout=60_000)
+        page.wait_for_function(f"() => document.querySelectorAll('{CELL}').length === 16")
         assert node_names(page) == ["node001", "node002"]
         label = "GPU 4, Utilization 87 %"
         page.wait_for_selector(f"{NODE}[data-node=node001] [aria-label='{label}']")

@@ -180,7 +180,7 @@ def test_choices_survive_a_reload(browser: BrowserContext, tmp_path: Path) -> No
         assert shown_metrics(page) == ["utilization", "power_w"]
         workspace = page.url.partition("/workspaces/")[2].partition("/")[0].partition("?")[0]
         page.goto(f"{lab.url}/lab/workspaces/{workspace}?token={lab.token}")
-        page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas", timeout=60_000)
+        page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas")
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 100 %")
         assert shown_metrics(page) == ["utilization", "power_w"]
         assert pressed_buttons(page, f"{DASHBOARD} .jp-gpuwidget-dashboard-ranges button") == ["15 min"]
@@ -198,7 +198,7 @@ def test_choices_survive_a_reload(browser: BrowserContext, tmp_path: Path) -> No
         page.wait_for_selector(f"{LIVE}[aria-pressed=false]")
         zoomed = page.inner_text(TIME_RANGE)
         page.goto(f"{lab.url}/lab/workspaces/{workspace}?token={lab.token}")
-        page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas", timeout=60_000)
+        page.wait_for_selector(f"{CHART}[data-metric=utilization] canvas")
         assert page.inner_text(TIME_RANGE) == zoomed
         page.close(run_before_unload=False)
 

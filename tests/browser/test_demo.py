@@ -56,8 +56,8 @@ def test_the_demo_shows_the_quickstart_and_the_panel(
     assert len(demo_lines) + len((tmp_path / "log").read_text().splitlines()) < 10
     page = browser.new_page()
     page.goto(url)
-    page.wait_for_selector(".jp-Notebook .jp-Cell >> visible=true", timeout=60_000)
-    page.wait_for_selector(f"{CARD} canvas", timeout=60_000)
+    page.wait_for_selector(".jp-Notebook .jp-Cell >> visible=true")
+    page.wait_for_selector(f"{CARD} canvas")
     assert page.locator(f"{CARD}[data-open=true]").count() == page.locator(CARD).count() == 4
     assert page.title().startswith("quickstart")
     page.close()

@@ -233,7 +233,7 @@ def test_no_driver(browser: BrowserContext, tmp_path: Path) -> None:
         assert notebook.page.inner_text(PANEL).count(reason) == 1
         assert cards(notebook) == []
         standin.scenario(*machine(2))
-        notebook.page.wait_for_selector(CARD, timeout=90_000)
+        notebook.page.wait_for_selector(CARD)
         assert notebook.page.is_hidden(SERVER_NOTICE)
         notebook.close()
 
@@ -380,7 +380,7 @@ def test_the_server_restarts(browser: BrowserContext, tmp_path: Path) -> None:
         )
         lab.start()
         lab.wait_until_ready()
-        notebook.page.wait_for_selector(f"{PANEL}[data-link=live]", timeout=60_000)
+        notebook.page.wait_for_selector(f"{PANEL}[data-link=live]")
         assert notebook.page.is_hidden(SERVER_NOTICE)
         notebook.page.close(run_before_unload=False)
 

@@ -23,7 +23,7 @@ KERNEL_PYTHON = os.environ.get("GPUWIDGET_TEST_PYTHON", sys.executable)
 Its environment may have older packages than the environment of the tests."""
 TORCH_STANDIN = str(Path(__file__).parent.parent / "torch_standin")
 """A folder for PYTHONPATH that contains a stand-in for torch with two GPUs."""
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 """The number of seconds for which a test waits for an expected message."""
 
 
