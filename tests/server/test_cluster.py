@@ -140,8 +140,9 @@ async def test_history_of_a_node(
     assert status == 200
     assert [one["uuid"] for one in answer["gpus"]] == [gpu.uuid for gpu in cluster.by_node["node001"]]
     for one in answer["gpus"]:
-        assert set(one["metrics"]["power_w"]["mean"]) == {612.4}
-        assert set(one["metrics"]["temperature_c"]["mean"]) == {30.0}
+        # On a busy machine, Prometheus scrapes late, which leaves gaps.
+        assert set(one["metrics"]["power_w"]["mean"]) - {None} == {612.4}
+        assert set(one["metrics"]["temperature_c"]["mean"]) - {None} == {30.0}
 
 
 async def test_a_node_that_drops_off_and_comes_back(
