@@ -174,12 +174,14 @@ def check_coverage(time: CodeTime, counts: SampleCounts, duration_s: float) -> C
     missed = max(counts.missed_s, duration_s - counts.total_s)
     percent = 100 * missed / max(duration_s, counts.total_s + counts.missed_s)
     if not time.lines:
-        late = missed + counts.delayed_s + counts.machine_delay_s
-        if late <= max(_LONG_DELAY_S, duration_s / 2):
+        long = max(_LONG_DELAY_S, duration_s / 2)
+        if counts.delayed_s + counts.machine_delay_s > long:
+            reason = messages.sentence(messages.GIL_BLOCKED_THROUGHOUT)
+        elif missed > long:
+            reason = messages.not_sampled(percent)
+        else:
             return time
-        return replace(time, reason=None, reason_ids=()).with_reasons(
-            messages.sentence(messages.GIL_BLOCKED_THROUGHOUT)
-        )
+        return replace(time, reason=None, reason_ids=()).with_reasons(reason)
     if missed < _MAX_MISSED_S or percent < 1:
         return time
     lines = time.lines if percent <= _MAX_MISSED else ()

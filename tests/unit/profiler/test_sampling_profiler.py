@@ -297,6 +297,15 @@ def test_a_run_without_samples_has_no_time() -> None:
     assert ProfiledRun().profiler.annotate(made) is made
 
 
+def test_a_longer_run_without_samples() -> None:
+    """If a longer run has no sample, as after a failure of the sampling thread, the profile has no lines and
+    the reason."""
+    time = ProfiledRun().profiler.annotate(report(12.0)).time
+    assert time is not None
+    assert (time.lines, time.samples) == ((), 0)
+    assert time.reason == "For 100 % of the run, the running code could not be sampled."
+
+
 def test_snapshot() -> None:
     """While the cell runs, a snapshot contains the lines that have been sampled so far."""
     run = ProfiledRun()
