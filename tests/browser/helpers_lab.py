@@ -262,6 +262,9 @@ class Notebook:
         )
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         self.script("await panel.context.ready; await panel.revealed;")
+        # After a reload, JupyterLab restores the notebook, and later opens it again, because the URL has its
+        # path. That would take the focus from what a test does. Meanwhile, its file browser has this class.
+        self.page.wait_for_selector(".jp-FileBrowser.jp-mod-restoring", state="detached")
         if kernel:
             self.script("await panel.sessionContext.ready;")
             self.page.wait_for_function(
