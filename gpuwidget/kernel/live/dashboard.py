@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import DeviceChoices
 from gpuwidget.kernel.live import live_display
-from gpuwidget.kernel.live.time_axis import TimeAxis
+from gpuwidget.views.time_axis import TimeAxis
 from gpuwidget.kernel.shell.interrupts import defer_interrupts, ignore_interrupts
 from gpuwidget.kernel.shell.output_slot import IOPubChannel
 from gpuwidget.kernel.shell.running_cells import RunningCells

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from html import escape
 
 from gpuwidget.kernel.live.chart_layout import ChartLayout
-from gpuwidget.kernel.live.time_axis import TimeAxis
+from gpuwidget.views.time_axis import TimeAxis
 from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.model import units
 from gpuwidget.model.readings import Reading

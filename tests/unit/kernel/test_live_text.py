@@ -19,7 +19,7 @@ from gpuwidget.kernel.live.live_text import (
     readings,
     run_header,
 )
-from gpuwidget.kernel.live.time_axis import TimeAxis
+from gpuwidget.views.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
 from gpuwidget.model import translation
 from gpuwidget.model.readings import Reading
