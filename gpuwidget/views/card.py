@@ -12,7 +12,7 @@ from gpuwidget.model.report import Report
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import _, in_view_language
 from gpuwidget.views import card_html, card_text, size_budget
-from gpuwidget.views.card_summary import headline
+from gpuwidget.views.card_summary import headline, is_silent
 from gpuwidget.views.detail_levels import FULL
 from gpuwidget.views.saved_outputs import output_metadata
 from gpuwidget.views.size_budget import Bundle, ReducedReport

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from gpuwidget.model import units
 from gpuwidget.model.report import Mark
+from gpuwidget.model.terminal_text import clean_line
 from gpuwidget.model.translation import _, translatable
 from gpuwidget.views.styles import MEMORY, UTILIZATION
 from gpuwidget.views.time_axis import TimeAxis
@@ -29,8 +30,11 @@ _LEFT = "28px"
 _RIGHT = "min(278px,30%)"
 """The space beside the plots of rows. On the right, the live chart has readings, and this chart its legend."""
 _HOVER_LABEL_LENGTH = 48
+_NAME_LENGTH = 32
 _MIN_LABEL_DISTANCE = 0.12
 """A tick that is closer than this fraction of the run to its end has no label."""
+_HALO = "paint-order:stroke;stroke:var(--jp-layout-color0,transparent);stroke-width:3px"
+"""Keeps text readable on top of lines, where the theme's background is known."""
 UNTRUSTED = translatable("Trust the notebook to see the chart")
 """The text that is left of the chart where a front end removes the SVG, as in an untrusted notebook."""
 
@@ -115,13 +119,13 @@ def html(chart: Chart, hover_columns: int) -> str:
     """Return the chart as HTML with ``hover_columns`` tooltips over the run; tiles have none."""
     panels = ChartPanels.for_gpus(len(chart.lanes))
     space = "" if panels.tiles else f"padding:0 {_RIGHT} 0 {_LEFT};"
-    hover = "" if panels.tiles else _hover(chart, hover_columns)
+    hover = "" if panels.tiles or not hover_columns else _hover(chart, hover_columns)
     return (
         f"<svg width='0' height='0' style='position:absolute'><metadata>{escape(_(UNTRUSTED))}</metadata></svg>"
         f"<div style='position:relative;font-size:0'><svg role='img' aria-label='{escape(chart.label)}' "
         f"style='display:block;box-sizing:border-box;width:100%;height:{panels.total_height}px;{space}"
         f"overflow:visible'>{_plots(chart, panels)}"
-        f"<g font-size='10' fill='currentColor'>{_labels(chart, panels)}</g></svg>{hover}</div>"
+        f"<g font-size='10' fill='currentColor' style='{_HALO}'>{_labels(chart, panels)}</g></svg>{hover}</div>"
     )
 
 
@@ -157,11 +161,12 @@ def _plots(chart: Chart, panels: ChartPanels) -> str:
 
 
 def _ticks(chart: Chart, panels: ChartPanels, whole: int, line: str) -> str:
-    """Return ticks: the user's marks over the full height of a plot, all others as short ticks below it."""
+    """Return ticks: the user's marks over the full height of a plot, all others as short ticks below rows."""
     full: set[float] = set()
     short: set[float] = set()
     for mark in chart.marks:
-        (full if mark.kind == "mark" else short).add(_place(chart, mark.t))
+        if mark.kind == "mark" or not panels.tiles:
+            (full if mark.kind == "mark" else short).add(_place(chart, mark.t))
     ticks = ""
     for places, above, below, opacity in ((full, panels.height, 4, ".6"), (short - full, 0, 4, ".45")):
         data = "".join(
@@ -236,16 +241,17 @@ def _labels(chart: Chart, panels: ChartPanels) -> str:
         peak, marker = _peak(chart, panels, panel)
         if panels.tiles:
             found += [
-                _text(left, top - 6, lane.name),
-                _text(left, floor + 13, "0"),
+                _text(left, top - 6, clean_line(lane.name, _NAME_LENGTH)),
                 _text(left + panels.width / 2, floor + 13, peak, "middle", MEMORY),
-                _text(right, floor + 13, units.duration(chart.duration), "end"),
             ]
+            if panel == 0:  # all tiles have the same axis
+                found.append(_text(left, floor + 13, "0"))
+                found.append(_text(right, floor + 13, units.duration(chart.duration), "end"))
         else:
             found += [f"<text x='-6' y='{y}' text-anchor='end'>{n}</text>" for y, n in ((top + 4, 100), (floor, 0))]
             found += [_text(100 * at, floor + 14, text, anchor) for at, text, anchor in _times(chart.duration)]
-            if len(chart.lanes) > 1:
-                found.append(f"<text x='100%' dx='14' y='{top + 9}' font-weight='600'>{escape(lane.name)}</text>")
+            name = escape(clean_line(lane.name, _NAME_LENGTH))
+            found.append(f"<text x='100%' dx='14' y='{top + 9}' font-weight='600'>{name}</text>")
         found.append(marker)
     return "".join(found)
 
@@ -280,7 +286,8 @@ def _peak(chart: Chart, panels: ChartPanels, panel: int) -> tuple[str, str]:
     if not known:
         return "", ""
     size, place = max(known)
-    text = _("peak {peak}", peak=units.memory(size))
+    peak = units.memory(size)
+    text = _("peak {peak}", peak=peak) if panels.tiles else _("whole GPU: peak {peak}", peak=peak)
     at = _place(chart, chart.t[-place])
     x = panels.left(panel) + panels.width * at
     y = panels.floor(panel) - round(panels.height * min(1.0, size / _top(lane)))
@@ -307,14 +314,15 @@ def _times(duration: float) -> Iterator[tuple[float, str, str]]:
 
 def _text(x: float, y: int, text: str, anchor: str = "start", color: str = "") -> str:
     fill = f" fill='{color}'" if color else ""
-    return f"<text x='{x:.4g}%' y='{y}' text-anchor='{anchor}'{fill}>{escape(text)}</text>" if text else ""
+    place = "" if anchor == "start" else f" text-anchor='{anchor}'"
+    return f"<text x='{x:.4g}%' y='{y}'{place}{fill}>{escape(text)}</text>" if text else ""
 
 
 def _hover(chart: Chart, count: int) -> str:
-    """Return ``count`` invisible columns. Each column's tooltip contains the values at its time."""
+    """Return ``count`` invisible columns over the rows. Each column's tooltip contains the values at its time."""
     columns = "".join(f"<i title='{escape(text)}' style='flex:1'></i>" for text in _tooltips(chart, count))
     place = f"position:absolute;left:{_LEFT};right:{_RIGHT};top:0;height:100%"
-    return f"<div style='{place};display:flex'>{columns}</div>" if columns else ""
+    return f"<div style='{place};display:flex'>{columns}</div>"
 
 
 def _tooltips(chart: Chart, count: int) -> Iterator[str]:

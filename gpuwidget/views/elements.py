@@ -1,6 +1,7 @@
 """Pieces of static HTML that several views share: figures, bars, lines of code, small tables and folds.
 
-They are tables, because a front end that removes styles, as in an untrusted notebook, keeps tables in shape.
+A front end that removes styles, as in an untrusted notebook, keeps tables in shape, and the lines of everything
+else.
 """
 
 from __future__ import annotations
@@ -13,9 +14,6 @@ from html import escape
 from gpuwidget.views import styles
 from gpuwidget.views.styles import LEFT, QUIET
 
-_ROW = "background:none"
-"""Overrides the stripes of JupyterLab's tables."""
-_SMALL = "font-size:11px;opacity:.7"
 _BAR_HEIGHT = 10
 _BAR_WIDTH = 190
 _CODE = re.compile(
@@ -23,7 +21,7 @@ _CODE = re.compile(
     r"|((?<!\S)%{1,2}[a-z][^,;()]*|--[a-z][\w-]*"  # a magic with its arguments, an option
     r"|\.?[A-Za-z_][\w.]*\([^()]*\)"  # a call
     r"|[A-Za-z_]\w*=(?:[^\s,;:()]|:(?=\w))+(?:, [A-Za-z_]\w*=(?:[^\s,;:()]|:(?=\w))+)*"  # arguments
-    r"|[a-z_]+(?:\.[A-Za-z_]\w+)+)"  # an attribute
+    r"|\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w+)+)"  # an attribute
 )
 
 
@@ -34,7 +32,8 @@ class Figure:
     value: str
     label: str
     qualifier: str = ""
-    """What limits or explains the value, such as ``exact, of 140.4 GiB``; shown small below the label."""
+    """What limits or explains the value, such as ``exact, of 140.4 GiB``; shown small below the label. It may
+    have several lines."""
     title: str = ""
     """The tooltip, such as the reason why the value is unknown."""
     color: str = ""
@@ -56,72 +55,77 @@ class CodeLine:
 
 def figures_row(figures: Iterable[Figure]) -> str:
     """Return the figures side by side: value, label and qualifier below each other. Nothing wraps."""
-    cells = "".join(f"<td style='{LEFT};vertical-align:top;padding:0 26px 0 0'>{_figure(figure)}</td>" for figure in figures)
+    cells = "".join(map(_figure, figures))
     return (
-        f"<div style='overflow-x:auto'><table style='{styles.AUTO_TABLE}margin:0;line-height:1.35'>"
-        f"<tr style='{_ROW};white-space:nowrap'>{cells}</tr></table></div>"
+        f"<div style='overflow-x:auto'><table style='{styles.AUTO_TABLE}margin:0;white-space:nowrap'>"
+        f"<tr style='background:none'>{cells}</table></div>"
     )
 
 
 def _figure(figure: Figure) -> str:
     color = f";color:{figure.color}" if figure.color else ""
     title = f" title='{escape(figure.title)}'" if figure.title else ""
-    small = _SMALL if not figure.color else f"font-size:11px{color}"
-    qualifier = f"<br><span style='{small}'>{escape(figure.qualifier)}</span>" if figure.qualifier else ""
+    quiet = f"style='{color[1:] or QUIET}'"
+    qualifier = f"<br><span {quiet}>{_lines(figure.qualifier)}</span>" if figure.qualifier else ""
     return (
-        f"<b style='font-size:19px;font-weight:600{color}'{title}>{styles.unbroken(figure.value)}</b>"
-        f"<br><span style='font-size:11px'>{escape(figure.label)}</span>{qualifier}"
+        f"<td style='{LEFT};vertical-align:top;font-size:11px;line-height:1.35;padding:0 26px 0 0'><b "
+        f"style='font-size:19px{color}'{title}>{escape(figure.value)}</b><br>{escape(figure.label)}{qualifier}"
     )
 
 
-def bar(parts: Iterable[tuple[float, str]], style: str = f"width:{_BAR_WIDTH}px") -> str:
+def _lines(text: str) -> str:
+    return escape(text).replace("\n", "<br>")
+
+
+def bar(parts: Iterable[tuple[float, str]], style: str = f"width:{_BAR_WIDTH}px;display:inline-block") -> str:
     """Return a horizontal bar, whose ``parts`` are its percentages from left to right and their colors.
 
-    The rest is a track in a faint version of the text's color. ``style`` contains the bar's width.
+    The rest is a faint track. ``style`` contains the bar's width, and its height if it isn't 10 pixels.
     """
     stops, start = [], 0.0
     for share, color in parts:
         end = min(100.0, start + share)
-        stops.append(f"{color} {start:.4g}% {end:.4g}%")
+        stops.append(f"{color} {start:.3g}% {end:.3g}%")
         start = end
-    stops.append(f"#8883 {start:.4g}%")
-    return (
-        f"<div style='{style};height:{_BAR_HEIGHT}px;border-radius:2px;"
-        f"background:linear-gradient(90deg,{','.join(stops)})'></div>"
-    )
+    colors = ",".join([*stops, f"#8883 {start:.3g}%"])
+    return f"<i style='height:{_BAR_HEIGHT}px;border-radius:2px;background:linear-gradient(90deg,{colors});{style}'></i>"
 
 
 def code_lines(lines: Iterable[CodeLine]) -> str:
-    """Return lines of code as a table: number, source, bar, and the bar's figures."""
-    cell = f"style='{LEFT};padding:0 10px 0 0;white-space:pre'"
-    source = (
-        f"style='{LEFT};padding:0 10px 0 0;white-space:pre;max-width:340px;overflow:hidden;"
-        "text-overflow:ellipsis;font-family:var(--jp-code-font-family,monospace)'"
-    )
+    """Return lines of code, each with its number, source, bar, and the bar's figures."""
+    columns = f"max-content minmax(0,max-content) {_BAR_WIDTH}px minmax(max-content,1fr)"
+    code = "background:none;white-space:pre;overflow:hidden;text-overflow:ellipsis;max-width:340px"
     rows = "".join(
-        f"<tr style='{_ROW}'><td style='{QUIET};padding:0 8px 0 0'>{escape(line.number)}</td>"
-        f"<td {source}>{escape(line.source)}</td><td {cell}>{bar(line.parts)}</td>"
-        f"<td {cell}>{escape(line.text)}</td></tr>"
+        f"<div style='display:contents'><span style='{QUIET}'>{escape(line.number)}</span> <code style='{code}'>{escape(line.source)}"
+        f"</code> {bar(line.parts, '')} <span>{escape(line.text)}</span></div>"
         for line in lines
     )
+    grid = f"display:grid;grid-template-columns:{columns};gap:2px 8px;align-items:center"
+    return f"<div style='{grid};overflow-x:auto;margin:4px 0;font-size:12px'>{rows}</div>"
+
+
+def small_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of figures, the first row of which is the header. The first column has the names."""
+    if not rows:
+        return ""
+    (first, *header), *body = rows
+    name = f"style='{LEFT}'"
+    titles = "".join(f"<th scope='col'>{escape(title)}" for title in header)
+    lines = "".join(
+        f"<tr><th scope='row' {name}>{escape(row[0])}{''.join(f'<td>{styles.unbroken(cell)}' for cell in row[1:])}"
+        for row in body
+    )
     return (
-        f"<div style='overflow-x:auto'><table style='{styles.AUTO_TABLE}margin:2px 0 4px;font-size:12px'>"
-        f"{rows}</table></div>"
+        f"<div style='overflow-x:auto'><table cellpadding='3' style='{styles.AUTO_TABLE}font-size:12px'><thead>"
+        f"<tr><th {name}>{escape(first)}{titles}<tbody>{lines}</table></div>"
     )
 
 
-def small_table(rows: Sequence[Sequence[str]], header: Sequence[str] = ()) -> str:
-    """Return a table whose rows are a name and its values. Without a header, the values are sentences."""
-    if header:
-        return f"<div style='overflow-x:auto'>{styles.html_table([header, *rows])}</div>"
-    cell = f"<td style='{LEFT};padding:0 14px 0 0'>"
-    body = "".join(
-        f"<tr style='{_ROW};vertical-align:top'><th scope='row' style='{LEFT};padding:0 14px 0 0;"
-        f"font-weight:400;{QUIET};white-space:nowrap'>{escape(name)}</th>"
-        f"{''.join(f'{cell}{escape(value)}</td>' for value in values)}</tr>"
-        for name, *values in rows
-    )
-    return f"<table style='{styles.AUTO_TABLE}font-size:12px'>{body}</table>"
+def facts(rows: Iterable[Sequence[str]]) -> str:
+    """Return rows of a name and a sentence about it."""
+    inner = "".join(f"<b>{escape(name)}</b> <div>{escape(text)}</div>" for name, text in rows)
+    grid = "display:grid;grid-template-columns:fit-content(40%) 1fr;gap:0 14px"
+    return f"<div style='{grid}'>{inner}</div>" if inner else ""
 
 
 def fold(title: str, inner: str, *, opened: bool = False) -> str:
