@@ -23,8 +23,13 @@ def bundle(report: Report) -> Bundle:
     return size_budget.fit(report, _card)
 
 
-def line_bundle(report: Report) -> Bundle:
-    """Return the one-line card of ``%gpu watch on``; its JSON has no timeline and no time per line."""
+def line_bundle(report: Report) -> Bundle | None:
+    """Return the one-line card of ``%gpu watch on``; its JSON has no timeline and no time per line.
+
+    Return None if the card would say nothing.
+    """
+    if is_silent(report):
+        return None
     return size_budget.fit(replace(report, timeline=None, time=None), _line)
 
 

@@ -65,8 +65,8 @@ def run_facts(report: Report) -> list[list[str]]:
 
 
 def left_behind(report: Report) -> list[list[str]]:
-    """Return rows with the holders of the run's remaining memory, such as ``model (Net), also optimizer``, and
-    its size."""
+    """Return rows with the holders of the run's remaining memory, such as ``model (Net), also optimizer``,
+    and its size."""
     several = len({holder.device for holder in report.holders}) > 1
     found = []
     for holder in report.holders:

@@ -181,7 +181,9 @@ def _table(report: Report, describe: _Describe, titles: tuple[str, str], *, per_
     groups = [group for alike in _by_counters(report.shown) for group in _groups(alike, describe, per_gpu)]
     columns = [{name: values for name, *values in describe(group)} for group in groups]
     names = dict.fromkeys(name for column in columns for name in column)
-    header = [f"{gpu_names(group)}, {title}" if len(groups) > 1 else title for group in groups for title in titles]
+    header = [
+        f"{gpu_names(group)}, {title}" if len(groups) > 1 else title for group in groups for title in titles
+    ]
     rows = [[name, *(cell for column in columns for cell in column.get(name, ("", "")))] for name in names]
     return [["", *header], *rows] if rows else []
 

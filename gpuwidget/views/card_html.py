@@ -118,7 +118,7 @@ def _time(report: Report) -> str:
 
 
 def _gpus(report: Report, level: DetailLevel) -> str:
-    """Return a table with a row for each of several GPUs. The figures of a single GPU are in the first row."""
+    """Return a table with a row for each of several GPUs. A single GPU's figures are in the first row."""
     gpus = report.shown[: level.gpus]
     if len(gpus) < 2:
         return ""
@@ -183,7 +183,9 @@ def _memory(report: Report, level: DetailLevel) -> str:
         return ""
     host = report.host_memory
     change, peak = units.memory_change(host.start, host.end), units.memory(host.peak)
-    header, *rows = card_gpus.memory_table(report, per_gpu=level.per_gpu) or [["", _("start → end"), _("peak")]]
+    header, *rows = card_gpus.memory_table(report, per_gpu=level.per_gpu) or [
+        ["", _("start → end"), _("peak")]
+    ]
     blank = [""] * (len(header) - 3)
     left = card_details.left_behind(report)
     return (

@@ -380,6 +380,7 @@ def _reason(gpu: GpuReport, field: str) -> str:
 
 
 def gpus_and_memory(report: Report) -> list[str]:
+    """Return the GPUs, and the memory at the run's start and end, as segments of a line."""
     gpus = report.memory_gpus
     if not gpus:
         return []
@@ -399,6 +400,7 @@ def gpus_and_memory(report: Report) -> list[str]:
 
 
 def gpus_and_devices(gpus: Sequence[GpuReport]) -> str:
+    """Return the GPUs with their model and their devices in torch, such as ``GPU 1 H200 (cuda:1)``."""
     models = {model_name(gpu) for gpu in gpus}
     devices = [clean_line(gpu.torch_device, 16) for gpu in gpus if gpu.torch_device is not None]
     name = f"{gpu_names(gpus)} {models.pop()}" if len(models) == 1 else gpu_names(gpus)

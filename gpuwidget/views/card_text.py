@@ -73,7 +73,7 @@ def table_rows(reports: Iterable[Report]) -> list[list[str]]:
 
 
 def _gpu_table(report: Report, rows: int) -> list[str]:
-    """Return a table with a row for each of several GPUs. The figures of a single GPU are in the first line."""
+    """Return a table with a row for each of several GPUs. A single GPU's figures are in the first line."""
     gpus = report.shown[:rows]
     if len(gpus) < 2:
         return []
@@ -95,7 +95,8 @@ def _gpu_table(report: Report, rows: int) -> list[str]:
 def _advice(report: Report) -> list[tuple[str, str, str]]:
     """Return the label, text and fix of the most important piece of advice, if there is one."""
     return [
-        (_("Advice") if sure else _("Advice (unsure)"), text, fix) for sure, text, fix in summary.advice(report)[:1]
+        (_("Advice") if sure else _("Advice (unsure)"), text, fix)
+        for sure, text, fix in summary.advice(report)[:1]
     ]
 
 
@@ -107,8 +108,10 @@ def _details(report: Report) -> list[str]:
         else f"{line.source}: {line.text}"
         for line in card_details.time_lines(report)
     ]
-    found += [_("left behind: {holder}: {size}", holder=holder, size=size)
-        for holder, size in card_details.left_behind(report)]
+    found += [
+        _("left behind: {holder}: {size}", holder=holder, size=size)
+        for holder, size in card_details.left_behind(report)
+    ]
     by_line = card_details.memory_rows(report)
     if by_line:
         found += [_("torch's memory by line:"), *text_table(by_line)]

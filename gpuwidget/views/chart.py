@@ -5,9 +5,9 @@ so that even 16 panels stay small. The paths are stretched to the width of the o
 markers and everything else that must not be stretched is placed in percent of this width. The values shown on
 hover are HTML titles of empty elements on top of the SVG.
 
-A front end that removes the SVG of an untrusted notebook keeps the text in it. The text therefore has the font
-size 0 outside of the SVG, and a text that tells how to see the chart stands in SVG metadata, which browsers
-don't show.
+A front end that removes the SVG of an untrusted notebook keeps the text in it. The text therefore has the
+font size 0 outside of the SVG, and a text that tells how to see the chart stands in SVG metadata, which
+browsers don't show.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Panels = TypeVar("_Panels", bound="ChartPanels")
 _MIN_TILES = 5
 _LEFT = "28px"
 _RIGHT = "min(278px,30%)"
-"""The space beside the plots of rows. On the right, the live chart has readings, and this chart its legend."""
+"""The space beside the plots of rows. On the right are the live chart's readings, and this chart's legend."""
 _HOVER_LABEL_LENGTH = 48
 _NAME_LENGTH = 32
 _MIN_LABEL_DISTANCE = 0.12
@@ -120,12 +120,14 @@ def html(chart: Chart, hover_columns: int) -> str:
     panels = ChartPanels.for_gpus(len(chart.lanes))
     space = "" if panels.tiles else f"padding:0 {_RIGHT} 0 {_LEFT};"
     hover = "" if panels.tiles or not hover_columns else _hover(chart, hover_columns)
+    untrusted = f"<metadata>{escape(_(UNTRUSTED))}</metadata>"
     return (
-        f"<svg width='0' height='0' style='position:absolute'><metadata>{escape(_(UNTRUSTED))}</metadata></svg>"
+        f"<svg width='0' height='0' style='position:absolute'>{untrusted}</svg>"
         f"<div style='position:relative;font-size:0'><svg role='img' aria-label='{escape(chart.label)}' "
         f"style='display:block;box-sizing:border-box;width:100%;height:{panels.total_height}px;{space}"
         f"overflow:visible'>{_plots(chart, panels)}"
-        f"<g font-size='10' fill='currentColor' style='{_HALO}'>{_labels(chart, panels)}</g></svg>{hover}</div>"
+        f"<g font-size='10' fill='currentColor' style='{_HALO}'>{_labels(chart, panels)}</g></svg>"
+        f"{hover}</div>"
     )
 
 
@@ -248,8 +250,12 @@ def _labels(chart: Chart, panels: ChartPanels) -> str:
                 found.append(_text(left, floor + 13, "0"))
                 found.append(_text(right, floor + 13, units.duration(chart.duration), "end"))
         else:
-            found += [f"<text x='-6' y='{y}' text-anchor='end'>{n}</text>" for y, n in ((top + 4, 100), (floor, 0))]
-            found += [_text(100 * at, floor + 14, text, anchor) for at, text, anchor in _times(chart.duration)]
+            found += [
+                f"<text x='-6' y='{y}' text-anchor='end'>{n}</text>" for y, n in ((top + 4, 100), (floor, 0))
+            ]
+            found += [
+                _text(100 * at, floor + 14, text, anchor) for at, text, anchor in _times(chart.duration)
+            ]
             name = escape(clean_line(lane.name, _NAME_LENGTH))
             found.append(f"<text x='100%' dx='14' y='{top + 9}' font-weight='600'>{name}</text>")
         found.append(marker)
@@ -265,7 +271,9 @@ def _legend(chart: Chart, panels: ChartPanels) -> str:
     )
     found = ""
     for row, (_shown, color, dashes, text) in enumerate(key for key in keys if key[0]):
-        x, y = ("100%", panels.floor(0) - 24 + 16 * row) if not panels.tiles else ("0", panels.total_height - 6)
+        x, y = (
+            ("100%", panels.floor(0) - 24 + 16 * row) if not panels.tiles else ("0", panels.total_height - 6)
+        )
         shift = 14 if not panels.tiles else 170 * row
         found += (
             f"<svg x='{x}' y='{y - 3}' overflow='visible'><path d='M{shift} 0h16' stroke-width='2' "
@@ -319,7 +327,7 @@ def _text(x: float, y: int, text: str, anchor: str = "start", color: str = "") -
 
 
 def _hover(chart: Chart, count: int) -> str:
-    """Return ``count`` invisible columns over the rows. Each column's tooltip contains the values at its time."""
+    """Return ``count`` invisible columns over the rows. Each column's tooltip has the values at its time."""
     columns = "".join(f"<i title='{escape(text)}' style='flex:1'></i>" for text in _tooltips(chart, count))
     place = f"position:absolute;left:{_LEFT};right:{_RIGHT};top:0;height:100%"
     return f"<div style='{place};display:flex'>{columns}</div>"

@@ -1,8 +1,8 @@
 """The detail levels of a card, from full to minimal.
 
 Each level omits more than the level before. Lines of code are omitted first, then points of the chart and
-separate columns for each GPU; the last are notes, the figures on which advice is based, and the chart. If a new
-list is added to a report, each level needs a maximum length for that list.
+separate columns for each GPU; the last are notes, the figures on which advice is based, and the chart. If a
+new list is added to a report, each level needs a maximum length for that list.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ class DetailLevel:
     gpus: int = 64
     """Maximum number of GPUs. GPUs in use are kept first."""
     per_gpu: bool = True
-    """Whether GPUs have separate columns in the details. Otherwise, they share columns, which show the range of
-    their values."""
+    """Whether GPUs have separate columns in the details. Otherwise, they share columns, which show the range
+    of their values."""
     terse: bool = False
     """Whether figures are rounded to the digits that a card shows, and the JSON contains each reason once."""
     optional_fields: Literal["kept", "null", "absent"] = "kept"
     """How the JSON contains :data:`~gpuwidget.views.size_budget.OPTIONAL_FIELDS`: with values, as null, or
     not at all."""
+
 
 FULL = DetailLevel(
     "full",
@@ -79,7 +80,14 @@ FEWER_LINES = replace(
     note_length=200,
 )
 REDUCED = replace(
-    FEWER_LINES, name="reduced", points=16, drawn_points=60, hover_columns=6, workers=16, per_gpu=False, terse=True
+    FEWER_LINES,
+    name="reduced",
+    points=16,
+    drawn_points=60,
+    hover_columns=6,
+    workers=16,
+    per_gpu=False,
+    terse=True,
 )
 COMPACT = replace(
     REDUCED,

@@ -1,7 +1,7 @@
 """Pieces of static HTML that several views share: figures, bars, lines of code, small tables and folds.
 
-A front end that removes styles, as in an untrusted notebook, keeps tables in shape, and the lines of everything
-else.
+A front end that removes styles, as in an untrusted notebook, keeps tables in shape, and the lines of
+everything else.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def bar(parts: Iterable[tuple[float, str]], style: str = f"width:{_BAR_WIDTH}px;
         stops.append(f"{color} {start:.3g}% {end:.3g}%")
         start = end
     colors = ",".join([*stops, f"#8883 {start:.3g}%"])
-    return f"<i style='height:{_BAR_HEIGHT}px;border-radius:2px;background:linear-gradient(90deg,{colors});{style}'></i>"
+    look = f"height:{_BAR_HEIGHT}px;border-radius:2px;background:linear-gradient(90deg,{colors})"
+    return f"<i style='{look};{style}'></i>"
 
 
 def code_lines(lines: Iterable[CodeLine]) -> str:
@@ -96,8 +97,8 @@ def code_lines(lines: Iterable[CodeLine]) -> str:
     columns = f"max-content minmax(0,max-content) {_BAR_WIDTH}px minmax(max-content,1fr)"
     code = "background:none;white-space:pre;overflow:hidden;text-overflow:ellipsis;max-width:340px"
     rows = "".join(
-        f"<div style='display:contents'><span style='{QUIET}'>{escape(line.number)}</span> <code style='{code}'>{escape(line.source)}"
-        f"</code> {bar(line.parts, '')} <span>{escape(line.text)}</span></div>"
+        f"<div style='display:contents'><span style='{QUIET}'>{escape(line.number)}</span> "
+        f"<code style='{code}'>{escape(line.source)}</code> {bar(line.parts, '')} <span>{escape(line.text)}</span></div>"
         for line in lines
     )
     grid = f"display:grid;grid-template-columns:{columns};gap:2px 8px;align-items:center"
@@ -112,11 +113,13 @@ def small_table(rows: Sequence[Sequence[str]]) -> str:
     name = f"style='{LEFT}'"
     titles = "".join(f"<th scope='col'>{escape(title)}" for title in header)
     lines = "".join(
-        f"<tr><th scope='row' {name}>{escape(row[0])}{''.join(f'<td>{styles.unbroken(cell)}' for cell in row[1:])}"
+        f"<tr><th scope='row' {name}>{escape(row[0])}"
+        f"{''.join(f'<td>{styles.unbroken(cell)}' for cell in row[1:])}"
         for row in body
     )
+    look = f"{styles.AUTO_TABLE}font-size:12px"
     return (
-        f"<div style='overflow-x:auto'><table cellpadding='3' style='{styles.AUTO_TABLE}font-size:12px'><thead>"
+        f"<div style='overflow-x:auto'><table cellpadding='3' style='{look}'><thead>"
         f"<tr><th {name}>{escape(first)}{titles}<tbody>{lines}</table></div>"
     )
 

@@ -58,6 +58,8 @@ _FEW_POINTS = 80
 """Number of points, over all GPUs, up to which the timeline hardly affects the size of a card."""
 _ROW_SIZE = 60
 """Lower bound of the size of one GPU's row in the HTML, in bytes."""
+_MOST_PANELS = 12
+"""Number of GPUs whose panels of the chart may fit beside the JSON."""
 _PANEL_SIZE = 260
 """Lower bound of the size of one GPU's panel of the chart in the HTML, in bytes."""
 _SOURCE_LENGTH = 100
@@ -117,8 +119,8 @@ def fit(report: Report, render: Callable[[ReducedReport], dict[str, str]]) -> Bu
 
 
 def _bundle(reduced: ReducedReport, render: Callable[[ReducedReport], dict[str, str]]) -> tuple[Bundle, int]:
-    """Return the bundle and its size in bytes. If the HTML can't fit beside the JSON, nothing is rendered, and
-    the size is a lower bound."""
+    """Return the bundle and its size in bytes. If the HTML can't fit beside the JSON, nothing is rendered,
+    and the size is a lower bound."""
     data = {MIME_TYPE: to_json(reduced)}
     size = _json_size(data)
     chart = reduced.drawn.timeline is not None and reduced.level.drawn_points > 0
@@ -148,7 +150,8 @@ def _candidates(report: Report) -> Iterator[ReducedReport]:
     yield reduce(report, BRIEF)
     if len(report.workers) > FEW_WORKERS.workers:
         yield reduce(report, FEW_WORKERS)
-    yield reduce(report, LEAST_CHART)
+    if len(report.shown) <= _MOST_PANELS:
+        yield reduce(report, LEAST_CHART)
     yield reduce(report, MINIMAL)
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import nbformat
 import pytest
-from helpers_lab import Notebook
-
 from gpuwidget.views.sparkline import UNTRUSTED
+from helpers_lab import Notebook
 
 CARD = "application/vnd.gpuwidget.report+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"

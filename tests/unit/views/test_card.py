@@ -15,6 +15,7 @@ from typing import Any
 
 import helpers_reports as reports
 import pytest
+from gpuwidget.views.sparkline import UNTRUSTED
 from helpers_reports import HOSTILE, bare_gpu, gib, gpu, marks
 from IPython.core.formatters import DisplayFormatter
 
@@ -37,7 +38,6 @@ from gpuwidget.views.card_gpus import table_columns
 from gpuwidget.views.card_summary import total_energy
 from gpuwidget.views.detail_levels import COMPACT, REDUCED
 from gpuwidget.views.size_budget import LIMIT
-from gpuwidget.views.sparkline import UNTRUSTED
 
 WORKERS = ("python train.py --rank 1", HOSTILE)
 EVERY = pytest.mark.parametrize("make", reports.ALL.values(), ids=reports.ALL.keys())

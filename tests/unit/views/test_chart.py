@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from gpuwidget.views.sparkline import Chart, Lane, hover_columns, svg
+
 from gpuwidget.model.report import Mark
 from gpuwidget.model.units import GIB
-from gpuwidget.views.sparkline import Chart, Lane, hover_columns, svg
 
 
 def chart(*lanes: Lane, marks: tuple[Mark, ...] = ()) -> Chart:
