@@ -27,7 +27,7 @@ from gpuwidget.views.time_axis import TimeAxis
 _Panels = TypeVar("_Panels", bound="ChartPanels")
 _MIN_TILES = 5
 _LEFT = "28px"
-_RIGHT = "min(278px,30%)"
+_RIGHT = "clamp(136px,30%,278px)"
 """The space beside the plots of rows. On the right are the live chart's readings, and this chart's legend."""
 _HOVER_LABEL_LENGTH = 48
 _NAME_LENGTH = 32
@@ -267,7 +267,7 @@ def _legend(chart: Chart, panels: ChartPanels) -> str:
     keys = (
         (any(any(lane.compared) for lane in chart.lanes), "#888", "", _("compared")),
         (_known(lane.utilization for lane in chart.lanes), UTILIZATION, "", _("GPU utilization, %")),
-        (_known(lane.memory for lane in chart.lanes), MEMORY, "4 3", _("memory of the whole GPU, %")),
+        (_known(lane.memory for lane in chart.lanes), MEMORY, "4 3", _("GPU memory, %")),
     )
     found = ""
     for row, (_shown, color, dashes, text) in enumerate(key for key in keys if key[0]):

@@ -54,12 +54,12 @@ class CodeLine:
 
 
 def figures_row(figures: Iterable[Figure]) -> str:
-    """Return the figures side by side: value, label and qualifier below each other. Nothing wraps."""
+    """Return the figures side by side: value, label and qualifier below each other.
+
+    In an output of less than 600 pixels, the last figures may be in a second row.
+    """
     cells = "".join(map(_figure, figures))
-    return (
-        f"<div style='overflow-x:auto'><table style='{styles.AUTO_TABLE}margin:0;white-space:nowrap'>"
-        f"<tr style='background:none'>{cells}</table></div>"
-    )
+    return f"<table style='{styles.AUTO_TABLE}margin:0'><tr style='{LEFT};background:none'>{cells}</table>"
 
 
 def _figure(figure: Figure) -> str:
@@ -68,8 +68,8 @@ def _figure(figure: Figure) -> str:
     quiet = f"style='{color[1:] or QUIET}'"
     qualifier = f"<br><span {quiet}>{_lines(figure.qualifier)}</span>" if figure.qualifier else ""
     return (
-        f"<td style='{LEFT};vertical-align:top;font-size:11px;line-height:1.35;padding:0 26px 0 0'><b "
-        f"style='font-size:19px{color}'{title}>{escape(figure.value)}</b><br>{escape(figure.label)}{qualifier}"
+        f"<td style='{LEFT};display:inline-block;vertical-align:top;white-space:nowrap;padding:0 26px 0 0;"
+        f"font-size:11px;line-height:1.35'><b style='font-size:19px{color}'{title}>{escape(figure.value)}</b><br>{escape(figure.label)}{qualifier}"
     )
 
 
@@ -94,15 +94,17 @@ def bar(parts: Iterable[tuple[float, str]], style: str = f"width:{_BAR_WIDTH}px;
 
 def code_lines(lines: Iterable[CodeLine]) -> str:
     """Return lines of code, each with its number, source, bar, and the bar's figures."""
-    columns = f"max-content minmax(0,max-content) {_BAR_WIDTH}px minmax(max-content,1fr)"
-    code = "background:none;white-space:pre;overflow:hidden;text-overflow:ellipsis;max-width:340px"
+    columns = f"max-content minmax(110px,max-content) minmax(40px,{_BAR_WIDTH}px) minmax(140px,1fr)"
+    cut = "white-space:pre;overflow:hidden;text-overflow:ellipsis"
+    code = f"{cut};background:none;max-width:300px"
     rows = "".join(
         f"<div style='display:contents'><span style='{QUIET}'>{escape(line.number)}</span> "
-        f"<code style='{code}'>{escape(line.source)}</code> {bar(line.parts, '')} <span>{escape(line.text)}</span></div>"
+        f"<code style='{code}'>{escape(line.source)}</code> {bar(line.parts, '')} "
+        f"<span style='{cut}'>{escape(line.text)}</span></div>"
         for line in lines
     )
     grid = f"display:grid;grid-template-columns:{columns};gap:2px 8px;align-items:center"
-    return f"<div style='{grid};overflow-x:auto;margin:4px 0;font-size:12px'>{rows}</div>"
+    return f"<div style='{grid};margin:4px 0;font-size:12px'>{rows}</div>"
 
 
 def small_table(rows: Sequence[Sequence[str]]) -> str:
