@@ -70,6 +70,7 @@ FULL = DetailLevel(
 FEWER_LINES = replace(
     FULL,
     name="fewer lines",
+    points=40,
     hover_columns=12,
     marks=20,
     mark_length=40,
@@ -83,7 +84,7 @@ REDUCED = replace(
     FEWER_LINES,
     name="reduced",
     points=16,
-    drawn_points=60,
+    drawn_points=90,
     hover_columns=6,
     workers=16,
     per_gpu=False,

@@ -69,7 +69,8 @@ def _figure(figure: Figure) -> str:
     qualifier = f"<br><span {quiet}>{_lines(figure.qualifier)}</span>" if figure.qualifier else ""
     return (
         f"<td style='{LEFT};display:inline-block;vertical-align:top;white-space:nowrap;padding:0 26px 0 0;"
-        f"font-size:11px;line-height:1.35'><b style='font-size:19px{color}'{title}>{escape(figure.value)}</b><br>{escape(figure.label)}{qualifier}"
+        f"font-size:11px;line-height:1.35'><b style='font-size:19px{color}'{title}>{escape(figure.value)}</b>"
+        f"<br>{escape(figure.label)}{qualifier}"
     )
 
 
