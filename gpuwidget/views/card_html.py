@@ -119,7 +119,7 @@ def _time(report: Report) -> str:
 
 def _gpus(report: Report, level: DetailLevel) -> str:
     """Return a table with a row for each of several GPUs. A single GPU's figures are in the first row."""
-    gpus = report.shown[: level.gpus]
+    gpus = report.shown[: min(level.gpus, level.gpu_rows)]
     if len(gpus) < 2:
         return ""
     more = len(report.shown) - len(gpus)
@@ -155,6 +155,7 @@ def _folds(report: Report, level: DetailLevel) -> str:
     unknown = card_details.unknown_values(report)
     marks = (report.timeline.marks if report.timeline is not None else ())[: level.marks]
     time, evidence = card_details.time_facts(report), card_details.evidence(report)
+    run = card_details.run_facts(report)
     if report.advice:  # the lines of code are above
         evidence, time = [*evidence, *time], []
     more = summary.advice(report)[1:]
@@ -168,7 +169,7 @@ def _folds(report: Report, level: DetailLevel) -> str:
             elements.fold(_("Why n/a ({number})", number=len(unknown)), _facts(unknown)),
             elements.fold(_("Notes ({number})", number=len(report.notes)), _paragraphs(map(_, report.notes))),
             elements.fold(_("Marks ({number})", number=len(marks)), _marks(marks)),
-            elements.fold(_("Run"), _facts(card_details.run_facts(report))),
+            elements.fold(_("Run"), _facts(run if level.tables else run[:1])),
         )
     )
 
@@ -179,21 +180,23 @@ def _hardware(report: Report, level: DetailLevel) -> str:
 
 
 def _memory(report: Report, level: DetailLevel) -> str:
-    if not level.tables:
-        return ""
+    left = card_details.left_behind(report)
+    return (
+        (elements.small_table(_memory_kinds(report, level)) if level.tables else "")
+        + (elements.small_table([[_("left behind"), _("memory")], *left]) if left else "")
+        + elements.small_table(card_details.memory_rows(report))
+        + _paragraphs(card_gpus.fragmentation(report, per_gpu=level.per_gpu))
+    )
+
+
+def _memory_kinds(report: Report, level: DetailLevel) -> list[list[str]]:
     host = report.host_memory
     change, peak = units.memory_change(host.start, host.end), units.memory(host.peak)
     header, *rows = card_gpus.memory_table(report, per_gpu=level.per_gpu) or [
         ["", _("start → end"), _("peak")]
     ]
     blank = [""] * (len(header) - 3)
-    left = card_details.left_behind(report)
-    return (
-        elements.small_table([header, *rows, [_("host memory of this process"), change, peak, *blank]])
-        + (elements.small_table([[_("left behind"), _("memory")], *left]) if left else "")
-        + elements.small_table(card_details.memory_rows(report))
-        + _paragraphs(card_gpus.fragmentation(report, per_gpu=level.per_gpu))
-    )
+    return [header, *rows, [_("host memory of this process"), change, peak, *blank]]
 
 
 def _facts(rows: Iterable[Sequence[str]]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuwidget.measure import notes
 from gpuwidget.measure.notes import gpu_name
@@ -82,12 +82,14 @@ def headline(report: Report) -> list[str]:
 
 def short_line(report: Report) -> list[str]:
     """Return the segments of the one-line card of ``%gpu watch on``. Unknown figures are omitted."""
-    known = [figure for figure in figures(report) if figure.value != units.UNKNOWN]
+    time, *others = figures(report)
+    segments = [_segment(time)]
     if not report.shown:
-        segments = [_segment(known[0]), no_gpu(report)]
+        segments.append(no_gpu(report))
     else:
-        gpus = report.memory_gpus
-        segments = [*map(_segment, known), gpu_names(gpus), *not_counted(report)]
+        memory, rest = others[:2], [replace(figure, qualifier="") for figure in others[2:]]
+        segments += [_segment(figure) for figure in (*memory, *rest) if figure.value != units.UNKNOWN]
+        segments += [gpu_names(report.memory_gpus), *not_counted(report)]
     named = zip(report.notes, report.note_ids, strict=False)
     segments += [_(note) for note, note_id in named if note_id.id == notes.NOT_MEASURED]
     return segments + ([_("a recording")] if report.source.recording is not None else [])
@@ -307,7 +309,7 @@ def total_energy(gpus: Sequence[GpuReport]) -> str:
 
 
 def _segment(figure: Figure) -> str:
-    qualifier = figure.qualifier.replace("\n", ", ")
+    qualifier = figure.qualifier.replace("\n", ", ").replace(" · ", ", ")
     return f"{figure.label} {figure.value}" + (f" ({qualifier})" if qualifier else "")
 
 

@@ -41,7 +41,10 @@ def card(report: Report, level: DetailLevel) -> str:
         lines.append(_("and {number} more lines in the HTML form", number=len(details) - room + 1))
     first, *rest = lines
     workers = card_workers.table(report, level.workers)
-    tables = [*_gpu_table(report, min(level.gpus, _MAX_ROWS)), *(text_table(workers) if workers else [])]
+    tables = [
+        *_gpu_table(report, min(level.gpus, level.gpu_rows, _MAX_ROWS)),
+        *(text_table(workers) if workers else []),
+    ]
     return printable_lines("\n".join([first, *(_INDENT + line for line in rest), *tables]))
 
 

@@ -253,9 +253,9 @@ def _labels(chart: Chart, panels: ChartPanels) -> str:
             found += [
                 f"<text x='-6' y='{y}' text-anchor='end'>{n}</text>" for y, n in ((top + 4, 100), (floor, 0))
             ]
-            found += [
-                _text(100 * at, floor + 14, text, anchor) for at, text, anchor in _times(chart.duration)
-            ]
+            if panel == panels.panels - 1:  # all rows have the same axis
+                times = _times(chart.duration)
+                found += [_text(100 * at, floor + 14, text, anchor) for at, text, anchor in times]
             name = escape(clean_line(lane.name, _NAME_LENGTH))
             found.append(f"<text x='100%' dx='14' y='{top + 9}' font-weight='600'>{name}</text>")
         found.append(marker)

@@ -40,9 +40,11 @@ class DetailLevel:
     """Whether the details show the figures on which advice is based. Otherwise, only the JSON contains
     them."""
     tables: bool = True
-    """Whether the details contain tables of the memory and of the hardware's readings."""
+    """Whether the details contain tables of the memory, of the hardware's readings and of the run."""
     gpus: int = 64
     """Maximum number of GPUs. GPUs in use are kept first."""
+    gpu_rows: int = 64
+    """Maximum number of GPUs in the table."""
     per_gpu: bool = True
     """Whether GPUs have separate columns in the details. Otherwise, they share columns, which show the range
     of their values."""
@@ -111,7 +113,6 @@ BRIEF = replace(
     drawn_points=24,
     marks=0,
     time_lines=2,
-    memory_lines=2,
     optional_fields="absent",
 )
 FEW_WORKERS = replace(BRIEF, workers=4)
@@ -119,13 +120,21 @@ LEAST_CHART = replace(
     BRIEF,
     name="least chart",
     drawn_points=16,
+    time_lines=1,
+    workers=2,
+    advice=1,
+    tables=False,
+)
+NO_CHART = replace(BRIEF, name="no chart", drawn_points=0, tables=False)
+"""For more GPUs than a chart can show beside the JSON."""
+MINIMAL = replace(
+    LEAST_CHART,
+    name="minimal",
+    drawn_points=0,
+    evidence=False,
     reason_length=24,
     holders=0,
-    time_lines=1,
     memory_lines=0,
-    workers=2,
     note_length=40,
-    advice=1,
-    evidence=False,
+    gpu_rows=6,
 )
-MINIMAL = replace(LEAST_CHART, name="minimal", drawn_points=0, tables=False)

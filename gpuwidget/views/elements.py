@@ -112,18 +112,15 @@ def small_table(rows: Sequence[Sequence[str]]) -> str:
     """Return a table of figures, the first row of which is the header. The first column has the names."""
     if not rows:
         return ""
-    (first, *header), *body = rows
-    name = f"style='{LEFT}'"
-    titles = "".join(f"<th scope='col'>{escape(title)}" for title in header)
+    (first, *titles), *body = rows
+    header = "".join(f"<th scope='col'>{escape(title)}" for title in titles)
     lines = "".join(
-        f"<tr><th scope='row' {name}>{escape(row[0])}"
-        f"{''.join(f'<td>{styles.unbroken(cell)}' for cell in row[1:])}"
+        f"<tr><th scope='row'>{escape(row[0])}{''.join(f'<td>{styles.unbroken(cell)}' for cell in row[1:])}"
         for row in body
     )
-    look = f"{styles.AUTO_TABLE}font-size:12px"
     return (
-        f"<div style='overflow-x:auto'><table cellpadding='3' style='{look}'><thead>"
-        f"<tr><th {name}>{escape(first)}{titles}<tbody>{lines}</table></div>"
+        f"<div style='overflow-x:auto'><table cellpadding='3' style='{styles.AUTO_TABLE}'>"
+        f"<thead><tr><th>{escape(first)}{header}<tbody>{lines}</table></div>"
     )
 
 
@@ -139,7 +136,7 @@ def fold(title: str, inner: str, *, opened: bool = False) -> str:
     if not inner:
         return ""
     state = " open" if opened else ""
-    return f"<details{state}><summary style='cursor:pointer'>{escape(title)}</summary>{inner}</details>"
+    return f"<details{state}><summary>{escape(title)}</summary>{inner}</details>"
 
 
 def folds(parts: Iterable[str]) -> str:

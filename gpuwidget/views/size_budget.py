@@ -46,6 +46,7 @@ from gpuwidget.views.detail_levels import (
     FULL,
     LEAST_CHART,
     MINIMAL,
+    NO_CHART,
     REDUCED,
     DetailLevel,
 )
@@ -150,8 +151,7 @@ def _candidates(report: Report) -> Iterator[ReducedReport]:
     yield reduce(report, BRIEF)
     if len(report.workers) > FEW_WORKERS.workers:
         yield reduce(report, FEW_WORKERS)
-    if len(report.shown) <= _MOST_PANELS:
-        yield reduce(report, LEAST_CHART)
+    yield reduce(report, LEAST_CHART if len(report.shown) <= _MOST_PANELS else NO_CHART)
     yield reduce(report, MINIMAL)
 
 
