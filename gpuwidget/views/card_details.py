@@ -248,11 +248,12 @@ def _time_line(line: LineTime) -> CodeLine:
     if line.line is None:
         source = _("outside the cell's lines")
     parts = [units.percent(line.share)]
-    bar = [(line.share, UNKNOWN)]
+    share_shown = _shown(line.share)
+    bar = [(share_shown, UNKNOWN)]
     if line.gpu_busy is not None:
         parts.append(_("GPU {mean} busy", mean=units.percent(line.gpu_busy)))
-        busy = line.share * line.gpu_busy / 100
-        bar = [(busy, UTILIZATION), (line.share - busy, IDLE)]
+        busy = share_shown * _shown(line.gpu_busy) / 100
+        bar = [(busy, UTILIZATION), (share_shown - busy, IDLE)]
     if line.frame is not None:
         # Name only the frame with the largest share.
         share = line.frames[0].share if line.frames else line.share
@@ -268,6 +269,11 @@ def _time_line(line: LineTime) -> CodeLine:
     if line.until is not None:
         number += f"\N{EN DASH}{line.until}"
     return CodeLine(number, source, bar, " · ".join(parts))
+
+
+def _shown(percentage: float) -> float:
+    """Return a percentage as it is shown, because a saved report has no more digits."""
+    return float(units.percent_number(percentage))
 
 
 def _limits(time: CodeTime) -> str:

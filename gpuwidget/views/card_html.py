@@ -144,8 +144,7 @@ def _gpu_table(gpus: Sequence[GpuReport]) -> str:
 
 def _workers(report: Report, level: DetailLevel) -> str:
     """Return the table of the workers as HTML, or nothing if there are none."""
-    rows = card_workers.table(report, level.workers)
-    return f"<div style='overflow-x:auto'>{styles.html_table(rows)}</div>" if rows else ""
+    return elements.small_table(card_workers.table(report, level.workers))
 
 
 # -- the details -----------------------------------------------------------------------------------------

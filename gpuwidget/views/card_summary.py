@@ -368,10 +368,10 @@ def _busy(gpus: Sequence[GpuReport]) -> Figure:
 
 def _energy(gpus: Sequence[GpuReport]) -> Figure:
     total, label = total_energy(gpus), _("energy")
-    power = [gpu.power_w.mean for gpu in gpus if gpu.power_w is not None]
     if total == units.UNKNOWN:
         return Figure(total, label, title=_reason(gpus[0], "energy_j"))
-    return Figure(total, label, units.power(sum(power)) if len(power) == len(gpus) else "")
+    power = gpus[0].power_w if len(gpus) == 1 else None
+    return Figure(total, label, "" if power is None else units.power(power.mean))
 
 
 def _reason(gpu: GpuReport, field: str) -> str:

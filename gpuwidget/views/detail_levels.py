@@ -115,13 +115,12 @@ BRIEF = replace(
     time_lines=2,
     optional_fields="absent",
 )
-FEW_WORKERS = replace(BRIEF, workers=4)
 LEAST_CHART = replace(
     BRIEF,
     name="least chart",
     drawn_points=16,
     time_lines=1,
-    workers=2,
+    workers=6,
     advice=1,
     tables=False,
 )
@@ -135,6 +134,7 @@ MINIMAL = replace(
     reason_length=24,
     holders=0,
     memory_lines=0,
+    workers=4,
     note_length=40,
     gpu_rows=6,
 )

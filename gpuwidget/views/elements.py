@@ -1,7 +1,7 @@
 """Pieces of static HTML that several views share: figures, bars, lines of code, small tables and folds.
 
-A front end that removes styles, as in an untrusted notebook, keeps tables in shape, and the lines of
-everything else.
+A front end that removes styles still shows the same lines, below each other. In an untrusted notebook,
+JupyterLab keeps ``grid-gap``, an older name of ``gap``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 
 from gpuwidget.views import styles
-from gpuwidget.views.styles import LEFT, QUIET
+from gpuwidget.views.styles import QUIET
 
 _BAR_HEIGHT = 10
 _BAR_WIDTH = 190
@@ -58,8 +58,8 @@ def figures_row(figures: Iterable[Figure]) -> str:
 
     In an output of less than 600 pixels, the last figures may be in a second row.
     """
-    cells = "".join(map(_figure, figures))
-    return f"<table style='{styles.AUTO_TABLE}margin:0'><tr style='{LEFT};background:none'>{cells}</table>"
+    look = "display:flex;flex-wrap:wrap;grid-gap:0 26px;font-size:11px;line-height:1.35;white-space:nowrap"
+    return f"<div style='{look}'>{''.join(map(_figure, figures))}</div>"
 
 
 def _figure(figure: Figure) -> str:
@@ -68,9 +68,8 @@ def _figure(figure: Figure) -> str:
     quiet = f"style='{color[1:] or QUIET}'"
     qualifier = f"<br><span {quiet}>{_lines(figure.qualifier)}</span>" if figure.qualifier else ""
     return (
-        f"<td style='{LEFT};display:inline-block;vertical-align:top;white-space:nowrap;padding:0 26px 0 0;"
-        f"font-size:11px;line-height:1.35'><b style='font-size:19px{color}'{title}>{escape(figure.value)}</b>"
-        f"<br>{escape(figure.label)}{qualifier}"
+        f"<div><b style='font-size:19px{color}'{title}>{escape(figure.value)}</b><br>{escape(figure.label)}"
+        f"{qualifier}</div>"
     )
 
 
@@ -104,7 +103,7 @@ def code_lines(lines: Iterable[CodeLine]) -> str:
         f"<span style='{cut}'>{escape(line.text)}</span></div>"
         for line in lines
     )
-    grid = f"display:grid;grid-template-columns:{columns};gap:2px 8px;align-items:center"
+    grid = f"display:grid;grid-template-columns:{columns};grid-gap:2px 8px;align-items:center"
     return f"<div style='{grid};margin:4px 0;font-size:12px'>{rows}</div>"
 
 
@@ -127,7 +126,7 @@ def small_table(rows: Sequence[Sequence[str]]) -> str:
 def facts(rows: Iterable[Sequence[str]]) -> str:
     """Return rows of a name and a sentence about it."""
     inner = "".join(f"<b>{escape(name)}</b> <div>{escape(text)}</div>" for name, text in rows)
-    grid = "display:grid;grid-template-columns:fit-content(40%) 1fr;gap:0 14px"
+    grid = "display:grid;grid-template-columns:fit-content(40%) 1fr;grid-gap:0 14px"
     return f"<div style='{grid}'>{inner}</div>" if inner else ""
 
 
@@ -145,7 +144,7 @@ def folds(parts: Iterable[str]) -> str:
     if not inner:
         return ""
     return (
-        f"<div style='display:flex;flex-wrap:wrap;gap:0 18px;margin-top:4px;font-size:12px;{QUIET}'>"
+        f"<div style='display:flex;flex-wrap:wrap;grid-gap:0 18px;margin-top:4px;font-size:12px;{QUIET}'>"
         f"{inner}</div>"
     )
 

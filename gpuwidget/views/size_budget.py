@@ -41,7 +41,6 @@ from gpuwidget.views.card_summary import ADVICE_LENGTH
 from gpuwidget.views.detail_levels import (
     BRIEF,
     COMPACT,
-    FEW_WORKERS,
     FEWER_LINES,
     FULL,
     LEAST_CHART,
@@ -149,8 +148,6 @@ def _candidates(report: Report) -> Iterator[ReducedReport]:
         if size + _POINT_SIZE * min(count, level.points * len(report.gpus)) <= LIMIT:
             yield compact if level is COMPACT else reduce(report, level)
     yield reduce(report, BRIEF)
-    if len(report.workers) > FEW_WORKERS.workers:
-        yield reduce(report, FEW_WORKERS)
     yield reduce(report, LEAST_CHART if len(report.shown) <= _MOST_PANELS else NO_CHART)
     yield reduce(report, MINIMAL)
 
