@@ -333,12 +333,15 @@ def _time(report: Report) -> Figure:
 def _peak(report: Report, memory: MemorySummary) -> Figure:
     """Return the highest memory peak of any one GPU, and whether child processes held part of it."""
     gpus, gpu = report.memory_gpus, memory.peak_gpu
-    how = _("exact") if memory.kind == "torch" else _("sampled")
-    where = children = pool = ""
-    if len(gpus) > 1:
-        where = _(", on {gpu}", gpu=gpu_name(gpu)) if gpu is not None else ""
-    elif gpus[0].memory_total is not None:
-        where = _(", of {total}", total=units.memory(gpus[0].memory_total))
+    exact, children, pool = memory.kind == "torch", "", ""
+    if len(gpus) > 1 and gpu is not None:
+        name = gpu_name(gpu)
+        where = _("exact, on {gpu}", gpu=name) if exact else _("sampled, on {gpu}", gpu=name)
+    elif len(gpus) == 1 and gpus[0].memory_total is not None:
+        total = units.memory(gpus[0].memory_total)
+        where = _("exact, of {total}", total=total) if exact else _("sampled, of {total}", total=total)
+    else:
+        where = _("exact") if exact else _("sampled")
     if gpu is not None and memory.kind == "process" and gpu.children_memory is not None:
         only = gpu.process_memory is not None and gpu.children_memory.peak == gpu.process_memory.peak
         children = _("in child processes") if only else _("with child processes")
@@ -346,7 +349,7 @@ def _peak(report: Report, memory: MemorySummary) -> Figure:
     if reserved is not None:
         pool = _("JAX reserved {size}", size=units.memory(reserved["reserved"]))
     whole = _("whole GPU") if memory.kind == "device" else ""
-    qualifier = _lines(f"{how}{where}", whole, children, pool)
+    qualifier = _lines(where, whole, children, pool)
     return Figure(units.memory(memory.peak), _("peak memory"), qualifier)
 
 

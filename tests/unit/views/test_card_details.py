@@ -194,7 +194,8 @@ def test_energy_while_idle_is_a_lower_bound() -> None:
     def idle_energy(utilization: float, idle: float) -> str | None:
         gpu = reports.gpu(0, utilization=Level(utilization, utilization))
         made = replace(reports.starved(), gpus=(replace(gpu, energy_j=2000.0),), energy_idle_j=idle)
-        return dict(map(tuple, time_facts(replace(made, time=code_time(LOADER))))).get("Energy while idle")
+        facts = time_facts(replace(made, time=code_time(LOADER)))
+        return next((text for name, text in facts if name == "Energy while idle"), None)
 
     assert idle_energy(6.7, 100.0) == "at least 100 J of 2.0 kJ (5.0 %)"
     assert idle_energy(49.0, 0.0) is None

@@ -156,6 +156,7 @@ def test_every_form_shows_the_same_digits(seed: int) -> None:
     assert bundle["text/html"] == card_html.card(report, FULL) == card_html.card(again, FULL)
     assert card_text.table([again]) == card_text.table([report])
     line = card.line_bundle(report)
+    assert line is not None
     again = from_json(Report, line[MIME_TYPE])
     assert line["text/plain"] == card_text.short_line(report) == card_text.short_line(again)
 
