@@ -8,8 +8,9 @@ from typing import Any
 
 import nbformat
 import pytest
-from gpuwidget.views.chart import UNTRUSTED
 from helpers_lab import Notebook
+
+from gpuwidget.views.chart import UNTRUSTED
 
 CARD = "application/vnd.gpuwidget.report+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"

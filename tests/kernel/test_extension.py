@@ -127,8 +127,8 @@ def test_card_is_last(kernel: Kernel) -> None:
 
 
 def test_watch_every_cell(pair: Pair) -> None:
-    """With %gpu watch on, each cell behaves as usual. It has a one-line card, unless it ended well, was short and
-    changed nothing. gpuwidget's own magics have none. After %gpu watch off, cells have no card."""
+    """With %gpu watch on, each cell behaves as usual. It has a one-line card, unless it ended well, was
+    short and changed nothing. gpuwidget's own magics have none. After %gpu watch off, cells have no card."""
     pair.run("pass", "%gpu watch on")
     cells = [
         "6 * 7",
