@@ -373,8 +373,11 @@ def _energy(gpus: Sequence[GpuReport]) -> Figure:
     total, label = total_energy(gpus), _("energy")
     if total == units.UNKNOWN:
         return Figure(total, label, title=_reason(gpus[0], "energy_j"))
+    number, _sign, error = total.partition(" ± ")
+    value = f"{number} {error.split()[1]}" if error else total
     power = gpus[0].power_w if len(gpus) == 1 else None
-    return Figure(total, label, "" if power is None else units.power(power.mean))
+    below = _lines(f"± {error}" if error else "", "" if power is None else units.power(power.mean))
+    return Figure(value, label, below)
 
 
 def _reason(gpu: GpuReport, field: str) -> str:

@@ -30,8 +30,8 @@ _LEFT = "28px"
 _RIGHT = "clamp(136px,30%,278px)"
 """The space beside the plots of rows. On the right are the live chart's readings, and this chart's legend."""
 _HOVER_LABEL_LENGTH = 48
-_NAME_LENGTH = 32
-_MIN_LABEL_DISTANCE = 0.12
+_NAME_LENGTH = 24
+_MIN_LABEL_DISTANCE = 0.16
 """A tick that is closer than this fraction of the run to its end has no label."""
 _HALO = "paint-order:stroke;stroke:var(--jp-layout-color0,transparent);stroke-width:3px"
 """Keeps text readable on top of lines, where the theme's background is known."""
@@ -239,16 +239,13 @@ def _labels(chart: Chart, panels: ChartPanels) -> str:
     found = [_legend(chart, panels)]
     for panel, lane in enumerate(chart.lanes):
         left, floor = panels.left(panel), panels.floor(panel)
-        top, right = floor - panels.height, left + panels.width
+        top = floor - panels.height
         peak, marker = _peak(chart, panels, panel)
         if panels.tiles:
             found += [
                 _text(left, top - 6, clean_line(lane.name, _NAME_LENGTH)),
                 _text(left + panels.width / 2, floor + 13, peak, "middle", MEMORY),
             ]
-            if panel == 0:  # all tiles have the same axis
-                found.append(_text(left, floor + 13, "0"))
-                found.append(_text(right, floor + 13, units.duration(chart.duration), "end"))
         else:
             found += [
                 f"<text x='-6' y='{y}' text-anchor='end'>{n}</text>" for y, n in ((top + 4, 100), (floor, 0))
@@ -263,7 +260,7 @@ def _labels(chart: Chart, panels: ChartPanels) -> str:
 
 
 def _legend(chart: Chart, panels: ChartPanels) -> str:
-    """Return the keys of the lines, to the right of the rows or below the tiles."""
+    """Return the keys of the lines, to the right of the rows or, with the tiles' time axis, below them."""
     keys = (
         (any(any(lane.compared) for lane in chart.lanes), "#888", "", _("compared")),
         (_known(lane.utilization for lane in chart.lanes), UTILIZATION, "", _("GPU utilization, %")),
@@ -280,6 +277,8 @@ def _legend(chart: Chart, panels: ChartPanels) -> str:
             f"style='stroke:{color}' stroke-dasharray='{dashes}'/><text x='{shift + 22}' y='3'>{escape(text)}"
             "</text></svg>"
         )
+    if panels.tiles:
+        found += _text(100, panels.total_height - 6, f"0\N{EN DASH}{units.duration(chart.duration)}", "end")
     return found
 
 
