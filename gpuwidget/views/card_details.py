@@ -21,7 +21,7 @@ from gpuwidget.views import card_workers
 from gpuwidget.views.card_summary import gpu_names
 from gpuwidget.views.elements import CodeLine
 from gpuwidget.views.holders_view import names as holder_names
-from gpuwidget.views.styles import IDLE, UNKNOWN, UTILIZATION
+from gpuwidget.views.styles import BLUE, IDLE, UNKNOWN
 
 _FIELD_NAMES = {
     "device_memory": translatable("memory of the whole GPU"),
@@ -253,7 +253,8 @@ def _time_line(line: LineTime) -> CodeLine:
     if line.gpu_busy is not None:
         parts.append(_("GPU {mean} busy", mean=units.percent(line.gpu_busy)))
         busy = share_shown * _shown(line.gpu_busy) / 100
-        bar = [(busy, UTILIZATION), (share_shown - busy, IDLE)]
+        # In an untrusted notebook, JupyterLab removes bars whose colors are variables of the theme.
+        bar = [(busy, BLUE), (share_shown - busy, IDLE)]
     if line.frame is not None:
         # Name only the frame with the largest share.
         share = line.frames[0].share if line.frames else line.share

@@ -30,7 +30,7 @@ _LEFT = "28px"
 _RIGHT = "clamp(136px,30%,278px)"
 """The space beside the plots of rows. On the right are the live chart's readings, and this chart's legend."""
 _HOVER_LABEL_LENGTH = 48
-_NAME_LENGTH = 24
+_NAME_LENGTH = 20
 _MIN_LABEL_DISTANCE = 0.16
 """A tick that is closer than this fraction of the run to its end has no label."""
 _HALO = "paint-order:stroke;stroke:var(--jp-layout-color0,transparent);stroke-width:3px"

@@ -94,17 +94,16 @@ def bar(parts: Iterable[tuple[float, str]], style: str = f"width:{_BAR_WIDTH}px;
 
 def code_lines(lines: Iterable[CodeLine]) -> str:
     """Return lines of code, each with its number, source, bar, and the bar's figures."""
-    columns = f"max-content minmax(110px,max-content) minmax(40px,{_BAR_WIDTH}px) minmax(140px,1fr)"
     cut = "white-space:pre;overflow:hidden;text-overflow:ellipsis"
-    code = f"{cut};background:none;max-width:300px"
     rows = "".join(
-        f"<div style='display:contents'><span style='{QUIET}'>{escape(line.number)}</span> "
-        f"<code style='{code}'>{escape(line.source)}</code> {bar(line.parts, '')} "
-        f"<span style='{cut}'>{escape(line.text)}</span></div>"
+        "<div style='display:flex;grid-gap:8px;align-items:center'>"
+        f"<span style='flex:0 0 24px;{QUIET}'>{escape(line.number)}</span> "
+        f"<code style='flex:0 1 260px;{cut};background:none'>{escape(line.source)}</code> "
+        f"{bar(line.parts, f'flex:0 1 {_BAR_WIDTH}px')} "
+        f"<span style='flex:1 0 140px;{cut}'>{escape(line.text)}</span></div>"
         for line in lines
     )
-    grid = f"display:grid;grid-template-columns:{columns};grid-gap:2px 8px;align-items:center"
-    return f"<div style='{grid};margin:4px 0;font-size:12px'>{rows}</div>"
+    return f"<div style='margin:4px 0;font-size:12px'>{rows}</div>"
 
 
 def small_table(rows: Sequence[Sequence[str]]) -> str:

@@ -12,7 +12,7 @@ from helpers_reports import HOSTILE, gib
 from gpuwidget.model.report import MIME_TYPE, CodeTime, FrameTime, Level, LineMemory, LineTime, Report
 from gpuwidget.views import card
 from gpuwidget.views.card_details import memory_rows, time_facts, time_lines
-from gpuwidget.views.styles import IDLE, UNKNOWN, UTILIZATION
+from gpuwidget.views.styles import BLUE, IDLE, UNKNOWN
 
 STEP = LineMemory(
     file="src/model.py",
@@ -123,7 +123,7 @@ def test_the_bar_of_a_line() -> None:
     busy, unknown = time_lines(
         timed(LineTime(7, "a", 60.0, 25.0, None, None), LineTime(8, "b", 3.0, None, None, None))
     )
-    assert busy.parts == [(15.0, UTILIZATION), (45.0, IDLE)]
+    assert busy.parts == [(15.0, BLUE), (45.0, IDLE)]
     assert unknown.parts == [(3.0, UNKNOWN)]
 
 
