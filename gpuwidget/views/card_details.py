@@ -41,6 +41,7 @@ _FIELD_NAMES = {
 _CELL = re.compile(r"^In\[(\d+)\]")
 _MEMORY_LINE_LENGTH = 90
 _SOURCE_LENGTH = 60
+_MAX_INDENT = 16
 _ROUNDED = 0.05
 """If a utilization is less than this many percentage points away from 0 or 100, a card shows it as 0 or 100
 percent."""
@@ -244,7 +245,7 @@ def time_facts(report: Report) -> list[list[str]]:
 
 
 def _time_line(line: LineTime) -> CodeLine:
-    source = clean_line(line.source, _SOURCE_LENGTH)
+    source = " " * min(line.indent, _MAX_INDENT) + clean_line(line.source, _SOURCE_LENGTH)
     if line.line is None:
         source = _("outside the cell's lines")
     parts = [units.percent(line.share)]

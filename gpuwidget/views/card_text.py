@@ -106,7 +106,7 @@ def _advice(report: Report) -> list[tuple[str, str, str]]:
 def _details(report: Report) -> list[str]:
     """Return the details that the text form shows, because a terminal can't expand a section."""
     found = [
-        _("line {line} `{source}`: {text}", line=line.number, source=line.source, text=line.text)
+        _("line {line} `{source}`: {text}", line=line.number, source=line.source.strip(), text=line.text)
         if line.number
         else f"{line.source}: {line.text}"
         for line in card_details.time_lines(report)

@@ -117,6 +117,11 @@ def test_a_line_of_code() -> None:
     assert texts(LOADER) == [("7", "for x, y in loader:", "61 % · GPU 4.1 % busy · in DataLoader._next_data")]
 
 
+def test_code_keeps_its_indentation() -> None:
+    """A line is indented as in the cell."""
+    assert [source for _, source, _ in texts(replace(LOADER, indent=4))] == ["    for x, y in loader:"]
+
+
 def test_the_bar_of_a_line() -> None:
     """The length of a line's bar is its share of the time. Its color tells how much of this time the GPU was
     busy, and it is gray if that is unknown."""
