@@ -144,7 +144,8 @@ def _plots(chart: Chart, panels: ChartPanels) -> str:
         xs = [round(left + width * _place(chart, t)) for t in chart.t]
         floors += f"M{left:.0f} {floor}h{width:.0f}"
         for run in _runs(xs, lane.utilization, 100.0, floor, height):
-            utilization += _path(run)
+            # Tiles have no outline, because a filled shape alone takes fewer bytes.
+            utilization += "" if panels.tiles else _path(run)
             fill += f"{_path([(run[0][0], floor), *run, (run[-1][0], floor)])}z"
         for run in _runs(xs, lane.memory, _top(lane), floor, height):
             memory += _path(run)
@@ -156,7 +157,7 @@ def _plots(chart: Chart, panels: ChartPanels) -> str:
         f"<svg width='100%' height='{panels.total_height}' viewBox='0 0 {whole} {panels.total_height}' "
         f"preserveAspectRatio='none'><path d='{floors}' {thin} stroke='currentColor' opacity='.25'/>"
         f"{_ticks(chart, panels, whole, thin)}"
-        f"<path d='{fill}' style='fill:{UTILIZATION}' opacity='.16'/>{gray}"
+        f"<path d='{fill}' style='fill:{UTILIZATION}' opacity='{'.5' if panels.tiles else '.16'}'/>{gray}"
         f"<path d='{utilization}' {thin} style='stroke:{UTILIZATION}' stroke-width='1.4'/>"
         f"<path d='{memory}' {thin} stroke='{MEMORY}' stroke-width='1.4' stroke-dasharray='4 3'/></svg>"
     )

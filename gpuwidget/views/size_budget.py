@@ -58,9 +58,11 @@ _FEW_POINTS = 80
 """Number of points, over all GPUs, up to which the timeline hardly affects the size of a card."""
 _ROW_SIZE = 60
 """Lower bound of the size of one GPU's row in the HTML, in bytes."""
-_MOST_PANELS = 12
-"""Number of GPUs whose panels of the chart may fit beside the JSON."""
-_PANEL_SIZE = 260
+_MANY_GPUS = 9
+"""Number of GPUs from which the chart may not fit beside the JSON."""
+_BASE_SIZE = 1500
+"""Lower bound of the size of a card's text and HTML without rows and panels, in bytes."""
+_PANEL_SIZE = 200
 """Lower bound of the size of one GPU's panel of the chart in the HTML, in bytes."""
 _SOURCE_LENGTH = 100
 _PATH_LENGTH = 60
@@ -124,9 +126,9 @@ def _bundle(reduced: ReducedReport, render: Callable[[ReducedReport], dict[str, 
     data = {MIME_TYPE: to_json(reduced)}
     size = _json_size(data)
     chart = reduced.drawn.timeline is not None and reduced.level.drawn_points > 0
-    rows = len(reduced.drawn.shown) * (_ROW_SIZE + _PANEL_SIZE * chart)
-    if size + rows > LIMIT:
-        return data, size + rows
+    rest = _BASE_SIZE + len(reduced.drawn.shown[: reduced.level.gpu_rows]) * (_ROW_SIZE + _PANEL_SIZE * chart)
+    if size + rest > LIMIT:
+        return data, size + rest
     rendered = render(reduced)
     # Joining two JSON objects adds ", " and removes "{}", so the size is the sum of both sizes.
     return {**rendered, **data}, _json_size(rendered) + size
@@ -148,7 +150,9 @@ def _candidates(report: Report) -> Iterator[ReducedReport]:
         if size + _POINT_SIZE * min(count, level.points * len(report.gpus)) <= LIMIT:
             yield compact if level is COMPACT else reduce(report, level)
     yield reduce(report, BRIEF)
-    yield reduce(report, LEAST_CHART if len(report.shown) <= _MOST_PANELS else NO_CHART)
+    yield reduce(report, LEAST_CHART)
+    if len(report.shown) >= _MANY_GPUS:
+        yield reduce(report, NO_CHART)
     yield reduce(report, MINIMAL)
 
 
