@@ -110,7 +110,7 @@ COMPACT = replace(
 BRIEF = replace(
     COMPACT,
     name="brief",
-    drawn_points=24,
+    drawn_points=32,
     marks=0,
     time_lines=2,
     optional_fields="absent",

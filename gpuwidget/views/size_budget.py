@@ -125,13 +125,19 @@ def _bundle(reduced: ReducedReport, render: Callable[[ReducedReport], dict[str, 
     and the size is a lower bound."""
     data = {MIME_TYPE: to_json(reduced)}
     size = _json_size(data)
-    chart = reduced.drawn.timeline is not None and reduced.level.drawn_points > 0
-    rest = _BASE_SIZE + len(reduced.drawn.shown[: reduced.level.gpu_rows]) * (_ROW_SIZE + _PANEL_SIZE * chart)
+    rest = _smallest_rest(reduced)
     if size + rest > LIMIT:
         return data, size + rest
     rendered = render(reduced)
     # Joining two JSON objects adds ", " and removes "{}", so the size is the sum of both sizes.
     return {**rendered, **data}, _json_size(rendered) + size
+
+
+def _smallest_rest(reduced: ReducedReport) -> int:
+    """Return a lower bound of the size of the text and the HTML of a card with a chart."""
+    if reduced.drawn.timeline is None or not reduced.level.drawn_points:
+        return 0
+    return _BASE_SIZE + len(reduced.drawn.shown) * (_ROW_SIZE + _PANEL_SIZE)
 
 
 def _candidates(report: Report) -> Iterator[ReducedReport]:
@@ -145,7 +151,7 @@ def _candidates(report: Report) -> Iterator[ReducedReport]:
         # longer.
         yield reduce(report, levels.pop(0))
     compact = reduce(report, COMPACT)
-    size = _json_size(to_json(compact)) + _ROW_SIZE * len(report.shown)
+    size = _json_size(to_json(compact)) + _smallest_rest(compact)
     for level in levels:
         if size + _POINT_SIZE * min(count, level.points * len(report.gpus)) <= LIMIT:
             yield compact if level is COMPACT else reduce(report, level)
