@@ -12,6 +12,8 @@ from helpers_kernel import Kernel
 from helpers_outputs import CARD, sequence
 from helpers_pair import Pair, assert_same, check_card
 
+from gpuwidget.views.card_summary import SHORT_S
+
 SNAPSHOT = """
 import asyncio, os, signal, sys, threading, time
 def hooked():
@@ -149,7 +151,8 @@ def test_watch_every_cell(pair: Pair) -> None:
         assert_same(plain, watched)
         assert watched.live == []
         if watched.reply["status"] == "ok":
-            assert watched.cards == []
+            # On a busy machine, a cell may take longer.
+            assert not watched.cards or watched.report["cell"]["duration_s"] >= SHORT_S
             continue
         assert check_card(watched)["timeline"] is None
         (card,) = watched.cards

@@ -9,6 +9,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from gpuwidget.views.card_summary import SHORT_S
+
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "quickstart.ipynb"
 REPORT = "application/vnd.gpuwidget.report+json"
 
@@ -32,11 +34,10 @@ def test_the_quickstart_runs_without_a_gpu(source: str, monkeypatch: pytest.Monk
     notebook: Any = nbformat.read(NOTEBOOK, as_version=4)
     NotebookClient(notebook, timeout=200).execute()
     found = reports(notebook)
-    assert [report["cell"]["label"] for report in found] == [
-        "a small model",
-        "gone in a millisecond",
-        "two phases",
-    ]
+    labels = [report["cell"]["label"] for report in found]
+    assert labels[:3] == ["a small model", "gone in a millisecond", "two phases"]
+    # On a busy machine, the cell of the tour may take longer.
+    assert all(report["cell"]["duration_s"] >= SHORT_S for report in found[3:])
     assert {report["source"]["kind"] for report in found} == {source}
     assert {report["cell"]["status"] for report in found} == {"ok"}
 
