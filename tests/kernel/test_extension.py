@@ -128,6 +128,12 @@ def test_card_is_last(kernel: Kernel) -> None:
         assert ran.messages[-1].type == "display_data"
 
 
+def took_long_or_changed(report: dict[str, Any]) -> bool:
+    """Return whether a cell took long, as it may on a busy machine, or the memory of its GPUs changed."""
+    memory = report["totals"]["memory"] or {}
+    return bool(report["cell"]["duration_s"] >= SHORT_S or len(set(memory.values())) > 1)
+
+
 def test_watch_every_cell(pair: Pair) -> None:
     """With %gpu watch on, each cell behaves as usual. It has a one-line card, unless it ended well, was
     short and changed nothing. gpuwidget's own magics have none. After %gpu watch off, cells have no card."""
@@ -151,8 +157,7 @@ def test_watch_every_cell(pair: Pair) -> None:
         assert_same(plain, watched)
         assert watched.live == []
         if watched.reply["status"] == "ok":
-            # On a busy machine, a cell may take longer.
-            assert not watched.cards or watched.report["cell"]["duration_s"] >= SHORT_S
+            assert not watched.cards or took_long_or_changed(watched.report)
             continue
         assert check_card(watched)["timeline"] is None
         (card,) = watched.cards
