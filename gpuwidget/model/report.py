@@ -375,6 +375,8 @@ class LineTime:
     call_share: float | None = None
     """Percentage of the running time of the cell's code that ``call`` alone took, or None if there is no
     call."""
+    indent: int = 0
+    """Number of columns by which :attr:`source` is indented."""
 
 
 @dataclass(frozen=True, slots=True)

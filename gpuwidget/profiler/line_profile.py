@@ -249,9 +249,10 @@ def _line_time(group: _LineGroup, total: float, source: SourceLine) -> LineTime:
         )
         for name, frame in ordered[:_MAX_FRAMES]
     )
+    text = source(group.file, line) if group.file is not None and line is not None else ""
     return LineTime(
         line=line,
-        source=source(group.file, line).strip() if group.file is not None and line is not None else "",
+        source=text.strip(),
         share=share,
         gpu_busy=None if group.flickers else group.activity,
         call=call,
@@ -259,4 +260,5 @@ def _line_time(group: _LineGroup, total: float, source: SourceLine) -> LineTime:
         until=numbers[-1] if len(numbers) > 1 else None,
         frames=frames,
         call_share=call_share,
+        indent=len(text.expandtabs(4)) - len(text.expandtabs(4).lstrip()),
     )

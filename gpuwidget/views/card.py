@@ -12,7 +12,7 @@ from gpuwidget.model.report import Report
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import _, in_view_language
 from gpuwidget.views import card_html, card_text, size_budget
-from gpuwidget.views.card_summary import headline
+from gpuwidget.views.card_summary import headline, is_silent
 from gpuwidget.views.detail_levels import FULL
 from gpuwidget.views.saved_outputs import output_metadata
 from gpuwidget.views.size_budget import Bundle, ReducedReport
@@ -23,8 +23,13 @@ def bundle(report: Report) -> Bundle:
     return size_budget.fit(report, _card)
 
 
-def line_bundle(report: Report) -> Bundle:
-    """Return the one-line card of ``%gpu watch on``; its JSON has no timeline and no time per line."""
+def line_bundle(report: Report) -> Bundle | None:
+    """Return the one-line card of ``%gpu watch on``; its JSON has no timeline and no time per line.
+
+    Return None if the card would say nothing.
+    """
+    if is_silent(report):
+        return None
     return size_budget.fit(replace(report, timeline=None, time=None), _line)
 
 

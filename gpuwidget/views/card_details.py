@@ -1,7 +1,7 @@
-"""Format the card's collapsed details as named lines of text.
+"""Format the card's details as rows of small tables, and as lines of code.
 
-The details contain every memory figure, the highest readings, the lines of code with the most memory
-(``--lines``) and the most time, and the reasons for unknown values.
+The details contain the lines of code with the most memory (``--lines``) and the most time, the holders of
+memory, the figures behind advice, the reasons for unknown values, and facts about the run.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from typing import Any
 from gpuwidget.model import units
 from gpuwidget.model.report import Advice, CodeTime, GpuReport, LineMemory, LineTime, Report, Span, in_call
 from gpuwidget.model.terminal_text import clean_line
-from gpuwidget.model.translation import _, counted, translatable
-from gpuwidget.views import card_gpus, card_workers
-from gpuwidget.views.card_summary import NEGLIGIBLE_WAIT_S, gpu_names
+from gpuwidget.model.translation import _, translatable
+from gpuwidget.views import card_summary as summary
+from gpuwidget.views import card_workers
+from gpuwidget.views.card_summary import gpu_names
+from gpuwidget.views.elements import CodeLine
 from gpuwidget.views.holders_view import names as holder_names
+from gpuwidget.views.styles import BLUE, IDLE, UNKNOWN
 
 _FIELD_NAMES = {
     "device_memory": translatable("memory of the whole GPU"),
@@ -36,51 +39,35 @@ _FIELD_NAMES = {
     "energy_j": translatable("energy"),
 }
 _CELL = re.compile(r"^In\[(\d+)\]")
-_MAX_MEMORY_LINES = 8
-_MAX_MEMORY_ROWS = 12
-_MAX_TIME_LINES = 4
+_MEMORY_LINE_LENGTH = 90
 _SOURCE_LENGTH = 60
+_MAX_INDENT = 16
 _ROUNDED = 0.05
 """If a utilization is less than this many percentage points away from 0 or 100, a card shows it as 0 or 100
 percent."""
 
 
-def details(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
-    """Return the name and the text of each line of the details.
-
-    A line without a name continues the line above. With ``per_gpu``, GPUs whose figures differ have separate
-    lines.
-    """
-    host, cell = report.host_memory, report.cell
-    lines = evidence(report)
-    lines += card_gpus.memory_and_maxima(report, per_gpu=per_gpu)
-    lines += card_gpus.extra_means(report, per_gpu=per_gpu)
-    lines += _memory_lines(report)
-    lines += [(_("Left behind"), line) for line in left_behind(report)]
-    lines += [(_("Fragmentation"), line) for line in card_gpus.fragmentation(report, per_gpu=per_gpu)]
-    lines += time_details(report)
-    lines += [(_("Not known"), line) for line in unknown_values(report)]
-    lines.append(
-        (
-            _("Host memory"),
-            _(
-                "{change}, peak {peak} of this process",
-                change=units.memory_change(host.start, host.end),
-                peak=units.memory(host.peak),
-            ),
-        )
-    )
-    if report.shown:
-        lines.append(_after_the_code(cell.gpu_tail_s))
+def run_facts(report: Report) -> list[list[str]]:
+    """Return rows about the run as a whole: start, GPUs, sums, the end of the GPU's work, versions."""
+    cell, gpus = report.cell, report.memory_gpus
     where = f"In [{cell.execution_count}], " if cell.execution_count is not None else ""
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(cell.started))
-    lines.append((_("Started"), f"{where}{started}"))
-    lines.append((_("Environment"), _environment(report)))
-    return lines
+    rows = [[_("Started"), f"{where}{started}"]]
+    if gpus:
+        rows.append([_("GPUs"), summary.gpus_and_devices(gpus)])
+    if len(gpus) > 1:
+        sums = _("summed over {number} GPUs, all processes", number=len(gpus))
+        if summary.headline_memory(report).kind != "device":
+            sums = _("summed over {number} GPUs", number=len(gpus))
+        rows.append([_("Memory kept, energy"), sums])
+    if report.shown:
+        rows.append(_after_the_code(cell.gpu_tail_s))
+    return [*rows, [_("Environment"), _environment(report)]]
 
 
-def left_behind(report: Report) -> list[str]:
-    """Return the holders of the run's remaining memory, such as ``model (Net), also optimizer: 3.2 GiB``."""
+def left_behind(report: Report) -> list[list[str]]:
+    """Return rows with the holders of the run's remaining memory, such as ``model (Net), also optimizer``,
+    and its size."""
     several = len({holder.device for holder in report.holders}) > 1
     found = []
     for holder in report.holders:
@@ -89,12 +76,13 @@ def left_behind(report: Report) -> list[str]:
         kind = f" ({clean_line(holder.type or '', 40)})" if named else ""
         on = _(" on {device}", device=holder.device) if several else ""
         others = _(", also {names}", names=also) if also else ""
-        found.append(f"{first}{kind}{others}: {units.memory(holder.bytes)}{on}")
+        found.append([f"{first}{kind}{others}", f"{units.memory(holder.bytes)}{on}"])
     return found
 
 
-def unknown_values(report: Report) -> list[str]:
-    """Return the unknown values grouped by reason, such as ``power, energy: not supported by this GPU``."""
+def unknown_values(report: Report) -> list[list[str]]:
+    """Return rows with the unknown values that have the same reason, such as ``power, energy``, and this
+    reason."""
     reasons: dict[str, dict[str, list[GpuReport]]] = {}
     shown = report.shown
     for gpu in shown:
@@ -108,17 +96,17 @@ def unknown_values(report: Report) -> list[str]:
     for reason, fields in reasons.items():
         for gpus, names in groupby(fields, key=lambda name: fields[name]):
             where = "" if len(gpus) == len(shown) else _(" of {gpus}", gpus=gpu_names(gpus))
-            found.append(f"{', '.join(names)}{where}: {reason}")
+            found.append([f"{', '.join(names)}{where}", reason])
     return found + card_workers.unknown_values(report)
 
 
-def _after_the_code(seconds: float | None) -> tuple[str, str]:
-    """Return the line of the details about the GPU's work that was left when the code had ended."""
+def _after_the_code(seconds: float | None) -> list[str]:
+    """Return a row about the GPU's work that was left when the code had ended."""
     if seconds is None:
-        return _("Synchronization"), _("GPU not synchronized after the cell")
-    if seconds < NEGLIGIBLE_WAIT_S:
-        return _("After the code"), _("the GPU had no work left")
-    return _("After the code"), _("the GPU worked {seconds} more", seconds=units.duration(seconds))
+        return [_("Synchronization"), _("GPU not synchronized after the cell")]
+    if seconds < summary.NEGLIGIBLE_WAIT_S:
+        return [_("After the code"), _("the GPU had no work left")]
+    return [_("After the code"), _("the GPU worked {seconds} more", seconds=units.duration(seconds))]
 
 
 def _environment(report: Report) -> str:
@@ -140,22 +128,22 @@ def _environment(report: Report) -> str:
 # -- advice ----------------------------------------------------------------------------------------------
 
 
-def evidence(report: Report) -> list[tuple[str, str]]:
-    """Return a named line for each piece of advice, with the figures on which the advice is based.
+def evidence(report: Report) -> list[list[str]]:
+    """Return a row for each piece of advice: its rule, and the figures on which the advice is based.
 
-    The last line names the page that explains the rules. A wheel contains this page beside ``gpuwidget``'s
+    The last row names the page that explains the rules. A wheel contains this page beside ``gpuwidget``'s
     ``__init__``; a clone has it in its root.
     """
-    found = [(_("Advice {rule}", rule=advice.rule), _evidence(advice)) for advice in report.advice]
+    found = [[advice.rule, _evidence(advice)] for advice in report.advice if advice.evidence]
     pages = dict.fromkeys(
         advice.link.partition("#")[0] for advice in report.advice if advice.link is not None
     )
-    if pages:
+    if found and pages:
         where = _(
             "{pages} explains each rule; it is in the folder of gpuwidget.__file__ (in a clone: in its root)",
             pages=", ".join(pages),
         )
-        found.append((_("Rules"), where))
+        found.append([_("Rules"), where])
     return found
 
 
@@ -201,37 +189,14 @@ def memory_rows(report: Report) -> list[list[str]]:
         return []
     rows = [
         [
-            f"{_memory_line_name(line, report)}: {_(line.source)}"[:90],
+            f"{_memory_line_name(line, report)}: {_(line.source)}"[:_MEMORY_LINE_LENGTH],
             units.memory(line.at_peak),
             units.memory(line.held),
             units.memory(line.allocated),
         ]
-        for line in report.lines[:_MAX_MEMORY_ROWS]
+        for line in report.lines
     ]
-    rows += [[text, "", "", ""] for text in _further_lines(report, _MAX_MEMORY_ROWS)]
     return [["", _("at the peak"), _("at the end"), _("total")], *rows]
-
-
-def _memory_lines(report: Report) -> list[tuple[str, str]]:
-    texts = [_memory_line(line, report) for line in report.lines[:_MAX_MEMORY_LINES]]
-    texts += _further_lines(report, _MAX_MEMORY_LINES)
-    return [("" if n else _("Where the memory went"), text) for n, text in enumerate(texts)]
-
-
-def _memory_line(line: LineMemory, report: Report) -> str:
-    source = f", {_(line.source)}" if line.file is None else f" `{line.source}`"
-    caller = (
-        "" if line.called_from is None else _(", called from {file}", file=_displayed_file(line.called_from))
-    )
-    return _(
-        "{line}{source}: {at_peak} at the peak, {held} at the end, {allocated} in total{caller}",
-        line=_memory_line_name(line, report),
-        source=source,
-        at_peak=units.memory(line.at_peak),
-        held=units.memory(line.held),
-        allocated=units.memory(line.allocated),
-        caller=caller,
-    )
 
 
 def _memory_line_name(line: LineMemory, report: Report) -> str:
@@ -244,6 +209,8 @@ def _memory_line_name(line: LineMemory, report: Report) -> str:
         where += _(" in {function}", function=line.function)
     if len({line.device for line in report.lines}) > 1:
         where += f", {line.device}"
+    if line.called_from is not None:
+        where += _(", called from {file}", file=_displayed_file(line.called_from))
     return where
 
 
@@ -252,61 +219,43 @@ def _displayed_file(file: str) -> str:
     return _CELL.sub(r"In [\1]", file)
 
 
-def _further_lines(report: Report, shown: int) -> list[str]:
-    left = len(report.lines) - shown
-    if left <= 0:
-        return []
-    return [
-        _(
-            counted(
-                left,
-                "{number} more line, which held less at the peak",
-                "{number} more lines, which held less at the peak",
-            )
-        )
-    ]
-
-
 # -- where the time went ---------------------------------------------------------------------------------
 
 
-def time_details(report: Report) -> list[tuple[str, str]]:
-    """Return named lines about lines of code, CPU time, warm-up and idle energy, as far as they are known.
+def time_lines(report: Report) -> list[CodeLine]:
+    """Return the lines of code in their order, each with the time it took and how busy the GPU was."""
+    if report.time is None:
+        return []
+    return list(map(_time_line, sorted(report.time.lines, key=lambda line: (line.line is None, line.line))))
 
-    The lines of code are those that took the most time.
-    """
-    found: list[tuple[str, str]] = []
-    time = report.time
+
+def time_facts(report: Report) -> list[list[str]]:
+    """Return rows about the precision of the times, CPU time, warm-up and idle energy, as far as they are
+    known."""
+    found, time = [], report.time
     if time is not None and time.lines:
-        texts = [*map(time_line, time.lines[:_MAX_TIME_LINES]), _limits(time)]
-        found += [("" if n else _("Where the time went"), text) for n, text in enumerate(texts)]
+        found.append([_("Samples"), _limits(time)])
         if time.cpu is not None:
-            found.append(("CPU", _cpu(time)))
+            found.append(["CPU", _cpu(time)])
     if time is not None and time.warm_up_s is not None:
-        found.append(
-            (
-                _("Warm-up"),
-                _("the steady state began after {warm_up_s}", warm_up_s=units.duration(time.warm_up_s)),
-            )
-        )
+        after = _("the steady state began after {warm_up_s}", warm_up_s=units.duration(time.warm_up_s))
+        found.append([_("Warm-up"), after])
     idle = _idle_energy(report)
-    return found + ([(_("Energy while idle"), idle)] if idle else [])
+    return found + ([[_("Energy while idle"), idle]] if idle else [])
 
 
-def time_line(line: LineTime) -> str:
-    """Return a code line's time: ``line 7 `for x in loader:`: 61 % of the time, GPU 4 % busy``."""
+def _time_line(line: LineTime) -> CodeLine:
+    source = " " * min(line.indent, _MAX_INDENT) + clean_line(line.source, _SOURCE_LENGTH)
     if line.line is None:
-        where = _("outside the cell's lines")
-    elif line.until is not None:
-        where = _("lines {line} to {until}", line=line.line, until=line.until)
-    else:
-        where = _("line {line}", line=line.line)
-    source = clean_line(line.source, _SOURCE_LENGTH)
-    if source and line.until is None:
-        where += f" `{source}`"
-    parts = [_("{share} of the time", share=units.percent(line.share))]
+        source = _("outside the cell's lines")
+    parts = [units.percent(line.share)]
+    share_shown = _shown(line.share)
+    bar = [(share_shown, UNKNOWN)]
     if line.gpu_busy is not None:
         parts.append(_("GPU {mean} busy", mean=units.percent(line.gpu_busy)))
+        busy = share_shown * _shown(line.gpu_busy) / 100
+        # In an untrusted notebook, JupyterLab removes bars whose colors are variables of the theme.
+        bar = [(busy, BLUE), (share_shown - busy, IDLE)]
     if line.frame is not None:
         # Name only the frame with the largest share.
         share = line.frames[0].share if line.frames else line.share
@@ -318,7 +267,15 @@ def time_line(line: LineTime) -> str:
             "" if call_share is None or call_share > 0.9 * line.share else f" ({units.percent(call_share)})"
         )
         parts.append(f"{_(in_call(clean_line(line.call, _SOURCE_LENGTH)))}{share_text}")
-    return f"{where}: {', '.join(parts)}"
+    number = "" if line.line is None else f"{line.line}"
+    if line.until is not None:
+        number += f"\N{EN DASH}{line.until}"
+    return CodeLine(number, source, bar, " · ".join(parts))
+
+
+def _shown(percentage: float) -> float:
+    """Return a percentage as it is shown, because a saved report has no more digits."""
+    return float(units.percent_number(percentage))
 
 
 def _limits(time: CodeTime) -> str:

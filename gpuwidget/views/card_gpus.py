@@ -1,26 +1,35 @@
-"""Format the figures of each GPU for the card: the table's columns, and the lines of the details.
+"""Format the figures of each GPU for the card: the table of GPUs, and the tables of the details.
 
-In the details, GPUs with equal figures share a line. In a smaller card, all GPUs share one line, with the
-lowest and the highest figure.
+In the details, GPUs with equal figures share columns. In a smaller card, all GPUs share them, with the lowest
+and the highest figure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gpuwidget.model import units
-from gpuwidget.model.report import GpuReport, Level, Report, Span, TorchMemory
+from gpuwidget.model.report import GpuReport, Level, Report, Span, TorchMemory, Traffic
 from gpuwidget.model.terminal_text import clean_line
 from gpuwidget.model.translation import _
-from gpuwidget.views.card_summary import DELTA, gpu_names, gpu_number, model_name, process_label
+from gpuwidget.views.card_summary import (
+    DELTA,
+    PROGRAMS_LENGTH,
+    gpu_names,
+    gpu_number,
+    model_name,
+    process_label,
+    sampled,
+)
 
 _MAX_FULL_ROWS = 4
 _MIN_FRAGMENTED = 256 * units.MIB
 _MIN_FRAGMENTED_SHARE = 0.1
 """torch's memory counts as fragmented if torch can't release some of the memory that no tensor uses. This
 part must be at least this fraction of the reserved memory, and at least ``_MIN_FRAGMENTED`` bytes."""
-_Describe = Callable[[Sequence[GpuReport]], list[str]]
+_Describe = Callable[[Sequence[GpuReport]], Sequence[Any]]
 """Function that describes the figures of one GPU, or the range of the figures of several GPUs."""
 
 
@@ -54,6 +63,11 @@ def row_names(gpus: Sequence[GpuReport]) -> list[tuple[str, ...]]:
     return [_row_name(gpu, "") for gpu in gpus]
 
 
+def chart_names(gpus: Sequence[GpuReport]) -> list[tuple[str, ...]]:
+    """Return the parts of the name of each GPU's panel in the chart."""
+    return [(f"GPU {first}", *rest) for first, *rest in row_names(gpus)]
+
+
 def table_columns(gpus: Sequence[GpuReport]) -> list[GpuColumn]:
     """Return the columns of the table. A table of many GPUs has fewer columns.
 
@@ -80,10 +94,7 @@ def table_columns(gpus: Sequence[GpuReport]) -> list[GpuColumn]:
         if not compact:
             reserved = [memory.reserved.end if memory is not None else None for memory in torch]
             found.append(_sizes(_("reserved"), reserved))
-    if children and len(gpus) == 1:
-        # The headline already contains the change and the peak of the process's memory.
-        pass
-    elif with_process and not with_torch:
+    if with_process and not with_torch:
         found += [
             _delta(_("this process"), process),
             _sizes(_("process peak (sampled)"), [_span_peak(span) for span in process]),
@@ -150,40 +161,31 @@ def _optional(title: str, levels: Sequence[Level | None]) -> GpuColumn | None:
 # -- the details -----------------------------------------------------------------------------------------
 
 
-def memory_and_maxima(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
-    """Return named lines with every memory figure and the highest readings.
+def memory_table(report: Report, *, per_gpu: bool) -> list[list[str]]:
+    """Return a table of the change and the peak of every kind of memory, with the header.
 
-    The result is empty for many GPUs.
+    With ``per_gpu``, GPUs whose figures differ have separate columns, unless there are many.
     """
-    gpus = report.shown
-    if is_compact(gpus):
-        return []
-
-    def spans(group: Sequence[GpuReport]) -> list[str]:
-        return _memory_spans(report, group)
-
-    # Each group of GPUs has two adjacent lines, one with its memory and one with its highest readings.
-    return [
-        (f"{gpu_names(group)}, {name}", " · ".join(parts))
-        for alike in _by_counters(gpus)
-        for group in _groups(alike, lambda group: [*spans(group), *_maxima(group)], per_gpu)
-        for name, parts in ((_("memory"), spans(group)), (_("highest"), _maxima(group)))
-        if parts
-    ]
+    return _table(
+        report, lambda gpus: _memory_cells(report, gpus), (_("start → end"), _("peak")), per_gpu=per_gpu
+    )
 
 
-def extra_means(report: Report, *, per_gpu: bool) -> list[tuple[str, str]]:
-    """Return named lines with mean values that help to explain the utilization but have no table column.
+def hardware_table(report: Report, *, per_gpu: bool) -> list[list[str]]:
+    """Return a table of the mean and the highest reading of every hardware metric, with the header."""
+    return _table(report, _hardware_cells, (_("mean"), _("highest")), per_gpu=per_gpu)
 
-    These are SM occupancy, float32 activity and PCIe and NVLink traffic. Throttle reasons are included too.
-    """
+
+def _table(report: Report, describe: _Describe, titles: tuple[str, str], *, per_gpu: bool) -> list[list[str]]:
     per_gpu = per_gpu and not is_compact(report.shown)
-    return [
-        (_("{gpus}, mean", gpus=gpu_names(group)), " · ".join(parts))
-        for alike in _by_counters(report.shown)
-        for group in _groups(alike, _extra_means, per_gpu)
-        if (parts := _extra_means(group))
+    groups = [group for alike in _by_counters(report.shown) for group in _groups(alike, describe, per_gpu)]
+    columns = [{name: values for name, *values in describe(group)} for group in groups]
+    names = dict.fromkeys(name for column in columns for name in column)
+    header = [
+        f"{gpu_names(group)}, {title}" if len(groups) > 1 else title for group in groups for title in titles
     ]
+    rows = [[name, *(cell for column in columns for cell in column.get(name, ("", "")))] for name in names]
+    return [["", *header], *rows] if rows else []
 
 
 def fragmentation(report: Report, *, per_gpu: bool, only_large: bool = False) -> list[str]:
@@ -219,7 +221,7 @@ def _groups(gpus: Sequence[GpuReport], describe: _Describe, per_gpu: bool) -> li
     """Return the GPUs in groups with equal descriptions. If ``per_gpu`` is false, return a single group."""
     if not per_gpu:
         return [list(gpus)] if gpus else []
-    groups: dict[tuple[str, ...], list[GpuReport]] = {}
+    groups: dict[tuple[Any, ...], list[GpuReport]] = {}
     for gpu in gpus:
         groups.setdefault(tuple(describe([gpu])), []).append(gpu)
     return list(groups.values())
@@ -238,74 +240,64 @@ def _range(values: Sequence[float | None], text: Callable[[float | None], str]) 
     return _("{low} to {high}", low=number if high.partition(" ")[2] == unit else low, high=high)
 
 
-def _memory_spans(report: Report, gpus: Sequence[GpuReport]) -> list[str]:
+def _memory_cells(report: Report, gpus: Sequence[GpuReport]) -> list[tuple[str, ...]]:
     torch = [gpu.torch for gpu in gpus if gpu.torch is not None]
-    parts = [
-        _memory_span(_("whole GPU"), [gpu.device_memory for gpu in gpus]),
-        _memory_span(process_label(report), [gpu.process_memory for gpu in gpus]),
-        _memory_span(_("of which child processes"), [gpu.children_memory for gpu in gpus]),
-        _memory_span(_("torch allocated"), [memory.allocated for memory in torch], exact=True),
-        _memory_span(_("torch reserved"), [memory.reserved for memory in torch], exact=True),
-    ]
-    return [part for part in parts if part]
-
-
-def _memory_span(name: str, spans: Sequence[Span | None], *, exact: bool = False) -> str:
-    """Return the change and the peak as text. ``exact`` is whether the peak is a count, not a sample."""
-    known = [span for span in spans if span is not None]
-    if not known:
-        return ""
-    changes = {units.memory_change(span.start, span.end) for span in known}
-    if len(changes) > 1:
-        changes = {_range([_change(span) for span in known], lambda change: units.memory_delta(0, change))}
-    peak = _range([span.peak for span in known], units.memory)
-    if exact:
-        return _("{name} {change}, peak {peak}", name=name, change=changes.pop(), peak=peak)
-    return _("{name} {change}, sampled peak {peak}", name=name, change=changes.pop(), peak=peak)
-
-
-def _maxima(gpus: Sequence[GpuReport]) -> list[str]:
-    return _levels(
-        (
-            (_("utilization"), [gpu.utilization for gpu in gpus], units.percent),
-            ("SM", [gpu.sm_activity for gpu in gpus], units.percent),
-            (_("SM occupancy"), [gpu.sm_occupancy for gpu in gpus], units.percent),
-            (_("tensor"), [gpu.tensor_activity for gpu in gpus], units.percent),
-            ("DRAM", [gpu.dram_activity for gpu in gpus], units.percent),
-            (_("power"), [gpu.power_w for gpu in gpus], units.power),
-        ),
-        lambda level: level.max,
+    kinds: tuple[tuple[str, Sequence[Span | None], bool], ...] = (
+        (_("whole GPU"), [gpu.device_memory for gpu in gpus], False),
+        (process_label(report), [gpu.process_memory for gpu in gpus], False),
+        (_children(gpus), [gpu.children_memory for gpu in gpus], False),
+        (_("torch allocated"), [memory.allocated for memory in torch], True),
+        (_("torch reserved"), [memory.reserved for memory in torch], True),
     )
-
-
-def _extra_means(gpus: Sequence[GpuReport]) -> list[str]:
-    parts = _levels(
-        (
-            (_("SM occupancy"), [gpu.sm_occupancy for gpu in gpus], units.percent),
-            (_("float32 pipes"), [gpu.fp32_activity for gpu in gpus], units.percent),
-        ),
-        lambda level: level.mean,
-    )
-    for name, links in (("PCIe", [gpu.pcie for gpu in gpus]), ("NVLink", [gpu.nvlink for gpu in gpus])):
-        known = [traffic for traffic in links if traffic is not None]
-        if known:
-            received, sent = (
-                _range([None if level is None else level.mean for level in levels], _rate)
-                for levels in ([traffic.rx for traffic in known], [traffic.tx for traffic in known])
-            )
-            parts.append(_("{name} {received} in, {sent} out", name=name, received=received, sent=sent))
-    reasons = _throttle_reasons([gpu.throttled for gpu in gpus if gpu.throttled is not None])
-    return [*parts, _("clock held down: {reasons}", reasons=reasons)] if reasons else parts
-
-
-def _levels(
-    metrics: Sequence[tuple[str, Sequence[Level | None], Callable[[float | None], str]]],
-    value: Callable[[Level], float],
-) -> list[str]:
     return [
-        f"{name} {_range([value(level) for level in levels if level is not None], text)}"
+        (name, *_memory_change(known, exact=exact))
+        for name, spans, exact in kinds
+        if (known := [span for span in spans if span is not None])
+    ]
+
+
+def _children(gpus: Sequence[GpuReport]) -> str:
+    programs = ", ".join(dict.fromkeys(name for gpu in gpus for name in gpu.children))
+    name = _("of which child processes")
+    return f"{name} ({clean_line(programs, PROGRAMS_LENGTH)})" if programs else name
+
+
+def _memory_change(spans: Sequence[Span], *, exact: bool) -> tuple[str, str]:
+    """Return the change and the peak as text. ``exact`` is whether the peak is a count, not a sample."""
+    changes = {units.memory_change(span.start, span.end) for span in spans}
+    if len(changes) > 1:
+        changes = {_range([_change(span) for span in spans], lambda change: units.memory_delta(0, change))}
+    return changes.pop(), sampled(_range([span.peak for span in spans], units.memory), exact=exact)
+
+
+def _hardware_cells(gpus: Sequence[GpuReport]) -> list[tuple[str, ...]]:
+    metrics: tuple[tuple[str, Sequence[Level | None], Callable[[float | None], str]], ...] = (
+        (_("utilization"), [gpu.utilization for gpu in gpus], units.percent),
+        ("SM", [gpu.sm_activity for gpu in gpus], units.percent),
+        (_("SM occupancy"), [gpu.sm_occupancy for gpu in gpus], units.percent),
+        (_("tensor"), [gpu.tensor_activity for gpu in gpus], units.percent),
+        (_("float32 pipes"), [gpu.fp32_activity for gpu in gpus], units.percent),
+        ("DRAM", [gpu.dram_activity for gpu in gpus], units.percent),
+        (_("power"), [gpu.power_w for gpu in gpus], units.power),
+        *_links("PCIe", [gpu.pcie for gpu in gpus]),
+        *_links("NVLink", [gpu.nvlink for gpu in gpus]),
+    )
+    cells: list[tuple[str, ...]] = [
+        (name, _range([level.mean for level in known], text), _range([level.max for level in known], text))
         for name, levels, text in metrics
-        if any(level is not None for level in levels)
+        if (known := [level for level in levels if level is not None])
+    ]
+    reasons = _throttle_reasons([gpu.throttled for gpu in gpus if gpu.throttled is not None])
+    return [*cells, (_("throttled"), reasons, "")] if reasons else cells
+
+
+def _links(
+    name: str, links: Sequence[Traffic | None]
+) -> list[tuple[str, list[Level | None], Callable[[float | None], str]]]:
+    known = [traffic for traffic in links if traffic is not None]
+    return [
+        (_("{name} in", name=name), [traffic.rx for traffic in known], _rate),
+        (_("{name} out", name=name), [traffic.tx for traffic in known], _rate),
     ]
 
 

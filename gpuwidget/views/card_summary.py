@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuwidget.measure import notes
 from gpuwidget.measure.notes import gpu_name
@@ -14,7 +14,9 @@ from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, MemoryKind, Report, Span, sum_of_spans
 from gpuwidget.model.samples import without_mig_parents
 from gpuwidget.model.terminal_text import clean_line
-from gpuwidget.model.translation import _
+from gpuwidget.model.translation import _, capitalized
+from gpuwidget.views import styles
+from gpuwidget.views.elements import Figure
 
 DELTA = "\N{GREEK CAPITAL LETTER DELTA}"
 NOTE_LENGTH = 400
@@ -23,7 +25,9 @@ ADVICE_LENGTH = 300
 """Maximum number of characters shown of an advice's text, and of its fix."""
 NEGLIGIBLE_WAIT_S = 1e-3
 """Waits for the GPU that are shorter than this are within the measurement error."""
-_PROGRAMS_LENGTH = 80
+SHORT_S = 1.0
+"""A cell that takes less time than this may go without a card."""
+PROGRAMS_LENGTH = 80
 """Maximum number of characters shown of the child processes' programs."""
 _MIN_TAIL_SHARE = 0.05
 """The headline shows how long the GPU worked after the code ended only if this took at least this fraction of
@@ -46,52 +50,73 @@ class MemorySummary:
     most, because a GPU that only kept its memory had no part in the run."""
 
 
-def headline(report: Report) -> list[str]:
-    """Return the segments of the card's first line: time, memory, utilization, energy."""
-    first = _time(report)
+def figures(report: Report) -> list[Figure]:
+    """Return the figures of the card's first row: time, memory, utilization, energy."""
+    time = _time(report)
     if not report.shown:
         host = report.host_memory
-        gpu_text = no_gpu(report)
-        change = units.memory_delta(host.start, host.end)
         return [
-            first,
-            gpu_text,
-            _("host memory {change}, peak {peak}", change=change, peak=units.memory(host.peak)),
+            time,
+            Figure(units.memory(host.peak), _("host memory peak"), process_label(report)),
+            Figure(units.memory_delta(host.start, host.end), _("host memory kept"), process_label(report)),
         ]
-    segments, gpus = [first, _memory_segment(report)], report.counted
-    if not gpus:
-        return segments
-    utilization, energy = _utilization(gpus), _energy(gpus)
-    if utilization is None and energy is None:
-        return [*segments, _("GPU utilization and energy {unknown}", unknown=units.UNKNOWN)]
-    segments.append(utilization or _("GPU utilization {unknown}", unknown=units.UNKNOWN))
-    return [*segments, energy or _("energy {unknown}", unknown=units.UNKNOWN)]
+    memory, gpus = headline_memory(report), report.memory_gpus
+    kept = Figure(
+        units.memory_delta(memory.start, memory.end),
+        _("memory kept"),
+        _lines(
+            _("whole GPU") if memory.kind == "device" else "",
+            _("{number} GPUs", number=len(gpus)) if len(gpus) > 1 else "",
+        ),
+    )
+    found = [time, _peak(report, memory), kept]
+    counted = report.counted
+    return [*found, _busy(counted), _energy(counted)] if counted else found
+
+
+def headline(report: Report) -> list[str]:
+    """Return the figures as segments of a line of text, with their labels."""
+    segments = [_segment(figure) for figure in figures(report)]
+    return segments if report.shown else [segments[0], no_gpu(report), *segments[1:]]
 
 
 def short_line(report: Report) -> list[str]:
     """Return the segments of the one-line card of ``%gpu watch on``. Unknown figures are omitted."""
-    gpus = report.memory_gpus
-    segments = [_time(report)]
-    if not gpus:
+    time, *others = figures(report)
+    segments = [_segment(time)]
+    if not report.shown:
         segments.append(no_gpu(report))
     else:
-        memory = headline_memory(report)
-        whole = _("whole ") if memory.kind == "device" else ""
-        place = (
-            _("on {whole}{gpu}", whole=whole, gpu=gpu_name(gpus[0]))
-            if len(gpus) == 1
-            else _("summed over {number} GPUs, all processes", number=len(gpus))
-            if whole
-            else _("summed over {number} GPUs", number=len(gpus))
-        )
-        segments.append(f"{units.memory_delta(memory.start, memory.end)} {place}")
-        segments.append(_peak(memory, gpus))
-        counted = report.counted
-        segments += [part for part in (_utilization(counted), _energy(counted)) if part is not None]
-        segments += not_counted(report)
+        memory, rest = others[:2], [replace(figure, qualifier="") for figure in others[2:]]
+        segments += [_segment(figure) for figure in (*memory, *rest) if figure.value != units.UNKNOWN]
+        segments += [gpu_names(report.memory_gpus), *not_counted(report)]
     named = zip(report.notes, report.note_ids, strict=False)
     segments += [_(note) for note, note_id in named if note_id.id == notes.NOT_MEASURED]
     return segments + ([_("a recording")] if report.source.recording is not None else [])
+
+
+def is_silent(report: Report) -> bool:
+    """Return whether there is nothing to say below a cell that the user did not ask to watch.
+
+    This is so if the cell ended well, was short and changed nothing that a card shows. A failure to measure
+    is never silent.
+    """
+    cell = report.cell
+    if cell.status != "ok" or cell.duration_s + (cell.gpu_tail_s or 0.0) >= SHORT_S:
+        return False
+    measured = all(note.id != notes.NOT_MEASURED for note in report.note_ids)
+    reason = report.source.reason_id
+    if not measured or report.advice or report.workers or warnings(report):
+        return False
+    if not report.shown:
+        return reason is None or reason.id not in GPUS_UNKNOWN
+    memory = headline_memory(report)
+    return all(
+        span.start is not None
+        and span.start == span.end
+        and units.memory(span.peak) in (units.memory(span.start), units.UNKNOWN)
+        for span in memory.spans
+    )
 
 
 def no_gpu(report: Report) -> str:
@@ -110,7 +135,7 @@ def second_line(report: Report) -> list[str]:
     The start has its date, because a saved card can't know on which day it is read.
     """
     started = _("started {at}", at=time.strftime("%Y-%m-%d %H:%M", time.localtime(report.cell.started)))
-    return [*_gpus_and_memory(report), started]
+    return [*gpus_and_memory(report), started]
 
 
 def warnings(report: Report) -> list[str]:
@@ -139,11 +164,11 @@ def warnings(report: Report) -> list[str]:
     return found
 
 
-def advice(report: Report) -> list[tuple[str, str, str]]:
-    """Return the label, text and fix of each piece of advice, the most important first."""
+def advice(report: Report) -> list[tuple[bool, str, str]]:
+    """Return whether each piece of advice is sure, its text and its fix, the most important first."""
     return [
         (
-            _("Advice") if advice.sure else _("Advice (unsure)"),
+            advice.sure,
             clean_line(_(advice.text), ADVICE_LENGTH),
             clean_line(_(advice.fix), ADVICE_LENGTH),
         )
@@ -191,7 +216,7 @@ def explanations(report: Report) -> list[str]:
                 process=process_label(report),
             )
         )
-    return found
+    return found + [f"{capitalized(text)}." for text in not_counted(report)]
 
 
 def headline_memory(report: Report) -> MemorySummary:
@@ -199,9 +224,9 @@ def headline_memory(report: Report) -> MemorySummary:
     return summarize_memory(report, report.memory_kinds()[0])
 
 
-def sampled(peak: str, kind: MemoryKind) -> str:
+def sampled(peak: str, *, exact: bool) -> str:
     """Return ``peak`` as text, marked if it is the highest sample. Only torch counts its peak exactly."""
-    return peak if kind == "torch" else _("{peak} (sampled)", peak=peak)
+    return peak if exact else _("{peak} (sampled)", peak=peak)
 
 
 def summarize_memory(report: Report, kind: MemoryKind) -> MemorySummary:
@@ -268,7 +293,7 @@ def mean_utilization(gpus: Sequence[GpuReport]) -> str:
 
 
 def total_energy(gpus: Sequence[GpuReport]) -> str:
-    """Return the energy of all GPUs as text, with ``at least`` in front if any GPU's energy is unknown.
+    """Return the energy of all GPUs as text, with ``≥`` in front if any GPU's energy is unknown.
 
     The error is added if it is stated for any GPU.
     """
@@ -276,93 +301,100 @@ def total_energy(gpus: Sequence[GpuReport]) -> str:
     if not known:
         return units.UNKNOWN
     if any(gpu.energy_j is None for gpu in gpus):
-        return _("at least {energy}", energy=units.energy(sum(known)))
+        return f"≥ {units.energy(sum(known))}"
     return units.energy(sum(known), math.hypot(*(gpu.energy_error_j or 0.0 for gpu in gpus)))
 
 
-# -- the first line --------------------------------------------------------------------------------------
+# -- the figures -----------------------------------------------------------------------------------------
 
 
-def _time(report: Report) -> str:
+def _segment(figure: Figure) -> str:
+    qualifier = figure.qualifier.replace("\n", ", ").replace(" · ", ", ")
+    return f"{figure.label} {figure.value}" + (f" ({qualifier})" if qualifier else "")
+
+
+def _lines(*qualifiers: str) -> str:
+    return "\n".join(filter(None, qualifiers))
+
+
+def _time(report: Report) -> Figure:
     cell = report.cell
-    took = units.duration(cell.duration_s)
+    took, label = units.duration(cell.duration_s), _("time")
     if cell.status == "error":
-        return _("Stopped by an error after {took}", took=took)
+        return Figure(took, label, _("stopped by an error"), color=styles.ERROR)
     if cell.status == "interrupted":
-        return _("Interrupted after {took}", took=took)
+        return Figure(took, label, _("interrupted"), color=styles.WARNING)
     tail = cell.gpu_tail_s
     if tail is not None and tail >= NEGLIGIBLE_WAIT_S and tail >= _MIN_TAIL_SHARE * cell.duration_s:
-        return _("{took} + {tail} on the GPU", took=took, tail=units.duration(tail))
-    return took
+        return Figure(took, label, _("+ {tail} on the GPU", tail=units.duration(tail)))
+    return Figure(took, label)
 
 
-def _memory_segment(report: Report) -> str:
-    memory, gpus = headline_memory(report), report.memory_gpus
-    whole = _("whole ") if memory.kind == "device" else ""
-    change = units.memory_delta(memory.start, memory.end)
-    if memory.start is None or memory.end is None:
-        change = _("memory {change}", change=change)
-    over = (
-        _(" summed over {number} GPUs, all processes", number=len(gpus))
-        if len(gpus) > 1 and whole
-        else _(" summed over {number} GPUs", number=len(gpus))
-        if len(gpus) > 1
-        else _(" on the whole GPU")
-        if whole
-        else ""
-    )
-    text = _("{change}{over}, {peak}", change=change, over=over, peak=_peak(memory, gpus))
-    pool = next((note.params for note in report.note_ids if note.id == notes.JAX_POOL), None)
-    if pool is None:
-        return text
-    return _("{memory} (JAX reserved {size} in advance)", memory=text, size=units.memory(pool["reserved"]))
+def _peak(report: Report, memory: MemorySummary) -> Figure:
+    """Return the highest memory peak of any one GPU, and whether child processes held part of it."""
+    gpus, gpu = report.memory_gpus, memory.peak_gpu
+    exact, children, pool = memory.kind == "torch", "", ""
+    if len(gpus) > 1 and gpu is not None:
+        name = gpu_name(gpu)
+        where = _("exact, on {gpu}", gpu=name) if exact else _("sampled, on {gpu}", gpu=name)
+    elif len(gpus) == 1 and gpus[0].memory_total is not None:
+        total = units.memory(gpus[0].memory_total)
+        where = _("exact, of {total}", total=total) if exact else _("sampled, of {total}", total=total)
+    else:
+        where = _("exact") if exact else _("sampled")
+    if gpu is not None and memory.kind == "process" and gpu.children_memory is not None:
+        only = gpu.process_memory is not None and gpu.children_memory.peak == gpu.process_memory.peak
+        children = _("in child processes") if only else _("with child processes")
+    reserved = next((note.params for note in report.note_ids if note.id == notes.JAX_POOL), None)
+    if reserved is not None:
+        pool = _("JAX reserved {size}", size=units.memory(reserved["reserved"]))
+    whole = _("whole GPU") if memory.kind == "device" else ""
+    qualifier = _lines(where, whole, children, pool)
+    return Figure(units.memory(memory.peak), _("peak memory"), qualifier)
 
 
-def _peak(memory: MemorySummary, gpus: Sequence[GpuReport]) -> str:
-    """Return the highest memory peak of any one GPU as text, and note if child processes held part of it."""
-    gpu = memory.peak_gpu
-    size = units.memory(memory.peak)
-    peak = _("peak {peak}", peak=size) if memory.kind == "torch" else _("sampled peak {peak}", peak=size)
-    if gpu is None:
-        return peak
-    if len(gpus) > 1:
-        peak += _(" on {gpu}", gpu=gpu_name(gpu))
-    children = gpu.children_memory
-    if memory.kind != "process" or children is None:
-        return peak
-    if gpu.process_memory is not None and children.peak == gpu.process_memory.peak:
-        return _("{peak} in child processes", peak=peak)
-    return _("{peak} with child processes", peak=peak)
-
-
-def _utilization(gpus: Sequence[GpuReport]) -> str | None:
-    known = sum(gpu.utilization is not None for gpu in gpus)
+def _busy(gpus: Sequence[GpuReport]) -> Figure:
+    known = [gpu for gpu in gpus if gpu.utilization is not None]
+    mean, label = mean_utilization(gpus), _("GPU busy")
     if not known:
-        return None
-    mean = mean_utilization(gpus)
-    text = (
-        _("mean GPU utilization {mean}", mean=mean) if known > 1 else _("GPU utilization {mean}", mean=mean)
-    )
-    if known < len(gpus):
-        return _("{text} (known for {known} of {number} GPUs)", text=text, known=known, number=len(gpus))
-    return text
+        return Figure(mean, label, title=_reason(gpus[0], "utilization"))
+    if len(known) < len(gpus):
+        known_for = _("known for {known} of {number} GPUs", known=len(known), number=len(gpus))
+        return Figure(mean, label, known_for)
+    if len(gpus) > 1:
+        return Figure(mean, label, _("mean of {number} GPUs", number=len(gpus)))
+    sm, tensor = gpus[0].sm_activity, gpus[0].tensor_activity
+    parts = [f"SM {units.percent(sm.mean)}"] if sm is not None else []
+    parts += [_("tensor {mean}", mean=units.percent(tensor.mean))] if tensor is not None else []
+    return Figure(mean, label, " · ".join(parts))
 
 
-def _energy(gpus: Sequence[GpuReport]) -> str | None:
-    total = total_energy(gpus)
-    return None if total == units.UNKNOWN else total
+def _energy(gpus: Sequence[GpuReport]) -> Figure:
+    total, label = total_energy(gpus), _("energy")
+    if total == units.UNKNOWN:
+        return Figure(total, label, title=_reason(gpus[0], "energy_j"))
+    number, _sign, error = total.partition(" ± ")
+    value = f"{number} {error.split()[1]}" if error else total
+    power = gpus[0].power_w if len(gpus) == 1 else None
+    below = _lines(f"± {error}" if error else "", "" if power is None else units.power(power.mean))
+    return Figure(value, label, below)
+
+
+def _reason(gpu: GpuReport, field: str) -> str:
+    return _(gpu.missing[field]) if field in gpu.missing else ""
 
 
 # -- the second line -------------------------------------------------------------------------------------
 
 
-def _gpus_and_memory(report: Report) -> list[str]:
+def gpus_and_memory(report: Report) -> list[str]:
+    """Return the GPUs, and the memory at the run's start and end, as segments of a line."""
     gpus = report.memory_gpus
     if not gpus:
         return []
     memory = headline_memory(report)
     total = _sum(gpu.memory_total for gpu in gpus)
-    segments = [_gpus_and_devices(gpus)]
+    segments = [gpus_and_devices(gpus)]
     if memory.kind == "torch":
         segments.append(f"torch {units.memory_change(memory.start, memory.end)}")
     process = [gpu.process_memory for gpu in gpus if gpu.process_memory is not None]
@@ -372,10 +404,11 @@ def _gpus_and_memory(report: Report) -> list[str]:
     else:
         whole = _("whole GPU") if len(gpus) == 1 else _("whole GPUs")
         segments.append(f"{whole} {_start_to_end([gpu.device_memory for gpu in gpus], total)}")
-    return segments + not_counted(report)
+    return segments
 
 
-def _gpus_and_devices(gpus: Sequence[GpuReport]) -> str:
+def gpus_and_devices(gpus: Sequence[GpuReport]) -> str:
+    """Return the GPUs with their model and their devices in torch, such as ``GPU 1 H200 (cuda:1)``."""
     models = {model_name(gpu) for gpu in gpus}
     devices = [clean_line(gpu.torch_device, 16) for gpu in gpus if gpu.torch_device is not None]
     name = f"{gpu_names(gpus)} {models.pop()}" if len(models) == 1 else gpu_names(gpus)
@@ -408,7 +441,7 @@ def _in_children(gpus: Sequence[GpuReport]) -> str:
     most, where = max(held, key=lambda pair: pair[0])
     on = _(" on {gpu}", gpu=gpu_name(where)) if len(gpus) > 1 else ""
     programs = clean_line(
-        ", ".join(dict.fromkeys(name for _, gpu in held for name in gpu.children)), _PROGRAMS_LENGTH
+        ", ".join(dict.fromkeys(name for _, gpu in held for name in gpu.children)), PROGRAMS_LENGTH
     )
     return _(
         "in child processes up to {most}{on} ({programs})", most=units.memory(most), on=on, programs=programs

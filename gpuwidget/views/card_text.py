@@ -15,35 +15,37 @@ from gpuwidget.views.styles import text_table
 
 _INDENT = "  "
 _LABEL_LENGTH = 24
-_BRIEF_ROWS = 8
+_MAX_LINES = 12
+_MAX_ROWS = 8
 _COMPACT_COLUMNS = 3
 """Number of columns in the table of many GPUs, which shows only memory and utilization."""
 
 
 def card(report: Report, level: DetailLevel) -> str:
-    """Return the full card as text."""
-    name = report.cell.label
-    lines = [f"{clean_line(name, 80)}:"] if name is not None else []
-    lines.append(" · ".join(summary.headline(report)))
-    lines.append(_INDENT + " · ".join(summary.second_line(report)))
-    lines += [_INDENT + text for text in summary.warnings(report)]
-    lines += [f"{_INDENT}{_lower(label)}: {text} {fix}" for label, text, fix in summary.advice(report)]
-    recording = summary.recording_label(report)
-    lines += [_INDENT + recording] if recording is not None else []
-    lines += [_INDENT + text for text in summary.explanations(report)]
-    lines += _gpu_table(report, min(level.gpus, _BRIEF_ROWS) if level.brief_text else level.gpus)
-    workers = card_workers.table(report, level.workers)
-    if workers:
-        lines += text_table(workers)
-    by_line = card_details.memory_rows(report)
-    if by_line:
-        lines.append(_INDENT + _("torch's memory by line:"))
-        lines += [_INDENT + row for row in text_table(by_line)]
-    lines += [
-        _INDENT + (f"{_lower(name)}: " if name else _INDENT) + clean_line(text, summary.NOTE_LENGTH)
-        for name, text in _details(report, level)
+    """Return the full card as text: at most twelve lines, if it has no table of several GPUs or workers."""
+    label = report.cell.label
+    name = f"{clean_line(label, 80)}: " if label is not None else ""
+    lines = [
+        name + " · ".join(summary.headline(report)),
+        " · ".join(summary.second_line(report)),
+        *summary.warnings(report),
     ]
-    return printable_lines("\n".join(lines))
+    lines += [f"{_lower(label)}: {text} {fix}" for label, text, fix in _advice(report)]
+    recording = summary.recording_label(report)
+    lines += [recording] if recording is not None else []
+    lines += summary.explanations(report)
+    details = _details(report)
+    room = _MAX_LINES - len(lines)
+    lines += details if len(details) <= room else details[: room - 1]
+    if len(details) > room:
+        lines.append(_("and {number} more lines in the HTML form", number=len(details) - room + 1))
+    first, *rest = lines
+    workers = card_workers.table(report, level.workers)
+    tables = [
+        *_gpu_table(report, min(level.gpus, level.gpu_rows, _MAX_ROWS)),
+        *(text_table(workers) if workers else []),
+    ]
+    return printable_lines("\n".join([first, *(_INDENT + line for line in rest), *tables]))
 
 
 def short_line(report: Report) -> str:
@@ -74,8 +76,9 @@ def table_rows(reports: Iterable[Report]) -> list[list[str]]:
 
 
 def _gpu_table(report: Report, rows: int) -> list[str]:
+    """Return a table with a row for each of several GPUs. A single GPU's figures are in the first line."""
     gpus = report.shown[:rows]
-    if not gpus:
+    if len(gpus) < 2:
         return []
     columns = card_gpus.table_columns(gpus)[: _COMPACT_COLUMNS if card_gpus.is_compact(gpus) else None]
     lines = text_table(
@@ -92,17 +95,35 @@ def _gpu_table(report: Report, rows: int) -> list[str]:
     return [*lines, _INDENT + _("and {more} more GPUs", more=more)] if more else lines
 
 
-def _details(report: Report, level: DetailLevel) -> list[tuple[str, str]]:
-    """Return the details that the text form always shows, because a terminal can't expand a section."""
-    found = card_gpus.extra_means(report, per_gpu=level.per_gpu)
-    found += [(_("Left behind"), text) for text in card_details.left_behind(report)]
-    fragmentation = card_gpus.fragmentation(report, per_gpu=level.per_gpu, only_large=True)
-    found += [(_("Fragmentation"), text) for text in fragmentation]
-    if not level.brief_text:
-        found += [*card_details.evidence(report), *card_details.time_details(report)]
-        found += [(_("Not known"), text) for text in card_details.unknown_values(report)]
-        found += [(_("Note"), _(text)) for text in report.notes]
-    return found
+def _advice(report: Report) -> list[tuple[str, str, str]]:
+    """Return the label, text and fix of the most important piece of advice, if there is one."""
+    return [
+        (_("Advice") if sure else _("Advice (unsure)"), text, fix)
+        for sure, text, fix in summary.advice(report)[:1]
+    ]
+
+
+def _details(report: Report) -> list[str]:
+    """Return the details that the text form shows, because a terminal can't expand a section."""
+    found = [
+        _("line {line} `{source}`: {text}", line=line.number, source=line.source.strip(), text=line.text)
+        if line.number
+        else f"{line.source}: {line.text}"
+        for line in card_details.time_lines(report)
+    ]
+    found += [
+        _("left behind: {holder}: {size}", holder=holder, size=size)
+        for holder, size in card_details.left_behind(report)
+    ]
+    by_line = card_details.memory_rows(report)
+    if by_line:
+        found += [_("torch's memory by line:"), *text_table(by_line)]
+    found += card_gpus.fragmentation(report, per_gpu=False, only_large=True)
+    unknown = [f"{values} ({reason})" for values, reason in card_details.unknown_values(report)]
+    if unknown:
+        found.append(_("n/a: {values}", values="; ".join(unknown)))
+    found += [_(note) for note in report.notes]
+    return [clean_line(line, summary.NOTE_LENGTH) if line.strip() else line for line in found]
 
 
 def _lower(name: str) -> str:
@@ -121,5 +142,5 @@ def _row(report: Report) -> list[str]:
     change = units.memory_delta(memory.start, memory.end)
     counted = report.counted
     busy, energy = summary.mean_utilization(counted), summary.total_energy(counted)
-    peak = summary.sampled(units.memory(memory.peak), memory.kind)
+    peak = summary.sampled(units.memory(memory.peak), exact=memory.kind == "torch")
     return [*start, change, peak, busy, energy, cell.status]

@@ -138,10 +138,10 @@ def _partial(figures: str, known: int, number: int) -> str:
     return _("{figures} (known for {known} of {number} workers)", figures=figures, known=known, number=number)
 
 
-def unknown_values(report: Report) -> list[str]:
-    """Return the workers' unknown values grouped by reason.
+def unknown_values(report: Report) -> list[list[str]]:
+    """Return rows with the workers' unknown values that have the same reason, and this reason.
 
-    For example ``utilization, energy of rank 0, rank 1: other processes used the same GPU``.
+    For example ``utilization, energy of rank 0, rank 1`` and ``other processes used the same GPU``.
     """
     by_reason: dict[str, dict[str, list[str]]] = {}
     for worker in report.workers:
@@ -155,14 +155,8 @@ def unknown_values(report: Report) -> list[str]:
         for name, workers in fields.items():
             by_workers.setdefault(tuple(dict.fromkeys(workers)), []).append(name)
         for names, of in by_workers.items():
-            found.append(
-                _(
-                    "{values} of {workers}: {reason}",
-                    values=", ".join(map(_, of)),
-                    workers=_listed(names),
-                    reason=_(reason),
-                )
-            )
+            values = _("{values} of {workers}", values=", ".join(map(_, of)), workers=_listed(names))
+            found.append([values, _(reason)])
     return found
 
 

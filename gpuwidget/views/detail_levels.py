@@ -1,7 +1,7 @@
-"""The five detail levels of a card, from full to minimal.
+"""The detail levels of a card, from full to minimal.
 
-Each level omits more than the level before. The first things to be omitted are points of the charts and
-separate lines for each GPU; the last are notes, the figures on which advice is based, and lines of code. If a
+Each level omits more than the level before. Lines of code are omitted first, then points of the chart and
+separate columns for each GPU; the last are notes, the figures on which advice is based, and the chart. If a
 new list is added to a report, each level needs a maximum length for that list.
 """
 
@@ -39,18 +39,20 @@ class DetailLevel:
     evidence: bool = True
     """Whether the details show the figures on which advice is based. Otherwise, only the JSON contains
     them."""
+    tables: bool = True
+    """Whether the details contain tables of the memory, of the hardware's readings and of the run."""
     gpus: int = 64
     """Maximum number of GPUs. GPUs in use are kept first."""
+    gpu_rows: int = 64
+    """Maximum number of GPUs in the table."""
     per_gpu: bool = True
-    """Whether GPUs have separate lines in the details. Otherwise, one line shows the range of their
-    values."""
+    """Whether GPUs have separate columns in the details. Otherwise, they share columns, which show the range
+    of their values."""
     terse: bool = False
     """Whether figures are rounded to the digits that a card shows, and the JSON contains each reason once."""
     optional_fields: Literal["kept", "null", "absent"] = "kept"
     """How the JSON contains :data:`~gpuwidget.views.size_budget.OPTIONAL_FIELDS`: with values, as null, or
     not at all."""
-    brief_text: bool = False
-    """Whether the text form omits evidence, time, unknown values and notes."""
 
 
 FULL = DetailLevel(
@@ -67,19 +69,26 @@ FULL = DetailLevel(
     workers=64,
     note_length=300,
 )
-REDUCED = DetailLevel(
-    "reduced",
-    points=16,
-    drawn_points=60,
-    hover_columns=6,
+FEWER_LINES = replace(
+    FULL,
+    name="fewer lines",
+    points=40,
+    hover_columns=12,
     marks=20,
     mark_length=40,
     reason_length=160,
     holders=5,
-    time_lines=5,
+    time_lines=3,
     memory_lines=4,
-    workers=16,
     note_length=200,
+)
+REDUCED = replace(
+    FEWER_LINES,
+    name="reduced",
+    points=16,
+    drawn_points=90,
+    hover_columns=6,
+    workers=16,
     per_gpu=False,
     terse=True,
 )
@@ -87,39 +96,45 @@ COMPACT = replace(
     REDUCED,
     name="compact",
     points=0,
-    drawn_points=20,
+    drawn_points=40,
     hover_columns=0,
     marks=6,
     mark_length=32,
     reason_length=80,
     holders=2,
-    time_lines=3,
     memory_lines=3,
     workers=8,
     note_length=120,
     optional_fields="null",
-    brief_text=True,
 )
 BRIEF = replace(
     COMPACT,
     name="brief",
-    drawn_points=16,
+    drawn_points=32,
     marks=0,
     time_lines=2,
-    memory_lines=2,
     optional_fields="absent",
 )
-FEW_WORKERS = replace(BRIEF, workers=4)
-MINIMAL = replace(
+LEAST_CHART = replace(
     BRIEF,
+    name="least chart",
+    drawn_points=16,
+    time_lines=1,
+    workers=6,
+    advice=1,
+    tables=False,
+)
+NO_CHART = replace(BRIEF, name="no chart", drawn_points=0, tables=False)
+"""For more GPUs than a chart can show beside the JSON."""
+MINIMAL = replace(
+    LEAST_CHART,
     name="minimal",
     drawn_points=0,
+    evidence=False,
     reason_length=24,
     holders=0,
-    time_lines=1,
     memory_lines=0,
-    workers=2,
+    workers=4,
     note_length=40,
-    advice=1,
-    evidence=False,
+    gpu_rows=6,
 )

@@ -23,7 +23,8 @@ from gpuwidget.model import units
 from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.model.translation import _, in_view_language, translatable
 from gpuwidget.views import styles
-from gpuwidget.views.sparkline import Chart, Lane, svg
+from gpuwidget.views.chart import Chart, Lane
+from gpuwidget.views.chart import html as chart_html
 from gpuwidget.views.styles import LEFT, QUIET
 
 _MAX_HOLDERS = 10
@@ -297,10 +298,9 @@ def _memory_chart(context: OomContext) -> str:
     unknown = (None,) * len(t)
     lane = Lane(context.facts.device or "GPU", unknown, tuple(sizes), context.facts.total)
     chart = Chart(tuple(t), whole, (lane,), (), words)
-    style = "display:block;width:300px;height:36px;margin:6px 0 0;border-top:1px dotted"
     top = context.facts.total or max(size for _, size in context.recent if size is not None)
     key = _("Dashed: memory in use, from 0 at the bottom to {top} at the top.", top=units.memory(top))
-    return f"{svg(chart, style, 240, outlined=True)}<div style='{QUIET}'>{escape(words)} {escape(key)}</div>"
+    return f"{chart_html(chart, 0)}<div style='{QUIET}'>{escape(words)} {escape(key)}</div>"
 
 
 # -- what to do ------------------------------------------------------------------------------------------

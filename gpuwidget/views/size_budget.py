@@ -1,6 +1,6 @@
 """Reduce a report so that its card fits in 20 kB. The 240 points of 16 GPUs alone would take 160 kB.
 
-A card uses the most detailed of the five detail levels that fits.
+A card uses the most detailed of the detail levels that fits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,17 @@ from gpuwidget.model.to_json import to_json as values_of
 from gpuwidget.model.translation import joined, translatable, with_english
 from gpuwidget.views import card_workers
 from gpuwidget.views.card_summary import ADVICE_LENGTH
-from gpuwidget.views.detail_levels import BRIEF, COMPACT, FEW_WORKERS, FULL, MINIMAL, REDUCED, DetailLevel
+from gpuwidget.views.detail_levels import (
+    BRIEF,
+    COMPACT,
+    FEWER_LINES,
+    FULL,
+    LEAST_CHART,
+    MINIMAL,
+    NO_CHART,
+    REDUCED,
+    DetailLevel,
+)
 
 LIMIT = 20_000
 """Maximum size of a whole bundle as JSON, in bytes."""
@@ -48,6 +58,12 @@ _FEW_POINTS = 80
 """Number of points, over all GPUs, up to which the timeline hardly affects the size of a card."""
 _ROW_SIZE = 60
 """Lower bound of the size of one GPU's row in the HTML, in bytes."""
+_MANY_GPUS = 9
+"""Number of GPUs from which the chart may not fit beside the JSON."""
+_BASE_SIZE = 1500
+"""Lower bound of the size of a card's text and HTML without rows and panels, in bytes."""
+_PANEL_SIZE = 200
+"""Lower bound of the size of one GPU's panel of the chart in the HTML, in bytes."""
 _SOURCE_LENGTH = 100
 _PATH_LENGTH = 60
 _FUNCTION_LENGTH = 40
@@ -105,14 +121,23 @@ def fit(report: Report, render: Callable[[ReducedReport], dict[str, str]]) -> Bu
 
 
 def _bundle(reduced: ReducedReport, render: Callable[[ReducedReport], dict[str, str]]) -> tuple[Bundle, int]:
-    """Return the bundle and its size in bytes. If the JSON alone is too large, nothing is rendered."""
+    """Return the bundle and its size in bytes. If the HTML can't fit beside the JSON, nothing is rendered,
+    and the size is a lower bound."""
     data = {MIME_TYPE: to_json(reduced)}
     size = _json_size(data)
-    if size > LIMIT:
-        return data, size
+    rest = _smallest_rest(reduced)
+    if size + rest > LIMIT:
+        return data, size + rest
     rendered = render(reduced)
     # Joining two JSON objects adds ", " and removes "{}", so the size is the sum of both sizes.
     return {**rendered, **data}, _json_size(rendered) + size
+
+
+def _smallest_rest(reduced: ReducedReport) -> int:
+    """Return a lower bound of the size of the text and the HTML of a card with a chart."""
+    if reduced.drawn.timeline is None or not reduced.level.drawn_points:
+        return 0
+    return _BASE_SIZE + len(reduced.drawn.shown) * (_ROW_SIZE + _PANEL_SIZE)
 
 
 def _candidates(report: Report) -> Iterator[ReducedReport]:
@@ -120,19 +145,20 @@ def _candidates(report: Report) -> Iterator[ReducedReport]:
     waits."""
     timeline = report.timeline
     count = len(timeline.t) * len(timeline.gpus) if timeline is not None else 0
-    levels = [FULL, REDUCED, COMPACT]
+    levels = [FULL, FEWER_LINES, REDUCED, COMPACT]
     if count <= _FEW_POINTS:
         # The card of a short run usually fits, so yield this level without the estimate below, which takes
         # longer.
         yield reduce(report, levels.pop(0))
     compact = reduce(report, COMPACT)
-    size = _json_size(to_json(compact)) + _ROW_SIZE * len(report.shown)
+    size = _json_size(to_json(compact)) + _smallest_rest(compact)
     for level in levels:
         if size + _POINT_SIZE * min(count, level.points * len(report.gpus)) <= LIMIT:
             yield compact if level is COMPACT else reduce(report, level)
     yield reduce(report, BRIEF)
-    if len(report.workers) > FEW_WORKERS.workers:
-        yield reduce(report, FEW_WORKERS)
+    yield reduce(report, LEAST_CHART)
+    if len(report.shown) >= _MANY_GPUS:
+        yield reduce(report, NO_CHART)
     yield reduce(report, MINIMAL)
 
 
@@ -281,6 +307,8 @@ def _omitted(report: Report, level: DetailLevel, marks: int, gpus: int) -> list[
                 total=len(report.holders),
             )
         )
+    if report.timeline is not None and not level.drawn_points:
+        found.append(translatable("the chart"))
     advice = min(len(report.advice), FULL.advice) - level.advice
     if advice > 0:
         found.append(translatable("{advice} pieces of advice", advice=advice))

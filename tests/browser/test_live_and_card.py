@@ -10,10 +10,13 @@ import nbformat
 import pytest
 from helpers_lab import Notebook
 
-from gpuwidget.views.sparkline import UNTRUSTED
+from gpuwidget.views.chart import UNTRUSTED
 
 CARD = "application/vnd.gpuwidget.report+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
+FIGURES = """return [...panel.node.querySelectorAll('.jp-OutputArea-output b')]
+  .filter(value => value.nextElementSibling?.tagName === 'BR')
+  .map(value => [value.textContent, value.nextSibling.nextSibling.textContent]);"""
 LOAD = "%load_ext gpuwidget"
 THREE_SECONDS = "%%gpuwatch\nimport time\ntime.sleep(3)"
 BUSY = """%%gpuwatch
@@ -168,12 +171,13 @@ def test_progress_bar_stays_one_line(open_notebook: Open) -> None:
 
 def test_saved_and_opened_without_kernel(open_notebook: Open) -> None:
     """A saved notebook shows its card even without a kernel, and nothing of the chart is saved. If it is not
-    trusted, JupyterLab removes the card's picture, and the card says how to see it."""
+    trusted, JupyterLab removes the card's chart with all its labels, and the card says how to see it."""
     notebook = open_notebook([LOAD, THREE_SECONDS])
     run_to_the_end(notebook, 0)
     run_to_the_end(notebook, 1)
     notebook.page.wait_for_selector(LIVE, state="detached")
-    headline = outputs_with(notebook, 1, CARD)[0]["text/plain"].splitlines()[0]
+    headline = outputs_with(notebook, 1, CARD)[0]["text/plain"].splitlines()[0].split(" · ")
+    assert notebook.page.is_visible("svg >> text=GPU utilization, %")
     assert UNTRUSTED not in notebook.page.inner_text(".jp-Notebook")
     notebook.save()
     saved = notebook.path.read_text()
@@ -187,7 +191,12 @@ def test_saved_and_opened_without_kernel(open_notebook: Open) -> None:
     copy.write_text(json.dumps(content))
     reopened = open_notebook(copy, kernel=False)
     shown = reopened.page.inner_text(".jp-Notebook")
-    assert headline in " ".join(shown.split())
+    assert [part.split(" (")[0] for part in headline] == [
+        f"{label} {value}" for value, label in reopened.script(FIGURES)
+    ]
+    # The text of the labels is left, and has no size.
+    label = reopened.page.locator("div >> text=GPU utilization, %").last.bounding_box()
+    assert label is None or label["height"] == 0
     assert "model not found" not in shown.lower()
     assert UNTRUSTED in shown
     trusted = reopened.script("return panel.content.widgets[1].model.trusted;")

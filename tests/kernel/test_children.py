@@ -172,6 +172,6 @@ def test_a_program_that_the_cell_waits_for(kernel: Kernel) -> None:
     assert first["process_memory"] == first["children_memory"] == {"start": 0, "end": 0, "peak": 4 * GIB}
     (program,) = first["children"]
     assert re.fullmatch(r"python[\d.]* child\.py", program)
-    assert "±0, sampled peak 4.0 GiB in child processes" in text
+    assert "peak memory 4.0 GiB (sampled, of 140.4 GiB, in child processes) · memory kept ±0 · " in text
     assert f"this notebook 0 → 0 of 140.4 GiB, in child processes up to 4.0 GiB ({program})" in text
     assert "SECRET123" not in str(report) + text

@@ -121,4 +121,5 @@ def test_waiting_for_a_child_process(kernel: Kernel, statement: str) -> None:
     assert (line["line"], line["frame"], line["call"]) == (3, None, "waiting for a child process")
     # On a loaded machine, starting the child process takes part of the time.
     assert line["share"] >= line["call_share"] > 0.5 * line["share"] > 40
-    assert "% of the time, waiting for a child process" in ran.cards[0]["text/plain"]
+    assert " % · " in ran.cards[0]["text/plain"]
+    assert " · waiting for a child process" in ran.cards[0]["text/plain"]

@@ -5,6 +5,7 @@ torch is a stand-in with two GPUs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -133,5 +134,7 @@ def test_a_card_of_each_model(start_kernel: StartKernel, driver: Standin, tmp_pa
     text = ran.cards[0]["text/plain"]
     assert all(profiles.PROFILES[model]["name"].removeprefix("NVIDIA ") in text for model in models)
     # The values of the hardware counters are those of the only GPU that has them.
-    assert "GPU 4, mean: SM occupancy" in text
-    assert "GPUs 0–4, mean" not in text  # noqa: RUF001 a range's dash
+    html = ran.cards[0]["text/html"]
+    assert "<th scope='col'>GPU 4, mean<" in html
+    assert "GPUs 0–4, mean" not in html  # noqa: RUF001 a range's dash
+    assert re.search(r"<th scope='row'>SM occupancy(<td>[^<]+){2}(<td>){2}<tr>", html)

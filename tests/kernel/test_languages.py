@@ -36,7 +36,7 @@ def test_a_card_keeps_the_language_in_which_it_was_made(start_kernel: Callable[.
     (card,) = chinese.cards
     assert "此笔记本" in card["text/plain"]
     assert "峰值" in card["text/plain"]
-    assert "详情" in card["text/html"]
+    assert "<summary>运行</summary>" in card["text/html"]
     assert not HAN.search(json.dumps(chinese.report["notes"], ensure_ascii=False))
     assert [gpu["missing"] for gpu in chinese.report["gpus"]] == [
         gpu["missing"] for gpu in english.report["gpus"]

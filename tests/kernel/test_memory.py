@@ -219,7 +219,7 @@ def test_the_report_lists_what_a_cell_left_behind(kernel: Kernel) -> None:
     assert report["holders"] == [
         {"kind": "variable", "names": ["x"], "type": "Tensor", "device": "cuda:0", "bytes": 4096, "cell": 2}
     ]
-    assert "<b>Left behind:</b> x (Tensor): 4 KiB" in ran.cards[0]["text/html"]
+    assert "<th scope='row'>x (Tensor)<td>4\N{NO-BREAK SPACE}KiB" in ran.cards[0]["text/html"]
     ran = kernel.ok("%%gpuwatch\nbefore += 1")
     assert ran.report["holders"] == []
 

@@ -9,6 +9,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from gpuwidget.views.card_summary import SHORT_S
+
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "quickstart.ipynb"
 REPORT = "application/vnd.gpuwidget.report+json"
 
@@ -26,17 +28,16 @@ def reports(notebook: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("source", ["replay", "none"])
 def test_the_quickstart_runs_without_a_gpu(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If GPU readings come from a recording or if there is no GPU, each cell of the notebook succeeds,
-    and each watched cell has a card. In the tour, the cell after ``%gpu watch on`` has one too."""
+    and each watched cell has a card. In the tour, the short cell after ``%gpu watch on`` has none,
+    because without a GPU it keeps no GPU memory."""
     monkeypatch.setenv("GPUWIDGET_SOURCE", source)
     notebook: Any = nbformat.read(NOTEBOOK, as_version=4)
     NotebookClient(notebook, timeout=200).execute()
     found = reports(notebook)
-    assert [report["cell"]["label"] for report in found] == [
-        "a small model",
-        "gone in a millisecond",
-        "two phases",
-        None,
-    ]
+    labels = [report["cell"]["label"] for report in found]
+    assert labels[:3] == ["a small model", "gone in a millisecond", "two phases"]
+    # On a busy machine, the cell of the tour may take longer.
+    assert all(report["cell"]["duration_s"] >= SHORT_S for report in found[3:])
     assert {report["source"]["kind"] for report in found} == {source}
     assert {report["cell"]["status"] for report in found} == {"ok"}
 

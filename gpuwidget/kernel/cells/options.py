@@ -21,6 +21,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(TiB|GiB|MiB|TB|GB|MB)", re.IGNORECASE)
 _SIZES = {"tib": 1024**4, "gib": 1024**3, "mib": 1024**2, "tb": 10**12, "gb": 10**9, "mb": 10**6}
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(s|m|min|h)")
 _TIMES = {"s": 1, "m": 60, "min": 60, "h": 3600}
+_OWN_MAGIC = re.compile(r"%gpu(\s.*)?|%(re|un)?load_ext\s+gpuwidget")
 _TRANSPARENT = re.compile(r"[ \t]*%%(time|timeit|prun)\b")
 """Cell magics that transform and run their body themselves instead of running it as a nested cell."""
 
@@ -195,6 +196,12 @@ def find_in_cell(raw_cell: str) -> str | None:
             return None
         lines = lines[first + 1 :]
     return None
+
+
+def is_own_magic(raw_cell: str) -> bool:
+    """Return whether the cell consists of nothing but gpuwidget's line magics, such as ``%gpu memory``."""
+    lines = [line for line in map(str.strip, raw_cell.splitlines()) if line and not line.startswith("#")]
+    return bool(lines) and all(map(_OWN_MAGIC.fullmatch, lines))
 
 
 def without_watch_line(lines: list[str]) -> list[str]:

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from gpuwidget.kernel.cells import skip_cell, wait_for_memory, watch_api
 from gpuwidget.kernel.cells.cell_errors import listen_for_error
 from gpuwidget.kernel.cells.collectors import collectors
-from gpuwidget.kernel.cells.options import WatchOptions, find_in_cell, parse
+from gpuwidget.kernel.cells.options import WatchOptions, find_in_cell, is_own_magic, parse
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.kernel.live import live_display
@@ -78,7 +78,7 @@ class CellWatch:
         self._shell = shell
         self._view: live_display.LiveDisplay | None = None
         self._slot: OutputSlot | None = None
-        self._render: Callable[[Report], dict[str, Any]] | None = card.bundle
+        self._render: Callable[[Report], dict[str, Any] | None] | None = card.bundle
         """Makes the card from the report; None if no card is shown. A watch that fails before it knows its
         options has a full card."""
         self._restore_device: Callable[[], str | None] | None = None
@@ -203,7 +203,9 @@ class CellWatch:
             watch_api.keep(report)
             if self._render is not None:
                 with Boundary(_LOG, "a card could not be shown", _tell_no_card):
-                    self._show(self._render(report))
+                    bundle = self._render(report)
+                    if bundle is not None:
+                        self._show(bundle)
 
     def _failed_report(self, status: Status) -> Report | None:
         """Return a report with the cell's duration and the error that prevented the run."""
@@ -379,7 +381,8 @@ class CellWatcher:
         raw_cell: str = info.raw_cell or ""
         line = find_in_cell(raw_cell)
         # A nested cell, such as the body of %%capture, shares the one-line card of the outer cell.
-        if line is None and (not self.every_cell or len(self._running) > 1):
+        unwatched = not self.every_cell or len(self._running) > 1 or is_own_magic(raw_cell)
+        if line is None and unwatched:
             return
         try:
             options = parse(line) if line is not None else _EVERY_CELL

@@ -1,75 +1,39 @@
 """The layout of the live chart: the panels of all GPUs in one bqplot figure.
 
 With a single figure, an update is one message for any number of GPUs. The number of messages matters more
-than their size, because the kernel's threads hand the GIL over about a dozen times for each message. Up to
-four GPUs are shown in rows, more in tiles. Vertical lengths are in pixels, horizontal lengths in percent of
-the figure's width.
+than their size, because the kernel's threads hand the GIL over about a dozen times for each message. The
+panels are as large as those of the card's chart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpuwidget.measure.progress import GpuProgress
 from gpuwidget.model.report import Mark
+from gpuwidget.views.chart import ChartPanels
 
 Floats = NDArray[np.float32]
 Values = NDArray[np.float64]
 Lines = tuple[Floats, Floats]
 """x and y of several lines, in the coordinates of the figure."""
 
-_MIN_TILES = 5
 _MAX_VALUES = 4000
 _MIN_POINTS = 40
 _TICK_PERCENT = 8.0
 
 
-@dataclass(frozen=True, slots=True)
-class ChartLayout:
-    """The positions and sizes of the panels for a given number of GPUs."""
+class ChartLayout(ChartPanels):
+    """The panels of the live chart, and their lines in the coordinates of the figure."""
 
-    panels: int
-    columns: int
-    row_height: int
-    """Pixels from the top of one row of panels to the top of the next."""
-    top: int
-    """Pixels from the top of a row to the top of its plot."""
-    height: int
-    """Height of a plot in pixels, for 0 to 100 percent."""
-    width: float
-    """Width of a plot in percent of the figure."""
-    gap: float
-    """Space between two plots in percent of the figure."""
-
-    @classmethod
-    def for_gpus(cls, gpus: int) -> ChartLayout:
-        """Return a layout in rows for up to four GPUs, and in tiles for more."""
-        if gpus < _MIN_TILES:
-            return cls(gpus, columns=1, row_height=98, top=8, height=64, width=100.0, gap=0.0)
-        return cls(gpus, columns=4, row_height=104, top=22, height=36, width=23.5, gap=2.0)
-
-    @property
-    def tiles(self) -> bool:
-        """Whether the panels are tiles, several in a row."""
-        return self.columns > 1
-
-    @property
-    def total_height(self) -> int:
-        """Height of the figure in pixels."""
-        return self.row_height * -(-self.panels // self.columns)
-
-    def left(self, panel: int) -> float:
-        """Return the x coordinate of the left edge of a panel's plot."""
-        return (panel % self.columns) * (self.width + self.gap)
+    __slots__ = ()
 
     def bottom(self, panel: int) -> float:
         """Return the y coordinate of 0 percent in a panel's plot; y is 0 at the lower edge of the figure."""
-        row = panel // self.columns
-        return float(self.total_height - row * self.row_height - self.top - self.height)
+        return float(self.total_height - self.floor(panel))
 
     def series_lines(self, times: Sequence[float], end: float, gpus: Sequence[GpuProgress]) -> Lines:
         """Return three lines per GPU: the outline of the utilization's area, the utilization, and the memory.

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import DeviceChoices
 from gpuwidget.kernel.live import live_display
-from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.kernel.shell.interrupts import defer_interrupts, ignore_interrupts
 from gpuwidget.kernel.shell.output_slot import IOPubChannel
 from gpuwidget.kernel.shell.running_cells import RunningCells
@@ -32,6 +31,7 @@ from gpuwidget.model.translation import _, error_text, in_view_language, transla
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 from gpuwidget.sampler import Sampler, Subscription, process_sampler
 from gpuwidget.views.saved_outputs import output_metadata
+from gpuwidget.views.time_axis import TimeAxis
 
 if TYPE_CHECKING:
     from gpuwidget.kernel.live.dashboard_widgets import DashboardView

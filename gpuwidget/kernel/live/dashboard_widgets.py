@@ -11,9 +11,9 @@ import ipywidgets
 
 from gpuwidget.kernel.devices.default_device import FULL_MODE_COST
 from gpuwidget.kernel.live.live_chart import WIDGET_MIME_TYPE, LiveChart
-from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
 from gpuwidget.model.translation import _, in_view_language
+from gpuwidget.views.time_axis import TimeAxis
 
 NONE = "none"
 """The dropdown's value if no default device is chosen."""

@@ -15,11 +15,11 @@ import ipywidgets
 
 from gpuwidget.kernel.live import live_text
 from gpuwidget.kernel.live.chart_layout import ChartLayout, Lines
-from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.translation import _, in_view_language
 from gpuwidget.views import styles
+from gpuwidget.views.time_axis import TimeAxis
 
 WIDGET_MIME_TYPE = "application/vnd.jupyter.widget-view+json"
 _READINGS_EVERY = 3

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from html import escape
 
 from gpuwidget.kernel.live.chart_layout import ChartLayout
-from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.model import units
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.translation import _, counted, in_view_language, translatable
+from gpuwidget.views.time_axis import TimeAxis
 
 NO_GPU_IN_USE = translatable("This notebook holds no GPU memory yet.")
 NOT_ATTRIBUTED = translatable("Couldn't tell which GPUs this notebook uses, so all are shown.")

@@ -8,8 +8,8 @@ from fakes import EPOCH, FakeClock
 from helpers_samples import h200, reading, sample
 
 from gpuwidget.kernel.live.dashboard import WINDOW_S, RecentSamples, UserActivity
-from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.kernel.shell.running_cells import RunningCells
+from gpuwidget.views.time_axis import TimeAxis
 
 SHELL = SimpleNamespace(displayhook=SimpleNamespace(prompt_count=1))
 

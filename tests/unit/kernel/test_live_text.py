@@ -19,11 +19,11 @@ from gpuwidget.kernel.live.live_text import (
     readings,
     run_header,
 )
-from gpuwidget.kernel.live.time_axis import TimeAxis
 from gpuwidget.measure.progress import Progress
 from gpuwidget.model import translation
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Advice, Mark
+from gpuwidget.views.time_axis import TimeAxis
 from tools import translation as tool
 
 NOW = 2000.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwidget.kernel.live.time_axis import TimeAxis
+from gpuwidget.views.time_axis import TimeAxis
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from gpuwidget.model.readings import Activity
 from gpuwidget.model.report import CodeTime, Level, Report, Span
 from gpuwidget.sampler import Sampler
 from gpuwidget.system import processes
-from gpuwidget.views.card_summary import explanations, headline, second_line
+from gpuwidget.views.card_summary import explanations, figures, headline
 from gpuwidget.views.comparison import compare_reports
 
 
@@ -652,7 +652,7 @@ def test_memory_that_jax_reserved_is_named(bench: Bench, monkeypatch: pytest.Mon
     )
     report = bench.report(run)
     assert MessageId("jax-pool", {"reserved": 99 * GIB, "in_use": GIB, "peak": 2 * GIB}) in report.note_ids
-    assert "+99.0 GiB, sampled peak 100.0 GiB (JAX reserved 99.0 GiB in advance)" in headline(report)
+    assert "peak memory 100.0 GiB (sampled, of 139.7 GiB, JAX reserved 99.0 GiB)" in headline(report)
     monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     run = bench.run(RunOptions(gpus=("0",)))
     as_needed = bench.report(run)
@@ -805,8 +805,8 @@ def test_others_work_is_not_in_the_headline(
     assert [gpu.index for gpu in busy.counted] == [0]
     assert busy.totals.energy_j == pytest.approx(800.0, rel=0.01)
     assert busy.metrics()["energy_j"] == busy.totals.energy_j
-    assert headline(busy)[2:] == ["GPU utilization 80 %", "800 J"]
-    assert second_line(busy)[-2] == "no sign of work by this process on GPU 1"
+    assert headline(busy)[3:] == ["GPU busy 80 %", "energy 800 J (200 W)"]
+    assert explanations(busy) == ["No sign of work by this process on GPU 1."]
     compared = compare_reports(runs[0], runs[1], ("a", "b"))
     row = next(row for row in compared.rows if row.name == "energy")
     assert (row.values, row.ratio) == (("800 J", "800 J"), "1.00x")
@@ -826,14 +826,14 @@ def test_only_others_work(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: N
     bench.pass_time(1.0)
     report = bench.report(run)
     assert ([gpu.worked for gpu in report.gpus], report.counted) == ([False, False], ())
-    assert len(headline(report)) == 2
+    assert [figure.label for figure in figures(report)] == ["time", "peak memory", "memory kept"]
     assert report.totals.energy_j is None
     bench.source.utilization = {0: 0.0, 1: 50.0}
     run = bench.run()
     bench.pass_time(4.0)
     idle = bench.report(run)
     assert [gpu.index for gpu in idle.counted] == [0]
-    assert headline(idle)[2] == "GPU utilization 0 %"
+    assert headline(idle)[3] == "GPU busy 0 %"
 
 
 def test_a_shared_gpu_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch, host: None) -> None:

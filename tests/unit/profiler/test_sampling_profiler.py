@@ -82,6 +82,7 @@ def test_the_call_and_the_users_frame() -> None:
     assert (first.call_share, second.call_share) == (60.0, None)
     assert (first.source, first.call, first.frame) == ("for x, y in loader:", "DataLoader._next_data", None)
     assert (second.source, second.call, second.frame) == ("loss = step(x, y)", None, "train.py:31 step")
+    assert (first.indent, second.indent) == (0, 4)
     assert [(one.frame, one.share, one.gpu_busy) for one in second.frames] == [
         ("train.py:31 step", 40.0, 0.0)
     ]

@@ -11,7 +11,8 @@ from helpers_reports import HOSTILE, gib
 
 from gpuwidget.model.report import MIME_TYPE, CodeTime, FrameTime, Level, LineMemory, LineTime, Report
 from gpuwidget.views import card
-from gpuwidget.views.card_details import time_details, time_line
+from gpuwidget.views.card_details import memory_rows, time_facts, time_lines
+from gpuwidget.views.styles import BLUE, IDLE, UNKNOWN
 
 STEP = LineMemory(
     file="src/model.py",
@@ -29,30 +30,33 @@ OTHERS = LineMemory(None, None, None, "allocated by libraries", None, "cuda:1", 
 
 
 def test_memory_lines_in_the_details() -> None:
-    """In the details, each line of code is shown with its memory and its source text. An unknown value is
-    shown as n/a.
+    """In the details, each line of code is shown with its memory, its source text and the line that called
+    it. An unknown value is shown as n/a.
     """
-    html = card.bundle(replace(reports.starved(), lines=(STEP, OWN, OTHERS)))["text/html"]
-    assert (
-        "<b>Where the memory went:</b> src/model.py line 41 in forward `hidden = "
-        "self.attention(x)`: 9.4 GiB at the peak, 0 MiB at the end, 96.2 GiB in total, called from "
-        "In [5] line 7<"
-    ) in html
-    assert (
-        "&emsp;In [5] line 3 `x = torch.empty(n)`: n/a at the peak, 2.0 GiB at the end, 2.0 GiB in total<"
-    ) in html
-    assert "&emsp;torch, allocated by libraries: 512 B at the peak, 512 B at the end, 512 B in total<" in html
+    made = replace(reports.starved(), lines=(STEP, OWN, OTHERS))
+    assert memory_rows(made) == [
+        ["", "at the peak", "at the end", "total"],
+        [
+            "src/model.py line 41 in forward, called from In [5] line 7: hidden = self.attention(x)",
+            *("9.4 GiB", "0 MiB", "96.2 GiB"),
+        ],
+        ["In [5] line 3: x = torch.empty(n)", "n/a", "2.0 GiB", "2.0 GiB"],
+        ["torch: allocated by libraries", "512 B", "512 B", "512 B"],
+    ]
+    html = card.bundle(made)["text/html"]
+    assert html.index("<summary>Memory") < html.index("torch: allocated by libraries")
 
 
 def test_memory_lines_in_the_text() -> None:
-    """In the text form of the card, a table of the memory by line follows the table of GPUs. The line with
-    the highest memory is first.
+    """The text form of the card has a table of the memory by line. The line with the highest memory is
+    first.
     """
     text = card.bundle(replace(reports.starved(), lines=(STEP, OWN)))["text/plain"]
     rows = [" ".join(line.split()) for line in text.splitlines()]
     assert rows[rows.index("torch's memory by line:") + 1 :][:3] == [
         "at the peak at the end total",
-        "src/model.py line 41 in forward: hidden = self.attention(x) 9.4 GiB 0 MiB 96.2 GiB",
+        "src/model.py line 41 in forward, called from In [5] line 7: hidden = self.attention(x) 9.4 GiB "
+        "0 MiB 96.2 GiB",
         "In [5] line 3: x = torch.empty(n) n/a 2.0 GiB 2.0 GiB",
     ]
 
@@ -101,13 +105,39 @@ def timed(*lines: LineTime, **changes: Any) -> Report:
     return replace(reports.starved(), time=code_time(*lines, **changes), energy_idle_j=1610.0)
 
 
-def test_a_line_in_words() -> None:
-    """The text about a line of code contains its source, its share of the time, the GPU's activity and the
-    line's most frequent call.
+def texts(*lines: LineTime) -> list[tuple[str, str, str]]:
+    """Return the number, the source and the figures of each line of code."""
+    return [(line.number, line.source, line.text) for line in time_lines(timed(*lines))]
+
+
+def test_a_line_of_code() -> None:
+    """A line of code has its number, its source, its share of the time, the GPU's activity and the line's
+    most frequent call.
     """
-    assert time_line(LOADER) == (
-        "line 7 `for x, y in loader:`: 61 % of the time, GPU 4.1 % busy, in DataLoader._next_data"
+    assert texts(LOADER) == [("7", "for x, y in loader:", "61 % · GPU 4.1 % busy · in DataLoader._next_data")]
+
+
+def test_code_keeps_its_indentation() -> None:
+    """A line is indented as in the cell."""
+    assert [source for _, source, _ in texts(replace(LOADER, indent=4))] == ["    for x, y in loader:"]
+
+
+def test_the_bar_of_a_line() -> None:
+    """The length of a line's bar is its share of the time. Its color tells how much of this time the GPU was
+    busy, and it is gray if that is unknown."""
+    busy, unknown = time_lines(
+        timed(LineTime(7, "a", 60.0, 25.0, None, None), LineTime(8, "b", 3.0, None, None, None))
     )
+    assert busy.parts == [(15.0, BLUE), (45.0, IDLE)]
+    assert unknown.parts == [(3.0, UNKNOWN)]
+
+
+def test_lines_are_in_the_order_of_the_code() -> None:
+    """Lines are shown in their order in the cell, and time outside of them at the end."""
+    outside = LineTime(None, "", 3.0, None, None, None)
+    step = LineTime(2, "step(x)", 30.0, None, None, None)
+    assert texts(LOADER, outside, step)[0] == ("2", "step(x)", "30 %")
+    assert texts(LOADER, outside, step)[2] == ("", "outside the cell's lines", "3.0 %")
 
 
 def test_a_line_whose_time_is_in_the_users_modules() -> None:
@@ -120,8 +150,8 @@ def test_a_line_whose_time_is_in_the_users_modules() -> None:
         FrameTime("train.py:33 step", 10.0, None, None),
     )
     one = LineTime(2, "step(x)", 30.0, None, None, "train.py:31 step", frames=frames)
-    assert time_line(one) == "line 2 `step(x)`: 30 % of the time, at train.py:31 step (20 %)"
-    assert time_line(replace(one, frames=frames[:1], share=21.0)).endswith("at train.py:31 step")
+    assert texts(one) == [("2", "step(x)", "30 % · at train.py:31 step (20 %)")]
+    assert texts(replace(one, frames=frames[:1], share=21.0))[0][2].endswith("at train.py:31 step")
 
 
 def test_a_call_with_a_part_of_its_lines_time() -> None:
@@ -129,38 +159,34 @@ def test_a_call_with_a_part_of_its_lines_time() -> None:
 
     The call's share of the time is shown too, unless it is nearly the same as the line's share.
     """
-    assert time_line(replace(LOADER, call_share=60.0)).endswith("in DataLoader._next_data")
-    assert time_line(replace(LOADER, call_share=20.0)).endswith("in DataLoader._next_data (20 %)")
+    assert texts(replace(LOADER, call_share=60.0))[0][2].endswith("in DataLoader._next_data")
+    assert texts(replace(LOADER, call_share=20.0))[0][2].endswith("in DataLoader._next_data (20 %)")
 
 
 def test_lines_that_can_not_be_separated() -> None:
-    """If the profiler could not separate some lines, the text contains their range.
-
-    Time outside the lines of the cell is shown as 'outside the cell's lines'.
-    """
-    assert time_line(replace(LOADER, until=9, call=None)) == "lines 7 to 9: 61 % of the time, GPU 4.1 % busy"
-    assert (
-        time_line(LineTime(None, "", 3.0, None, None, None)) == "outside the cell's lines: 3.0 % of the time"
-    )
+    """If the profiler could not separate some lines, they have one bar, and their range as number."""
+    several = texts(replace(LOADER, until=9, call=None))
+    assert several == [("7–9", "for x, y in loader:", "61 % · GPU 4.1 % busy")]  # noqa: RUF001 a range's dash
 
 
-def test_time_details() -> None:
-    """The details about time contain the lines with the largest shares, the precision of the shares, CPU use,
-    warm-up, and the energy that GPUs used while idle.
+def test_where_the_time_went() -> None:
+    """The lines of code are open if there is advice, and folded otherwise. The precision of the shares, CPU
+    use, warm-up, and the energy that GPUs used while idle are folded.
     """
     made = timed(LOADER, LineTime(8, "step(x)", 38.0, 96.0, None, None))
-    assert time_details(made) == [
-        ("Where the time went", time_line(LOADER)),
-        ("", "line 8 `step(x)`: 38 % of the time, GPU 96 % busy"),
-        ("", "1890 samples, ±2.3 points; patterns under 20 ms not resolved"),
-        ("CPU", "104 % of a core by this process, 382 % by its child processes"),
-        ("Warm-up", "the steady state began after 2.5 s"),
-        ("Energy while idle", "at least 1.6 kJ of 2.3 kJ (70 %)"),
+    assert time_facts(made) == [
+        ["Samples", "1890 samples, ±2.3 points; patterns under 20 ms not resolved"],
+        ["CPU", "104 % of a core by this process, 382 % by its child processes"],
+        ["Warm-up", "the steady state began after 2.5 s"],
+        ["Energy while idle", "at least 1.6 kJ of 2.3 kJ (70 %)"],
     ]
     text = card.bundle(made)["text/plain"]
-    assert "  where the time went: line 7 `for x, y in loader:`: 61 % of the time" in text
+    assert "  line 7 `for x, y in loader:`: 61 % · GPU 4.1 % busy · in DataLoader._next_data" in text
     html = card.bundle(made)["text/html"]
-    assert html.index("<summary>") < html.index("Where the time went")
+    assert html.index("<details><summary>Where the time went</summary>") < html.index("step(x)")
+    advised = card.bundle(replace(made, advice=reports.advised().advice[:1]))["text/html"]
+    assert advised.index("step(x)") < advised.index("<details")
+    assert "1890 samples" in advised
 
 
 def test_energy_while_idle_is_a_lower_bound() -> None:
@@ -173,7 +199,8 @@ def test_energy_while_idle_is_a_lower_bound() -> None:
     def idle_energy(utilization: float, idle: float) -> str | None:
         gpu = reports.gpu(0, utilization=Level(utilization, utilization))
         made = replace(reports.starved(), gpus=(replace(gpu, energy_j=2000.0),), energy_idle_j=idle)
-        return dict(time_details(replace(made, time=code_time(LOADER)))).get("Energy while idle")
+        facts = time_facts(replace(made, time=code_time(LOADER)))
+        return next((text for name, text in facts if name == "Energy while idle"), None)
 
     assert idle_energy(6.7, 100.0) == "at least 100 J of 2.0 kJ (5.0 %)"
     assert idle_energy(49.0, 0.0) is None
@@ -183,9 +210,9 @@ def test_energy_while_idle_is_a_lower_bound() -> None:
 
 def test_unknown_times_are_omitted() -> None:
     """If the run was not sampled or was too short, the card has no details about time."""
-    assert time_details(reports.starved()) == []
+    assert (time_lines(reports.starved()), time_facts(reports.starved())) == ([], [])
     short = replace(reports.short(), time=code_time(reason="The run was too short.", warm_up_s=None))
-    assert time_details(short) == []
+    assert (time_lines(short), time_facts(short)) == ([], [])
 
 
 def test_sources_and_names_are_escaped() -> None:

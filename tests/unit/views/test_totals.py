@@ -33,12 +33,15 @@ def test_memory_in_a_mig_slice_counts_once() -> None:
     """The driver lists a process on a MIG slice for the slice's parent, too. No sum contains both: not the
     card's, not that of ``%gpu watch on``, ``reports()``, the saved JSON, the metrics or the comparison."""
     made = report(*divided())
-    assert card_summary.headline(made)[1] == "+2.0 GiB, sampled peak 3.0 GiB"
+    assert card_summary.headline(made)[1:3] == [
+        "peak memory 3.0 GiB (sampled, of 17.0 GiB)",
+        "memory kept +2.0 GiB",
+    ]
     assert card_summary.second_line(made)[:2] == [
         "GPU 0 MIG 1 H200",
         "this notebook 1.0 \N{RIGHTWARDS ARROW} 3.0 of 17.0 GiB",
     ]
-    assert card_summary.short_line(made)[1:3] == ["+2.0 GiB on GPU 0 MIG 1", "sampled peak 3.0 GiB"]
+    assert card_summary.short_line(made)[1:] == [*card_summary.headline(made)[1:3], "GPU 0 MIG 1"]
     assert card_text.table_rows([made])[1][3:5] == ["+2.0 GiB", "3.0 GiB (sampled)"]
     assert values(made, "process memory, change") == ("+2.0 GiB", "+2.0 GiB")
     saved = card.bundle(made)[MIME_TYPE]

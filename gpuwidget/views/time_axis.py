@@ -1,4 +1,4 @@
-"""The time axis of the live chart. It grows in steps, so that the lines are rarely rescaled."""
+"""The time axis of the charts. In the live chart it grows in steps, so that the lines are rarely rescaled."""
 
 from __future__ import annotations
 
