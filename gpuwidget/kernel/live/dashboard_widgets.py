@@ -40,7 +40,7 @@ class DashboardView:
             options=[("none", NONE)],
             description=_("Device"),
             style={"description_width": "initial"},
-            layout=ipywidgets.Layout(width="min(30em, 100%)", min_width="0"),
+            layout=ipywidgets.Layout(width="min(27em, 100%)", min_width="0"),
         )
         self._new_tensors = ipywidgets.Checkbox(
             value=True,
