@@ -996,8 +996,7 @@ def test_progress_for_the_live_chart(bench: Bench, host: None) -> None:
 
 
 def test_what_is_known_so_far(bench: Bench, host: None) -> None:
-    """Live progress contains memory at the start, now and at its peak, and the mean utilization. The memory of
-    this process is None as long as it is unknown."""
+    """Live progress contains the memory at the start, now and at its peak, and the mean utilization."""
     run = bench.run()
     start = bench.source.memory[0]
     bench.source.processes[0], bench.source.memory[0] = me(9_000), 3_000_000
