@@ -10,9 +10,9 @@ from dataclasses import replace
 from helpers_samples import GIB, h200
 from helpers_samples import reading as busy
 
-from gpuwidget.measure.progress import GpuProgress, Progress
+from gpuwidget.measure.progress import GpuProgress, Progress, SoFar
 from gpuwidget.model.readings import Reading
-from gpuwidget.model.report import Mark
+from gpuwidget.model.report import Mark, Span
 from gpuwidget.model.samples import Origin
 
 TOTAL = 140 * GIB
@@ -41,6 +41,11 @@ def gpu_progress(index: int, points: int = 3) -> GpuProgress:
         process_memory=42 * GIB,
         utilization=(97.0,) * points,
         device_memory=(56 * GIB,) * points,
+        so_far=SoFar(
+            process_memory=Span(40 * GIB, 42 * GIB, 44 * GIB),
+            device_memory=Span(50 * GIB, 56 * GIB, 58 * GIB),
+            utilization=90.0,
+        ),
     )
 
 
@@ -48,6 +53,7 @@ def progress(gpus: int = 1, points: int = 3, marks: tuple[Mark, ...] = ()) -> Pr
     """Return the progress of a run on that many GPUs, with one point per second."""
     return Progress(
         elapsed_s=float(points),
+        label=None,
         origin=LIVE,
         attributed=True,
         t=tuple(float(second) for second in range(points)),
@@ -86,6 +92,6 @@ def moving(gpus: int, origin: Origin = LIVE, attributed: bool = True) -> Callabl
             )
         marks = [Mark(float(s), f"epoch {s // 3}", "mark") for s in range(3, int(elapsed), 3)]
         marks += [Mark(0.7 * line, f"step {line}", "printed") for line in range(int(elapsed / 0.7))]
-        return Progress(elapsed, origin, attributed, t, tuple(shown), tuple(marks), None)
+        return Progress(elapsed, None, origin, attributed, t, tuple(shown), tuple(marks), None)
 
     return look

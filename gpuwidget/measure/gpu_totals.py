@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from gpuwidget.measure import reasons
 from gpuwidget.measure.energy import EnergyMeter
 from gpuwidget.measure.process_memory import ProcessMemory
+from gpuwidget.measure.progress import SoFar
 from gpuwidget.model.messages import Message
 from gpuwidget.model.metrics import METRICS
 from gpuwidget.model.readings import Activity, Reading
@@ -451,6 +452,15 @@ class GpuTotals:
     def came_back(self) -> bool:
         """Whether the GPU was lost during the run and is available again."""
         return self._was_lost and self.lost_since is None
+
+    def so_far(self) -> SoFar:
+        """Return what is known before the run has ended."""
+        level, process = self.rates.utilization.level(), self.process_memory()
+        return SoFar(
+            process_memory=None if process is None else replace(process, end=self.process_memory_now),
+            device_memory=replace(self._device.span(), end=self.reading.memory_used),
+            utilization=None if level is None else level.mean,
+        )
 
     def device_memory(self) -> Span:
         """Return the bytes in use on the whole GPU."""

@@ -5,8 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuwidget.model.readings import Reading
-from gpuwidget.model.report import Advice, Mark
+from gpuwidget.model.report import Advice, Mark, Span
 from gpuwidget.model.samples import Gpu, Origin
+
+
+@dataclass(frozen=True, slots=True)
+class SoFar:
+    """What is known of one GPU since the run's start. A span's end is the newest value."""
+
+    process_memory: Span | None
+    """Bytes that this process and its children hold, or None if unknown."""
+    device_memory: Span
+    """Bytes in use on the whole GPU."""
+    utilization: float | None
+    """Mean utilization in percent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +35,8 @@ class GpuProgress:
     """Utilization in percent."""
     device_memory: tuple[float | None, ...]
     """Bytes in use on the whole GPU."""
+    so_far: SoFar | None = None
+    """None if there is no run, as on the dashboard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +44,7 @@ class Progress:
     """The state of the run so far. A time series has at most 240 points, regardless of the run's length."""
 
     elapsed_s: float
+    label: str | None
     origin: Origin | None
     """The source of the readings, or None before the first sample."""
     attributed: bool

@@ -224,6 +224,7 @@ class Run:
             workers, worker_memory = gpus.workers.now()
             return Progress(
                 elapsed_s=elapsed,
+                label=self._label,
                 origin=gpus.origin,
                 attributed=gpus.attributed,
                 t=t,
@@ -235,6 +236,7 @@ class Run:
                         process_memory=totals.process_memory_now,
                         utilization=time_series[totals.gpu.uuid].utilization,
                         device_memory=time_series[totals.gpu.uuid].memory_used,
+                        so_far=totals.so_far(),
                     )
                     for totals in gpus.shown()
                 ),

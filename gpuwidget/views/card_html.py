@@ -18,6 +18,7 @@ from gpuwidget.views import card_details, card_gpus, card_text, card_workers, ch
 from gpuwidget.views import card_summary as summary
 from gpuwidget.views.chart import Chart, Lane
 from gpuwidget.views.detail_levels import DetailLevel
+from gpuwidget.views.elements import Figure
 from gpuwidget.views.size_budget import bin_ends, bin_maxima, bin_means, make_bins
 from gpuwidget.views.styles import QUIET
 
@@ -31,7 +32,8 @@ _CLAUSE = re.compile(r"(?<=[:\N{FULLWIDTH COLON}])\s*")
 def card(report: Report, level: DetailLevel) -> str:
     """Return the full card as HTML. ``report`` must already be reduced to ``level``."""
     return styles.frame(
-        f"{_lead(report)}{_chart(report, level)}{_advice(report)}"
+        f"{lead(report.cell.label, summary.figures(report))}{_chart(report, level)}{_remarks(report)}"
+        f"{_advice(report)}"
         f"{_time(report) if report.advice else ''}{_gpus(report, level)}{_workers(report, level)}"
         f"{_folds(report, level)}",
         _STATUS_COLORS[report.cell.status],
@@ -49,13 +51,14 @@ def table(reports: Sequence[Report]) -> str:
     return styles.scrollable(styles.html_table(card_text.table_rows(reports), left=2))
 
 
-def _lead(report: Report) -> str:
-    parts = []
-    if report.cell.label is not None:
-        parts.append(styles.quiet(escape(clean_line(report.cell.label, 80))))
-    parts.append(elements.figures_row(summary.figures(report)))
-    for text in summary.warnings(report):
-        parts.append(f"<div style='color:{styles.WARNING}'>{escape(text)}</div>")
+def lead(label: str | None, figures: Sequence[Figure]) -> str:
+    """Return what is above the chart. The live chart has the same, so that the chart stays in its place."""
+    title = "" if label is None else styles.quiet(escape(clean_line(label, 80)))
+    return f"{title}<div style='min-height:62px'>{elements.figures_row(figures)}</div>"
+
+
+def _remarks(report: Report) -> str:
+    parts = [f"<div style='color:{styles.WARNING}'>{escape(text)}</div>" for text in summary.warnings(report)]
     recording = summary.recording_label(report)
     if recording is not None:
         parts.append(styles.quiet(f"<span style='{_CHIP}'>{escape(recording)}</span>"))

@@ -64,10 +64,7 @@ def figures(report: Report) -> list[Figure]:
     kept = Figure(
         units.memory_delta(memory.start, memory.end),
         _("memory kept"),
-        _lines(
-            _("whole GPU") if memory.kind == "device" else "",
-            _("{number} GPUs", number=len(gpus)) if len(gpus) > 1 else "",
-        ),
+        kept_qualifier(memory.kind, len(gpus)),
     )
     found = [time, _peak(report, memory), kept]
     counted = report.counted
@@ -333,24 +330,40 @@ def _time(report: Report) -> Figure:
 def _peak(report: Report, memory: MemorySummary) -> Figure:
     """Return the highest memory peak of any one GPU, and whether child processes held part of it."""
     gpus, gpu = report.memory_gpus, memory.peak_gpu
-    exact, children, pool = memory.kind == "torch", "", ""
-    if len(gpus) > 1 and gpu is not None:
-        name = gpu_name(gpu)
-        where = _("exact, on {gpu}", gpu=name) if exact else _("sampled, on {gpu}", gpu=name)
-    elif len(gpus) == 1 and gpus[0].memory_total is not None:
-        total = units.memory(gpus[0].memory_total)
-        where = _("exact, of {total}", total=total) if exact else _("sampled, of {total}", total=total)
-    else:
-        where = _("exact") if exact else _("sampled")
+    children = pool = ""
+    where = gpu_name(gpu) if gpu is not None and len(gpus) > 1 else None
     if gpu is not None and memory.kind == "process" and gpu.children_memory is not None:
         only = gpu.process_memory is not None and gpu.children_memory.peak == gpu.process_memory.peak
         children = _("in child processes") if only else _("with child processes")
     reserved = next((note.params for note in report.note_ids if note.id == notes.JAX_POOL), None)
     if reserved is not None:
         pool = _("JAX reserved {size}", size=units.memory(reserved["reserved"]))
-    whole = _("whole GPU") if memory.kind == "device" else ""
-    qualifier = _lines(where, whole, children, pool)
+    how = peak_qualifier(memory.kind, gpus[0].memory_total if len(gpus) == 1 else None, where)
+    qualifier = _lines(how, children, pool)
     return Figure(units.memory(memory.peak), _("peak memory"), qualifier)
+
+
+def peak_qualifier(kind: MemoryKind, total: int | None, gpu: str | None) -> str:
+    """Return how a peak was measured, and of which GPU or how much memory, in one line.
+
+    ``total`` is the memory of the only GPU, and ``gpu`` names the one of several GPUs that has the peak.
+    """
+    if kind == "device":
+        return _("sampled, whole GPU") if gpu is None else _("sampled, whole {gpu}", gpu=gpu)
+    if kind == "torch":
+        if gpu is not None:
+            return _("exact, on {gpu}", gpu=gpu)
+        return _("exact") if total is None else _("exact, of {total}", total=units.memory(total))
+    if gpu is not None:
+        return _("sampled, on {gpu}", gpu=gpu)
+    return _("sampled") if total is None else _("sampled, of {total}", total=units.memory(total))
+
+
+def kept_qualifier(kind: MemoryKind, gpus: int) -> str:
+    """Return over which GPUs a change of memory is, in one line."""
+    if kind == "device":
+        return _("whole GPU") if gpus == 1 else _("{number} whole GPUs", number=gpus)
+    return _("{number} GPUs", number=gpus) if gpus > 1 else ""
 
 
 def _busy(gpus: Sequence[GpuReport]) -> Figure:

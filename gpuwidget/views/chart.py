@@ -12,7 +12,8 @@ browsers don't show.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TypeVar
@@ -27,7 +28,7 @@ from gpuwidget.views.time_axis import TimeAxis
 _Panels = TypeVar("_Panels", bound="ChartPanels")
 _MIN_TILES = 5
 _LEFT = "28px"
-_RIGHT = "clamp(136px,30%,278px)"
+RIGHT = "clamp(136px,30%,278px)"
 """The space beside the plots of rows. On the right are the live chart's readings, and this chart's legend."""
 _HOVER_LABEL_LENGTH = 48
 _NAME_LENGTH = 20
@@ -93,7 +94,7 @@ class Lane:
     name: str
     utilization: tuple[float | None, ...]
     """Percent."""
-    memory: tuple[int | None, ...]
+    memory: tuple[float | None, ...]
     """Bytes in use on the whole GPU."""
     memory_total: int | None
     """Total bytes of the GPU's memory. If None, the lane is scaled to the highest value."""
@@ -118,7 +119,7 @@ class Chart:
 def html(chart: Chart, hover_columns: int) -> str:
     """Return the chart as HTML with ``hover_columns`` tooltips over the run; tiles have none."""
     panels = ChartPanels.for_gpus(len(chart.lanes))
-    space = "" if panels.tiles else f"padding:0 {_RIGHT} 0 {_LEFT};"
+    space = "" if panels.tiles else f"padding:0 {RIGHT} 0 {_LEFT};"
     hover = "" if panels.tiles or not hover_columns else _hover(chart, hover_columns)
     untrusted = f"<metadata>{escape(_(UNTRUSTED))}</metadata>"
     return (
@@ -188,7 +189,7 @@ def _place(chart: Chart, t: float) -> float:
     return min(1.0, max(0.0, t / chart.duration))
 
 
-def _top(lane: Lane) -> int:
+def _top(lane: Lane) -> float:
     """Return the bytes at the top of a lane."""
     return lane.memory_total or max((size for size in lane.memory if size is not None), default=0) or 1
 
@@ -328,22 +329,24 @@ def _text(x: float, y: int, text: str, anchor: str = "start", color: str = "") -
 
 def _hover(chart: Chart, count: int) -> str:
     """Return ``count`` invisible columns over the rows. Each column's tooltip has the values at its time."""
-    columns = "".join(f"<i title='{escape(text)}' style='flex:1'></i>" for text in _tooltips(chart, count))
-    place = f"position:absolute;left:{_LEFT};right:{_RIGHT};top:0;height:100%"
+    columns = "".join(f"<i title='{escape(text)}' style='flex:1'></i>" for text in tooltips(chart, count))
+    place = f"position:absolute;left:{_LEFT};right:{RIGHT};top:0;height:100%"
     return f"<div style='{place};display:flex'>{columns}</div>"
 
 
-def _tooltips(chart: Chart, count: int) -> Iterator[str]:
-    """Yield the tooltip of each column: its time, every lane's values and the marks in the column."""
+def tooltips(chart: Chart, count: int, at: Callable[[float], str] = units.duration) -> Iterator[str]:
+    """Yield the tooltip of each of ``count`` columns: its time as ``at`` formats it, every lane's values and
+    the marks in the column."""
     width = chart.duration / count
     for column in range(count):
         since, until = column * width, (column + 1) * width
         middle = (since + until) / 2
         last = column == count - 1
-        inside = [n for n, t in enumerate(chart.t) if since <= t < until or (last and t >= until)]
+        inside = range(bisect_left(chart.t, since), len(chart.t) if last else bisect_left(chart.t, until))
         if not inside:
-            inside = [min(range(len(chart.t)), key=lambda n: abs(chart.t[n] - middle))]
-        lines = [units.duration(middle)]
+            nearest = min(range(len(chart.t)), key=lambda n: abs(chart.t[n] - middle))
+            inside = range(nearest, nearest + (abs(chart.t[nearest] - middle) <= width))
+        lines = [at(middle)]
         for lane in chart.lanes:
             name = f"{lane.name}: " if len(chart.lanes) > 1 else ""
             known = [value for n in inside if (value := lane.utilization[n]) is not None]

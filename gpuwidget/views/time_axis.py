@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuwidget.model import units
 from gpuwidget.model.translation import _
 
+_LENGTHS = (
+    (6, 1),
+    (8, 2),
+    (10, 2),
+    (12, 2),
+    (15, 5),
+    (20, 5),
+    (25, 5),
+    (30, 5),
+    (40, 10),
+    (50, 10),
+    (60, 10),
+    (80, 20),
+)
 _UNITS = (
-    ("s", 1.0, ((5, 1), (10, 2), (20, 5), (30, 5), (60, 10), (120, 20))),
-    ("min", 60.0, ((5, 1), (10, 2), (20, 5), (30, 5), (60, 10), (120, 20))),
-    ("h", 3600.0, ((5, 1), (10, 2), (24, 4), (48, 8))),
+    ("s", 1.0, ((5, 1), *_LENGTHS, (100, 20), (120, 20))),
+    ("min", 60.0, ((3, 1), (4, 1), (5, 1), *_LENGTHS, (100, 20), (120, 20))),
+    ("h", 3600.0, ((3, 1), (4, 1), (5, 1), (6, 1), (8, 2), (12, 2), (16, 4), (24, 4), (32, 8), (48, 8))),
 )
 
 
@@ -56,6 +71,12 @@ class TimeAxis:
             texts = [f"{tick:g}" for tick in self.ticks]
             texts[-1] += f" {self.unit}"
         return [(100 * tick / self.end, text) for tick, text in zip(self.ticks, texts, strict=True)]
+
+    def label(self, t: float) -> str:
+        """Return a time on the axis, in seconds since its beginning, as text."""
+        if not self.until_now:
+            return units.duration(t)
+        return f"\N{MINUS SIGN}{units.duration(self.end_s - t)}"
 
     @property
     def end_s(self) -> float:

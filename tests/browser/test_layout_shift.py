@@ -1,4 +1,4 @@
-"""No element of the panel or the dashboard moves while values change: the layout-shift score is 0."""
+"""Nothing in the panel, the dashboard or a watched cell moves while values change: the layout shift is 0."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from helpers_lab import Lab, Notebook
 from helpers_ownership import FakeOwnershipStream, allocation, gpu, kernel
-from helpers_panel import CARD, LOAD_BUTTON, PANEL, show, uuids, wait_for_text
+from helpers_panel import CARD, GIB, LOAD_BUTTON, PANEL, lab_with, machine, show, uuids, wait_for_text
 from playwright.sync_api import BrowserContext
 from test_dashboard_view import CHART, DASHBOARD, open_dashboard
 
@@ -145,3 +145,31 @@ def test_the_dashboard(open_notebook: Open) -> None:
     notebook.page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-dashboard-tooltip", state="visible")
     notebook.wait_for_changes(values, UPDATES)
     assert notebook.layout_shifts() == []
+
+
+WATCHED = """%%gpuwatch
+import time
+for i in range(20):
+    print(i, "steps", end="\\r", flush=True)
+    time.sleep(0.2)"""
+
+
+def test_the_end_of_a_cell(browser: BrowserContext, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """While a cell on one GPU is watched, and when it ends and its chart becomes a card, nothing in the
+    notebook moves: neither the cell's text below the chart nor the next cell."""
+    # With multiprocessors in use, there is no advice, below which the card would grow.
+    gpu = [*machine(1), f"gpu.0.compute=self:{20 * GIB}", "gpu.0.gpm.2=41.5"]
+    with lab_with(tmp_path_factory.mktemp("one"), *gpu) as (lab, _):
+        notebook = lab.open(browser, lab.write("end.ipynb", ["%load_ext gpuwidget", WATCHED, "1"]))
+        notebook.run(0)
+        notebook.wait_until_done()
+        notebook.run(1)
+        notebook.page.wait_for_selector(".gpuwidget-live .bqplot path.line", state="attached")
+        notebook.script(TWO_FRAMES)
+        notebook.record_layout_shifts(".jp-Notebook")
+        notebook.wait_for_changes(".gpuwidget-live", UPDATES)
+        notebook.wait_until_done()
+        notebook.page.wait_for_selector(".jp-OutputArea-output svg[role=img]")
+        notebook.script(TWO_FRAMES)
+        assert notebook.layout_shifts() == []
+        notebook.close()

@@ -1,4 +1,4 @@
-"""The outputs of a watched cell: a chart while the cell runs, and a card afterwards."""
+"""The output of a watched cell: a chart while the cell runs, and in its place a card afterwards."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ for i in range(8):
 DIES = "%%gpuwatch\nimport os, signal, time\ntime.sleep(4); os.kill(os.getpid(), signal.SIGKILL)"
 
 LIVE = ".gpuwidget-live"
+STATIC = ".jp-OutputArea-output .jp-RenderedHTML svg[role=img]"
 NOT_LIVE = f"{LIVE} .gpuwidget-not-live"
 LINES = f"{LIVE} .bqplot path.line"
 # JavaScript that counts how often any of the chart's lines is redrawn within ``argument`` milliseconds.
@@ -53,7 +54,27 @@ return sorted.filter((moment, place) => place === 0 || moment - sorted[place - 1
 """
 COLOURS = """
 const style = name => getComputedStyle(document.querySelector(name));
-return {text: style('.gpuwidget-live .gpuwidget-elapsed').color, page: style('.jp-Notebook').backgroundColor};
+return {text: style('.gpuwidget-live .gpuwidget-header').color, page: style('.jp-Notebook').backgroundColor};
+"""
+
+# JavaScript that returns the left and right edges of the live chart's last plot, or of the floors of all
+# plots in the card's chart, and the distance of its lower edge from the outputs' upper edge.
+LAST_PLOT = """
+const top = panel.content.widgets[1].outputArea.node.getBoundingClientRect().top;
+const node = [...document.querySelectorAll('.gpuwidget-live .gpuwidget-plot')].at(-1) ??
+    document.querySelector('.jp-RenderedHTML svg[role=img] path');
+const { left, right, bottom } = node.getBoundingClientRect();
+return [left, right, bottom - top];
+"""
+# JavaScript that notes the height of gpuwidget's output in every frame.
+WATCH_FRAMES = """
+const area = panel.content.widgets[1].outputArea.node;
+window.heights = [];
+const watch = () => {
+    window.heights.push(area.querySelector('.jp-OutputArea-child').offsetHeight);
+    requestAnimationFrame(watch);
+};
+watch();
 """
 
 Open = Callable[..., Notebook]
@@ -80,17 +101,22 @@ def luminance(colour: str) -> float:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_chart_then_card(open_notebook: Open, theme: str) -> None:
     """A running cell shows a chart whose colors match the theme. When the cell ends, a card replaces the
-    chart."""
+    chart: its own chart has the place and the size that the live one had, and no frame shows neither."""
     notebook = open_notebook([LOAD, THREE_SECONDS], theme=theme)
     run_to_the_end(notebook, 0)
     notebook.run(1)
     notebook.page.wait_for_selector(LINES, state="attached")
     colours = notebook.script(COLOURS)
     assert abs(luminance(colours["text"]) - luminance(colours["page"])) > 0.5
+    live = notebook.script(LAST_PLOT)
+    notebook.script(WATCH_FRAMES)
     notebook.wait_until_done()
     notebook.page.wait_for_selector(LIVE, state="detached")
     assert len(outputs_with(notebook, 1, CARD)) == 1
     assert outputs_with(notebook, 1, WIDGET) == []
+    assert notebook.script(LAST_PLOT) == pytest.approx(live, abs=1.5)
+    heights = notebook.script("return window.heights;")
+    assert min(heights) == heights[0]
 
 
 def test_the_chart_of_a_kernel_that_has_died_is_not_live(open_notebook: Open) -> None:
@@ -105,17 +131,48 @@ def test_the_chart_of_a_kernel_that_has_died_is_not_live(open_notebook: Open) ->
     assert notebook.page.evaluate(shown, NOT_LIVE) == '"Not live: no update for over 10 s"'
 
 
-def test_emptied_output_takes_no_space(open_notebook: Open) -> None:
-    """After the run, the output that contained the chart has no height, so the card is directly below the
-    cell."""
-    notebook = open_notebook([LOAD, THREE_SECONDS])
+def test_the_card_is_where_the_chart_was(open_notebook: Open) -> None:
+    """The card is above the text that the cell has printed, as the chart was. A saved notebook contains no
+    other output of gpuwidget, even if the cell was too short for a chart."""
+    notebook = open_notebook([LOAD, PROGRESS_BAR, "%%gpuwatch\nprint('short')"])
     run_to_the_end(notebook, 0)
+    for cell in (1, 2):
+        run_to_the_end(notebook, cell)
+    notebook.save()
+    saved = nbformat.read(notebook.path, as_version=4)
+    for cell in (1, 2):
+        card, text = saved.cells[cell].outputs
+        assert CARD in card.data
+        assert text.output_type == "stream"
+
+
+def test_values_under_the_pointer(open_notebook: Open) -> None:
+    """Above the chart of a running cell, the pointer shows the time and the values there."""
+    notebook = open_notebook([LOAD, "%%gpuwatch\nimport time\ntime.sleep(6)"])
+    run_to_the_end(notebook, 0)
+    notebook.run(1)
+    column = notebook.page.locator(f"{LIVE} .gpuwidget-hover > i").nth(10)
+    column.hover()
+    shown = "() => getComputedStyle(document.querySelector('.gpuwidget-hover > i:hover'), '::after').content"
+    notebook.page.wait_for_function("() => document.querySelector('.gpuwidget-hover > i:hover')")
+    time, *gpus = notebook.page.evaluate(shown).strip('"').split("\\a ")
+    assert time.endswith("s")
+    assert [line.partition(":")[0] for line in gpus[:4]] == ["GPU 0", "GPU 1", "GPU 2", "GPU 3"]
+    notebook.wait_until_done()
+
+
+def test_reloaded_while_the_cell_runs(open_notebook: Open) -> None:
+    """If the page is loaded again while a cell runs, the rest of the page works, and the next run of the cell
+    has its chart and one card."""
+    notebook = open_notebook([LOAD, "%%gpuwatch\nimport time\ntime.sleep(6)"])
+    run_to_the_end(notebook, 0)
+    notebook.run(1)
+    notebook.page.wait_for_selector(LINES, state="attached")
+    notebook.save()
+    notebook.page.reload()
+    notebook.wait_until_open(kernel=True)
     run_to_the_end(notebook, 1)
-    heights = notebook.script(
-        "return [...panel.content.widgets[1].outputArea.layout.widgets].map(w => w.node.offsetHeight);"
-    )
-    assert heights[0] == 0
-    assert heights[-1] > 20
+    assert [CARD in output.get("data", {}) for output in notebook.outputs(1)] == [True]
 
 
 def test_redrawn_five_times_a_second_while_busy(open_notebook: Open) -> None:
@@ -136,8 +193,8 @@ def test_recording_is_labelled(open_notebook: Open) -> None:
     notebook = open_notebook([LOAD, THREE_SECONDS])
     run_to_the_end(notebook, 0)
     notebook.run(1)
-    notebook.page.wait_for_selector(f"{LIVE} .gpuwidget-header .gpuwidget-chip")
-    label = notebook.page.inner_text(f"{LIVE} .gpuwidget-header .gpuwidget-chip")
+    notebook.page.wait_for_selector(f"{LIVE} .gpuwidget-last .gpuwidget-chip")
+    label = notebook.page.inner_text(f"{LIVE} .gpuwidget-last .gpuwidget-chip")
     notebook.wait_until_done()
     recording = outputs_with(notebook, 1, CARD)[0][CARD]["source"]["recording"]
     assert label == recording

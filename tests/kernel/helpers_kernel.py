@@ -23,6 +23,8 @@ KERNEL_PYTHON = os.environ.get("GPUWIDGET_TEST_PYTHON", sys.executable)
 Its environment may have older packages than the environment of the tests."""
 TORCH_STANDIN = str(Path(__file__).parent.parent / "torch_standin")
 """A folder for PYTHONPATH that contains a stand-in for torch with two GPUs."""
+NOTEBOOK_CELL = {"cellId": "cell"}
+"""The metadata of a request that runs a notebook's cell. A console's request has none."""
 TIMEOUT_S = 120.0
 """The number of seconds for which a test waits for an expected message."""
 
@@ -176,13 +178,30 @@ class Kernel:
 
     # -- running cells -------------------------------------------------------------------------------
 
-    def send(self, code: str, *, answers: Iterable[str] = (), **options: Any) -> str:
+    def send(
+        self,
+        code: str,
+        *,
+        answers: Iterable[str] = (),
+        metadata: Mapping[str, str] = NOTEBOOK_CELL,
+        **options: Any,
+    ) -> str:
         """Send a request to execute ``code``, and return the request's id.
         ``answers`` are the replies to the code's ``input()`` calls."""
         answers = list(answers)
         # As a front end does. A program that executes a notebook allows no input.
-        options.setdefault("allow_stdin", True)
-        request = self.client.execute(code, **options)
+        content = {
+            "silent": False,
+            "allow_stdin": True,
+            "user_expressions": {},
+            "stop_on_error": True,
+            **options,
+        }
+        content.setdefault("store_history", not content["silent"])
+        session = self.client.session
+        message = session.msg("execute_request", {"code": code, **content}, metadata=metadata)
+        self.client.shell_channel.send(message)
+        request = message["header"]["msg_id"]
         assert isinstance(request, str)
         self._answers[request] = answers
         return request

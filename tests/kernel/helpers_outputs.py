@@ -118,6 +118,12 @@ def shown(messages: Iterable[Message]) -> list[str]:
     return found
 
 
+def own_outputs(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Return the data of each final output of the cell that is gpuwidget's."""
+    outputs = _applied(messages)["cell"]
+    return [one["content"]["data"] for one in outputs if _is_own(one["message"], set())]
+
+
 def _applied(messages: Iterable[Message]) -> dict[str, list[dict[str, Any]]]:
     """Apply all messages as a front end does, and return the outputs of each area."""
     areas: dict[str, list[dict[str, Any]]] = {"cell": []}

@@ -11,7 +11,7 @@ from typing import Any
 
 from helpers_cases import Case
 from helpers_kernel import Kernel, Ran
-from helpers_outputs import CARD, Message, areas_of_own_outputs
+from helpers_outputs import CARD, Message, areas_of_own_outputs, own_outputs
 
 MAX_CARD_BYTES = 20_000
 
@@ -113,7 +113,8 @@ def assert_same(plain: Ran, watched: Ran) -> None:
 
 
 def check_card(ran: Ran) -> dict[str, Any]:
-    """Assert that the cell has a single card, which is complete, small and has the reply's status.
+    """Assert that the cell has a single card, which is gpuwidget's only output, complete, small and has the
+    reply's status.
     Return the card's report."""
     (card,) = ran.cards
     assert set(card) == {"text/plain", "text/html", CARD}
@@ -126,12 +127,8 @@ def check_card(ran: Ran) -> dict[str, Any]:
     # In this case, the reply's status is not compared with the card's.
     if expected != "error" or ran.reply["ename"] != "NoneType":
         assert cell["status"] == expected
-    # A front end keeps showing a live chart unless the chart's output is emptied.
-    shown: dict[str, dict[str, Any]] = {}
-    for message in ran.messages:
-        if message.is_live and not message.is_card:
-            shown[message.content["transient"]["display_id"]] = message.content["data"]
-    assert [data for data in shown.values() if data] == []
+    # A front end keeps showing a live chart unless something else replaces it.
+    assert [sorted(data) for data in own_outputs(ran.messages)] == [sorted(card)]
     report = card[CARD]
     assert isinstance(report, dict)
     return report

@@ -82,7 +82,6 @@ STEPS = (
     f"{CELL}:card.bundle",
     f"{CELL}:CellWatch._show",
     f"{CELL}:CellWatch._close_outputs",
-    f"{SHELL}.output_slot:OutputSlot.append",
     f"{SHELL}.output_slot:OutputSlot.close",
     f"{SHELL}.running_cells:RunningCells.find",
     f"{SHELL}.running_cells:RunningCells.ending",

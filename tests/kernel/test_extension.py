@@ -120,12 +120,16 @@ def test_card_names_its_cell(kernel: Kernel) -> None:
     assert check_card(ran)["cell"]["execution_count"] is None
 
 
-def test_card_is_last(kernel: Kernel) -> None:
-    """The card is the cell's last output, even if the cell failed."""
-    for body in ("print(1)\ndisplay(2)\n3", "print(1)\n1 / 0"):
-        ran = kernel.run(f"%%gpuwatch\n{body}")
-        assert ran.messages[-1].is_card
-        assert ran.messages[-1].type == "display_data"
+@pytest.mark.parametrize("body", ["print(1)\ndisplay(2)\n3", "print(1)\n1 / 0"])
+def test_place_of_the_card(kernel: Kernel, body: str) -> None:
+    """The card is the cell's first output, where the live chart was or would have been. Without a live chart,
+    the card is the last output. This is so even if the cell failed."""
+    live, not_live = (kernel.run(f"%%gpuwatch {options}\n{body}").messages for options in ("", "--no-live"))
+    outputs = [message for message in live if message.type in ("display_data", "stream")]
+    assert outputs[0].is_live
+    assert [message.type for message in live if message.is_card] == ["update_display_data"]
+    assert not_live[-1].is_card
+    assert not_live[-1].type == "display_data"
 
 
 def took_long_or_changed(report: dict[str, Any]) -> bool:

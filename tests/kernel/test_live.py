@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers_kernel import Kernel, Ran
-from helpers_outputs import CARD, LIVE_PREFIX, WIDGET
+from helpers_outputs import CARD, LIVE_PREFIX, WIDGET, own_outputs, shown
 
 TESTS = str(Path(__file__).parent.parent)
 SETUP = f"""
@@ -18,6 +18,7 @@ from dataclasses import replace
 from IPython.display import clear_output, display
 from IPython.utils.capture import capture_output
 from gpuwidget.kernel.live import live_display
+from gpuwidget.kernel.shell.output_slot import OutputSlot
 from helpers_progress import progress
 
 class Run:
@@ -36,14 +37,24 @@ class Run:
         with self.changed:
             assert self.changed.wait_for(lambda: self.reads >= reads, 60)
 
+class Live:
+    "What a watched cell does with its slot and its chart."
+    def __init__(self, run, **options):
+        self.slot = OutputSlot.reserve(get_ipython(), for_card=True)
+        self.view = live_display.LiveDisplay(run, self.slot, **{{"period_s": 0.001, **options}})
+    def stop(self, card={{}}):
+        self.view.stop(); self.slot.close(card); self.view.close()
+
 def start(run, **options):
-    view = live_display.LiveDisplay(run, get_ipython(), **{{"period_s": 0.001, **options}})
-    view.start(); view.show()
-    return view
+    live = Live(run, **options)
+    live.view.show()
+    return live
 
 def instances():
     module = ipywidgets.widgets.widget
     return module._instances if hasattr(module, "_instances") else ipywidgets.Widget.widgets
+
+CARD = {{{CARD!r}: {{}}}}
 
 def leftovers():
     "Return what a live chart could leave behind."
@@ -63,10 +74,10 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 
 
 def live_outputs(ran: Ran) -> list[str]:
-    """Return a string for each message that displays or updates the live chart's output.
-    The string consists of the message type and 'chart' or 'empty'."""
+    """Return a string for each message that displays or updates gpuwidget's output.
+    The string consists of the message type and 'chart', 'card' or 'empty'."""
     return [
-        f"{message.type} {'chart' if WIDGET in message.content['data'] else 'empty'}"
+        f"{message.type} {'card' if message.is_card else 'chart' if message.shows_chart else 'empty'}"
         for message in ran.messages
         if message.is_live
     ]
@@ -104,10 +115,10 @@ def test_nothing_is_left_behind(kernel: Kernel) -> None:
 def test_a_short_cell_creates_no_widget(kernel: Kernel) -> None:
     """If a cell ends before its chart is shown, the chart's output stays empty,
     and the run's progress is not read."""
-    code = "r = Run(); v = live_display.LiveDisplay(r, get_ipython()); v.start(); v.stop(); v.show()"
+    code = "r = Run(); v = Live(r); v.stop(); v.view.show()"
     ran = kernel.ok(f"{code}; print(r.reads)")
-    assert ran.message_types == ["display_data", "stream"]
-    assert live_outputs(ran) == ["display_data empty"]
+    assert ran.message_types == ["display_data", "update_display_data", "stream"]
+    assert live_outputs(ran) == ["display_data empty", "update_display_data empty"]
     assert ran.text == "0\n"
     assert model_ids(ran, "comm_open") == []
     assert kernel.value("leftovers()") == kernel.value("before")
@@ -119,13 +130,13 @@ def test_no_chart_without_a_gpu(kernel: Kernel) -> None:
 none = replace(progress(0), origin=replace(progress().origin, kind="none", reason="no driver"))
 r = Run(lambda count: none); v = start(r); r.wait(); v.stop()
 """
-    assert live_outputs(kernel.ok(code)) == ["display_data empty"]
+    assert live_outputs(kernel.ok(code)) == ["display_data empty", "update_display_data empty"]
 
 
 def test_no_chart_before_the_first_sample(kernel: Kernel) -> None:
     """No live chart is shown before the first sample, because it is not known yet whether there is a GPU."""
     code = "r = Run(lambda count: replace(progress(0), origin=None)); v = start(r); r.wait(); v.stop()"
-    assert live_outputs(kernel.ok(code)) == ["display_data empty"]
+    assert live_outputs(kernel.ok(code)) == ["display_data empty", "update_display_data empty"]
 
 
 def test_gpus_are_added(kernel: Kernel) -> None:
@@ -135,9 +146,11 @@ seen = (0, 1, 1, 4, 5, 16)
 r = Run(lambda count: progress(seen[min(count, len(seen)) - 1])); v = start(r); r.wait(8); v.stop()
 """
     ran = kernel.ok(code)
-    assert live_outputs(ran)[0] == "display_data empty"
-    assert live_outputs(ran)[1::2] == ["update_display_data chart"] * 5
-    assert live_outputs(ran)[2::2] == ["update_display_data empty"] * 5
+    assert live_outputs(ran) == [
+        "display_data empty",
+        *["update_display_data chart"] * 5,
+        "update_display_data empty",
+    ]
     assert kernel.value("leftovers()") == kernel.value("before")
 
 
@@ -161,15 +174,16 @@ print(captured.stdout, len(captured.outputs))
 
 def test_the_chart_is_shown_again_after_clear(kernel: Kernel) -> None:
     """clear_output() removes the live chart together with the other outputs.
-    The chart then appears in a new output."""
-    code = "r = Run(); v = start(r); r.wait(5); clear_output(); r.wait(5); v.stop()"
+    The chart then appears in a new output, where the card replaces it."""
+    code = "r = Run(); v = start(r); r.wait(5); clear_output(); r.wait(5); v.stop(CARD)"
     ran = kernel.ok(code)
+    assert shown(ran.messages) == ["card"]
     assert live_outputs(ran) == [
         "display_data empty",
         "update_display_data chart",
         "update_display_data empty",
         "display_data chart",
-        "update_display_data empty",
+        "update_display_data card",
     ]
     display_ids = [m.content["transient"]["display_id"] for m in ran.messages if m.is_live]
     assert display_ids[0] == display_ids[2]
@@ -205,17 +219,64 @@ print("next"); r.wait(5); v.stop()
     assert ran.text == "next\n"
 
 
-def test_the_card_does_not_trigger_a_pending_clear(kernel: Kernel) -> None:
-    """If a clear_output(wait=True) is still pending when the cell ends,
-    the card replaces the chart without clearing the other outputs."""
+ENDS = {
+    "text": ("print('text')", ["card", "text\n"]),
+    "progress bar": (r"for i in range(3): print(f'\r{i}', end='', flush=True)", ["card", "2"]),
+    "clear": ("print('old'); clear_output(); print('text')", ["text\n", "card"]),
+    "clear later": ("print('stays'); clear_output(wait=True)", ["card", "stays\n"]),
+    "cleared later": ("print('old'); clear_output(wait=True); print('text')", ["text\n", "card"]),
+    "clear later twice": (
+        "clear_output(); print('stays'); clear_output(wait=True)",
+        ["stays\n", "card"],
+    ),
+    "captured": ("with capture_output(): print('in'); display('in'); clear_output()", ["card"]),
+}
+"""Cells with a chart, and the outputs that remain at the end."""
+
+
+@pytest.mark.parametrize(("cell", "expected"), ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize("long", [False, True])
+def test_the_card_replaces_the_chart(kernel: Kernel, cell: str, expected: list[str], long: bool) -> None:
+    """The card appears where the chart was, above the cell's text. Where the cell has cleared the chart, the
+    card is below. A pending clear_output(wait=True) clears nothing. No further output of gpuwidget is left,
+    even if the cell was too short for a chart."""
+    # A chart that is no longer updated doesn't appear again after a clear_output().
+    before = "v = start(r); r.wait(5); v.view.stop()" if long else "v = Live(r)"
+    ran = kernel.ok(f"r = Run(); {before}\n{cell}\nv.stop(CARD)")
+    assert shown(ran.messages) == expected
+    assert len(own_outputs(ran.messages)) == 1
+    assert kernel.value("leftovers()") == kernel.value("before")
+
+
+def test_the_chart_stays_until_the_card_is_shown(kernel: Kernel) -> None:
+    """The chart's widgets are closed after the card has replaced the chart, so its place is never empty."""
+    ran = kernel.ok("r = Run(); v = start(r); r.wait(5); v.stop(CARD)")
+    kinds = [
+        "card" if m.is_card else "chart" if m.shows_chart else m.type
+        for m in ran.messages
+        if m.is_card or m.shows_chart or m.type == "comm_close"
+    ]
+    assert kinds[:2] == ["chart", "card"]
+    assert set(kinds[2:]) == {"comm_close"}
+
+
+def test_a_console_shows_the_card_below(kernel: Kernel) -> None:
+    """A front end that may ignore updates of an output, such as a terminal console, gets the card as a new
+    output below the others."""
+    ran = kernel.ok("r = Run(); v = start(r); r.wait(5); print('text'); v.stop(CARD)", metadata={})
+    assert shown(ran.messages) == ["text\n", "card"]
+    assert [m.type for m in ran.messages if m.is_card] == ["display_data"]
+
+
+def test_an_output_widget_to_the_end(kernel: Kernel) -> None:
+    """While an Output widget captures the cell's outputs, a front end ignores updates, so the card is a new
+    output."""
     code = """
-r = Run(); v = start(r); r.wait(5); print("stays"); clear_output(wait=True); v.stop()
-if v.slot.clear_pending: v.slot.fill({"text/plain": "card"})
+out = ipywidgets.Output(); r = Run(); v = start(r); r.wait(5); out.__enter__(); v.stop(CARD)
+out.__exit__(None, None, None); out.layout.close(); out.close()
 """
     ran = kernel.ok(code)
-    last = [m for m in ran.messages if not m.type.startswith("comm_")][-1]
-    assert last.type == "update_display_data"
-    assert last.content["data"] == {"text/plain": "card"}
+    assert [m.type for m in ran.messages if m.is_card] == ["display_data"]
 
 
 def test_no_chart_in_an_output_widget(kernel: Kernel) -> None:
@@ -261,15 +322,15 @@ def test_an_error_of_the_chart_is_silent(kernel: Kernel) -> None:
 def fail(count):
     if count == 3: raise RuntimeError("ours")
     return progress()
-r = Run(fail); v = start(r); v._thread.join(60); v.stop(); print("fine")
+r = Run(fail); v = start(r); v.view._thread.join(60); v.stop(CARD); print("fine")
 """
     ran = kernel.ok(code)
-    assert ran.message_types[-1] == "stream"
-    assert ran.text == "fine\n"
+    assert shown(ran.messages) == ["card", "fine\n"]
     assert live_outputs(ran) == [
         "display_data empty",
         "update_display_data chart",
         "update_display_data empty",
+        "update_display_data card",
     ]
     assert kernel.value("leftovers()") == kernel.value("before")
 
@@ -282,8 +343,8 @@ go = threading.Event()
 def hang(count):
     if count == 3: go.wait(60)
     return progress()
-r = Run(hang); v = start(r); r.wait_until(3); v.stop(); alive = v._thread.is_alive()
-go.set(); v._thread.join(60)
+r = Run(hang); v = start(r); r.wait_until(3); v.stop(); alive = v.view._thread.is_alive()
+go.set(); v.view._thread.join(60)
 """
     ran = kernel.ok(code)
     assert kernel.value("alive") == "True"
@@ -293,21 +354,6 @@ go.set(); v._thread.join(60)
         "update_display_data chart",
         "update_display_data empty",
     ]
-
-
-def test_no_chart_before_the_libraries_are_imported(start_kernel: Callable[..., Kernel]) -> None:
-    """A cell does not wait for the import of the live chart's libraries.
-    Until they are imported, no chart is shown."""
-    kernel = start_kernel()
-    code = """
-import sys
-from gpuwidget.kernel.live import live_display
-v = live_display.LiveDisplay(None, get_ipython()); v.start(); v.show(); v.stop()
-print(live_display.libraries_imported(), "bqplot" in sys.modules, "ipywidgets" in sys.modules)
-"""
-    ran = kernel.ok(code)
-    assert ran.text == "False False False\n"
-    assert ran.live == []
 
 
 def test_missing_libraries_are_named(start_kernel: Callable[..., Kernel]) -> None:
@@ -326,8 +372,7 @@ except live_display.LiveUnavailable as error:
 
 
 def test_a_watched_cell_shows_chart_and_card(start_kernel: Callable[..., Kernel]) -> None:
-    """While a cell with %%gpuwatch runs, the live chart is shown.
-    At the end, the chart's output is empty and the card is the last output."""
+    """While a cell with %%gpuwatch runs, the live chart is shown. At the end, the card replaces it."""
     kernel = start_kernel()
     kernel.run("%load_ext gpuwidget")
     request = kernel.send("%%gpuwatch\nimport os, time\nwhile not os.path.exists('go'): time.sleep(0.01)")
@@ -337,7 +382,7 @@ def test_a_watched_cell_shows_chart_and_card(start_kernel: Callable[..., Kernel]
     assert live_outputs(ran) == [
         "display_data empty",
         "update_display_data chart",
-        "update_display_data empty",
+        "update_display_data card",
     ]
-    outputs = [m for m in ran.messages if m.type in ("display_data", "update_display_data")]
-    assert CARD in outputs[-1].content["data"]
+    assert shown(ran.messages) == ["card"]
+    assert len(own_outputs(ran.messages)) == 1

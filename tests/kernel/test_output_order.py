@@ -23,7 +23,7 @@ slot = OutputSlot.reserve(get_ipython())
 {after}
 thread = threading.Thread(target=slot.renew, args=({{"text/plain": "chart"}},))
 thread.start(); thread.join()
-slot.close()
+slot.close({{"text/plain": "chart"}})
 """
 
 

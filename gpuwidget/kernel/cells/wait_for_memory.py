@@ -18,7 +18,7 @@ from gpuwidget.kernel.cells.target_gpus import TargetGpu, find_target_gpus
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import free_memory
 from gpuwidget.kernel.shell.interrupts import InterruptState, ignore_interrupts
-from gpuwidget.kernel.shell.output_slot import EMPTY, OutputSlot
+from gpuwidget.kernel.shell.output_slot import OutputSlot
 from gpuwidget.model import units
 from gpuwidget.model.boundary import Boundary, stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
@@ -366,5 +366,4 @@ class StatusLine:
         """Remove the line. Safe to call twice."""
         if self._slot is not None:
             self._slot.close()
-            self._slot.fill(EMPTY)
             self._slot = None

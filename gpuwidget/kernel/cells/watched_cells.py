@@ -148,11 +148,13 @@ class CellWatch:
         run.start()
 
     def _prepare_outputs(self, run: Run, info: object, *, show_chart: bool) -> None:
-        if self._render is not None:
-            self._slot = OutputSlot.at_end(self._shell)
+        has_card = self._render is not None
         if show_chart:
-            self._view = live_display.LiveDisplay(run.progress, self._shell)
-            self._view.start()
+            self._slot = OutputSlot.reserve(self._shell, for_card=has_card)
+        elif has_card:
+            self._slot = OutputSlot.at_end(self._shell)
+        if show_chart and self._slot is not None:
+            self._view = live_display.LiveDisplay(run.progress, self._slot)
             run.call_after(live_display.DELAY_S, self._view.show)
         self.stop_listening = listen_for_error(info, self.end_failed)
 
@@ -194,8 +196,8 @@ class CellWatch:
                 with Boundary(_LOG, "the marks of a cell could not be ended"):
                     watch_api.leave_cell(run)
             report = self._failed_report(status) if run is None else run.report()
-            with Boundary(_LOG, "the outputs of a cell could not be closed"):
-                self._close_outputs()
+            if self._view is not None:
+                self._view.stop()
             if report is None or not keep:
                 return
             if self._wait_note is not None:
@@ -218,15 +220,22 @@ class CellWatch:
 
     def _show(self, bundle: dict[str, Any]) -> None:
         if self._slot is not None:
-            self._slot.append(bundle)
+            self._slot.close(bundle)
         else:
             self._shell.display_pub.publish(data=bundle, metadata=output_metadata())
 
     def _close_outputs(self) -> None:
-        if self._view is not None:
-            self._view.stop()
-        if self._slot is not None:
-            self._slot.close()
+        """Remove the chart, and leave its slot empty unless the card is in it."""
+        view, self._view = self._view, None
+        slot, self._slot = self._slot, None
+        try:
+            if view is not None:
+                view.stop()
+            if slot is not None:
+                slot.close()
+        finally:
+            if view is not None:
+                view.close()
 
     def abandon(self) -> None:
         """Stop watching, without a card. Safe to call twice."""
@@ -234,8 +243,9 @@ class CellWatch:
         if self.run is not None:
             self.run.abandon()
             watch_api.leave_cell(self.run)
-        self._close_outputs()
-        self.run = self._view = self._slot = self._failure = None
+        with Boundary(_LOG, "the outputs of a cell could not be closed"):
+            self._close_outputs()
+        self.run = self._failure = None
 
     def discard(self) -> None:
         """Stop watching a cell that ended without a ``post_run_cell`` event. Never raises."""

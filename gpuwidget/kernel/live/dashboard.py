@@ -104,6 +104,7 @@ class RecentSamples:
             )
         return Progress(
             elapsed_s=WINDOW_S,
+            label=None,
             origin=newest.origin,
             attributed=True,
             t=tuple(sample.time - start for sample in samples),

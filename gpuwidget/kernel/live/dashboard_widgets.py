@@ -37,19 +37,27 @@ class DashboardView:
         self._shown = (NONE, True)
         self._chart: LiveChart | None = None
         self._device = ipywidgets.Dropdown(
-            options=[("none", NONE)], description=_("Device"), layout=ipywidgets.Layout(width="60%")
+            options=[("none", NONE)],
+            description=_("Device"),
+            style={"description_width": "initial"},
+            layout=ipywidgets.Layout(width="min(27em, 100%)", min_width="0"),
         )
         self._new_tensors = ipywidgets.Checkbox(
             value=True,
             description=_("Also create new tensors on this device (+{cost})", cost=FULL_MODE_COST),
             indent=False,
-            layout=ipywidgets.Layout(width="auto"),
+            layout=ipywidgets.Layout(width="auto", height="auto"),
         )
         self._text = ipywidgets.HTML()
         self._resume = ipywidgets.Button(description=_("Resume"), layout=ipywidgets.Layout(display="none"))
         self._chart_box = ipywidgets.Box(layout=ipywidgets.Layout(display="block"))
+        row = ipywidgets.Layout(flex_flow="row wrap", align_items="center", grid_gap="0 12px")
         self._root = ipywidgets.VBox(
-            [ipywidgets.HBox([self._device, self._new_tensors, self._resume]), self._text, self._chart_box],
+            [
+                ipywidgets.HBox([self._device, self._new_tensors, self._resume], layout=row),
+                self._text,
+                self._chart_box,
+            ],
             # `gpuwidget clean` recognizes the saved widgets by this class.
             _dom_classes=("gpuwidget-dashboard",),
         )

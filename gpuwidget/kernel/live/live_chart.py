@@ -19,12 +19,14 @@ from gpuwidget.measure.progress import Progress
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.translation import _, in_view_language
 from gpuwidget.views import styles
+from gpuwidget.views.chart import RIGHT
 from gpuwidget.views.time_axis import TimeAxis
 
 WIDGET_MIME_TYPE = "application/vnd.jupyter.widget-view+json"
 _READINGS_EVERY = 3
 """Only every third call of :meth:`LiveChart.update` updates the readings."""
 _MARKS_EVERY = 5
+_HOVER_EVERY = 10
 _ROWS_MARGIN = {"top": 0, "bottom": 0, "left": 28, "right": 22}
 _TILES_MARGIN = {"top": 0, "bottom": 0, "left": 0, "right": 0}
 
@@ -51,6 +53,14 @@ class LiveChart:
         self._readings = self._register(
             ipywidgets.HTML(self._readings_text(progress), layout=plain, style=style)
         )
+        self._hover = self._register(
+            ipywidgets.HTML(
+                live_text.hover(progress, self._layout, self._axis),
+                layout=plain,
+                style=style,
+                _dom_classes=("gpuwidget-hover-layer",),
+            )
+        )
         height = float(max(1, self._layout.total_height))
         scales = {
             "x": self._register(bqplot.LinearScale(min=0.0, max=100.0, allow_padding=False)),
@@ -66,9 +76,15 @@ class LiveChart:
             [styles.BLUE, styles.BLUE, styles.MEMORY],
         )
         classes = ["gpuwidget-live", "gpuwidget-tiles" if self._layout.tiles else "gpuwidget-rows"]
+        if window is None:
+            classes.append("gpuwidget-run")
+        if progress.label is not None:
+            classes.append("gpuwidget-labelled")
         charts = (self._figure(scales),) if progress.gpus else ()
         self._root = self._register(
-            ipywidgets.Box((self._axes, *charts, self._readings), layout=plain, _dom_classes=tuple(classes))
+            ipywidgets.Box(
+                (self._axes, *charts, self._readings, self._hover), layout=plain, _dom_classes=tuple(classes)
+            )
         )
 
     @property
@@ -106,6 +122,8 @@ class LiveChart:
             if axis_changed or marks_due:
                 self._drawn_marks = progress.marks
                 _draw(self._marks, self._layout.mark_lines(progress.marks, axis.end_s))
+        if axis_changed or self._updates % _HOVER_EVERY == 0:
+            self._hover.value = live_text.hover(progress, self._layout, axis)
         if self._updates % _READINGS_EVERY == 0:
             self._readings.value = self._readings_text(progress)
         self._updates += 1
@@ -165,5 +183,7 @@ def _draw(widget: Any, lines: Lines) -> None:
 @cache
 def _style_sheet() -> str:
     sheet = resources.files("gpuwidget.kernel.live").joinpath("live.css").read_text(encoding="utf-8")
-    colors = f"--gpuwidget-busy:{styles.UTILIZATION};--gpuwidget-memory:{styles.MEMORY}"
-    return f"<style>.gpuwidget-live{{{colors}}}\n{sheet}</style>"
+    shared = (
+        f"--gpuwidget-busy:{styles.UTILIZATION};--gpuwidget-memory:{styles.MEMORY};--gpuwidget-aside:{RIGHT}"
+    )
+    return f"<style>.gpuwidget-live{{{shared}}}\n{sheet}</style>"

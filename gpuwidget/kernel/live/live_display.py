@@ -1,7 +1,7 @@
-"""Shows, updates and removes the live chart of a watched cell.
+"""Shows and updates the live chart of a watched cell.
 
-The chart is displayed in an output slot that is reserved when the cell starts. When the cell ends, the slot
-is emptied and takes no space.
+The chart is displayed in an output slot that is reserved when the cell starts. When the cell ends, the chart
+stays until the card replaces it in the same slot.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuwidget.kernel.shell.interrupts import defer_interrupts
 from gpuwidget.kernel.shell.output_slot import EMPTY, OutputSlot
@@ -79,120 +79,114 @@ def libraries_imported() -> bool:
 class LiveDisplay:
     """Displays the live chart of one run of a cell, and never raises an error into that cell."""
 
-    def __init__(
-        self,
-        progress: Callable[[], Progress],
-        shell: Any,
-        *,
-        period_s: float = 0.19,
-    ) -> None:
+    def __init__(self, progress: Callable[[], Progress], slot: OutputSlot, *, period_s: float = 0.19) -> None:
         self._progress = progress
-        self._shell = shell
+        self._slot = slot
         self._period_s = period_s
         self._stopping = threading.Event()
-        self._starting = threading.Lock()
+        self._lock = threading.Lock()
+        self._drawing = False
+        """Whether the thread still uses the chart. It then closes the chart itself."""
+        self._closed = False
         self._thread: threading.Thread | None = None
-        self._shown = False
+        self._chart: LiveChart | None = None
+        self._shown: LiveChart | None = None
+        """The chart that the slot shows."""
         self._renewed_at = float("-inf")
-        self.slot: OutputSlot | None = None
-        """The output slot of the chart; None before :meth:`start` or if no chart can be shown."""
-
-    def start(self) -> None:
-        """Reserve the output slot; must be called on the thread that runs the cell.
-
-        Does nothing before :func:`import_libraries`, and outside a Jupyter kernel.
-        """
-        if not libraries_imported():
-            return
-        try:
-            self.slot = OutputSlot.reserve(self._shell)
-        except BaseException as error:
-            stopped(_LOG, "Could not start the live chart", error)
 
     def show(self) -> None:
         """Start the thread that shows the chart and updates it. Call this once, from any thread."""
         try:
-            with self._starting:
-                if self.slot is not None and not self._stopping.is_set():
-                    run = self.slot.channel.in_context(self._run)
+            with self._lock:
+                if not self._stopping.is_set():
+                    run = self._slot.channel.in_context(self._run)
                     self._thread = threading.Thread(target=run, name="gpuwidget-live", daemon=True)
+                    self._drawing = True
                     self._thread.start()
         except BaseException as error:
             stopped(_LOG, "Could not show the live chart", error)
 
     def stop(self) -> None:
-        """Empty the output slot and stop; must be called on the thread that called :meth:`start`.
+        """Stop updating the chart, which stays as it is until :meth:`close`.
 
         If the thread that updates the chart hangs, it is abandoned after a quarter of a second and displays
         nothing more.
         """
         self._stopping.set()
         try:
-            if self.slot is not None:
-                self.slot.close()
-            with self._starting:  # wait for show() on another thread
+            with self._lock:  # wait for show() on another thread
                 thread = self._thread
             if thread is not None:
                 thread.join(_STOP_TIMEOUT_S)
-                if thread.is_alive():
-                    self._empty()
         except BaseException as error:
             stopped(_LOG, "Could not stop the live chart", error)
 
+    def close(self) -> None:
+        """Close the chart's widgets, after :meth:`stop`. Until then, the slot must show something else.
+
+        Safe to call twice.
+        """
+        with self._lock:
+            self._closed = True
+            if not self._drawing:
+                self._close_chart()
+
     def _run(self) -> None:
-        chart: LiveChart | None = None
+        failed = True
         try:
             due = SYSTEM_CLOCK.monotonic()
             while not self._stopping.is_set():
-                chart = self._step(chart)
+                self._step()
                 # After a step that took longer than the period, continue from now instead of catching up.
                 due = max(due + self._period_s, SYSTEM_CLOCK.monotonic())
                 self._stopping.wait(due - SYSTEM_CLOCK.monotonic())
+            failed = False
         except BaseException as error:
             stopped(_LOG, "The live chart failed", error)
         finally:
-            self._end(chart)
+            with self._lock:
+                self._drawing = False
+                if failed and self._shown is not None and not self._stopping.is_set():
+                    self._slot.fill(EMPTY)
+                if failed or self._closed:
+                    self._close_chart()
 
-    def _step(self, chart: LiveChart | None) -> LiveChart | None:
+    def _step(self) -> None:
         from gpuwidget.kernel.live.live_chart import LiveChart
 
         progress = self._progress()
         origin = progress.origin
         if origin is None or not (origin.live or origin.recorded) or self._stopping.is_set():
-            return chart
-        if chart is not None and not chart.fits(progress):
-            self._empty()
-            chart.close()
-            chart = None
-        if chart is None:
-            chart = LiveChart(progress)
+            return
+        outdated = None
+        if self._chart is not None and not self._chart.fits(progress):
+            outdated, self._chart = self._chart, None
+        if self._chart is None:
+            self._chart = LiveChart(progress)
         else:
-            chart.update(progress)
-        self._show(chart)
-        return chart
+            self._chart.update(progress)
+        try:
+            self._show(self._chart)
+        finally:
+            if outdated is not None:
+                outdated.close()
 
     def _show(self, chart: LiveChart) -> None:
         """Display the chart in its slot, or in a new slot if the cell has cleared its outputs."""
-        slot = self.slot
-        assert slot is not None
-        if self._stopping.is_set() or (self._shown and not slot.cleared) or slot.captured:
+        slot = self._slot
+        if self._stopping.is_set() or (self._shown is chart and not slot.cleared) or slot.captured:
             return
         if not slot.cleared:
             slot.fill(chart.bundle())
-            self._shown = True
+            self._shown = chart
         elif not slot.clear_pending and SYSTEM_CLOCK.monotonic() - self._renewed_at >= _RENEW_EVERY_S:
             slot.renew(chart.bundle())
-            self._shown = True
+            self._shown = chart
             self._renewed_at = SYSTEM_CLOCK.monotonic()
 
-    def _empty(self) -> None:
-        if self._shown and self.slot is not None:
-            self._shown = False
-            self.slot.fill(EMPTY)
-
-    def _end(self, chart: LiveChart | None) -> None:
+    def _close_chart(self) -> None:
         try:
-            self._empty()
+            chart, self._chart = self._chart, None
             if chart is not None:
                 chart.close()
         except BaseException as error:

@@ -1,58 +1,96 @@
-"""The text of the live chart as HTML: header, current readings, advice and axes."""
+"""The text of the live chart as HTML: figures of the run so far, current readings, advice and axes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from html import escape
 
 from gpuwidget.kernel.live.chart_layout import ChartLayout
 from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.model import units
 from gpuwidget.model.readings import Reading
+from gpuwidget.model.report import MemoryKind, sum_of_spans
 from gpuwidget.model.translation import _, counted, in_view_language, translatable
+from gpuwidget.views.card_html import lead
+from gpuwidget.views.card_summary import kept_qualifier, peak_qualifier
+from gpuwidget.views.chart import Chart, Lane, tooltips
+from gpuwidget.views.elements import Figure
 from gpuwidget.views.time_axis import TimeAxis
 
 NO_GPU_IN_USE = translatable("This notebook holds no GPU memory yet.")
 NOT_ATTRIBUTED = translatable("Couldn't tell which GPUs this notebook uses, so all are shown.")
 
 NOT_LIVE = translatable("Not live: no update for over 10 s")
+_HOVER_COLUMNS = 40
 _BEAT_S = 4.0
 """The text of the readings changes at least this often, in seconds."""
-_EMPTY_HEADER = '<div class="gpuwidget-header"></div>'
 
 
 @in_view_language
 def run_header(progress: Progress) -> str:
-    """Return the header of a run: elapsed time, legend, the newest mark, and notes on the data."""
-    parts = [f'<b class="gpuwidget-elapsed">{escape(units.duration(progress.elapsed_s))}</b>']
-    recording = progress.origin.recording if progress.origin is not None else None
-    if progress.gpus:
-        parts.append(_legend())
-    else:
-        parts.append(f"<span>{escape(_(NO_GPU_IN_USE))}</span>")
-    # Leave out this note for a recording. The recording's label already implies that this notebook does not
-    # use the GPUs shown.
-    if progress.gpus and not progress.attributed and recording is None:
-        note = 'class="gpuwidget-quiet gpuwidget-note"'
-        text = escape(_(NOT_ATTRIBUTED))
-        parts.append(f'<span {note} title="{text}">{text}</span>')
-    if progress.workers:
-        parts.append(f'<span class="gpuwidget-quiet">{escape(_workers(progress))}</span>')
-    mark = next((mark.label for mark in reversed(progress.marks) if mark.kind == "mark"), None)
-    if mark is not None:
-        parts.append(f'<span class="gpuwidget-mark">{escape(mark)}</span>')
-    if recording is not None:
-        parts.append(_chip(_(recording)))
-    return f'<div class="gpuwidget-header">{"".join(parts)}</div>'
+    """Return the figures of the run so far, in the places of the card's figures."""
+    time = Figure(units.duration(progress.elapsed_s), _("time"))
+    return _header([lead(progress.label, [time, *_figures(progress)])])
 
 
-def _legend() -> str:
-    busy, memory = escape(_("GPU utilization")), escape(_("memory, % of the GPU"))
-    return (
-        '<span class="gpuwidget-quiet">'
-        f'<span class="gpuwidget-key gpuwidget-key-busy"></span>{busy}'
-        f'<span class="gpuwidget-key gpuwidget-key-memory"></span>{memory}</span>'
+def _figures(progress: Progress) -> list[Figure]:
+    """Return memory, utilization and power over all GPUs."""
+    gpus = [(gpu, gpu.so_far) for gpu in progress.gpus if gpu.so_far is not None]
+    if not gpus:
+        return []
+    own = [so_far.process_memory for _gpu, so_far in gpus]
+    held = [span for span in own if span is not None]
+    kind: MemoryKind = "process" if progress.attributed and len(held) == len(gpus) else "device"
+    spans = held if kind == "process" else [so_far.device_memory for _gpu, so_far in gpus]
+    total = sum_of_spans(spans)
+    highest, _so_far = gpus[max(range(len(spans)), key=lambda place: spans[place].peak or 0)]
+    number = units.gpu_number(highest.gpu.index, highest.gpu.mig_index)
+    only = highest.gpu.memory_total if len(gpus) == 1 else None
+    return [
+        Figure(
+            units.memory(total.peak),
+            _("peak memory"),
+            peak_qualifier(kind, only, f"GPU {number}" if len(gpus) > 1 else None),
+        ),
+        Figure(
+            units.memory_delta(total.start, total.end), _("memory added"), kept_qualifier(kind, len(gpus))
+        ),
+        _busy([so_far.utilization for _gpu, so_far in gpus]),
+        _total_power([gpu.reading for gpu, _so_far in gpus]),
+    ]
+
+
+def _busy(means: list[float | None]) -> Figure:
+    known = [mean for mean in means if mean is not None]
+    return Figure(units.percent(sum(known) / len(known) if known else None), _("GPU busy"), _("mean so far"))
+
+
+def _total_power(readings: list[Reading]) -> Figure:
+    known = [reading.power_w for reading in readings if reading.power_w is not None]
+    limits = [reading.power_limit_w for reading in readings if reading.power_limit_w is not None]
+    if not known or len(known) < len(readings):
+        return Figure(units.UNKNOWN, _("power"))
+    limit = sum(limits) if len(limits) == len(readings) else None
+    return Figure(
+        units.power(sum(known)), _("power"), _("of {limit}", limit=units.power(limit)) if limit else ""
     )
+
+
+def _legend(progress: Progress) -> str:
+    """Return the keys of the lines."""
+    if not progress.gpus:
+        return ""
+    keys = (("busy", _("GPU utilization, %")), ("memory", _("GPU memory, %")))
+    return "".join(
+        '<span class="gpuwidget-quiet">'
+        f'<i class="gpuwidget-key gpuwidget-key-{name}"></i>{escape(text)}</span>'
+        for name, text in keys
+    )
+
+
+def _recording(progress: Progress) -> str:
+    label = progress.origin.recording if progress.origin is not None else None
+    return "" if label is None else _chip(_(label))
 
 
 def _workers(progress: Progress) -> str:
@@ -63,28 +101,30 @@ def _workers(progress: Progress) -> str:
 @in_view_language
 def dashboard_header(progress: Progress) -> str:
     """Return the header of the dashboard: legend, and notes on the data."""
-    origin = progress.origin
-    parts = [_legend()]
-    if not progress.gpus:
-        reason = (origin.reason if origin is not None else None) or translatable("No GPU is known yet.")
-        parts = [f"<span>{escape(_(reason))}</span>"]
-    if origin is not None and origin.recording is not None:
-        parts.append(_chip(_(origin.recording)))
+    if progress.gpus:
+        return _header([_legend(progress), _recording(progress)])
+    reason = (progress.origin.reason if progress.origin is not None else None) or translatable(
+        "No GPU is known yet."
+    )
+    return _header([f"<span>{escape(_(reason))}</span>", _recording(progress)])
+
+
+def _header(parts: Iterable[str]) -> str:
     return f'<div class="gpuwidget-header">{"".join(parts)}</div>'
 
 
 @in_view_language
 def readings(progress: Progress, layout: ChartLayout, now: float, *, overview: bool = False) -> str:
-    """Return the header, the current readings of each GPU next to its plot, and the advice for a run.
+    """Return the header, the current readings of each GPU next to its plot, and a run's last line.
 
     ``now`` is the current time in epoch seconds. If ``overview`` is True, return the readings of the
-    dashboard, which has another header and no advice.
+    dashboard, which has another header and no last line.
     """
     block = _tile if layout.tiles else _row
     grid = _grid(block(gpu, now) for gpu in progress.gpus)
     if overview:
         return _staleness(now) + dashboard_header(progress) + grid
-    return _staleness(now) + run_header(progress) + grid + advice_line(progress)
+    return _staleness(now) + run_header(progress) + grid + last_line(progress)
 
 
 def _staleness(now: float) -> str:
@@ -97,20 +137,58 @@ def _staleness(now: float) -> str:
 
 
 @in_view_language
-def advice_line(progress: Progress) -> str:
-    """Return the advice below a run's charts; without advice, an empty line that reserves the space."""
-    if not progress.gpus:
-        return ""
+def last_line(progress: Progress) -> str:
+    """Return the line below a run's charts: the advice, or else the legend, the newest mark and notes.
+
+    The line takes up space even if it is empty.
+    """
     advice = progress.advice
-    if advice is None:
-        return '<div class="gpuwidget-advice"></div>'
-    label = _("Advice") if advice.sure else _("Advice (unsure)")
-    text, fix = escape(_(advice.text)), escape(_(advice.fix))
-    return (
-        f'<div class="gpuwidget-advice" title="{text} {fix}">'
-        f'<span class="gpuwidget-quiet">{escape(label)}:</span> {text} '
-        f'<span class="gpuwidget-quiet">{fix}</span></div>'
+    if advice is not None and progress.gpus:
+        label = _("Advice") if advice.sure else _("Advice (unsure)")
+        text, fix = escape(_(advice.text)), escape(_(advice.fix))
+        line = (
+            f'<span title="{text} {fix}"><span class="gpuwidget-quiet">{escape(label)}:</span> {text} '
+            f'<span class="gpuwidget-quiet">{fix}</span></span>'
+        )
+    else:
+        notes = escape(" · ".join(_notes(progress)))
+        line = f'{_legend(progress)}<span class="gpuwidget-quiet" title="{notes}">{notes}</span>'
+    return f'<div class="gpuwidget-last">{line}{_recording(progress)}</div>'
+
+
+def _notes(progress: Progress) -> Iterator[str]:
+    mark = next((mark.label for mark in reversed(progress.marks) if mark.kind == "mark"), None)
+    if mark is not None:
+        yield mark
+    if progress.workers:
+        yield _workers(progress)
+    if not progress.gpus:
+        yield _(NO_GPU_IN_USE)
+    # Leave out this note for a recording. The recording's label already implies that this notebook does not
+    # use the GPUs shown.
+    elif not progress.attributed and (progress.origin is None or progress.origin.recording is None):
+        yield _(NOT_ATTRIBUTED)
+
+
+@in_view_language
+def hover(progress: Progress, layout: ChartLayout, axis: TimeAxis) -> str:
+    """Return columns over the plots of rows, each with the values at its time; tiles have none."""
+    if layout.tiles or not progress.gpus or not progress.t:
+        return ""
+    end = progress.t[-1]
+    lanes = tuple(
+        Lane(
+            f"GPU {units.gpu_number(gpu.gpu.index, gpu.gpu.mig_index)}",
+            gpu.utilization,
+            gpu.device_memory,
+            gpu.gpu.memory_total,
+        )
+        for gpu in progress.gpus
     )
+    texts = tooltips(Chart(progress.t, end, lanes, progress.marks, ""), _HOVER_COLUMNS, axis.label)
+    columns = "".join(f'<i data-text="{escape(text)}"></i>' for text in texts)
+    place = f"height:{layout.total_height}px;--gpuwidget-shown:{end / axis.end_s:.4f}"
+    return f'<div class="gpuwidget-hover" style="{place}">{columns}</div>'
 
 
 @in_view_language
@@ -122,7 +200,7 @@ def axes(layout: ChartLayout, axis: TimeAxis) -> str:
         numbers += "".join(f'<i style="bottom:{percent}%">{percent}</i>' for percent in (0, 50, 100))
     place = f"margin-top:{layout.top}px;height:{layout.height}px"
     plot = f'<div class="gpuwidget-plot" style="{place}">{numbers}</div>'
-    return _EMPTY_HEADER + _grid([plot] * layout.panels)
+    return _header([]) + _grid([plot] * layout.panels)
 
 
 def _grid(blocks: Iterable[str]) -> str:
@@ -131,30 +209,45 @@ def _grid(blocks: Iterable[str]) -> str:
 
 def _row(gpu: GpuProgress, now: float) -> str:
     reading = gpu.reading
-    memory = " · ".join(filter(None, (_memory(gpu), _process_memory(gpu))))
-    power = f"{_power(reading, limit=True)} · {_temperature(reading)}"
+    memory = f"<span>{_memory(gpu)}</span> {_process_memory(gpu)}"
+    power = _by_width(_power(reading, limit=True), _power(reading, limit=False))
     return (
         '<div class="gpuwidget-block">'
         f'<div class="gpuwidget-row">{_gpu_name(gpu)}{_utilization(reading)}</div>'
         f"{_bar(gpu)}"
-        f"<div>{memory}</div>"
-        f'<div class="gpuwidget-quiet">{power} {_problem(reading, now)}</div>'
+        f'<div class="gpuwidget-values">{memory}</div>'
+        f'<div class="gpuwidget-quiet">{escape(_counters(reading))}</div>'
+        f'<div class="gpuwidget-quiet">{power} · {_temperature(reading)} {_problem(reading, now)}</div>'
         "</div>"
     )
 
 
 def _tile(gpu: GpuProgress, now: float) -> str:
     reading = gpu.reading
-    temperature = f'<span class="gpuwidget-quiet">{_temperature(reading)}</span>'
-    power = f'<span class="gpuwidget-quiet">{_power(reading, limit=False)}</span>'
+    power = f"{_power(reading, limit=False)}{_by_width(f' · {_temperature(reading)}', '')}"
+    used = "" if reading.lost_since is not None else units.memory(reading.memory_used)
     return (
         '<div class="gpuwidget-block">'
         f'<div class="gpuwidget-row">{_gpu_name(gpu)}{_utilization(reading)}</div>'
-        f'<div class="gpuwidget-row gpuwidget-foot"><span>{_memory(gpu)}</span>{power}</div>'
-        '<div class="gpuwidget-row gpuwidget-foot">'
-        f"<span>{_process_memory(gpu)}</span>{_problem(reading, now) or temperature}</div>"
+        f'<div class="gpuwidget-foot">{_by_width(_memory(gpu), used)}</div>'
+        f'<div class="gpuwidget-foot">{_process_memory(gpu)}</div>'
+        f'<div class="gpuwidget-foot gpuwidget-quiet">{_problem(reading, now) or power}</div>'
         "</div>"
     )
+
+
+def _by_width(wide: str, narrow: str) -> str:
+    """Return HTML that is ``wide``, or ``narrow`` in a narrow chart."""
+    return f'<span class="gpuwidget-wide">{wide}</span><span class="gpuwidget-narrow">{narrow}</span>'
+
+
+def _counters(reading: Reading) -> str:
+    """Return how busy the multiprocessors and the tensor cores are, as far as the GPU counts it."""
+    activity = None if reading.lost_since is not None else reading.activity
+    if activity is None:
+        return ""
+    counters = (("SM", activity.sm), (_("tensor"), activity.tensor))
+    return " · ".join(f"{name} {units.percent(value)}" for name, value in counters if value is not None)
 
 
 def _gpu_name(gpu: GpuProgress) -> str:

@@ -1,8 +1,8 @@
-"""Outputs that gpuwidget adds to a cell without disturbing the cell's outputs.
+"""The output that gpuwidget adds to a cell without disturbing the cell's outputs.
 
 An empty output takes no space. :class:`OutputSlot` sends one early and fills it later with an update: unlike
 a new output, an update never splits the output of a progress bar and never triggers a pending
-``clear_output(wait=True)``.
+``clear_output(wait=True)``. The live chart and then the card appear in the same output.
 """
 
 from __future__ import annotations
@@ -29,51 +29,65 @@ _Message = dict[str, Any]
 
 
 class OutputSlot:
-    """One output in the running cell. Create and close it on the thread that runs the cell."""
+    """One output of gpuwidget in the running cell. Create and close it on the thread that runs the cell.
 
-    def __init__(self, shell: Any, channel: IOPubChannel, *, at_end: bool) -> None:
+    If a cell ends with ``clear_output(wait=True)``, its outputs stay until a new output arrives, so a new
+    output with the card would clear them. Unless there is an output to update, an empty one is therefore sent
+    just before each ``clear_output(wait=True)``.
+    """
+
+    def __init__(self, shell: Any, channel: IOPubChannel, *, for_card: bool) -> None:
         self.channel = channel
         self._shell = shell
         self._display_id: str | None = None
-        """Id of the empty output; None until it is sent."""
-        self._clears = _ClearOutputWatch(
-            shell, channel.message_id, self._reserve_after_text if at_end else lambda: None
-        )
-        self._clear_pending_at_end = False
+        """Id of the newest output; None until one is sent."""
+        before_pending = self._reserve_after_text if for_card else lambda: None
+        self._clears = _ClearOutputWatch(shell, channel.message_id, before_pending)
         self._open = True
 
     @classmethod
-    def reserve(cls, shell: Any) -> OutputSlot | None:
+    def reserve(cls, shell: Any, *, for_card: bool = False) -> OutputSlot | None:
         """Send the empty output now; return None outside a Jupyter kernel."""
-        channel = IOPubChannel.of_running_cell(shell)
-        if channel is None:
-            return None
-        slot = cls(shell, channel, at_end=False)
-        slot._send_new(EMPTY)
-        slot._clears.start()
+        slot = cls.at_end(shell, for_card=for_card)
+        if slot is not None:
+            slot._send_new(EMPTY)
         return slot
 
     @classmethod
-    def at_end(cls, shell: Any) -> OutputSlot | None:
-        """Return a slot for an output below all others (:meth:`append`); None outside a Jupyter kernel.
-
-        If a cell ends with ``clear_output(wait=True)``, its outputs stay until a new output arrives. A new
-        output with the card would clear them. So an empty output is sent just before each
-        ``clear_output(wait=True)``, and updated with the card later.
-        """
+    def at_end(cls, shell: Any, *, for_card: bool = True) -> OutputSlot | None:
+        """Return a slot for an output below all others; None outside a Jupyter kernel."""
         channel = IOPubChannel.of_running_cell(shell)
         if channel is None:
             return None
-        slot = cls(shell, channel, at_end=True)
+        slot = cls(shell, channel, for_card=for_card)
         slot._clears.start()
         return slot
 
-    def close(self) -> None:
-        """Stop watching for cleared outputs. Safe to call twice."""
-        if self._open:
-            self._open = False
-            self._clear_pending_at_end = self._clears.pending
-            self._clears.stop()
+    def close(self, data: Mapping[str, Any] = EMPTY) -> None:
+        """Show ``data`` for good, or leave nothing visible. Only the first call has an effect.
+
+        ``data`` replaces the slot's content. If the cell has cleared the slot, or if an update does not reach
+        it, ``data`` is shown below the cell's outputs instead.
+        """
+        if not self._open:
+            return
+        self._open = False
+        clears = self._clears
+        clears.stop()
+        if self._display_id is not None and (clears.pending or not clears.cleared) and self._updatable:
+            self.fill(data)
+            return
+        self.fill(EMPTY)
+        if data:
+            self._append(data)
+
+    @property
+    def _updatable(self) -> bool:
+        """Whether the front end applies an update to the slot.
+
+        JupyterLab discards updates while an Output widget captures the cell's outputs.
+        """
+        return (self._clears.pending or self.channel.from_notebook) and not self.captured
 
     def ends_with_result(self) -> None:
         """Note that the cell has shown a result or a traceback, which triggered a pending clear."""
@@ -112,11 +126,8 @@ class OutputSlot:
         self.fill(EMPTY)
         self._send_new(data)
 
-    def append(self, data: Mapping[str, Any]) -> None:
-        """Show an output below the cell's outputs. Call this after :meth:`close`."""
-        if self._clear_pending_at_end and self._display_id is not None:
-            self.fill(data)
-            return
+    def _append(self, data: Mapping[str, Any]) -> None:
+        """Show an output below the cell's outputs."""
         publisher = self._shell.display_pub
         if any(_may_have_text(stream) for stream in (sys.stdout, sys.stderr)):
             publisher.publish(data=dict(data), metadata=output_metadata())
@@ -130,6 +141,8 @@ class OutputSlot:
             del publisher._flush_streams
 
     def _reserve_after_text(self) -> None:
+        if self._display_id is not None and not self.cleared:
+            return
         # The publisher flushes both streams before it sends the clear message. Streams that the user has
         # installed would then pass on text after the empty output. Flush them now, so that the text is shown
         # above the card.
@@ -157,6 +170,9 @@ class IOPubChannel:
         self._context = contextvars.copy_context()
         self.message_id: str = parent["header"]["msg_id"]
         """Id of the execute request."""
+        self.from_notebook = bool(parent.get("metadata"))
+        """Whether the request says which of a notebook's cells it runs. A request without this may come from
+        a console, which shows new outputs only and ignores updates."""
 
     @classmethod
     def of_running_cell(cls, shell: Any) -> IOPubChannel | None:

@@ -995,6 +995,23 @@ def test_progress_for_the_live_chart(bench: Bench, host: None) -> None:
     run.abandon()
 
 
+def test_what_is_known_so_far(bench: Bench, host: None) -> None:
+    """Live progress contains the memory at the start, now and at its peak, and the mean utilization."""
+    run = bench.run()
+    start = bench.source.memory[0]
+    bench.source.processes[0], bench.source.memory[0] = me(9_000), 3_000_000
+    bench.pass_time(1.0)
+    bench.source.processes[0], bench.source.memory[0] = me(7_000), 2_000_000
+    bench.pass_time(1.0)
+    (gpu,) = run.progress().gpus
+    assert gpu.so_far is not None
+    assert gpu.so_far.process_memory == Span(0, 7_000, 9_000)
+    assert gpu.so_far.device_memory == Span(start, 2_000_000, 3_000_000)
+    report = bench.report(run).gpus[0]
+    assert report.utilization is not None
+    assert gpu.so_far.utilization == report.utilization.mean
+
+
 def test_a_forked_child_has_no_report(bench: Bench) -> None:
     """If the process is forked during a run, the run has a report in the parent but none in the child."""
     run = bench.run()

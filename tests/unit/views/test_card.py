@@ -173,8 +173,8 @@ ONE_GPU = "GPU busy 11 % (SM 10 %, tensor 0.1 %) · energy 2.3 kJ (165 W)"
         ),
         (
             reports.replay,
-            "time 14.0 s · peak memory 16.1 GiB (sampled, on GPU 0, whole GPU) · memory kept +12.8 GiB "
-            "(whole GPU, 4 GPUs) · GPU busy 11 % (mean of 4 GPUs) · energy 9.3 kJ",
+            "time 14.0 s · peak memory 16.1 GiB (sampled, whole GPU 0) · memory kept +12.8 GiB "
+            "(4 whole GPUs) · GPU busy 11 % (mean of 4 GPUs) · energy 9.3 kJ",
         ),
         (
             reports.no_torch,
@@ -182,7 +182,7 @@ ONE_GPU = "GPU busy 11 % (SM 10 %, tensor 0.1 %) · energy 2.3 kJ (165 W)"
         ),
         (
             reports.little_known,
-            "time 14.0 s · peak memory 16.1 GiB (sampled, of 22.4 GiB, whole GPU) · memory kept +3.2 GiB "
+            "time 14.0 s · peak memory 16.1 GiB (sampled, whole GPU) · memory kept +3.2 GiB "
             "(whole GPU) · GPU busy 11 % · energy n/a",
         ),
         (
@@ -830,13 +830,13 @@ def test_a_small_report_is_stored_unchanged() -> None:
         ),
         (
             reports.little_known,
-            "time 14.0 s · peak memory 16.1 GiB (sampled, of 22.4 GiB, whole GPU) · memory kept +3.2 GiB "
+            "time 14.0 s · peak memory 16.1 GiB (sampled, whole GPU) · memory kept +3.2 GiB "
             "(whole GPU) · GPU busy 11 % · GPU 0",
         ),
         (
             reports.replay,
-            "time 14.0 s · peak memory 16.1 GiB (sampled, on GPU 0, whole GPU) · memory kept +12.8 GiB "
-            "(whole GPU, 4 GPUs) · GPU busy 11 % · energy 9.3 kJ · GPUs 0–3 · a recording",  # noqa: RUF001
+            "time 14.0 s · peak memory 16.1 GiB (sampled, whole GPU 0) · memory kept +12.8 GiB "
+            "(4 whole GPUs) · GPU busy 11 % · energy 9.3 kJ · GPUs 0–3 · a recording",  # noqa: RUF001
         ),
         (reports.unused, "time 2.0 s · no GPU used"),
         (reports.no_gpu, "time 1.2 s · no GPU"),
