@@ -59,7 +59,7 @@ def oom_context(*holders: OomHolder, **changes: Any) -> OomContext:
         stage="forward",
         uses=(("parameters", 41 * GIB), ("optimizer states", 16 * GIB), ("activations", 22 * GIB)),
     )
-    context = OomContext(replace(facts, **changes.pop("facts", {})), "GPU 0 H200", 0, (), (), ())
+    context = OomContext(replace(facts, **changes.pop("facts", {})), "GPU 0 H200", (), (), ())
     return replace(context, **changes)
 
 
@@ -76,7 +76,8 @@ def busy_server() -> OomContext:
             "others": (
                 OtherMemory("bob: python train.py --config large.yaml", 38 * GIB, True),
                 OtherMemory("CUDA context and other libraries", 612 * MIB, False),
-            )
+            ),
+            "freed": 300 * MIB,
         },
         cells=(
             CellShare(4, "model = Transformer(config).cuda()", round(41.5 * GIB)),
@@ -87,7 +88,6 @@ def busy_server() -> OomContext:
             (59.5 - n / 2, round((98 + min(39.0, max(0, n - 60))) * GIB) if not 30 < n < 40 else None)
             for n in range(119)
         ),
-        freed=300 * MIB,
     )
 
 
