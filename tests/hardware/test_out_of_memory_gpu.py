@@ -70,7 +70,7 @@ def test_holders_and_fixes(start: Callable[..., Kernel]) -> None:
         assert fix in text
     limit = re.search(r"torch\.cuda\.set_per_process_memory_fraction\(.*\)", text)
     assert limit is not None, text
-    assert "One tensor of" in text
+    assert "Compute the tensor in parts" in text
     assert "Make the batch" not in text
     # Try one fix after the other, each from the same state.
     kernel.ok("%gpu free --yes")
