@@ -120,7 +120,7 @@ class CauseKernel:
         assert ran.reply["ename"] == "OutOfMemoryError", ran.reply
         kinds = [message.type for message in ran.messages]
         after = ran.messages[kinds.index("error") + 1 :]
-        (bundle,) = [m.content["data"] for m in after if m.type == "display_data" and not m.is_card]
+        (bundle,) = [m.content["data"] for m in after if m.type == "display_data"]
         text = re.sub(r" {2,}", "  ", bundle["text/plain"])
         return re.sub(r"In \[(\d+)\]", lambda at: f"In [{int(at[1]) - first + 4}]", text), ran
 
@@ -142,14 +142,14 @@ class CauseKernel:
         self._kernel.ok(cell)
 
     def check_watched(self, cause: Cause) -> None:
-        """Run a program whose last cell is watched. Its two cards must agree on the holders and their
-        sizes."""
-        text, ran = self.card(cause.cells, "%%gpuwatch --no-live\n")
-        (report,) = [m.content["data"] for m in ran.messages if m.is_card]
-        rows = re.findall(r"^  (\w+)  In \[4\]  (\d.*)$", text, re.MULTILINE)
+        """Run a program whose last cell is watched. Both parts of its card must agree on the holders and
+        their sizes."""
+        text, _ran = self.card(cause.cells, "%%gpuwatch --no-live\n")
+        of_error, _total, of_run = text.partition("\n  total")
+        rows = re.findall(r"^  (\w+)  In \[4\]  (\d.*)$", of_error, re.MULTILINE)
         assert rows
         for name, size in rows:
-            assert re.search(rf"\b{name}\b.*{re.escape(size)}", report["text/plain"]), (name, size, report)
+            assert re.search(rf"\b{name}\b.*{re.escape(size)}", of_run), (name, size, text)
 
     def _mend(self, cause: Cause, advice: str) -> None:
         """Carry out the advice, and run the program again, which must succeed."""

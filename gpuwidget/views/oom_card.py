@@ -38,6 +38,8 @@ _NAME = 60
 _SHORT_NAME = 32
 _SOURCE = 60
 _FIX, _WHY = 200, 300
+_MAX_BYTES, _MAX_PART_BYTES = 18_000, 11_500
+"""Maximum size of the card, and of the card as a part of a watched cell's card, which has at most 20 kB."""
 _SHOWN_FROM = 0.01
 """Memory without a known holder is shown only if it is at least this fraction of the memory, and a piece of
 the bar has a key only from this fraction."""
@@ -56,18 +58,19 @@ _CONTRADICTION = translatable(
 
 _GRAY = "var(--jp-ui-font-color3,#8a8a8a)"
 _STRIPES = "repeating-linear-gradient(45deg,{0} 0 4px,transparent 4px 8px)"
-_COLORS: dict[_Kind, tuple[str, tuple[float, ...]]] = {
-    "own": (styles.UTILIZATION, (1, 0.8, 0.65, 0.5)),
-    "error": (styles.MEMORY, (1, 0.6)),
-    "cache": (styles.UTILIZATION, (0.3,)),
-    "other": (_GRAY, (1, 0.75, 0.5)),
-    "unknown": (_STRIPES.format(_GRAY), (1,)),
+_COLORS: dict[_Kind, tuple[str, bool, tuple[float, ...]]] = {
+    "own": (styles.UTILIZATION, False, (1, 0.8, 0.65, 0.5)),
+    "error": (styles.MEMORY, False, (1, 0.6)),
+    "cache": (styles.UTILIZATION, False, (0.3,)),
+    "other": (_GRAY, False, (1, 0.75, 0.5)),
+    "unknown": (_GRAY, True, (1,)),
 }
-"""The color of each kind of piece of the bar, and the opacity of the first and of each further piece."""
+"""The color of each kind of piece of the bar, whether it is striped, and the opacity of the first and of each
+further piece."""
+_KEYS = {False: "\N{BLACK SQUARE}", True: "\N{SQUARE WITH UPPER RIGHT TO LOWER LEFT FILL}"}
 _REQUEST = f"background:{_STRIPES.format(styles.ERROR)};outline:1px dashed {styles.ERROR};outline-offset:-1px"
 _BAR = "display:flex;height:20px;margin:8px 0 4px;overflow:hidden;border-radius:3px;background:#8883"
-_KEYS = "display:flex;flex-wrap:wrap;gap:0 16px;font-size:12px"
-_KEY = "display:inline-block;width:9px;height:9px;border-radius:2px;margin-right:5px"
+_LEGEND = "display:flex;flex-wrap:wrap;gap:0 16px;font-size:12px"
 _CODE = "display:inline-block"
 _LINE = "display:flex;gap:10px;align-items:baseline;margin:3px 0"
 
@@ -95,30 +98,40 @@ class _Row:
         )
 
 
-def bundle(context: OomContext) -> dict[str, str]:
-    """Return the mime bundle of the card."""
-    return {"text/plain": text(context), "text/html": html(context)}
-
-
 @in_view_language
-def text(context: OomContext) -> str:
-    """Return the card as plain text."""
-    rows = [[row.holder, row.cell, row.size] for row in _rows(context)]
+def bundle(context: OomContext, *, is_part: bool = False) -> dict[str, str]:
+    """Return the mime bundle of the card. Its details are left out if they would take too much space.
+
+    ``is_part`` tells whether it begins the card of a watched cell.
+    """
+    rows = _rows(context)
+    full = _bundle(context, rows, details=True)
+    size = sum(len(part.encode()) for part in full.values())
+    return (
+        full
+        if size <= (_MAX_PART_BYTES if is_part else _MAX_BYTES)
+        else _bundle(context, rows, details=False)
+    )
+
+
+def _bundle(context: OomContext, rows: Sequence[_Row], *, details: bool) -> dict[str, str]:
+    table = [_header(), *([row.holder, row.cell, row.size] for row in rows)] if rows and details else []
     lines = [
         _title(context),
         *(f"  {line}" for line in _text_advice(context.facts)),
-        *(styles.text_table([[*_header()], *rows], left=2) if rows else ()),
-        *(f"  {line}" for line in _further(context)),
+        *(styles.text_table(table, left=2) if table else ()),
+        *(f"  {line}" for line in (_further(context) if details else ())),
     ]
-    return printable_lines("\n".join(lines))
-
-
-@in_view_language
-def html(context: OomContext) -> str:
-    """Return the card as static HTML without scripts. It is readable even without styles and pictures."""
-    rows = _rows(context)
-    parts = (_figures(context), _bar(context.facts, rows), _html_advice(context.facts), _fold(context, rows))
-    return styles.frame("".join(parts), styles.ERROR)
+    parts = (
+        _figures(context),
+        _bar(context.facts, rows),
+        _html_advice(context.facts),
+        _fold(context, table) if details else "",
+    )
+    return {
+        "text/plain": printable_lines("\n".join(lines)),
+        "text/html": styles.frame("".join(parts), styles.ERROR),
+    }
 
 
 # -- the request and the free memory ---------------------------------------------------------------------
@@ -192,13 +205,17 @@ def _bar(facts: OomFacts, rows: Sequence[_Row]) -> str:
     scale = (sum(piece.bytes for piece in pieces) + free + min(over, whole)) / 100
     drawn = keys = ""
     for number, piece in enumerate(pieces):
-        color, opacities = _COLORS[piece.kind]
+        color, stripes, opacities = _COLORS[piece.kind]
         place = sum(earlier.kind == piece.kind for earlier in pieces[:number])
-        style = f"background:{color};opacity:{opacities[min(place, len(opacities) - 1)]}"
+        faded = f"opacity:{opacities[min(place, len(opacities) - 1)]}"
         name = f"{escape(clean_line(piece.name or piece.holder, _SHORT_NAME))} {styles.unbroken(piece.size)}"
-        drawn += f"<i title='{name}' style='width:{piece.bytes / scale:.2f}%;margin-right:1px;{style}'></i>"
+        fill = _STRIPES.format(color) if stripes else color
+        drawn += (
+            f"<i title='{name}' style='width:{piece.bytes / scale:.2f}%;margin-right:1px;background:{fill};"
+            f"{faded}'></i>"
+        )
         if piece.bytes >= _SHOWN_FROM * whole:
-            keys += f"<span><i style='{_KEY};{style}'></i>{name}</span> "
+            keys += f"<span><b style='color:{color};{faded}'>{_KEYS[stripes]}</b> {name}</span> "
     request = _("requested {size}", size=units.memory(requested))
     request += " · " + _("{size} too much", size=units.memory(over)) if over else ""
     request += " " + _("(drawn shorter)") if over > whole else ""
@@ -207,8 +224,8 @@ def _bar(facts: OomFacts, rows: Sequence[_Row]) -> str:
     if over:
         beyond = f"width:{min(over, whole) / scale:.2f}%;border-left:2px solid"
         drawn += f"<i title='{escape(request)}' style='{beyond};{_REQUEST}'></i>"
-    keys += f"<span><i style='{_KEY};{_REQUEST}'></i>{escape(request)}</span>"
-    return f"<div style='{_BAR}'>{drawn}</div><div style='{_KEYS}'>{keys}</div>"
+    keys += f"<span><b style='color:{styles.ERROR}'>{_KEYS[True]}</b> {styles.unbroken(request)}</span>"
+    return f"<div style='{_BAR}'>{drawn}</div><div style='{_LEGEND}'>{keys}</div>"
 
 
 def _merged(rows: Sequence[_Row], limit: int) -> list[_Row]:
@@ -217,8 +234,7 @@ def _merged(rows: Sequence[_Row], limit: int) -> list[_Row]:
     if len(ordered) <= limit + 1:
         return ordered
     rest = sum(row.bytes for row in ordered[limit:])
-    more = _("{number} more", number=len(ordered) - limit)
-    return [*ordered[:limit], _Row(more, rest, ordered[0].kind)]
+    return [*ordered[:limit], _Row(_("smaller ones"), rest, ordered[0].kind)]
 
 
 # -- the holders -----------------------------------------------------------------------------------------
@@ -374,9 +390,9 @@ def _further(context: OomContext) -> list[str]:
     return [line for line in found if line]
 
 
-def _fold(context: OomContext, rows: Sequence[_Row]) -> str:
+def _fold(context: OomContext, holders: list[list[str]]) -> str:
     """Return the collapsed part: all holders, the memory by cell and by use, and what is not known."""
-    tables = [[_header(), *([row.holder, row.cell, row.size] for row in rows)]] if rows else []
+    tables = [holders] if holders else []
     cells = _cells(context)
     tables += [[[_("from cell"), "", _("memory")], *cells]] if cells else []
     notes = [_by_use(context.facts), *_unknown(context)]
@@ -385,7 +401,7 @@ def _fold(context: OomContext, rows: Sequence[_Row]) -> str:
         + "".join(f"<div>{escape(note)}</div>" for note in notes if note)
         + _memory_chart(context)
     )
-    title = _("All holders by name and cell") if rows else _("Details")
+    title = _("All holders by name and cell") if holders else _("Details")
     return (
         f"<details style='{QUIET};margin-top:4px'><summary>{title}</summary>{inner}</details>"
         if inner

@@ -224,15 +224,28 @@ def test_fragmented_memory(kernel: Kernel) -> None:
     assert "%env PYTORCH_ALLOC_CONF=expandable_segments:True" in text
 
 
-def test_in_a_watched_cell(kernel: Kernel) -> None:
-    """In a watched cell, the out-of-memory card appears once,
-    between the traceback and the cell's own card."""
+@pytest.mark.parametrize("before", ["%%gpuwatch --no-live\n", "%gpu watch on"])
+def test_in_a_watched_cell(kernel: Kernel, before: str) -> None:
+    """A watched cell has a single card after the traceback, which begins with the out-of-memory card."""
     kernel.ok(MODEL)
-    ran = fails(kernel, "%%gpuwatch --no-live\nmib(50)")
+    if not before.endswith("\n"):
+        kernel.ok(before)
+        before = ""
+    ran = fails(kernel, f"{before}mib(50)")
     kinds = [message.type for message in ran.messages if message.type in ("error", "display_data")]
-    assert kinds == ["error", "display_data", "display_data"]
+    assert kinds == ["error", "display_data"]
+    data = ran.messages[-1].content["data"]
     assert ran.messages[-1].is_card
-    assert len(displayed_after_error(ran)) == 1
+    assert data["text/plain"].startswith("Out of memory on cuda:0: 50 MiB requested, 44 of 64 MiB free\n")
+    assert data["text/plain"].partition("  By cell:")[2].count("\n")
+    assert "%gpu free model --yes" in data["text/html"]
+
+
+def test_below_a_watched_cell_without_a_card(kernel: Kernel) -> None:
+    """The out-of-memory card is shown if the watched cell has no card of its own, and once if an outer cell
+    fails with the same error."""
+    kernel.ok(MODEL)
+    assert len(displayed_after_error(fails(kernel, "%%gpuwatch --quiet\nmib(50)"))) == 1
     assert len(displayed_after_error(fails(kernel, "get_ipython().run_cell('mib(50)').raise_error()"))) == 1
 
 

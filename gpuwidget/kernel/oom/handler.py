@@ -1,7 +1,7 @@
 """Show a card after an out-of-memory error: the request, the holders of the memory, and possible fixes.
 
-The card is a separate output after the traceback. The traceback, the kernel's reply and
-``sys.last_*`` stay unchanged.
+The card is an output after the traceback: the first part of a watched cell's card, or else a separate output.
+The traceback, the kernel's reply and ``sys.last_*`` stay unchanged.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import logging
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from gpuwidget.kernel.cells.watched_cells import CellWatch, CellWatcher
 from gpuwidget.kernel.oom.failed_cell import FailedCell
 from gpuwidget.kernel.shell.interrupts import ignore_interrupts
 from gpuwidget.kernel.shell.running_cells import RunningCell, RunningCells
@@ -23,9 +24,10 @@ _LOG = logging.getLogger(__name__)
 class OutOfMemoryCards:
     """Shows a card below each of a shell's cells that runs out of GPU memory."""
 
-    def __init__(self, shell: Any, running: RunningCells) -> None:
+    def __init__(self, shell: Any, running: RunningCells, watcher: CellWatcher) -> None:
         self._shell = shell
         self._running = running
+        self._watcher = watcher
         self._cells: WeakKeyDictionary[RunningCell, FailedCell] = WeakKeyDictionary()
         self._shown: int | None = None
         """``id`` of the last error with a card. If an outer cell fails with the same error, no second card is
@@ -53,11 +55,11 @@ class OutOfMemoryCards:
         cell = None if running is None else self._cells.get(running)
         try:
             with ignore_interrupts():
-                self._explain(error, cell)
+                self._explain(error, cell, self._watcher.watch_of(result))
         except BaseException as error:
             stopped(_LOG, "the card for an out-of-memory error failed", error)
 
-    def _explain(self, error: BaseException, cell: FailedCell | None) -> None:
+    def _explain(self, error: BaseException, cell: FailedCell | None, watch: CellWatch | None) -> None:
         found = oom_error.find_oom_error(error)
         if found is None or id(found) == self._shown:
             return
@@ -67,4 +69,7 @@ class OutOfMemoryCards:
         from gpuwidget.views import oom_card
 
         context = collect_context(self._shell, found, cell)
-        self._shell.display_pub.publish(data=oom_card.bundle(context), metadata=output_metadata())
+        if watch is not None and watch.has_card:
+            watch.oom = oom_card.bundle(context, is_part=True)
+        else:
+            self._shell.display_pub.publish(data=oom_card.bundle(context), metadata=output_metadata())

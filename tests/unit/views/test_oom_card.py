@@ -210,7 +210,7 @@ def test_the_bar() -> None:
         ("model 41.5 GiB", 41.5),
         ("optimizer 16.0 GiB", 16.0),
         ("embeddings 9.2 GiB", 9.2),
-        ("2 more 3.4 GiB", 3.4),
+        ("smaller ones 3.4 GiB", 3.4),
         ("this error's frames 21.9 GiB", 21.9),
         ("freed since the error 300 MiB", 0.3),
         ("torch, not in tensors 2.0 GiB", 2.0),
@@ -339,9 +339,9 @@ def test_contradictory_values() -> None:
     assert "would have been enough" not in text
 
 
-def largest() -> OomContext:
-    """Return a context whose long names contain HTML markup, and which has more entries than a card shows."""
-    names = [f"{n}{HOSTILE * 8}" for n in range(60)]
+def largest(suffix: str) -> OomContext:
+    """Return a context that has more entries than a card shows, with names that end in ``suffix``."""
+    names = [f"v{n}{suffix}" for n in range(60)]
     return replace(
         oom_context(
             *(oom_holder("variable", name, 60.0 - n, n) for n, name in enumerate(names)),
@@ -355,12 +355,20 @@ def largest() -> OomContext:
 
 
 def test_size_and_escaping() -> None:
-    """Even the largest card takes less than 20 kB. All markup in its text is escaped in the HTML."""
-    data = bundle(largest())
+    """Even the largest card takes less than 20 kB, or 12 kB as a part of a watched cell's card. All markup in
+    its text is escaped in the HTML."""
+    data = bundle(largest(HOSTILE * 8))
     assert len(json.dumps(data)) < 20_000
+    assert len(json.dumps(bundle(largest(""), is_part=True))) < 12_000
     assert "<img" not in data["text/html"]
-    assert "50 more" in data["text/plain"]
-    assert "54 more processes" in data["text/plain"]
+
+
+def test_the_smallest_holders_share_a_row() -> None:
+    """A card shows the ten largest holders and six processes. One row each has the sum of all others."""
+    context = replace(largest(""), unknown=())
+    rows = table(context)
+    assert rows[10] == "50 more 1275.0 GiB"
+    assert rows[18] == "54 more processes 1620.0 GiB"
 
 
 def test_only_what_to_do_is_numbered() -> None:
