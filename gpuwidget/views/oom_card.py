@@ -24,8 +24,10 @@ from gpuwidget.measure.out_of_memory import (
 from gpuwidget.model import units
 from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.model.translation import _, in_view_language, translatable
-from gpuwidget.views import styles
-from gpuwidget.views.sparkline import Chart, Lane, svg
+from gpuwidget.views import elements, styles
+from gpuwidget.views.chart import Chart, Lane
+from gpuwidget.views.chart import html as chart_html
+from gpuwidget.views.elements import Figure
 from gpuwidget.views.styles import QUIET
 
 _Kind = Literal["own", "error", "cache", "other", "free", "unknown", "total"]
@@ -46,6 +48,7 @@ the bar has a key only from this fraction."""
 _MAX_POINTS = 80
 _MIN_POINTS = 3
 _GAP_S = 2.0
+_HOVER_COLUMNS = 10
 
 _ENOUGH = translatable("Each of these would have been enough:")
 _ONE_ENOUGH = translatable("This would have been enough:")
@@ -168,17 +171,17 @@ def _free(facts: OomFacts, room: int) -> str:
 def _figures(context: OomContext) -> str:
     facts, found = context.facts, []
     if facts.requested is not None:
-        found.append((units.memory(facts.requested), _("requested"), "", styles.ERROR))
+        found.append(Figure(units.memory(facts.requested), _("requested"), color=styles.ERROR))
     gpu = "" if context.gpu is None else clean_line(context.gpu, _SHORT_NAME)
     device = facts.device or _("the GPU")
     if facts.is_limited:
         of = _("of {total}", total=units.memory(facts.limit))
-        found.append((units.memory(facts.available), _("free within this process's own limit"), of, ""))
+        found.append(Figure(units.memory(facts.available), _("free within this process's own limit"), of))
     if facts.free is not None:
         of = "" if facts.total is None else _("of {total}", total=units.memory(facts.total))
         below = " · ".join(filter(None, (of, gpu)))
-        found.append((units.memory(facts.free), _("free on {device}", device=device), below, ""))
-    return styles.figures(found) if found else f"<div><b>{escape(_title(context))}</b></div>"
+        found.append(Figure(units.memory(facts.free), _("free on {device}", device=device), below))
+    return elements.figures_row(found) if found else f"<div><b>{escape(_title(context))}</b></div>"
 
 
 # -- the bar ---------------------------------------------------------------------------------------------
@@ -370,10 +373,7 @@ def _memory_chart(context: OomContext) -> str:
     unknown = (None,) * len(t)
     lane = Lane(context.facts.device or "GPU", unknown, tuple(sizes), context.facts.total)
     chart = Chart(tuple(t), whole, (lane,), (), words)
-    style = "display:block;width:300px;height:36px;margin:6px 0 0;border-top:1px dotted"
-    top = context.facts.total or max(size for _, size in context.recent if size is not None)
-    key = _("Dashed: memory in use, from 0 at the bottom to {top} at the top.", top=units.memory(top))
-    return f"{svg(chart, style, 240, outlined=True)}<div style='{QUIET}'>{escape(words)} {escape(key)}</div>"
+    return f"{chart_html(chart, _HOVER_COLUMNS)}<div>{escape(words)}</div>"
 
 
 def _unknown(context: OomContext) -> list[str]:
@@ -396,17 +396,10 @@ def _fold(context: OomContext, holders: list[list[str]]) -> str:
     cells = _cells(context)
     tables += [[[_("from cell"), "", _("memory")], *cells]] if cells else []
     notes = [_by_use(context.facts), *_unknown(context)]
-    inner = (
-        "".join(f"<div style='overflow-x:auto'>{styles.html_table(table, left=2)}</div>" for table in tables)
-        + "".join(f"<div>{escape(note)}</div>" for note in notes if note)
-        + _memory_chart(context)
-    )
+    parts = [f"<div style='overflow-x:auto'>{styles.html_table(table, left=2)}</div>" for table in tables]
+    parts += [f"<div>{escape(note)}</div>" for note in notes if note]
     title = _("All holders by name and cell") if holders else _("Details")
-    return (
-        f"<details style='{QUIET};margin-top:4px'><summary>{title}</summary>{inner}</details>"
-        if inner
-        else ""
-    )
+    return elements.folds([elements.fold(title, "".join([*parts, _memory_chart(context)]))])
 
 
 def _header() -> list[str]:

@@ -54,20 +54,6 @@ def quiet(inner: str) -> str:
     return f"<div style='{QUIET}'>{inner}</div>"
 
 
-def figures(found: Sequence[tuple[str, str, str, str]]) -> str:
-    """Return a row of figures: the value, the label and the qualifier below it, and the value's color."""
-    return (
-        "<div style='display:flex;flex-wrap:wrap;gap:4px 30px;margin:2px 0 8px'>"
-        + " ".join(
-            f"<div><b style='display:block;font-size:20px;line-height:1.2;white-space:nowrap"
-            f"{f';color:{color}' if color else ''}'>{unbroken(value)}</b> <span style='font-size:11px'>"
-            f"{escape(label)}</span> <div style='font-size:11px;{QUIET}'>{escape(qualifier)}</div></div>"
-            for value, label, qualifier, color in found
-        )
-        + "</div>"
-    )
-
-
 def segments(parts: Sequence[str]) -> str:
     """Return segments as one line of HTML that breaks between segments, not between a number and its unit."""
     return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", escape(SEPARATOR.join(parts)))
