@@ -303,8 +303,9 @@ def change(first: float | None, second: float | None) -> str:
     percent = units.percent(100 * abs(ratio - 1))
     if percent == "100 %" and 0 < ratio < 1:
         return f"> {units.MINUS}99 %"
-    sign = "±" if not set(percent) & _NONZERO_DIGITS else "+" if ratio > 1 else units.MINUS
-    return f"{sign}{percent}"
+    if not set(percent) & _NONZERO_DIGITS:
+        return "±0 %"
+    return f"{'+' if ratio > 1 else units.MINUS}{percent}"
 
 
 def _cells(row: ComparisonRow) -> list[str]:
@@ -390,8 +391,8 @@ def _points(first: float | None, second: float | None) -> str:
         return ""
     difference = second - first
     number = units.percent_number(abs(difference))
-    sign = "±" if not set(number) & _NONZERO_DIGITS else "+" if difference > 0 else units.MINUS
-    return translatable("{number} points", number=f"{sign}{number}")
+    signed = f"{'+' if difference > 0 else units.MINUS}{number}" if set(number) & _NONZERO_DIGITS else "±0"
+    return translatable("{number} points", number=signed)
 
 
 def _reason(run: _Run, field: str) -> str:
