@@ -152,8 +152,12 @@ class Comparison:
         return f"<div style='{QUIET};font-size:11px'>{escape(_('GPU utilization, %'))}</div>{drawn}"
 
     def _headline(self) -> str:
-        names = f" {units.ARROW} ".join(map(_, self.names))
-        return names if self.direction is None else f"{names}: {_(self.direction)}"
+        runs = f" {units.ARROW} ".join(map(_, self.names))
+        return (
+            runs
+            if self.direction is None
+            else _("{runs}: {direction}", runs=runs, direction=_(self.direction))
+        )
 
     def _header(self) -> list[str]:
         return ["", *map(_, self.names), _("change")]
@@ -162,7 +166,9 @@ class Comparison:
         if not rows:
             return ""
         normal = "font-weight:400"
-        head = "".join(f"<th scope='col' style='{normal}'>{escape(name)}</th>" for name in self._header())
+        *names, last = self._header()
+        head = "".join(f"<th scope='col' style='{normal}'>{escape(name)}</th>" for name in names)
+        head += f"<th scope='col' style='{normal};{LEFT}'>{escape(last)}</th>"
         body = "".join(
             f"<tr style='background:none'><th scope='row' style='{LEFT};{normal}'>"
             f"<span style='{QUIET}'>{escape(_(row.name))}</span></th>"
@@ -312,8 +318,10 @@ def _cells(row: ComparisonRow) -> list[str]:
     values = [
         f"{_(value)}{_superscript(number)}" for value, number in zip(row.values, row.footnotes, strict=True)
     ]
-    verdict = "" if row.is_better is None else _(" better") if row.is_better else _(" worse")
-    return [_(row.name), *values, row.change + verdict]
+    change = _(row.change)
+    if row.is_better is not None:
+        change = _("{change} better", change=change) if row.is_better else _("{change} worse", change=change)
+    return [_(row.name), *values, change]
 
 
 def _superscript(number: int) -> str:
@@ -636,13 +644,15 @@ def _notes(a: _Run, b: _Run) -> list[str]:
         if run.gpus and not run.report.attributed and run.report.source.recording is None:
             found.append(
                 translatable(
-                    "{run}: it is unknown which GPUs it used, so the values cover all watched GPUs.",
+                    "Couldn't tell which GPUs {run} used, so its values cover all watched GPUs.",
                     run=run.name,
                 )
             )
     if _models(a.gpus) != _models(b.gpus) and a.gpus and b.gpus:
         found.append(
-            translatable("The GPUs are different models, so the ratios compare the GPUs as well as the code.")
+            translatable(
+                "The GPUs are different models, so the changes reflect the GPUs as well as the code."
+            )
         )
     if len(a.gpus) != len(b.gpus) and a.gpus and b.gpus:
         found.append(translatable("The numbers of GPUs differ."))
