@@ -60,7 +60,7 @@ _NONZERO_DIGITS = frozenset("123456789")
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _POINTS = 120
 _HOVER_COLUMNS = 30
-_COLORS = {
+_COLORS: dict[bool | None, str] = {
     better: f";color:color-mix(in srgb,{color} 65%,currentColor)"
     for better, color in ((True, styles.SUCCESS), (False, styles.ERROR))
 }
