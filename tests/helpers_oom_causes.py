@@ -144,7 +144,7 @@ class CauseKernel:
     def check_watched(self, cause: Cause) -> None:
         """Run a program whose last cell is watched. Both parts of its card must agree on the holders and
         their sizes."""
-        text, _ran = self.card(cause.cells, "%%gpuwatch --no-live\n")
+        text, _ran = self.card(cause.cells, "%%gpuwatch --no-live --gpu 0\n")
         of_error, _total, of_run = text.partition("\n  total")
         rows = re.findall(r"^  (\w+)  In \[4\]  (\d.*)$", of_error, re.MULTILINE)
         assert rows

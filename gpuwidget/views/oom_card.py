@@ -105,35 +105,21 @@ class _Row:
 def bundle(context: OomContext, *, is_part: bool = False) -> dict[str, str]:
     """Return the mime bundle of the card. Its details are left out if they would take too much space.
 
-    ``is_part`` tells whether it begins the card of a watched cell.
+    ``is_part`` tells whether it begins the card of a watched cell, which has its own chart of the memory.
     """
     rows = _rows(context)
-    full = _bundle(context, rows, details=True)
-    size = sum(len(part.encode()) for part in full.values())
-    return (
-        full
-        if size <= (_MAX_PART_BYTES if is_part else _MAX_BYTES)
-        else _bundle(context, rows, details=False)
-    )
-
-
-def _bundle(context: OomContext, rows: Sequence[_Row], *, details: bool) -> dict[str, str]:
-    table = [_header(), *([row.holder, row.cell, row.size] for row in rows)] if rows and details else []
-    lines = [
-        _title(context),
-        *(f"  {line}" for line in _text_advice(context.facts)),
-        *(styles.text_table(table, left=2) if table else ()),
-        *(f"  {line}" for line in (_further(context) if details else ())),
-    ]
-    parts = (
-        _figures(context),
-        _bar(context.facts, rows),
-        _html_advice(context.facts),
-        _fold(context, table) if details else "",
-    )
+    table = [_header(), *([row.holder, row.cell, row.size] for row in rows)] if rows else []
+    lines = [_title(context), *(f"  {line}" for line in _text_advice(context.facts))]
+    inner = f"{_figures(context)}{_bar(context.facts, rows)}{_html_advice(context.facts)}"
+    holders = styles.text_table(table, left=2) if table else []
+    details = [*holders, *(f"  {line}" for line in _further(context))]
+    folded = _fold(context, table, "" if is_part else _memory_chart(context))
+    size = sum(len(part.encode()) for part in (*lines, *details, inner, folded))
+    if size > (_MAX_PART_BYTES if is_part else _MAX_BYTES):
+        details, folded = [], ""
     return {
-        "text/plain": printable_lines("\n".join(lines)),
-        "text/html": styles.frame("".join(parts), styles.ERROR),
+        "text/plain": printable_lines("\n".join([*lines, *details])),
+        "text/html": styles.frame(f"{inner}{folded}", styles.ERROR),
     }
 
 
@@ -390,16 +376,14 @@ def _further(context: OomContext) -> list[str]:
     return [line for line in found if line]
 
 
-def _fold(context: OomContext, holders: list[list[str]]) -> str:
+def _fold(context: OomContext, holders: list[list[str]], chart: str) -> str:
     """Return the collapsed part: all holders, the memory by cell and by use, and what is not known."""
-    tables = [holders] if holders else []
     cells = _cells(context)
-    tables += [[[_("from cell"), "", _("memory")], *cells]] if cells else []
-    notes = [_by_use(context.facts), *_unknown(context)]
-    parts = [f"<div style='overflow-x:auto'>{styles.html_table(table, left=2)}</div>" for table in tables]
-    parts += [f"<div>{escape(note)}</div>" for note in notes if note]
+    tables = (holders, [[_("from cell"), "", _("memory")], *cells] if cells else [])
+    notes = [note for note in (_by_use(context.facts), *_unknown(context)) if note]
+    inner = [*map(elements.small_table, tables), *(f"<div>{escape(note)}</div>" for note in notes), chart]
     title = _("All holders by name and cell") if holders else _("Details")
-    return elements.folds([elements.fold(title, "".join([*parts, _memory_chart(context)]))])
+    return elements.folds([elements.fold(title, "".join(inner))])
 
 
 def _header() -> list[str]:
