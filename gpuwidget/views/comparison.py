@@ -19,7 +19,7 @@ from gpuwidget.measure.steady_state import SteadyMetric, SteadyWindow, steady_me
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, Level, MemoryKind, Report, Span
 from gpuwidget.model.terminal_text import clean_line, printable_lines
-from gpuwidget.model.translation import _, in_view_language, joined, translatable, with_english
+from gpuwidget.model.translation import _, counted, in_view_language, joined, translatable, with_english
 from gpuwidget.views import card_summary as summary
 from gpuwidget.views import elements, styles
 from gpuwidget.views.chart import Chart, Lane
@@ -118,7 +118,10 @@ class Comparison:
         lines = [self._headline()]
         lines += styles.text_table([self._header(), *map(_cells, differing)]) if differing else []
         if equal:
-            lines.append("  " + _("Not shown: {number} equal values", number=len(equal)))
+            hidden = counted(
+                len(equal), "Not shown: {number} equal value", "Not shown: {number} equal values"
+            )
+            lines.append(f"  {_(hidden)}")
         if self.differences:
             lines += [f"  {_(_DIFFERENCES)}:", *styles.text_table(self._differences(), left=3)]
         return printable_lines("\n".join([*lines, *(f"  {note}" for note in self._notes())]))
@@ -127,7 +130,8 @@ class Comparison:
     def _html(self) -> str:
         differing, equal = self._split()
         parts = [f"<div><b>{escape(self._headline())}</b></div>", self._chart(), self._table(differing)]
-        folded = [elements.fold(_("{number} equal values", number=len(equal)), self._table(equal))]
+        title = counted(len(equal), "{number} equal value", "{number} equal values")
+        folded = [elements.fold(_(title), self._table(equal))]
         if self.differences:
             table = styles.html_table(self._differences(), left=3)
             folded.append(elements.fold(_(_DIFFERENCES), table, opened=True))
