@@ -151,9 +151,10 @@ class Comparison:
         if self.chart is None:
             return ""
         first, second = map(_, self.names)
-        label = _("GPU utilization of {first} and {second}", first=first, second=second)
-        drawn = chart_html(replace(self.chart, label=label, runs=(first, second)), _HOVER_COLUMNS)
-        return f"<div style='{QUIET};font-size:11px'>{escape(_('GPU utilization, %'))}</div>{drawn}"
+        title = _(self.chart.label)
+        chart = replace(self.chart, label=f"{title}: {first}, {second}", runs=(first, second))
+        caption = f"<div style='{QUIET};font-size:11px'>{escape(title)}</div>"
+        return f"{caption}{chart_html(chart, _HOVER_COLUMNS)}"
 
     def _headline(self) -> str:
         runs = f" {units.ARROW} ".join(map(_, self.names))
@@ -253,8 +254,10 @@ def _direction(first: Report, second: Report) -> str | None:
         return None
     factor = max(times) / min(times)
     text = f"{factor:.0f}" if factor >= 99.5 else f"{factor:.1f}" if factor >= 1.95 else f"{factor:.2f}"
-    if text == "1.00" or units.duration(times[0]) == units.duration(times[1]):
+    if units.duration(times[0]) == units.duration(times[1]):
         return translatable("the same time")
+    if text == "1.00":
+        return translatable("about the same time")
     if times[1] < times[0]:
         return translatable("{factor}\N{MULTIPLICATION SIGN} faster", factor=text)
     return translatable("{factor}\N{MULTIPLICATION SIGN} slower", factor=text)
@@ -269,8 +272,9 @@ def _chart(a: _Run, b: _Run) -> Chart | None:
         return None
     times = [whole * number / _POINTS for number in range(1, _POINTS + 1)]
     first, second = (tuple(_value_at(course, t, whole / _POINTS) for t in times) for course in courses)
-    lane = Lane("", second, (), None, first)
-    return Chart(tuple(times), whole, (lane,), (), "")
+    several = max(len(a.gpus), len(b.gpus)) > 1
+    label = translatable("mean GPU utilization, %") if several else translatable("GPU utilization, %")
+    return Chart(tuple(times), whole, (Lane("", second, (), None, first),), (), label)
 
 
 _Course = tuple[Sequence[float], Sequence[float | None]]

@@ -304,6 +304,7 @@ def test_changes(first: float | None, second: float | None, said: str) -> None:
         (3.2, "4.4\N{MULTIPLICATION SIGN} faster"),
         (12.0, "1.17\N{MULTIPLICATION SIGN} faster"),
         (13.99, "the same time"),
+        (13.94, "about the same time"),
         (14.0, "the same time"),
         (28.0, "2.0\N{MULTIPLICATION SIGN} slower"),
         (2000.0, "143\N{MULTIPLICATION SIGN} slower"),
@@ -363,7 +364,7 @@ def test_both_runs_are_in_one_chart() -> None:
     chart = compare(one, two).chart
     assert chart is not None
     (lane,) = chart.lanes
-    assert chart.duration == 14.0
+    assert (chart.duration, chart.label) == (14.0, "mean GPU utilization, %")
     quarters = [len(chart.t) * quarter // 4 - 1 for quarter in (1, 2, 3, 4)]
     assert [lane.compared[n] for n in quarters] == [50.0, 50.0, 80.0, 80.0]
     assert [lane.utilization[n] for n in quarters] == [75.0, None, None, None]
