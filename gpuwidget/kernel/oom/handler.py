@@ -7,10 +7,10 @@ The traceback, the kernel's reply and ``sys.last_*`` stay unchanged.
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from gpuwidget.kernel.cells.watched_cells import CellWatch, CellWatcher
 from gpuwidget.kernel.oom.failed_cell import FailedCell
 from gpuwidget.kernel.shell.interrupts import ignore_interrupts
 from gpuwidget.kernel.shell.running_cells import RunningCell, RunningCells
@@ -21,13 +21,26 @@ from gpuwidget.views.saved_outputs import output_metadata
 _LOG = logging.getLogger(__name__)
 
 
+class WatchedCell(Protocol):
+    """A watched cell, whose card can begin with the card of an out-of-memory error."""
+
+    oom: dict[str, str] | None
+
+    @property
+    def has_card(self) -> bool:
+        """Whether a card will be shown below the cell."""
+
+
 class OutOfMemoryCards:
     """Shows a card below each of a shell's cells that runs out of GPU memory."""
 
-    def __init__(self, shell: Any, running: RunningCells, watcher: CellWatcher) -> None:
+    def __init__(
+        self, shell: Any, running: RunningCells, watch_of: Callable[[Any], WatchedCell | None]
+    ) -> None:
+        """``watch_of`` returns the watched cell of a result."""
         self._shell = shell
         self._running = running
-        self._watcher = watcher
+        self._watch_of = watch_of
         self._cells: WeakKeyDictionary[RunningCell, FailedCell] = WeakKeyDictionary()
         self._shown: int | None = None
         """``id`` of the last error with a card. If an outer cell fails with the same error, no second card is
@@ -55,11 +68,11 @@ class OutOfMemoryCards:
         cell = None if running is None else self._cells.get(running)
         try:
             with ignore_interrupts():
-                self._explain(error, cell, self._watcher.watch_of(result))
+                self._explain(error, cell, self._watch_of(result))
         except BaseException as error:
             stopped(_LOG, "the card for an out-of-memory error failed", error)
 
-    def _explain(self, error: BaseException, cell: FailedCell | None, watch: CellWatch | None) -> None:
+    def _explain(self, error: BaseException, cell: FailedCell | None, watch: WatchedCell | None) -> None:
         found = oom_error.find_oom_error(error)
         if found is None or id(found) == self._shown:
             return
