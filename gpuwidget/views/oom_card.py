@@ -444,9 +444,9 @@ def _html_advice(facts: OomFacts) -> str:
         found += styles.quiet(escape(caption)) if caption else ""
         for number, text, code, why, size in fixes:
             shown = f"{escape(text)} <code style='{_CODE}'>{escape(code)}</code>" if code else escape(text)
-            reasons = f"<div style='{QUIET};font-size:11px'>{escape(why)}</div>" if why else ""
+            reasons = f"<br><span style='{QUIET};font-size:11px'>{escape(why)}</span>" if why else ""
             found += (
-                f"<div style='{_LINE}'><b>{number}</b> <div style='flex:1'>{shown}{reasons}</div> "
+                f"<div style='{_LINE}'><b>{number}</b> <span style='flex:1'>{shown}{reasons}</span> "
                 f"<span style='{QUIET}'>{styles.unbroken(size)}</span></div>"
             )
     return f"<div style='margin:8px 0 4px'>{found}</div>"
