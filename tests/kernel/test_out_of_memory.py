@@ -249,6 +249,14 @@ def test_below_a_watched_cell_without_a_card(kernel: Kernel) -> None:
     assert len(displayed_after_error(fails(kernel, "get_ipython().run_cell('mib(50)').raise_error()"))) == 1
 
 
+@pytest.mark.stops_errors
+def test_a_defect_in_the_cards_rest(kernel: Kernel) -> None:
+    """If a watched cell's figures can't be shown because of a defect, the out-of-memory card still is."""
+    kernel.ok(MODEL)
+    kernel.ok("from gpuwidget.views import size_budget\nsize_budget.fit = lambda *arguments: 1 / 0")
+    assert "50 MiB requested" in card(fails(kernel, "%%gpuwatch --no-live\nmib(50)"))
+
+
 def test_other_errors_have_no_card(kernel: Kernel) -> None:
     """No out-of-memory card is shown for other errors,
     nor for an out-of-memory error that the cell catches."""
