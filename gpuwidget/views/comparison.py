@@ -131,11 +131,10 @@ class Comparison:
         differing, equal = self._split()
         parts = [f"<div><b>{escape(self._headline())}</b></div>", self._chart(), self._table(differing)]
         title = counted(len(equal), "{number} equal value", "{number} equal values")
-        folded = [elements.fold(_(title), self._table(equal))]
+        parts.append(elements.folds([elements.fold(_(title), self._table(equal))]))
         if self.differences:
             table = styles.html_table(self._differences(), left=3)
-            folded.append(elements.fold(_(_DIFFERENCES), table, opened=True))
-        parts.append(elements.folds(folded))
+            parts.append(elements.folds([elements.fold(_(_DIFFERENCES), table, opened=True)]))
         notes = "".join(f"<div>{escape(note)}</div>" for note in self._notes())
         parts += [f"<div style='{QUIET};font-size:11px;margin-top:4px'>{notes}</div>"] if notes else []
         return styles.frame("".join(parts), styles.UTILIZATION)

@@ -381,7 +381,10 @@ def _fold(context: OomContext, holders: list[list[str]], chart: str) -> str:
     cells = _cells(context)
     tables = (holders, [[_("from cell"), "", _("memory")], *cells] if cells else [])
     notes = [note for note in (_by_use(context.facts), *_unknown(context)) if note]
-    inner = [*map(elements.small_table, tables), *(f"<div>{escape(note)}</div>" for note in notes), chart]
+    inner = [
+        f"<div style='overflow-x:auto'>{styles.html_table(table, left=2)}</div>" for table in tables if table
+    ]
+    inner += [*(f"<div>{escape(note)}</div>" for note in notes), chart]
     title = _("All holders by name and cell") if holders else _("Details")
     return elements.folds([elements.fold(title, "".join(inner))])
 
