@@ -120,7 +120,7 @@ class CauseKernel:
         assert ran.reply["ename"] == "OutOfMemoryError", ran.reply
         kinds = [message.type for message in ran.messages]
         after = ran.messages[kinds.index("error") + 1 :]
-        (bundle,) = [m.content["data"] for m in after if m.type == "display_data" and not m.is_card]
+        (bundle,) = [m.content["data"] for m in after if m.type == "display_data"]
         text = re.sub(r" {2,}", "  ", bundle["text/plain"])
         return re.sub(r"In \[(\d+)\]", lambda at: f"In [{int(at[1]) - first + 4}]", text), ran
 
@@ -142,19 +142,19 @@ class CauseKernel:
         self._kernel.ok(cell)
 
     def check_watched(self, cause: Cause) -> None:
-        """Run a program whose last cell is watched. Its two cards must agree on the holders and their
-        sizes."""
-        text, ran = self.card(cause.cells, "%%gpuwatch --no-live\n")
-        (report,) = [m.content["data"] for m in ran.messages if m.is_card]
-        rows = re.findall(r"^  (\w+)  In \[4\]  (\d.*)$", text, re.MULTILINE)
+        """Run a program whose last cell is watched. Both parts of its card must agree on the holders and
+        their sizes."""
+        text, _ran = self.card(cause.cells, "%%gpuwatch --no-live --gpu 0\n")
+        of_error, _total, of_run = text.partition("\n  total")
+        rows = re.findall(r"^  (\w+)  In \[4\]  (\d.*)$", of_error, re.MULTILINE)
         assert rows
         for name, size in rows:
-            assert re.search(rf"\b{name}\b.*{re.escape(size)}", report["text/plain"]), (name, size, report)
+            assert re.search(rf"\b{name}\b.*{re.escape(size)}", of_run), (name, size, text)
 
     def _mend(self, cause: Cause, advice: str) -> None:
         """Carry out the advice, and run the program again, which must succeed."""
         failed = cause.cells[-1]
-        at = re.search(r"line \d+: (.*?)\)[.:]", advice)
+        at = re.search(r"line \d+: (.*)$", advice, re.MULTILINE)
         if cause.name == "batch":
             parts = re.search(r"Make the batch (\d+) times smaller", advice)
             assert parts is not None
@@ -172,16 +172,11 @@ class CauseKernel:
 
 
 def first_advice(card: str) -> str:
-    """Return the part of the card's text with the first advice, and its code."""
-    lines = card.splitlines()
-    lines = [line for line in lines if not line.startswith(("  By ", "  The GPU's memory", "  Not known"))]
-    start = next(
-        n for n, line in enumerate(lines) if n and not re.search(r"  [\d.]+ [KMGT]?i?B$| of .*B$", line)
-    )
-    frames = "  1. Free this error's frames" in lines[start]
-    start += 2 * frames  # they are freed in any case
-    end = next((n for n, line in enumerate(lines) if n > start and re.match(r"  [23]\. ", line)), len(lines))
-    return "\n".join(lines[start:end])
+    """Return the first advice of the card's text, with its caption, code and reasons."""
+    parts = re.split(r"\n(?=  \d+\. )", card.partition("\n  held by")[0])
+    # The error's frames are freed in any case.
+    first = 2 if len(parts) > 2 and parts[1].startswith("  1. Free this error's frames") else 1
+    return f"{parts[first - 1].splitlines()[-1]}\n{parts[first]}"
 
 
 LOOP = "for step in range(40):\n    "
@@ -200,7 +195,7 @@ RETENTIONS = (
     Cause(
         "losses",
         [f"losses = []\n{LOOP}loss = forward()\n    losses.append(loss)"],
-        ["losses keeps", "with their autograd graphs", "In [4], line 4: losses.append(loss)"],
+        ["losses keeps", "with their graphs", "In [4], line 4: losses.append(loss)"],
         f"losses = []\n{LOOP}loss = forward()\n    losses.append(loss.item())",
         "losses.append(loss.item())",
     ),
@@ -221,7 +216,7 @@ RETENTIONS = (
             "losses = []\nfor step in range(400):\n    x = take(0.01)\n    for n in range(10): x = layer(x, "
             "w)\n    losses.append(x.mean())"
         ],
-        ["losses keeps", "with their autograd graphs", "In [4], line 5: losses.append(x.mean())"],
+        ["losses keeps", "with their graphs", "In [4], line 5: losses.append(x.mean())"],
         code="losses.append(x.mean().item())",
     ),
     Cause(
@@ -304,7 +299,7 @@ RETENTIONS = (
     Cause(
         "comprehension",
         ["results = [forward() for step in range(40)]"],
-        ["The comprehension keeps", "In [4], line 1: results = [forward() for step in range(40)]"],
+        ["the comprehension kept", "In [4], line 1: results = [forward() for step in range(40)]"],
         "results = [forward().item() for step in range(40)]",
     ),
     Cause(
@@ -313,7 +308,7 @@ RETENTIONS = (
             "def attempt(units):\n    first = take(9)\n    return first, take(units)",
             "try:\n    attempt(9)\nexcept torch.OutOfMemoryError as error:\n    saved = error\nattempt(4)",
         ],
-        ["saved is an exception", "Keep only its text"],
+        ["the traceback of saved", "Keep only the text of the exception"],
         "try:\n    attempt(9)\nexcept torch.OutOfMemoryError as error:\n    saved = str(error)\nattempt(4)",
         "saved = str(saved)",
     ),
@@ -322,7 +317,7 @@ OTHERS = (
     Cause(
         "old model",
         ["old = Net(9)", "new = Net(9)"],
-        ["would have been enough", "Free old ("],
+        ["would have been enough", "Free old if no longer needed"],
         code="%gpu free old --yes",
         is_retention=False,
     ),
@@ -333,7 +328,7 @@ OTHERS = (
             "try:\n    attempt(9)\nexcept torch.OutOfMemoryError as error:\n    saved = error",
             "batch = take(9)",
         ],
-        ["would have been enough", "Free saved ("],
+        ["would have been enough", "Free saved if no longer needed"],
         code="%gpu free saved --yes",
         is_retention=False,
     ),
@@ -353,7 +348,7 @@ OTHERS = (
             "net = Net(6)\noptimizer = torch.optim.Adam(net.parameters())",
             "for p in net.parameters(): p.grad = torch.zeros_like(p)\noptimizer.step()",
         ],
-        ["The optimizer was creating its states", "A smaller batch doesn't change this"],
+        ["the optimizer was creating its states", "a smaller batch doesn't change this"],
         is_retention=False,
     ),
     Cause(
@@ -363,13 +358,13 @@ OTHERS = (
             "net = torch.nn.Sequential(*(torch.nn.Linear(n, n, device='meta') for _ in range(20)))",
             "on_gpu(net)",
         ],
-        ["The model's parameters were being created", "A smaller batch doesn't change this"],
+        ["the model's parameters were being created", "a smaller batch doesn't change this"],
         is_retention=False,
     ),
     Cause(
         "one big tensor",
         ["x = take(20)"],
-        ["One tensor of", "was requested"],
+        ["Compute the tensor in parts"],
         is_retention=False,
     ),
     Cause(

@@ -66,7 +66,7 @@ class Extension:
         self._running = RunningCells(shell)
         self._watcher = CellWatcher(shell, self._running)
         self._requests = PanelRequests(shell, self._watcher)
-        out_of_memory = OutOfMemoryCards(shell, self._running)
+        out_of_memory = OutOfMemoryCards(shell, self._running, self._watcher.watch_of)
         # IPython shows the traceback of an interrupt that arrives in a hook. Interrupts before the code are
         # therefore deferred until it runs, and interrupts after it are ignored. The watcher's first hook
         # handles interrupts itself, because they end its wait for memory.

@@ -10,12 +10,12 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from gpuwidget.heap.retention import Role
 from gpuwidget.model import units
 from gpuwidget.model.report import Holder
-from gpuwidget.model.translation import joined, translatable
+from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch.allocator import LARGE_PAGE, Segment
 from gpuwidget.pytorch.oom_error import Stage
 
@@ -23,6 +23,8 @@ FixKind = Literal[
     "retention",
     "exception",
     "comprehension",
+    "clear",
+    "frames",
     "again",
     "limit",
     "free",
@@ -55,6 +57,7 @@ _SIZES = {
 _IMPOSSIBLE = 1 << 60
 """A figure of this many bytes or more means unknown: if the driver has no figure for a process, it reports
 2**64 - 1."""
+_FREE = "%gpu free --yes"
 _MAX_VARIABLES = 3
 _EXPLAINS_PART = 0.5
 """Something that holds at least this fraction of torch's memory explains the error, even if the request would
@@ -275,6 +278,11 @@ class OomFacts:
         return self.free if below_limit is None else min(self.free, below_limit)
 
     @property
+    def is_limited(self) -> bool:
+        """Whether torch's limit for this process left less memory than was free on the device."""
+        return self.limit is not None and self.available != self.free
+
+    @property
     def cell_growth(self) -> int | None:
         """Bytes that the failing cell had allocated in addition to :attr:`at_start`."""
         if self.allocated is None or self.at_start is None:
@@ -312,15 +320,30 @@ class OomFacts:
 
 @dataclass(frozen=True, slots=True)
 class OomFix:
-    """A change by the user that would have made the request fit."""
+    """A change by the user."""
 
     kind: FixKind
     text: str
-    """What the change does and why it is enough, with figures."""
-    code: str | None
-    """The code to run, or None if the change is not made by code."""
-    bytes: int | None
+    """What to do, without a full stop."""
+    code: str | None = None
+    """The code to run or to write, or None if the change is not made by code."""
+    bytes: int | None = None
     """Bytes that the change frees, or None if it frees no known number of bytes."""
+    why: tuple[str, ...] = ()
+    """The evidence and the limits, in a few words each."""
+
+
+class OomAdvice(NamedTuple):
+    """What the user can do, in this order."""
+
+    first: list[OomFix]
+    """To do in any case."""
+    enough: list[OomFix]
+    """Each of these would have made the request fit. The simplest is first."""
+    unsure: list[OomFix]
+    """Changes that reduce the memory of the failing code. Whether one is enough is unknown."""
+    rises: bool
+    """Whether memory rises with each step, so that a smaller batch or more memory only delays the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,8 +362,6 @@ class OomContext:
     facts: OomFacts
     gpu: str | None
     """The GPU's name, such as ``GPU 0 H200``, or None if the driver does not report it."""
-    freed: int
-    """Bytes that were allocated at the error and have been freed since."""
     cells: tuple[CellShare, ...]
     recent: tuple[tuple[float, int | None], ...]
     """Memory in use on the whole GPU during the last minute, as pairs (seconds ago, bytes). Empty if there
@@ -361,24 +382,41 @@ def parse_message(message: str) -> OomMessage:
     )
 
 
-def first_step(facts: OomFacts) -> OomFix | None:
-    """Return the first fix to apply, if any: releasing the memory that the error's own frames keep alive."""
-    size = sum(held.holder.bytes for held in facts.held if held.is_error)
-    if size < units.MIB:
-        return None
-    return OomFix(
-        "free",
-        translatable(
-            "Free this error's frames before you try again: they keep {size} allocated. "
-            "(%debug is not possible after that.)",
-            size=units.memory(size),
-        ),
-        "%gpu free --yes",
-        size,
+def advise(facts: OomFacts) -> OomAdvice:
+    """Return what the user can do."""
+    causes = _causes(facts)
+    first = [*causes, *(_clear(facts) if causes else []), *_frames(facts)]
+    rises = any(cause.kind != "exception" for cause in causes)
+    if causes or facts.needed is None or contradicts_itself(facts):
+        return OomAdvice(first, [], [], rises)
+    enough = (
+        _retry(facts),
+        _limit(facts),
+        _notebook(facts),
+        _pool(facts),
+        _expandable(facts),
+        _variables(facts),
+        _gradients(facts),
+        *_processes(facts),
+    )
+    unsure = _reduction(facts)
+    return OomAdvice(
+        first, [fix for fix in enough if fix is not None], [] if unsure is None else [unsure], rises
     )
 
 
-def causes(facts: OomFacts) -> list[OomFix]:
+def contradicts_itself(facts: OomFacts) -> bool:
+    """Return whether the request fits into the free memory, so that the figures cannot explain the error.
+
+    In that case, another process probably held memory for a moment.
+    """
+    return facts.needed is not None and facts.available is not None and facts.available >= facts.needed
+
+
+# -- what rises with each step ---------------------------------------------------------------------------
+
+
+def _causes(facts: OomFacts) -> list[OomFix]:
     """Return what has to change in the failing code, because it keeps more memory with each step.
 
     Everything else, such as a smaller batch or a larger limit, would only delay the error.
@@ -396,45 +434,115 @@ def causes(facts: OomFacts) -> list[OomFix]:
     return found
 
 
-def fixes(facts: OomFacts) -> list[OomFix]:
-    """Return the changes that would have made the request fit, the simplest first."""
-    if facts.needed is None or contradicts_itself(facts) or causes(facts):
+def _explains(facts: OomFacts, blocks: frozenset[int], size: int) -> bool:
+    """Return whether the error would not have occurred without these blocks."""
+    return facts.would_fit(blocks) or size >= _EXPLAINS_PART * (facts.allocated or math.inf)
+
+
+def _retention(kept: Retention) -> OomFix:
+    no_retain_graph = translatable("Call backward() without retain_graph=True")
+    if kept.kind == "retain_graph":
+        text = no_retain_graph
+    elif kept.kind == "carry":
+        text = translatable("Detach it from the earlier steps before each step")
+    elif kept.is_used_in_backward:
+        text = translatable("Call backward() on each result in the loop; the gradients add up")
+    elif not kept.is_tensor:
+        text = translatable("Keep loss.item() instead of a loss, tensor.detach().cpu() instead of a tensor")
+    elif kept.in_graphs and kept.is_scalar:
+        text = translatable("Keep the number, not the graph")
+    elif kept.in_graphs:
+        text = translatable("Keep it without its graph (.detach()), on the CPU (.cpu()) if it is large")
+    else:
+        text = translatable("Keep on the CPU (.cpu()) what you need later, and delete the rest")
+    why = _what_is_kept(kept)
+    if kept.retains_graph and kept.kind != "retain_graph":
+        why.append(no_retain_graph)
+    if kept.is_hook:
+        why.append(translatable("remove the hook (handle.remove()) when you no longer need it"))
+    if kept.in_graphs and not kept.calls_backward:
+        why.append(translatable('run the loop in "with torch.no_grad():" if you need no gradients'))
+    return OomFix("retention", text, kept.change, kept.bytes, (*why, kept.at.text))
+
+
+def _what_is_kept(kept: Retention) -> list[str]:
+    name, number = kept.name, kept.items
+    if kept.kind == "retain_graph":
+        return [translatable("{name} still keeps its graph, because of retain_graph=True", name=name)]
+    if kept.kind == "carry":
+        return [
+            translatable(
+                "{name} is computed from its value in the step before, so it keeps the graphs of all steps",
+                name=name,
+            )
+        ]
+    if kept.kind == "sum" and number:
+        return [
+            translatable(
+                "{name} is the sum of {number:,} results and keeps the graph of each",
+                name=name,
+                number=number,
+            )
+        ]
+    if kept.kind == "sum":
+        return [
+            translatable(
+                "{name} keeps the graphs of all steps, with {number:,} operations",
+                name=name,
+                number=kept.operations,
+            )
+        ]
+    kept_results = (
+        translatable("{name} keeps {number:,} results with their graphs", name=name, number=number)
+        if kept.in_graphs
+        else translatable("{name} keeps {number:,} results on the GPU", name=name, number=number)
+    )
+    return [kept_results, translatable("about {each} each", each=units.memory(kept.bytes / max(1, number)))]
+
+
+def _exception(held: OomHolder) -> OomFix:
+    name = held.holder.names[0]
+    return OomFix(
+        "exception",
+        translatable("Keep only the text of the exception"),
+        f"{name} = str({name})" if name.isidentifier() else None,
+        held.holder.bytes,
+        (
+            translatable(
+                "the traceback of {name} keeps the variables of all functions that it passed", name=name
+            ),
+        ),
+    )
+
+
+def _comprehension(facts: OomFacts, at: CodeLine) -> OomFix:
+    return OomFix(
+        "comprehension",
+        translatable("Use a loop that keeps only numbers (.item()) or tensors on the CPU (.detach().cpu())"),
+        None,
+        facts.freed,
+        (
+            translatable("the comprehension kept all of its results; Python freed them with the error"),
+            at.text,
+        ),
+    )
+
+
+def _clear(facts: OomFacts) -> list[OomFix]:
+    text = translatable("Free what is kept now, before you try again")
+    return [OomFix("clear", text, one.clear, one.bytes) for one in facts.retained if one.clear is not None]
+
+
+def _frames(facts: OomFacts) -> list[OomFix]:
+    """Return the step that frees what the error's own frames keep alive, if that is at least 1 MiB."""
+    size = sum(held.holder.bytes for held in facts.held if held.is_error)
+    if size < units.MIB:
         return []
-    found = [
-        _retry(facts),
-        _limit(facts),
-        _notebook(facts),
-        _pool(facts),
-        _expandable(facts),
-        _variables(facts),
-        _gradients(facts),
-        *_processes(facts),
-    ]
-    return [fix for fix in found if fix is not None]
+    text = translatable("Free this error's frames before you try again")
+    return [OomFix("frames", text, _FREE, size, (translatable("%debug is not possible after that"),))]
 
 
-def reductions(facts: OomFacts) -> list[OomFix]:
-    """Return changes that reduce the memory that the failing code needs. Whether one is enough is unknown."""
-    if facts.needed is None or contradicts_itself(facts) or causes(facts):
-        return []
-    if facts.stage == "optimizer":
-        return [_optimizer(facts)]
-    if facts.stage == "parameters":
-        return [_parameters(facts)]
-    if facts.stage == "other" and not facts.use("activations", in_cell=True):
-        return [_tensor(facts)] if facts.available is not None else []
-    if facts.stage == "backward" and facts.use("gradients", in_cell=True) > _step_bytes(facts):
-        return [_backward(facts)]
-    batch = _batch(facts)
-    return [batch] if batch is not None else []
-
-
-def contradicts_itself(facts: OomFacts) -> bool:
-    """Return whether the request fits into the free memory, so that the figures cannot explain the error.
-
-    In that case, another process probably held memory for a moment.
-    """
-    return facts.needed is not None and facts.available is not None and facts.available >= facts.needed
+# -- what would have been enough -------------------------------------------------------------------------
 
 
 def _retry(facts: OomFacts) -> OomFix | None:
@@ -444,16 +552,8 @@ def _retry(facts: OomFacts) -> OomFix | None:
     freed = facts.at_start - facts.older_now
     if freed <= 0 or not facts.would_fit(own=freed):
         return None
-    return OomFix(
-        "again",
-        translatable(
-            "Run the cell again: {freed} from before this cell, such as an earlier error's "
-            "frames, has been freed since, which is enough.",
-            freed=units.memory(freed),
-        ),
-        None,
-        freed,
-    )
+    why = translatable("freed since: memory from before this cell, such as an earlier error's frames")
+    return OomFix("again", translatable("Run the cell again"), None, freed, (why,))
 
 
 def _limit(facts: OomFacts) -> OomFix | None:
@@ -466,17 +566,16 @@ def _limit(facts: OomFacts) -> OomFix | None:
     return OomFix(
         "limit",
         translatable(
-            "Raise this process's own memory limit: it is {limit} "
-            "(set_per_process_memory_fraction), and the GPU had {free} free. A fraction of "
-            "{fraction:.2f} is {size}. If your code sets the limit, change the number there: "
-            "otherwise the next run sets the old limit again.",
+            "Raise this process's own limit from {limit} to {size}",
             limit=units.memory(facts.limit),
-            free=units.memory(facts.free),
-            fraction=fraction,
             size=units.memory(fraction * facts.total),
         ),
         f"torch.cuda.set_per_process_memory_fraction({fraction:.2f}, {(facts.device or 'cuda:0')!r})",
         None,
+        (
+            translatable("the GPU had {free} free", free=units.memory(facts.free)),
+            translatable("if your code sets the limit, change the number there"),
+        ),
     )
 
 
@@ -486,17 +585,44 @@ def _notebook(facts: OomFacts) -> OomFix | None:
     if not blocks or not facts.would_fit(blocks):
         return None
     names = _listed(name for held in own for name in held.holder.names[:1])
-    size = _bytes(facts, blocks)
+    text = translatable("Free what the notebook itself keeps ({names})", names=names)
+    return OomFix("free", text, _FREE, _bytes(facts, blocks))
+
+
+def _pool(facts: OomFacts) -> OomFix | None:
+    for pool in facts.pools:
+        if pool.free and facts.would_fit(others=pool.free):
+            text = translatable("Free the unused memory that {name} keeps", name=pool.name)
+            return OomFix("pool", text, pool.flush, pool.free)
+    return None
+
+
+def _expandable(facts: OomFacts) -> OomFix | None:
+    if facts.fragmented is None or facts.needed is None or facts.expandable:
+        return None
+    if min(facts.fragmented, _joinable_bytes(facts.segments)) < facts.needed:
+        return None
     return OomFix(
-        "free",
-        translatable(
-            "Free what the notebook itself keeps ({names}): {size} from before this cell.",
-            names=names,
-            size=units.memory(size),
-        ),
-        "%gpu free --yes",
-        size,
+        "expandable",
+        translatable("Restart the kernel, and run this before torch is imported"),
+        f"%env {facts.setting}=expandable_segments:True",
+        facts.fragmented,
+        (translatable("torch reserves this memory in pieces that only expandable segments can join"),),
     )
+
+
+def _joinable_bytes(segments: Sequence[Segment]) -> int:
+    """Return how many free bytes expandable segments could join into one range.
+
+    These are the whole free pages of segments that are partly in use, less one page for the edges of each
+    free range.
+    """
+    total = 0
+    for segment in segments:
+        ranges = segment.free_ranges()
+        if segment.shared and sum(size for _, size in ranges) < segment.size:
+            total += sum(max(0, size // LARGE_PAGE - 1) * LARGE_PAGE for _, size in ranges)
+    return total
 
 
 def _variables(facts: OomFacts) -> OomFix | None:
@@ -518,150 +644,23 @@ def _variables(facts: OomFacts) -> OomFix | None:
             chosen = candidates[:count]
             blocks = _blocks([*chosen, *notebook_holders])
             if facts.would_fit(blocks):
-                return _without(facts, chosen, blocks, with_notebook=bool(notebook_holders))
+                return _delete(facts, chosen, blocks, with_notebook=bool(notebook_holders))
     return None
 
 
-def _without(
+def _delete(
     facts: OomFacts, chosen: Sequence[OomHolder], blocks: frozenset[int], *, with_notebook: bool
 ) -> OomFix:
-    names = dict.fromkeys(name for held in chosen for name in held.variables or ())
-    sizes = _listed(f"{held.holder.names[0]} ({units.memory(held.holder.bytes)})" for held in chosen)
-    notebook_text = translatable(" and what the notebook itself keeps") if with_notebook else ""
-    pronoun = "it" if len(chosen) == 1 else "them"
+    variables = dict.fromkeys(name for held in chosen for name in held.variables or ())
+    names = _listed(held.holder.names[0] for held in chosen)
     return OomFix(
         "delete",
-        translatable(
-            "Free {sizes}{notebook_text} if you no longer need {en_it}. No use of {en_it} was "
-            "found in the code that failed.",
-            sizes=sizes,
-            notebook_text=notebook_text,
-            en_it=pronoun,
-        ),
-        f"%gpu free {' '.join(names)} --yes",
+        translatable("Free {names} if no longer needed, and what the notebook itself keeps", names=names)
+        if with_notebook
+        else translatable("Free {names} if no longer needed", names=names),
+        f"%gpu free {' '.join(variables)} --yes",
         _bytes(facts, blocks),
-    )
-
-
-def _explains(facts: OomFacts, blocks: frozenset[int], size: int) -> bool:
-    """Return whether the error would not have occurred without these blocks."""
-    return facts.would_fit(blocks) or size >= _EXPLAINS_PART * (facts.allocated or math.inf)
-
-
-def _retention(kept: Retention) -> OomFix:
-    texts = [_what_is_kept(kept)]
-    if kept.kind == "retain_graph":
-        texts.append(translatable("Call backward() without retain_graph=True."))
-    elif kept.kind == "carry":
-        texts.append(translatable("Detach it from the earlier steps before each step."))
-    elif kept.is_used_in_backward:
-        texts.append(
-            translatable(
-                "Call backward() on each result in the loop instead. The gradients of all steps add up."
-            )
-        )
-    elif kept.in_graphs and kept.is_scalar and kept.is_tensor:
-        texts.append(translatable("Keep the number, not the tensor."))
-    elif not kept.is_tensor:
-        texts.append(
-            translatable("Keep loss.item() instead of a loss, and tensor.detach().cpu() instead of a tensor.")
-        )
-    elif kept.in_graphs:
-        texts.append(
-            translatable("Keep it without its graph (.detach()), and on the CPU (.cpu()) if it is large.")
-        )
-    else:
-        texts.append(translatable("Keep on the CPU (.cpu()) what you need later, and delete the rest."))
-    if kept.retains_graph and kept.kind != "retain_graph":
-        texts.append(translatable("Call backward() without retain_graph=True."))
-    if kept.is_hook:
-        texts.append(translatable("Remove the hook (handle.remove()) when you no longer need it."))
-    if kept.in_graphs and not kept.calls_backward:
-        texts.append(translatable('If you need no gradients, run the loop in "with torch.no_grad():".'))
-    return OomFix("retention", joined(texts, " "), kept.change, kept.bytes)
-
-
-def _what_is_kept(kept: Retention) -> str:
-    size, name, at = units.memory(kept.bytes), kept.name, kept.at.text
-    if kept.kind == "retain_graph":
-        return translatable(
-            "{name} still keeps its autograd graph, {size}, because backward() was called with "
-            "retain_graph=True ({at}).",
-            name=name,
-            size=size,
-            at=at,
-        )
-    if kept.kind == "carry":
-        return translatable(
-            "{name} is computed from its value in the step before, so it keeps the autograd graphs of all "
-            "steps: {size} ({at}).",
-            name=name,
-            size=size,
-            at=at,
-        )
-    if kept.kind == "sum" and kept.items:
-        return translatable(
-            "{name} is the sum of {number:,} results and keeps the autograd graph of each: {size} ({at}).",
-            name=name,
-            number=kept.items,
-            size=size,
-            at=at,
-        )
-    if kept.kind == "sum":
-        return translatable(
-            "{name} keeps the autograd graphs of all steps, with {number:,} operations: {size} ({at}).",
-            name=name,
-            number=kept.operations,
-            size=size,
-            at=at,
-        )
-    each = units.memory(kept.bytes / max(1, kept.items))
-    if kept.in_graphs:
-        return translatable(
-            "{name} keeps {number:,} results with their autograd graphs: {size}, about {each} each ({at}).",
-            name=name,
-            number=kept.items,
-            size=size,
-            each=each,
-            at=at,
-        )
-    return translatable(
-        "{name} keeps {number:,} results on the GPU: {size}, about {each} each ({at}).",
-        name=name,
-        number=kept.items,
-        size=size,
-        each=each,
-        at=at,
-    )
-
-
-def _exception(held: OomHolder) -> OomFix:
-    name = held.holder.names[0]
-    return OomFix(
-        "exception",
-        translatable(
-            "{name} is an exception. Its traceback keeps {size}: the variables of all functions that it "
-            "passed. Keep only its text.",
-            name=name,
-            size=units.memory(held.holder.bytes),
-        ),
-        f"{name} = str({name})" if name.isidentifier() else None,
-        held.holder.bytes,
-    )
-
-
-def _comprehension(facts: OomFacts, at: CodeLine) -> OomFix:
-    return OomFix(
-        "comprehension",
-        translatable(
-            "The comprehension keeps all of its results until it ends ({at}). Python freed them with the "
-            "error: {size}. Use a loop that keeps only numbers (.item()) or tensors on the CPU "
-            "(.detach().cpu()).",
-            at=at.text,
-            size=units.memory(facts.freed),
-        ),
-        None,
-        facts.freed,
+        (translatable("no use was found in the code that failed"),),
     )
 
 
@@ -673,19 +672,77 @@ def _gradients(facts: OomFacts) -> OomFix | None:
         if name.isidentifier() and facts.would_fit(blocks):
             return OomFix(
                 "gradients",
-                translatable(
-                    "Free the gradients of {name} from before this cell if the optimizer has used them: "
-                    "{size}.",
-                    name=name,
-                    size=units.memory(_bytes(facts, blocks)),
-                ),
+                translatable("Free the gradients of {name} if the optimizer has used them", name=name),
                 f"{name}.zero_grad(set_to_none=True)",
                 _bytes(facts, blocks),
+                (translatable("from before this cell"),),
             )
     return None
 
 
-# -- the memory of one step ------------------------------------------------------------------------------
+def _processes(facts: OomFacts) -> list[OomFix]:
+    """Suggest up to two processes to shut down: the smallest that frees enough memory, and the largest."""
+    sufficient = sorted(
+        (other for other in facts.others if other.is_process and facts.would_fit(others=other.bytes)),
+        key=lambda other: other.bytes,
+    )
+    return [
+        OomFix(
+            "process",
+            translatable("Shut down {name} if no longer needed", name=other.name),
+            None,
+            other.bytes,
+        )
+        for other in dict.fromkeys((*sufficient[:1], *sufficient[-1:]))
+    ]
+
+
+# -- what reduces the memory of the failing code ---------------------------------------------------------
+
+
+def _reduction(facts: OomFacts) -> OomFix | None:
+    """Return what reduces the memory that the failing code needs. Whether that is enough is unknown."""
+    parameters = units.memory(facts.use("parameters"))
+    if facts.stage == "optimizer":
+        return _model_fix(
+            "optimizer",
+            translatable(
+                "Use an optimizer with smaller states (8-bit Adam, SGD without momentum) or a smaller data "
+                "type, or train fewer parameters"
+            ),
+            translatable(
+                "the optimizer was creating its states: {states} so far, for {parameters} of parameters",
+                states=units.memory(facts.use("optimizer states")),
+                parameters=parameters,
+            ),
+        )
+    if facts.stage == "parameters":
+        return _model_fix(
+            "parameters",
+            translatable("Use a smaller data type (bfloat16 halves float32) or a smaller model"),
+            translatable(
+                "the model's parameters were being created or moved: {parameters} so far",
+                parameters=parameters,
+            ),
+        )
+    if facts.stage == "other" and not facts.use("activations", in_cell=True):
+        text = translatable("Compute the tensor in parts, use a smaller data type, or keep it on the CPU")
+        return OomFix("tensor", text) if facts.available is not None else None
+    if facts.stage == "backward" and facts.use("gradients", in_cell=True) > _step_bytes(facts):
+        return _model_fix(
+            "backward",
+            translatable("Use a smaller data type, or train fewer parameters"),
+            translatable(
+                "backward() was creating the gradients: {gradients} so far, for {parameters} of parameters",
+                gradients=units.memory(facts.use("gradients")),
+                parameters=parameters,
+            ),
+        )
+    return _batch(facts)
+
+
+def _model_fix(kind: FixKind, text: str, why: str) -> OomFix:
+    return OomFix(kind, text, why=(why, translatable("a smaller batch doesn't change this")))
 
 
 def _fixed_bytes(facts: OomFacts) -> int:
@@ -711,145 +768,24 @@ def _batch(facts: OomFacts) -> OomFix | None:
     return OomFix(
         "batch",
         translatable(
-            "Make the batch {parts} times smaller, or process it in {parts} parts (gradient "
-            "accumulation): the step had allocated {step} and requested {requested} "
-            "more, but only {room_for_step} was available to it. This is enough up to the "
-            "point of the error, if memory grows with the batch.",
+            "Make the batch {parts} times smaller, or process it in {parts} parts (gradient accumulation)",
             parts=parts,
-            step=units.memory(_step_bytes(facts)),
-            requested=units.memory(facts.requested),
-            room_for_step=units.memory(room_for_step),
         ),
-        None,
-        None,
-    )
-
-
-def _optimizer(facts: OomFacts) -> OomFix:
-    return OomFix(
-        "optimizer",
-        translatable(
-            "The optimizer was creating its states: {states} so far, for {parameters} of parameters. (Adam "
-            "keeps two values for each parameter.) A smaller batch doesn't change this. Use an optimizer "
-            "with smaller states, such as an 8-bit Adam or SGD without momentum, a smaller data type, or "
-            "train fewer parameters.",
-            states=units.memory(facts.use("optimizer states")),
-            parameters=units.memory(facts.use("parameters")),
-        ),
-        None,
-        None,
-    )
-
-
-def _parameters(facts: OomFacts) -> OomFix:
-    return OomFix(
-        "parameters",
-        translatable(
-            "The model's parameters were being created on the GPU or moved to it: {parameters} so far. A "
-            "smaller batch doesn't change this. Use a smaller data type (bfloat16 halves float32) or a "
-            "smaller model.",
-            parameters=units.memory(facts.use("parameters")),
-        ),
-        None,
-        None,
-    )
-
-
-def _backward(facts: OomFacts) -> OomFix:
-    return OomFix(
-        "backward",
-        translatable(
-            "backward() was creating the gradients: {gradients} so far, for {parameters} of parameters. A "
-            "smaller batch doesn't change this. Use a smaller data type, or train fewer parameters.",
-            gradients=units.memory(facts.use("gradients")),
-            parameters=units.memory(facts.use("parameters")),
-        ),
-        None,
-        None,
-    )
-
-
-def _tensor(facts: OomFacts) -> OomFix:
-    return OomFix(
-        "tensor",
-        translatable(
-            "One tensor of {requested} was requested, and {available} was available. Compute it in parts, "
-            "use a smaller data type, or keep it on the CPU.",
-            requested=units.memory(facts.requested),
-            available=units.memory(facts.available),
-        ),
-        None,
-        None,
-    )
-
-
-def _expandable(facts: OomFacts) -> OomFix | None:
-    if facts.fragmented is None or facts.needed is None or facts.expandable:
-        return None
-    if min(facts.fragmented, _joinable_bytes(facts.segments)) < facts.needed:
-        return None
-    return OomFix(
-        "expandable",
-        translatable(
-            "Use expandable segments: {fragmented} reserved by torch is not in tensors, but in "
-            "pieces that can't be joined without them. Restart the kernel, and run this before "
-            "torch is imported.",
-            fragmented=units.memory(facts.fragmented),
-        ),
-        f"%env {facts.setting}=expandable_segments:True",
-        facts.fragmented,
-    )
-
-
-def _joinable_bytes(segments: Sequence[Segment]) -> int:
-    """Return how many free bytes expandable segments could join into one range.
-
-    These are the whole free pages of segments that are partly in use, less one page for the edges of each
-    free range.
-    """
-    total = 0
-    for segment in segments:
-        ranges = segment.free_ranges()
-        if segment.shared and sum(size for _, size in ranges) < segment.size:
-            total += sum(max(0, size // LARGE_PAGE - 1) * LARGE_PAGE for _, size in ranges)
-    return total
-
-
-def _pool(facts: OomFacts) -> OomFix | None:
-    for pool in facts.pools:
-        if pool.free and facts.would_fit(others=pool.free):
-            return OomFix(
-                "pool",
-                translatable(
-                    "Free the unused memory that {name} keeps: {free}.",
-                    name=pool.name,
-                    free=units.memory(pool.free),
-                ),
-                pool.flush,
-                pool.free,
-            )
-    return None
-
-
-def _processes(facts: OomFacts) -> list[OomFix]:
-    """Suggest up to two processes to shut down: the smallest that frees enough memory, and the largest."""
-    sufficient = sorted(
-        (other for other in facts.others if other.is_process and facts.would_fit(others=other.bytes)),
-        key=lambda other: other.bytes,
-    )
-    return [
-        OomFix(
-            "process",
+        why=(
             translatable(
-                "Shut down {name} if no longer needed: this frees {bytes}.",
-                name=other.name,
-                bytes=units.memory(other.bytes),
+                "the step had {step} and requested {requested} more, but only {room_for_step} was available "
+                "to it",
+                step=units.memory(_step_bytes(facts)),
+                requested=units.memory(facts.requested),
+                room_for_step=units.memory(room_for_step),
             ),
-            None,
-            other.bytes,
-        )
-        for other in dict.fromkeys((*sufficient[:1], *sufficient[-1:]))
-    ]
+            translatable("enough up to the point of the error, if memory grows with the batch"),
+            translatable("mixed precision and activation checkpointing reduce a step's memory too"),
+        ),
+    )
+
+
+# -- helpers ---------------------------------------------------------------------------------------------
 
 
 def _notebooks(facts: OomFacts) -> list[OomHolder]:

@@ -5,7 +5,9 @@ The bundle contains text for a terminal, static HTML for people and JSON for pro
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from gpuwidget.model.report import Report
@@ -18,19 +20,28 @@ from gpuwidget.views.saved_outputs import output_metadata
 from gpuwidget.views.size_budget import Bundle, ReducedReport
 
 
-def bundle(report: Report) -> Bundle:
-    """Return the full card of ``report``, at most 20 kB as JSON."""
-    return size_budget.fit(report, _card)
+def bundle(report: Report, oom: Mapping[str, str] | None = None) -> Bundle:
+    """Return the full card of ``report``, at most 20 kB as JSON. It begins with the card ``oom``, if any."""
+    return size_budget.fit(report, partial(_below, oom or {}, _card))
 
 
-def line_bundle(report: Report) -> Bundle | None:
-    """Return the one-line card of ``%gpu watch on``; its JSON has no timeline and no time per line.
+def line_bundle(report: Report, oom: Mapping[str, str] | None = None) -> Bundle | None:
+    """Return the one-line card of ``%gpu watch on``, like :func:`bundle`; its JSON has no timeline and no
+    time per line.
 
     Return None if the card would say nothing.
     """
     if is_silent(report):
         return None
-    return size_budget.fit(replace(report, timeline=None, time=None), _line)
+    return size_budget.fit(replace(report, timeline=None, time=None), partial(_below, oom or {}, _line))
+
+
+def _below(
+    oom: Mapping[str, str], render: Callable[[ReducedReport], dict[str, str]], reduced: ReducedReport
+) -> dict[str, str]:
+    """Return what ``render`` returns, below the card of an out-of-memory error, so that both are one card."""
+    made = render(reduced)
+    return {mime: "\n".join((oom[mime], text)) if mime in oom else text for mime, text in made.items()}
 
 
 @in_view_language

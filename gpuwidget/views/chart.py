@@ -114,6 +114,8 @@ class Chart:
     marks: tuple[Mark, ...]
     label: str
     """The chart's description for screen readers."""
+    runs: tuple[str, str] | None = None
+    """The names of the compared run and of the run itself, if there is a compared run."""
 
 
 def html(chart: Chart, hover_columns: int) -> str:
@@ -263,9 +265,11 @@ def _labels(chart: Chart, panels: ChartPanels) -> str:
 
 def _legend(chart: Chart, panels: ChartPanels) -> str:
     """Return the keys of the lines, to the right of the rows or, with the tiles' time axis, below them."""
+    utilization = _("GPU utilization, %")
+    compared, own = chart.runs or ("", utilization)
     keys = (
-        (any(any(lane.compared) for lane in chart.lanes), "#888", "", _("compared")),
-        (_known(lane.utilization for lane in chart.lanes), UTILIZATION, "", _("GPU utilization, %")),
+        (_known(lane.compared for lane in chart.lanes), "#888", "", compared),
+        (_known(lane.utilization for lane in chart.lanes), UTILIZATION, "", own),
         (_known(lane.memory for lane in chart.lanes), MEMORY, "4 3", _("GPU memory, %")),
     )
     found = ""
@@ -348,9 +352,14 @@ def tooltips(chart: Chart, count: int, at: Callable[[float], str] = units.durati
             inside = range(nearest, nearest + (abs(chart.t[nearest] - middle) <= width))
         lines = [at(middle)]
         for lane in chart.lanes:
+            if chart.runs is not None:
+                series = (lane.compared, lane.utilization)
+                lines += [
+                    f"{run}: {_mean(values, inside)}" for run, values in zip(chart.runs, series, strict=True)
+                ]
+                continue
             name = f"{lane.name}: " if len(chart.lanes) > 1 else ""
-            known = [value for n in inside if (value := lane.utilization[n]) is not None]
-            mean = units.percent(sum(known) / len(known) if known else None)
+            mean = _mean(lane.utilization, inside)
             memory = max((size for n in inside if (size := lane.memory[n]) is not None), default=None)
             lines.append(
                 _(
@@ -366,3 +375,8 @@ def tooltips(chart: Chart, count: int, at: Callable[[float], str] = units.durati
             if since <= mark.t < until or (last and mark.t >= until)
         ][:3]
         yield "\n".join(lines)
+
+
+def _mean(values: Sequence[float | None], inside: Sequence[int]) -> str:
+    known = [value for n in inside if (value := values[n]) is not None]
+    return units.percent(sum(known) / len(known) if known else None)

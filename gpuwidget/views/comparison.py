@@ -1,10 +1,15 @@
-"""Compare the reports of two runs, and format the comparison as text for a terminal and as static HTML."""
+"""Compare the reports of two runs, and format the comparison as text for a terminal and as static HTML.
+
+The direction comes first, then both runs' utilization in one chart, then the values that differ.
+"""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -14,15 +19,15 @@ from gpuwidget.measure.steady_state import SteadyMetric, SteadyWindow, steady_me
 from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, Level, MemoryKind, Report, Span
 from gpuwidget.model.terminal_text import clean_line, printable_lines
-from gpuwidget.model.translation import _, in_view_language, joined, translatable, with_english
+from gpuwidget.model.translation import _, counted, in_view_language, joined, translatable, with_english
 from gpuwidget.views import card_summary as summary
-from gpuwidget.views import styles
+from gpuwidget.views import elements, styles
+from gpuwidget.views.chart import Chart, Lane
+from gpuwidget.views.chart import html as chart_html
 from gpuwidget.views.saved_outputs import output_metadata
+from gpuwidget.views.styles import LEFT, QUIET
 
 _NAME_LENGTH = 40
-_MIN_RATIO = 0.0095
-"""Smallest ratio that is shown as a number. Smaller ratios, which would round to 0.01x or 0.00x, are shown as
-``<0.01x``."""
 _MEMORY_KINDS: dict[MemoryKind, str] = {
     "torch": translatable("torch memory"),
     "process": translatable("process memory"),
@@ -49,11 +54,19 @@ _OTHER_METRICS = (
     (translatable("DRAM activity"), "dram_activity"),
 )
 _TOO_FEW_SAMPLES = translatable("the time series has too few values in the steady part")
-_Reasons = dict[tuple[str, str], list[str]]
-"""The names of the metrics that are unknown, keyed by the run's name and the reason."""
 _DIFFERENCES = translatable("Differences between the runs' environments")
 _WHOLE_RUN = SteadyWindow(0.0, math.inf)
 _NONZERO_DIGITS = frozenset("123456789")
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_POINTS = 120
+_HOVER_COLUMNS = 30
+_COLORS: dict[bool | None, str] = {
+    better: f";color:color-mix(in srgb,{color} 65%,currentColor)"
+    for better, color in ((True, styles.SUCCESS), (False, styles.ERROR))
+}
+"""The color of a change for the better and the worse, mixed with the text's color to be readable."""
+_MANY_TIMES = 10.0
+"""From this ratio on, a change is shown as a factor, because a percentage would be hard to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +75,12 @@ class ComparisonRow:
 
     name: str
     values: tuple[str, str]
-    ratio: str
-    """The second value divided by the first, such as ``0.52x``; empty if the ratio has no meaning."""
+    change: str = ""
+    """The signed change from the first to the second value, such as ``+3 %``; empty if it has no meaning."""
+    is_better: bool | None = None
+    """Whether the change is for the better; None if it is neither better nor worse."""
+    footnotes: tuple[int, int] = (0, 0)
+    """The number of the footnote of each value, or 0."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -71,11 +88,17 @@ class Comparison:
     """The comparison of two runs, which is displayed as a table."""
 
     names: tuple[str, str]
+    direction: str | None
+    """How much faster or slower the second run was; None if a run did not finish."""
     rows: tuple[ComparisonRow, ...]
     differences: tuple[ComparisonRow, ...]
     """The differences between the environments: versions, devices, GPUs."""
+    footnotes: tuple[str, ...]
+    """The reasons for unknown values, in the order of their numbers."""
     notes: tuple[str, ...]
-    """Notes about limits of the comparison, and the reasons for unknown metrics."""
+    """Notes about limits of the comparison."""
+    chart: Chart | None
+    """The utilization of both runs; None if it is unknown for both."""
 
     def bundle(self) -> dict[str, str]:
         """Return the mime bundle of the table."""
@@ -91,28 +114,84 @@ class Comparison:
 
     @in_view_language
     def __str__(self) -> str:
-        lines = styles.text_table(self._table())
+        differing, equal = self._split()
+        lines = [self._headline()]
+        lines += styles.text_table([self._header(), *map(_cells, differing)]) if differing else []
+        if equal:
+            hidden = counted(
+                len(equal), "Not shown: {number} equal value", "Not shown: {number} equal values"
+            )
+            lines.append(f"  {_(hidden)}")
         if self.differences:
             lines += [f"  {_(_DIFFERENCES)}:", *styles.text_table(self._differences(), left=3)]
-        notes = [f"  {_('Note')}: {_(note)}" for note in self.notes]
-        return printable_lines("\n".join([*lines, *notes]))
+        return printable_lines("\n".join([*lines, *(f"  {note}" for note in self._notes())]))
 
     @in_view_language
     def _html(self) -> str:
-        parts = [styles.html_table(self._table())]
+        differing, equal = self._split()
+        parts = [f"<div><b>{escape(self._headline())}</b></div>", self._chart(), self._table(differing)]
+        title = counted(len(equal), "{number} equal value", "{number} equal values")
+        parts.append(elements.folds([elements.fold(_(title), self._table(equal))]))
         if self.differences:
-            parts.append(f"<div><b>{escape(_(_DIFFERENCES))}</b></div>")
-            parts.append(styles.html_table(self._differences(), left=3))
-        parts += [f"<div><em>{escape(_(note))}</em></div>" for note in self.notes]
-        return styles.scrollable("".join(parts))
+            table = styles.html_table(self._differences(), left=3)
+            parts.append(elements.folds([elements.fold(_(_DIFFERENCES), table, opened=True)]))
+        notes = "".join(f"<div>{escape(note)}</div>" for note in self._notes())
+        parts += [f"<div style='{QUIET};font-size:11px;margin-top:4px'>{notes}</div>"] if notes else []
+        return styles.frame("".join(parts), styles.UTILIZATION)
 
-    def _table(self) -> list[list[str]]:
-        rows = ([_(row.name), *map(_, row.values), row.ratio] for row in self.rows)
-        return [["", *map(_, self.names), _("ratio")], *rows]
+    def _split(self) -> tuple[list[ComparisonRow], list[ComparisonRow]]:
+        """Return the rows whose values differ, and the rows with equal values."""
+        rows: tuple[list[ComparisonRow], list[ComparisonRow]] = [], []
+        for row in self.rows:
+            rows[row.values[0] == row.values[1]].append(row)
+        return rows
+
+    def _chart(self) -> str:
+        if self.chart is None:
+            return ""
+        first, second = map(_, self.names)
+        title = _(self.chart.label)
+        chart = replace(self.chart, label=f"{title}: {first}, {second}", runs=(first, second))
+        caption = f"<div style='{QUIET};font-size:11px'>{escape(title)}</div>"
+        return f"{caption}{chart_html(chart, _HOVER_COLUMNS)}"
+
+    def _headline(self) -> str:
+        runs = f" {units.ARROW} ".join(map(_, self.names))
+        return (
+            runs
+            if self.direction is None
+            else _("{runs}: {direction}", runs=runs, direction=_(self.direction))
+        )
+
+    def _header(self) -> list[str]:
+        return ["", *map(_, self.names), _("change")]
+
+    def _table(self, rows: Sequence[ComparisonRow]) -> str:
+        if not rows:
+            return ""
+        normal = "font-weight:400"
+        *names, last = self._header()
+        head = "".join(f"<th scope='col' style='{normal}'>{escape(name)}</th>" for name in names)
+        head += f"<th scope='col' style='{normal};{LEFT}'>{escape(last)}</th>"
+        body = "".join(
+            f"<tr style='background:none'><th scope='row' style='{LEFT};{normal}'>"
+            f"<span style='{QUIET}'>{escape(_(row.name))}</span></th>"
+            f"{''.join(f'<td>{styles.unbroken(cell)}</td>' for cell in _cells(row)[1:3])}"
+            f"<td style='{LEFT}{_COLORS.get(row.is_better, '')}'>{styles.unbroken(_cells(row)[3])}</td></tr>"
+            for row in rows
+        )
+        return (
+            f"<div style='overflow-x:auto'><table cellpadding='4' style='{styles.AUTO_TABLE}font-size:12px'>"
+            f"<thead><tr style='{QUIET}'>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        )
 
     def _differences(self) -> list[list[str]]:
         rows = ([_(row.name), *map(_, row.values)] for row in self.differences)
         return [["", *map(_, self.names)], *rows]
+
+    def _notes(self) -> list[str]:
+        footnotes = [f"{_superscript(number)} {_(text)}" for number, text in enumerate(self.footnotes, 1)]
+        return [*footnotes, *map(_, self.notes)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,23 +219,19 @@ def compare_reports(first: Report, second: Report, names: tuple[str, str]) -> Co
         _Run(name, report, report.counted, (window or _WHOLE_RUN) if steady else None)
         for name, report, window in zip(names, pair, known, strict=True)
     )
-    reasons: _Reasons = {}
-    rows = [
-        *_time_rows(a, b),
-        *_memory_rows(a, b),
-        *_metric_rows(a, b, reasons),
-        *_energy_rows(a, b, reasons),
-        *_worker_rows(a, b),
-    ]
-    unknown = (
-        translatable("{run}, {metrics}: {reason}", run=run, metrics=joined(names), reason=reason)
-        for (run, reason), names in reasons.items()
-    )
+    rows = _Rows(a, b)
+    _add_time(rows)
+    _add_memory(rows)
+    _add_metrics(rows)
+    _add_workers(rows)
     return Comparison(
         names=names,
-        rows=tuple(rows),
+        direction=_direction(first, second),
+        rows=tuple(rows.rows),
         differences=tuple(_differences(a, b)),
-        notes=(*_notes(a, b), *unknown),
+        footnotes=tuple(rows.footnotes),
+        notes=(*_notes(a, b), *rows.unknown_in_both()),
+        chart=_chart(a, b),
     )
 
 
@@ -168,79 +243,221 @@ def run_name(report: Report, default: str) -> str:
     return " ".join(parts) or with_english(default, clean_line(default, _NAME_LENGTH))
 
 
-def ratio(first: float | None, second: float | None) -> str:
-    """Return ``second`` divided by ``first`` as text; empty if either is unknown or ``first`` is zero."""
+# -- the direction, and the utilization of both runs -------------------------------------------------------
+
+
+def _direction(first: Report, second: Report) -> str | None:
+    """Return how much faster or slower the second run was; None if one did not finish, or took no time."""
+    times = [report.cell.duration_s for report in (first, second)]
+    if any(report.cell.status != "ok" for report in (first, second)) or min(times) <= 0:
+        return None
+    factor = max(times) / min(times)
+    text = f"{factor:.0f}" if factor >= 99.5 else f"{factor:.1f}" if factor >= 1.95 else f"{factor:.2f}"
+    if units.duration(times[0]) == units.duration(times[1]):
+        return translatable("the same time")
+    if text == "1.00":
+        return translatable("about the same time")
+    if times[1] < times[0]:
+        return translatable("{factor}\N{MULTIPLICATION SIGN} faster", factor=text)
+    return translatable("{factor}\N{MULTIPLICATION SIGN} slower", factor=text)
+
+
+def _chart(a: _Run, b: _Run) -> Chart | None:
+    """Return a chart of the mean utilization of each run's GPUs, on one time axis that reaches to the end of
+    the longer run."""
+    courses = [_course(run) for run in (a, b)]
+    whole = max((t[-1] for t, _values in courses if t), default=0.0)
+    if not whole:
+        return None
+    times = [whole * number / _POINTS for number in range(1, _POINTS + 1)]
+    first, second = (tuple(_value_at(course, t, whole / _POINTS) for t in times) for course in courses)
+    several = max(len(a.gpus), len(b.gpus)) > 1
+    label = translatable("mean GPU utilization, %") if several else translatable("GPU utilization, %")
+    return Chart(tuple(times), whole, (Lane("", second, (), None, first),), (), label)
+
+
+_Course = tuple[Sequence[float], Sequence[float | None]]
+
+
+def _course(run: _Run) -> _Course:
+    """Return the times of a run's samples, and the mean utilization of its GPUs; empty if unknown."""
+    timeline = run.report.timeline
+    uuids = {gpu.uuid for gpu in run.gpus}
+    gpus = [gpu for gpu in timeline.gpus if gpu.uuid in uuids] if timeline is not None else []
+    if timeline is None or not gpus:
+        return (), ()
+    rows = zip(*(gpu.utilization for gpu in gpus), strict=True)
+    means = [None if None in row else _mean([value for value in row if value is not None]) for row in rows]
+    return (timeline.t, means) if any(mean is not None for mean in means) else ((), ())
+
+
+def _value_at(course: _Course, t: float, step: float) -> float | None:
+    """Return the value of the sample at ``t`` or the first one after it; None after the run's end."""
+    times, values = course
+    place = bisect_left(times, t)
+    if place == len(times):
+        # The last point of the axis that belongs to the run may be up to a step after its last sample.
+        return values[-1] if times and t < times[-1] + step else None
+    return values[place]
+
+
+# -- how a comparison is shown ---------------------------------------------------------------------------
+
+
+def change(first: float | None, second: float | None) -> str:
+    """Return the signed relative change as text; empty if either is unknown, or if ``first`` is zero."""
     if first is None or second is None or not (math.isfinite(first) and math.isfinite(second)):
         return ""
     if first <= 0 or second < 0:
         return ""
-    value = second / first
-    if 0 < value < _MIN_RATIO:
-        return "<0.01x"
-    return f"{value:.0f}x" if value >= 99.5 else f"{value:.1f}x" if value >= 9.95 else f"{value:.2f}x"
+    ratio = second / first
+    if ratio >= _MANY_TIMES:
+        return f"\N{MULTIPLICATION SIGN}{ratio:.0f}"
+    percent = units.percent(100 * abs(ratio - 1))
+    if percent == "100 %" and 0 < ratio < 1:
+        return f"> {units.MINUS}99 %"
+    if not set(percent) & _NONZERO_DIGITS:
+        return "±0 %"
+    return f"{'+' if ratio > 1 else units.MINUS}{percent}"
+
+
+def _cells(row: ComparisonRow) -> list[str]:
+    values = [
+        f"{_(value)}{_superscript(number)}" for value, number in zip(row.values, row.footnotes, strict=True)
+    ]
+    change = _(row.change)
+    if row.is_better is not None:
+        change = _("{change} better", change=change) if row.is_better else _("{change} worse", change=change)
+    return [_(row.name), *values, change]
+
+
+def _superscript(number: int) -> str:
+    return str(number).translate(_SUPERSCRIPTS) if number else ""
 
 
 # -- the rows of a comparison ----------------------------------------------------------------------------
 
 
-def _row(
-    name: str, first: float | None, second: float | None, text: Callable[[float | None], str]
-) -> ComparisonRow | None:
-    if first is None and second is None:
-        return None
-    values = (text(first), text(second))
-    # A ratio is meaningless if either value is displayed as zero.
-    nonzero = all(set(value) & _NONZERO_DIGITS for value in values)
-    return ComparisonRow(name, values, ratio(first, second) if nonzero else "")
+class _Rows:
+    """Collects the rows of a comparison, and the reasons for unknown values."""
+
+    def __init__(self, a: _Run, b: _Run) -> None:
+        self.a, self.b = a, b
+        self.rows: list[ComparisonRow] = []
+        self.footnotes: dict[str, int] = {}
+        """The number of each reason for a value that is unknown in one run only."""
+        self._unknown: dict[tuple[str, ...], list[str]] = {}
+        """The names of the metrics that are unknown in both runs, by the reasons."""
+
+    def add(
+        self,
+        name: str,
+        values: Sequence[float | None],
+        text: Callable[[float | None], str],
+        *,
+        lower_is_better: bool = False,
+        field: str | None = None,
+        metric: str | None = None,
+    ) -> None:
+        """Add a row, unless the value is unknown in both runs.
+
+        ``field`` is the GPU field that has the reason for an unknown value, and ``metric`` its name.
+        """
+        first, second = values
+        reasons = [
+            "" if field is None or value is not None else _reason(run, field)
+            for run, value in zip((self.a, self.b), values, strict=True)
+        ]
+        if first is None and second is None:
+            known = tuple(dict.fromkeys(reason for reason in reasons if reason))
+            if known:
+                self._unknown.setdefault(known, []).append(metric or name)
+            return
+        shown = (text(first), text(second))
+        changed = ""
+        if text is units.percent:
+            changed = _points(first, second)
+        elif all(set(value) & _NONZERO_DIGITS for value in shown):
+            # A relative change is meaningless if either value is displayed as zero.
+            changed = change(first, second)
+        better = None
+        if lower_is_better and changed and shown[0] != shown[1] and self._finished:
+            better = (second or 0) < (first or 0)
+        numbers = [
+            self.footnotes.setdefault(reason, len(self.footnotes) + 1) if reason else 0 for reason in reasons
+        ]
+        self.rows.append(ComparisonRow(name, shown, changed, better, (numbers[0], numbers[1])))
+
+    def unknown_in_both(self) -> list[str]:
+        """Return a note for each reason why metrics are unknown in both runs."""
+        return [
+            translatable("{metrics}: {reason}", metrics=joined(names), reason=joined(reasons, "; "))
+            for reasons, names in self._unknown.items()
+        ]
+
+    @property
+    def _finished(self) -> bool:
+        return all(run.report.cell.status == "ok" for run in (self.a, self.b))
 
 
-def _time_rows(a: _Run, b: _Run) -> list[ComparisonRow]:
-    first, second = a.report.cell, b.report.cell
-    found = [_row(translatable("time"), first.duration_s, second.duration_s, units.duration)]
+def _points(first: float | None, second: float | None) -> str:
+    """Return the change of a percentage in percentage points."""
+    if first is None or second is None:
+        return ""
+    difference = second - first
+    number = units.percent_number(abs(difference))
+    signed = f"{'+' if difference > 0 else units.MINUS}{number}" if set(number) & _NONZERO_DIGITS else "±0"
+    return translatable("{number} points", number=signed)
+
+
+def _reason(run: _Run, field: str) -> str:
+    """Return why a field is unknown; empty for a run without GPUs, which has a note."""
+    if not run.gpus:
+        return ""
+    known = [gpu.missing[field] for gpu in run.gpus if field in gpu.missing]
+    reason = known[0] if known else _TOO_FEW_SAMPLES
+    return with_english(reason, clean_line(reason, summary.NOTE_LENGTH))
+
+
+def _add_time(rows: _Rows) -> None:
+    a, b = rows.a, rows.b
+    cells = (a.report.cell, b.report.cell)
+    rows.add(translatable("time"), [cell.duration_s for cell in cells], units.duration, lower_is_better=True)
     if a.part is not None and b.part is not None:
-        found.append(_row(translatable("of which warm-up"), a.warm_up_s, b.warm_up_s, units.duration))
+        rows.add(translatable("of which warm-up"), (a.warm_up_s, b.warm_up_s), units.duration)
         parts = [
             max(0.0, min(part.until, cell.duration_s) - part.since)
-            for part, cell in ((a.part, first), (b.part, second))
+            for part, cell in zip((a.part, b.part), cells, strict=True)
         ]
-        found.append(_row(translatable("of which steady part"), parts[0], parts[1], units.duration))
-    done = [
-        None if cell.gpu_tail_s is None else cell.duration_s + cell.gpu_tail_s for cell in (first, second)
-    ]
-    if any((cell.gpu_tail_s or 0.0) >= summary.NEGLIGIBLE_WAIT_S for cell in (first, second)):
-        found.append(_row(translatable("time until the GPU finished"), done[0], done[1], units.duration))
-    return [row for row in found if row is not None]
+        rows.add(translatable("of which steady part"), parts, units.duration)
+    if any((cell.gpu_tail_s or 0.0) >= summary.NEGLIGIBLE_WAIT_S for cell in cells):
+        done = [None if cell.gpu_tail_s is None else cell.duration_s + cell.gpu_tail_s for cell in cells]
+        rows.add(translatable("time until the GPU finished"), done, units.duration, lower_is_better=True)
 
 
-def _memory_rows(a: _Run, b: _Run) -> list[ComparisonRow]:
-    host = _row(
-        translatable("host memory, peak"), a.report.host_memory.peak, b.report.host_memory.peak, units.memory
-    )
-    rows = [] if host is None else [host]
-    if not a.gpus or not b.gpus:
-        return rows
-    kind = _common_kind(a, b)
-    first, other = summary.summarize_memory(a.report, kind), summary.summarize_memory(b.report, kind)
-    rise = [_rise(memory.spans) for memory in (first, other)]
-    memory_peak = (
-        translatable("{memory}, peak", memory=_MEMORY_KINDS[kind])
-        if kind == "torch"
-        else translatable("{memory}, sampled peak", memory=_MEMORY_KINDS[kind])
-    )
-    memory_change = translatable("{memory}, change", memory=_MEMORY_KINDS[kind])
-    rise_name = translatable("peak above the start")
-    if max(len(a.gpus), len(b.gpus)) > 1:
-        memory_peak = translatable("{metric}, highest of one GPU", metric=memory_peak)
-        rise_name = translatable("{metric}, highest of one GPU", metric=rise_name)
-        memory_change = translatable("{metric}, sum of all GPUs", metric=memory_change)
-    change = ComparisonRow(
-        memory_change,
-        (units.memory_delta(first.start, first.end), units.memory_delta(other.start, other.end)),
-        "",
-    )
-    peak = _row(memory_peak, first.peak, other.peak, units.memory)
-    above = _row(rise_name, rise[0], rise[1], units.memory)
-    return [row for row in (peak, above, change) if row is not None] + rows
+def _add_memory(rows: _Rows) -> None:
+    a, b = rows.a, rows.b
+    if a.gpus and b.gpus:
+        kind = _common_kind(a, b)
+        both = [summary.summarize_memory(run.report, kind) for run in (a, b)]
+        memory_peak = (
+            translatable("{memory}, peak", memory=_MEMORY_KINDS[kind])
+            if kind == "torch"
+            else translatable("{memory}, sampled peak", memory=_MEMORY_KINDS[kind])
+        )
+        memory_change = translatable("{memory}, change", memory=_MEMORY_KINDS[kind])
+        rise_name = translatable("peak above the start")
+        if max(len(a.gpus), len(b.gpus)) > 1:
+            memory_peak = translatable("{metric}, highest of one GPU", metric=memory_peak)
+            rise_name = translatable("{metric}, highest of one GPU", metric=rise_name)
+            memory_change = translatable("{metric}, sum of all GPUs", metric=memory_change)
+        add = partial(rows.add, text=units.memory, lower_is_better=True)
+        add(memory_peak, [memory.peak for memory in both])
+        add(rise_name, [_rise(memory.spans) for memory in both])
+        first, second = (units.memory_delta(memory.start, memory.end) for memory in both)
+        rows.rows.append(ComparisonRow(memory_change, (first, second)))
+    host = [run.report.host_memory.peak for run in (a, b)]
+    rows.add(translatable("host memory, peak"), host, units.memory, lower_is_better=True)
 
 
 def _common_kind(a: _Run, b: _Run) -> MemoryKind:
@@ -265,30 +482,29 @@ def _rise(spans: Sequence[Span]) -> int | None:
     return max(known) if known and len(known) == len(found) else None
 
 
-def _worker_rows(a: _Run, b: _Run) -> list[ComparisonRow]:
-    """Return rows about the workers: their number, their highest memory and their longest mean step time."""
-    workers = [run.report.workers for run in (a, b)]
+def _add_workers(rows: _Rows) -> None:
+    """Add rows about the workers: their number, their highest memory and their longest mean step time."""
+    workers = [run.report.workers for run in (rows.a, rows.b)]
     if not any(workers):
-        return []
-    numbers = [len({(worker.host, worker.pid, worker.name) for worker in rows}) for rows in workers]
-    torch = all(worker.torch_allocated is not None for rows in workers for worker in rows)
+        return
+    first, second = (len({(worker.host, worker.pid, worker.name) for worker in found}) for found in workers)
+    rows.rows.append(ComparisonRow(translatable("workers"), (str(first), str(second))))
+    torch = all(worker.torch_allocated is not None for found in workers for worker in found)
     peaks = [
-        _highest([worker.torch_allocated if torch else worker.memory for worker in rows]) for rows in workers
-    ]
-    steps = [
-        max((worker.step_s for worker in rows if worker.step_s is not None), default=None) for rows in workers
+        _highest([worker.torch_allocated if torch else worker.memory for worker in found])
+        for found in workers
     ]
     highest = (
         translatable("highest torch memory of a worker")
         if torch
         else translatable("highest memory of a worker")
     )
-    rows = [
-        ComparisonRow(translatable("workers"), (str(numbers[0]), str(numbers[1])), ""),
-        _row(highest, peaks[0], peaks[1], units.memory),
-        _row(translatable("longest mean step of a worker"), steps[0], steps[1], units.duration),
+    rows.add(highest, peaks, units.memory, lower_is_better=True)
+    steps = [
+        max((worker.step_s for worker in found if worker.step_s is not None), default=None)
+        for found in workers
     ]
-    return [row for row in rows if row is not None]
+    rows.add(translatable("longest mean step of a worker"), steps, units.duration, lower_is_better=True)
 
 
 def _highest(spans: Sequence[Span | None]) -> int | None:
@@ -298,24 +514,28 @@ def _highest(spans: Sequence[Span | None]) -> int | None:
     return max(known) if known and len(known) == len(peaks) else None
 
 
-def _metric_rows(a: _Run, b: _Run, reasons: _Reasons) -> list[ComparisonRow]:
-    found = []
+def _add_metrics(rows: _Rows) -> None:
+    a, b = rows.a, rows.b
     steady = a.part is not None
     for name, metric, text in _TIMELINE_METRICS:
-        over = sum if metric == "power_w" else _mean
-        values = [_over_gpus(run, metric, over) for run in (a, b)]
+        is_sum = metric == "power_w"
+        values = [_over_gpus(run, metric, sum if is_sum else _mean) for run in (a, b)]
         title = translatable("{metric}, steady part", metric=name) if steady else name
-        title = _over_all(title, a, b, is_sum=metric == "power_w")
-        row = _row(title, values[0], values[1], text)
-        found += [row] if row is not None else []
-        _explain(a, b, values, metric, name, reasons)
+        rows.add(_over_all(title, a, b, is_sum=is_sum), values, text, field=metric, metric=name)
     for name, field in _OTHER_METRICS:
         values = [_mean_level([getattr(gpu, field) for gpu in run.gpus]) for run in (a, b)]
         title = _over_all(_whole_run(name) if steady else name, a, b)
-        row = _row(title, values[0], values[1], units.percent)
-        found += [row] if row is not None else []
-        _explain(a, b, values, field, name, reasons)
-    return found
+        rows.add(title, values, units.percent, field=field, metric=name)
+    name = translatable("energy")
+    energies = [_sum_of_known([gpu.energy_j for gpu in run.gpus]) for run in (a, b)]
+    title = _over_all(_whole_run(name) if steady else name, a, b, is_sum=True)
+    rows.add(title, energies, units.energy, lower_is_better=True, field="energy_j", metric=name)
+
+
+def _sum_of_known(values: Sequence[float | None]) -> float | None:
+    """Return the sum, or None if any value is unknown."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
 
 
 def _over_gpus(run: _Run, metric: SteadyMetric, over: Callable[[list[float]], float]) -> float | None:
@@ -341,18 +561,6 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def _energy_rows(a: _Run, b: _Run, reasons: _Reasons) -> list[ComparisonRow]:
-    sums = []
-    for run in (a, b):
-        known = [gpu.energy_j for gpu in run.gpus if gpu.energy_j is not None]
-        sums.append(sum(known) if known and len(known) == len(run.gpus) else None)
-    name = translatable("energy")
-    title = _over_all(_whole_run(name) if a.part is not None else name, a, b, is_sum=True)
-    row = _row(title, sums[0], sums[1], units.energy)
-    _explain(a, b, sums, "energy_j", name, reasons)
-    return [] if row is None else [row]
-
-
 def _over_all(metric: str, a: _Run, b: _Run, *, is_sum: bool = False) -> str:
     """Return the name of a row, with how its values are combined if a run has several GPUs."""
     if max(len(a.gpus), len(b.gpus)) < 2:
@@ -364,20 +572,6 @@ def _over_all(metric: str, a: _Run, b: _Run, *, is_sum: bool = False) -> str:
 
 def _whole_run(metric: str) -> str:
     return translatable("{metric}, whole run", metric=metric)
-
-
-def _explain(
-    a: _Run, b: _Run, values: Sequence[float | None], field: str, name: str, reasons: _Reasons
-) -> None:
-    """Add the reason why the metric is unknown, for each run in which it is unknown."""
-    for run, value in zip((a, b), values, strict=True):
-        if value is None and run.gpus:
-            known = [gpu.missing[field] for gpu in run.gpus if field in gpu.missing]
-            reason = known[0] if known else _TOO_FEW_SAMPLES
-            reason = with_english(reason, clean_line(reason, summary.NOTE_LENGTH))
-            names = reasons.setdefault((run.name, reason), [])
-            if name not in names:  # if both runs have the same name, they share the entry
-                names.append(name)
 
 
 # -- differences between the environments, and notes -----------------------------------------------------
@@ -393,9 +587,7 @@ def _differences(a: _Run, b: _Run) -> list[ComparisonRow]:
     found.append((translatable("GPU model"), _models(a.gpus), _models(b.gpus)))
     found.append(("GPUs", _gpus(a.gpus), _gpus(b.gpus)))
     return [
-        ComparisonRow(name, (_line(first), _line(other)), "")
-        for name, first, other in found
-        if first != other
+        ComparisonRow(name, (_line(first), _line(other))) for name, first, other in found if first != other
     ]
 
 
@@ -459,13 +651,15 @@ def _notes(a: _Run, b: _Run) -> list[str]:
         if run.gpus and not run.report.attributed and run.report.source.recording is None:
             found.append(
                 translatable(
-                    "{run}: it is unknown which GPUs it used, so the values cover all watched GPUs.",
+                    "Couldn't tell which GPUs {run} used, so its values cover all watched GPUs.",
                     run=run.name,
                 )
             )
     if _models(a.gpus) != _models(b.gpus) and a.gpus and b.gpus:
         found.append(
-            translatable("The GPUs are different models, so the ratios compare the GPUs as well as the code.")
+            translatable(
+                "The GPUs are different models, so the changes reflect the GPUs as well as the code."
+            )
         )
     if len(a.gpus) != len(b.gpus) and a.gpus and b.gpus:
         found.append(translatable("The numbers of GPUs differ."))

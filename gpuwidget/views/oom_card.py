@@ -1,10 +1,15 @@
-"""Show the card for an out-of-memory error in plain text and static HTML."""
+"""Show the card for an out-of-memory error in plain text and static HTML.
+
+The request and the free memory come first, then one bar of the memory up to the limit that applied, then the
+fixes. The holders are folded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Literal
 
 from gpuwidget.heap.retention import Role
 from gpuwidget.measure.memory_holders import LAST_ERROR
@@ -13,64 +18,76 @@ from gpuwidget.measure.out_of_memory import (
     OomFacts,
     OomFix,
     OomHolder,
-    causes,
+    advise,
     contradicts_itself,
-    first_step,
-    fixes,
-    reductions,
 )
 from gpuwidget.model import units
 from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.model.translation import _, in_view_language, translatable
-from gpuwidget.views import styles
+from gpuwidget.views import elements, styles
 from gpuwidget.views.chart import Chart, Lane
 from gpuwidget.views.chart import html as chart_html
-from gpuwidget.views.styles import LEFT, QUIET
+from gpuwidget.views.elements import Figure
+from gpuwidget.views.styles import QUIET
+
+_Kind = Literal["own", "error", "cache", "other", "free", "unknown", "total"]
 
 _MAX_HOLDERS = 10
 _MAX_CELLS = 5
 _MAX_OTHERS = 6
 _MAX_NAMES = 3
 _NAME = 60
+_SHORT_NAME = 32
 _SOURCE = 60
-_UNKNOWN_SHOWN_FROM = 0.01
-"""Memory without a known holder has a row in the table only if it is at least this fraction of the GPU's
-memory."""
+_FIX, _WHY = 200, 300
+_MAX_BYTES, _MAX_PART_BYTES = 18_000, 11_500
+"""Maximum size of the card, and of the card as a part of a watched cell's card, which has at most 20 kB."""
+_SHOWN_FROM = 0.01
+"""Memory without a known holder is shown only if it is at least this fraction of the memory, and a piece of
+the bar has a key only from this fraction."""
 _MAX_POINTS = 80
 _MIN_POINTS = 3
 _GAP_S = 2.0
+_HOVER_COLUMNS = 10
 
-_FIXES_HEADING = translatable("Each of these would have been enough for the request:")
-_FIXES_AFTER_FIRST_STEP = translatable("Then do one of these. Each would have been enough for the request:")
+_ENOUGH = translatable("Each of these would have been enough:")
+_ONE_ENOUGH = translatable("This would have been enough:")
+_UNSURE = translatable("Only a try shows whether this is enough:")
 _NO_FIX = translatable("No single known fix would have been enough.")
-_ONLY_DELAYS = translatable(
-    "A smaller batch or more memory would only delay the error, because memory rises with each step."
-)
-_OR_REDUCE = translatable("Or need less memory. Only a try shows whether it is enough:")
-_REDUCE = translatable("Need less memory. Only a try shows whether it is enough:")
+_ONLY_DELAYS = translatable("A smaller batch or more memory would only delay the error.")
 _CONTRADICTION = translatable(
-    "By these values there was enough free memory, so something else probably used it for a "
-    "moment. Try again, and check which other processes use the GPU."
-)
-_GENERAL_ADVICE = translatable(
-    "Mixed precision and activation checkpointing reduce the memory of a training step. Only a "
-    "try shows by how much."
+    "By these figures enough memory was free, so another process probably used it for a moment. Try again."
 )
 
-_TABLE = f"{styles.TABLE}font-size:12px"
+_GRAY = "var(--jp-ui-font-color3,#8a8a8a)"
+_STRIPES = "repeating-linear-gradient(45deg,{0} 0 4px,transparent 4px 8px)"
+_COLORS: dict[_Kind, tuple[str, bool, tuple[float, ...]]] = {
+    "own": (styles.UTILIZATION, False, (1, 0.8, 0.65, 0.5)),
+    "error": (styles.MEMORY, False, (1, 0.6)),
+    "cache": (styles.UTILIZATION, False, (0.3,)),
+    "other": (_GRAY, False, (1, 0.75, 0.5)),
+    "unknown": (_GRAY, True, (1,)),
+}
+"""The color of each kind of piece of the bar, whether it is striped, and the opacity of the first and of each
+further piece."""
+_KEYS = {False: "\N{BLACK SQUARE}", True: "\N{SQUARE WITH UPPER RIGHT TO LOWER LEFT FILL}"}
+_REQUEST = f"background:{_STRIPES.format(styles.ERROR)};outline:1px dashed {styles.ERROR};outline-offset:-1px"
+_BAR = "display:flex;height:20px;margin:8px 0 4px;overflow:hidden;border-radius:3px;background:#8883"
+_LEGEND = "display:flex;flex-wrap:wrap;gap:0 16px;font-size:12px"
 _CODE = "display:inline-block"
-"""CSS that keeps a piece of code on one line if it fits."""
+_LINE = "display:flex;gap:10px;align-items:baseline;margin:3px 0"
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row of the table."""
+    """A row of the table of holders."""
 
     holder: str
-    cell: str
     bytes: int
-    aside: bool = False
-    """Whether the row is shown less prominently, because its memory is not in this notebook's tensors now."""
+    kind: _Kind
+    cell: str = ""
+    name: str = ""
+    """A short form of :attr:`holder` for the bar, if there is one."""
     total: int | None = None
     """The GPU's total memory in the row with the sum; None in all other rows."""
 
@@ -84,58 +101,29 @@ class _Row:
         )
 
 
-def bundle(context: OomContext) -> dict[str, str]:
-    """Return the mime bundle of the card."""
-    return {"text/plain": text(context), "text/html": html(context)}
-
-
 @in_view_language
-def text(context: OomContext) -> str:
-    """Return the card as plain text."""
-    lines = [_title(context)]
+def bundle(context: OomContext, *, is_part: bool = False) -> dict[str, str]:
+    """Return the mime bundle of the card. Its details are left out if they would take too much space.
+
+    ``is_part`` tells whether it begins the card of a watched cell, which has its own chart of the memory.
+    """
     rows = _rows(context)
-    if rows:
-        lines += styles.text_table([[row.holder, row.cell, row.size] for row in rows], left=2)
-    by_cell = _by_cell(context)
-    lines += ["  " + _("By cell: {cells}.", cells=by_cell)] if by_cell else []
-    by_use = _by_use(context.facts)
-    lines += [f"  {by_use}"] if by_use else []
-    sentence = _memory_sentence(context)
-    lines += [f"  {sentence}"] if sentence else []
-    lines += [f"  {line}" for line in _advice_lines(context.facts)]
-    lines += [
-        "  " + _("Not known: {reason}.", reason=clean_line(_(reason), 200)) for reason in context.unknown
-    ]
-    return printable_lines("\n".join(lines))
+    table = [_header(), *([row.holder, row.cell, row.size] for row in rows)] if rows else []
+    lines = [_title(context), *(f"  {line}" for line in _text_advice(context.facts))]
+    inner = f"{_figures(context)}{_bar(context.facts, rows)}{_html_advice(context.facts)}"
+    holders = styles.text_table(table, left=2) if table else []
+    details = [*holders, *(f"  {line}" for line in _further(context))]
+    folded = _fold(context, table, "" if is_part else _memory_chart(context))
+    size = sum(len(part.encode()) for part in (*lines, *details, inner, folded))
+    if size > (_MAX_PART_BYTES if is_part else _MAX_BYTES):
+        details, folded = [], ""
+    return {
+        "text/plain": printable_lines("\n".join([*lines, *details])),
+        "text/html": styles.frame(f"{inner}{folded}", styles.ERROR),
+    }
 
 
-@in_view_language
-def html(context: OomContext) -> str:
-    """Return the card as static HTML without scripts. It is readable even without styles and chart."""
-    rows = "".join(_html_row(row) for row in _rows(context))
-    head = "".join(
-        f"<th scope='col' style='font-weight:400;{style}'>{name}</th>"
-        for name, style in ((_("held by"), LEFT), (_("from cell"), LEFT), (_("memory"), ""))
-    )
-    table = (
-        f"<div style='overflow-x:auto'><table cellpadding='4' style='{_TABLE}'><thead><tr "
-        f"style='{QUIET}'>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
-    by_cell, by_use = _by_cell(context), _by_use(context.facts)
-    not_known = [_("Not known: {reason}.", reason=clean_line(_(reason), 200)) for reason in context.unknown]
-    parts = [
-        f"<div><b style='font-size:15px'>{escape(_title(context))}</b></div>",
-        table if rows else "",
-        f"<div style='{QUIET}'>{escape(_('By cell: {cells}.', cells=by_cell))}</div>" if by_cell else "",
-        f"<div style='{QUIET}'>{escape(by_use)}</div>" if by_use else "",
-        _memory_chart(context),
-        _html_advice(context.facts),
-        *(f"<div style='{QUIET}'>{escape(text)}</div>" for text in not_known),
-    ]
-    return styles.frame("".join(parts), styles.ERROR)
-
-
-# -- what happened ---------------------------------------------------------------------------------------
+# -- the request and the free memory ---------------------------------------------------------------------
 
 
 def _title(context: OomContext) -> str:
@@ -156,7 +144,7 @@ def _title(context: OomContext) -> str:
 
 
 def _free(facts: OomFacts, room: int) -> str:
-    if facts.limit is not None and room != facts.free:
+    if facts.is_limited:
         return _(
             "{room} left of this process's own limit of {limit} ({free} free on the GPU)",
             room=units.memory(room),
@@ -166,25 +154,100 @@ def _free(facts: OomFacts, room: int) -> str:
     return _("{size} free", size=units.memory_of(room, facts.total))
 
 
+def _figures(context: OomContext) -> str:
+    facts, found = context.facts, []
+    if facts.requested is not None:
+        found.append(Figure(units.memory(facts.requested), _("requested"), color=styles.ERROR))
+    gpu = "" if context.gpu is None else clean_line(context.gpu, _SHORT_NAME)
+    device = facts.device or _("the GPU")
+    if facts.is_limited:
+        of = _("of {total}", total=units.memory(facts.limit))
+        found.append(Figure(units.memory(facts.available), _("free within this process's own limit"), of))
+    if facts.free is not None:
+        of = "" if facts.total is None else _("of {total}", total=units.memory(facts.total))
+        below = " · ".join(filter(None, (of, gpu)))
+        found.append(Figure(units.memory(facts.free), _("free on {device}", device=device), below))
+    return elements.figures_row(found) if found else f"<div><b>{escape(_title(context))}</b></div>"
+
+
+# -- the bar ---------------------------------------------------------------------------------------------
+
+
+def _bar(facts: OomFacts, rows: Sequence[_Row]) -> str:
+    """Return a bar of the memory up to the limit that applied, with the request drawn beyond it."""
+    requested, free = facts.requested, facts.available
+    whole = facts.limit if facts.is_limited else facts.total
+    if requested is None or free is None or not whole:
+        return ""
+    # The memory of other processes does not count in this process's own limit.
+    limits = {"own": 3, "error": 2, "cache": 1} | ({} if facts.is_limited else {"other": 2})
+    pieces = [
+        piece
+        for kind, limit in limits.items()
+        for piece in _merged([row for row in rows if row.kind == kind], limit)
+    ]
+    unknown = whole - free - sum(piece.bytes for piece in pieces)
+    if unknown >= _SHOWN_FROM * whole:
+        pieces.append(_Row(_("holder unknown"), unknown, "unknown"))
+    inside, over = min(requested, free), max(0, requested - free)
+    # The part of a huge request that is drawn ends at twice the limit, so that the pieces stay visible.
+    scale = (sum(piece.bytes for piece in pieces) + free + min(over, whole)) / 100
+    drawn = keys = ""
+    for number, piece in enumerate(pieces):
+        color, stripes, opacities = _COLORS[piece.kind]
+        place = sum(earlier.kind == piece.kind for earlier in pieces[:number])
+        faded = f"opacity:{opacities[min(place, len(opacities) - 1)]}"
+        name = f"{escape(clean_line(piece.name or piece.holder, _SHORT_NAME))} {styles.unbroken(piece.size)}"
+        fill = _STRIPES.format(color) if stripes else color
+        drawn += (
+            f"<i title='{name}' style='width:{piece.bytes / scale:.2f}%;margin-right:1px;background:{fill};"
+            f"{faded}'></i>"
+        )
+        if piece.bytes >= _SHOWN_FROM * whole:
+            keys += f"<span><b style='color:{color};{faded}'>{_KEYS[stripes]}</b> {name}</span> "
+    request = _("requested {size}", size=units.memory(requested))
+    request += " · " + _("{size} too much", size=units.memory(over)) if over else ""
+    request += " " + _("(drawn shorter)") if over > whole else ""
+    drawn += f"<i style='width:{inside / scale:.2f}%;{_REQUEST};opacity:.6'></i>"
+    drawn += f"<i style='width:{(free - inside) / scale:.2f}%'></i>"
+    if over:
+        beyond = f"width:{min(over, whole) / scale:.2f}%;border-left:2px solid"
+        drawn += f"<i title='{escape(request)}' style='{beyond};{_REQUEST}'></i>"
+    keys += f"<span><b style='color:{styles.ERROR}'>{_KEYS[True]}</b> {styles.unbroken(request)}</span>"
+    return f"<div style='{_BAR}'>{drawn}</div><div style='{_LEGEND}'>{keys}</div>"
+
+
+def _merged(rows: Sequence[_Row], limit: int) -> list[_Row]:
+    """Return the largest rows, and one row for all smaller ones."""
+    ordered = sorted(rows, key=lambda row: -row.bytes)
+    if len(ordered) <= limit + 1:
+        return ordered
+    rest = sum(row.bytes for row in ordered[limit:])
+    return [*ordered[:limit], _Row(_("smaller ones"), rest, ordered[0].kind)]
+
+
+# -- the holders -----------------------------------------------------------------------------------------
+
+
 def _rows(context: OomContext) -> list[_Row]:
     facts = context.facts
     rows = [_held(held) for held in facts.held[:_MAX_HOLDERS]]
     rest = facts.held[_MAX_HOLDERS:]
     if rest:
-        size = sum(held.holder.bytes for held in rest)
-        rows.append(_Row(_("{number} more", number=len(rest)), "", size))
-    if context.freed >= units.MIB:
-        rows.append(_Row(_("freed since the error"), "", context.freed, aside=True))
+        more = _("{number} more", number=len(rest))
+        rows.append(_Row(more, sum(held.holder.bytes for held in rest), "own"))
+    if facts.freed >= units.MIB:
+        rows.append(_Row(_("freed since the error"), facts.freed, "error"))
     if facts.fragmented:
-        rows.append(_Row(_("torch: reserved but not in tensors"), "", facts.fragmented, aside=True))
+        name = _("torch, not in tensors")
+        rows.append(_Row(_("torch: reserved but not in tensors"), facts.fragmented, "cache", name=name))
     rows += [
-        _Row(clean_line(_(other.name), _NAME), "", other.bytes, aside=True)
-        for other in facts.others[:_MAX_OTHERS]
+        _Row(clean_line(_(other.name), _NAME), other.bytes, "other") for other in facts.others[:_MAX_OTHERS]
     ]
-    if len(facts.others) > _MAX_OTHERS:
-        left = facts.others[_MAX_OTHERS:]
-        size = sum(other.bytes for other in left)
-        rows.append(_Row(_("{number} more processes", number=len(left)), "", size, aside=True))
+    left = facts.others[_MAX_OTHERS:]
+    if left:
+        more = _("{number} more processes", number=len(left))
+        rows.append(_Row(more, sum(other.bytes for other in left), "other"))
     return [*rows, *_sum(facts, rows)]
 
 
@@ -198,14 +261,16 @@ def _held(held: OomHolder) -> _Row:
     holder = " = ".join(names[:_MAX_NAMES]) + more
     if by_error:
         holder += _(" (also reachable from the last error's traceback)")
+    name = names[0] if names else ""
     if held.is_error:
+        name = _("this error's frames")
         holder = _("this error's frames (kept by the notebook itself)")
     elif held.holder.kind == "notebook":
         holder += _(" (kept by the notebook itself)")
     elif held.holder.kind == "unknown":
-        holder = _("autograd or unknown")
+        name = holder = _("autograd or unknown")
     cell = "" if held.holder.cell is None else f"In [{held.holder.cell}]"
-    return _Row(holder, cell, held.holder.bytes)
+    return _Row(holder, held.holder.bytes, "error" if held.is_error else "own", cell, name)
 
 
 def _sum(facts: OomFacts, rows: Sequence[_Row]) -> list[_Row]:
@@ -213,34 +278,30 @@ def _sum(facts: OomFacts, rows: Sequence[_Row]) -> list[_Row]:
     if not rows or facts.free is None or facts.total is None:
         return []
     available = facts.available
-    if available is None or available == facts.free:
-        found = [_Row(_("free"), "", facts.free, aside=True)]
+    if not facts.is_limited or available is None:
+        found = [_Row(_("free"), facts.free, "free")]
     else:
         found = [
-            _Row(_("free within this process's own limit"), "", available, aside=True),
-            _Row(_("free, but above this process's own limit"), "", facts.free - available, aside=True),
+            _Row(_("free within this process's own limit"), available, "free"),
+            _Row(_("free, but above this process's own limit"), facts.free - available, "free"),
         ]
     known = sum(row.bytes for row in rows) + facts.free
     unknown = facts.total - known
-    if unknown >= _UNKNOWN_SHOWN_FROM * facts.total:
-        found.append(_Row(_("holder unknown"), "", unknown, aside=True))
+    if unknown >= _SHOWN_FROM * facts.total:
+        found.append(_Row(_("holder unknown"), unknown, "unknown"))
         known = facts.total
-    return [*found, _Row(_("total"), "", known, total=facts.total)]
+    return [*found, _Row(_("total"), known, "total", total=facts.total)]
 
 
-def _by_cell(context: OomContext) -> str:
+def _cells(context: OomContext) -> list[list[str]]:
+    """Return the cell, the source and the memory of each cell that allocated some, the largest first."""
     known = [share for share in context.cells if share.cell is not None][:_MAX_CELLS]
-    if not known:
-        return ""
-    parts = [
-        f"In [{share.cell}] {units.memory(share.bytes)}"
-        + (f" ({clean_line(share.source, _SOURCE)})" if share.source else "")
+    other = sum(share.bytes for share in context.cells if share not in known)
+    rows = [
+        [f"In [{share.cell}]", clean_line(share.source, _SOURCE), units.memory(share.bytes)]
         for share in known
     ]
-    other = sum(share.bytes for share in context.cells if share not in known)
-    return ", ".join(parts) + (
-        _(", other or unknown cells {other}", other=units.memory(other)) if other else ""
-    )
+    return [*rows, [_("other or unknown cells"), "", units.memory(other)]] if known and other else rows
 
 
 def _by_use(facts: OomFacts) -> str:
@@ -298,109 +359,97 @@ def _memory_chart(context: OomContext) -> str:
     unknown = (None,) * len(t)
     lane = Lane(context.facts.device or "GPU", unknown, tuple(sizes), context.facts.total)
     chart = Chart(tuple(t), whole, (lane,), (), words)
-    top = context.facts.total or max(size for _, size in context.recent if size is not None)
-    key = _("Dashed: memory in use, from 0 at the bottom to {top} at the top.", top=units.memory(top))
-    return f"{chart_html(chart, 0)}<div style='{QUIET}'>{escape(words)} {escape(key)}</div>"
+    return f"{chart_html(chart, _HOVER_COLUMNS)}<div>{escape(words)}</div>"
+
+
+def _unknown(context: OomContext) -> list[str]:
+    return [_("Not known: {reason}.", reason=clean_line(_(reason), 200)) for reason in context.unknown]
+
+
+def _further(context: OomContext) -> list[str]:
+    """Return the text form's last lines."""
+    cells = ", ".join(
+        f"{cell} {size} ({source})" if source else f"{cell} {size}" for cell, source, size in _cells(context)
+    )
+    by_cell = _("By cell: {cells}.", cells=cells) if cells else ""
+    found = [by_cell, _by_use(context.facts), _memory_sentence(context), *_unknown(context)]
+    return [line for line in found if line]
+
+
+def _fold(context: OomContext, holders: list[list[str]], chart: str) -> str:
+    """Return the collapsed part: all holders, the memory by cell and by use, and what is not known."""
+    cells = _cells(context)
+    tables = (holders, [[_("from cell"), "", _("memory")], *cells] if cells else [])
+    notes = [note for note in (_by_use(context.facts), *_unknown(context)) if note]
+    inner = [
+        f"<div style='overflow-x:auto'>{styles.html_table(table, left=2)}</div>" for table in tables if table
+    ]
+    inner += [*(f"<div>{escape(note)}</div>" for note in notes), chart]
+    title = _("All holders by name and cell") if holders else _("Details")
+    return elements.folds([elements.fold(title, "".join(inner))])
+
+
+def _header() -> list[str]:
+    return [_("held by"), _("from cell"), _("memory")]
 
 
 # -- what to do ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One of the things to do, in this order: a sentence with code, and choices below it."""
-
-    text: str
-    codes: Sequence[str] = ()
-    choices: Sequence[tuple[str, str | None]] = ()
-    """Texts and codes, one of which is enough."""
-
-
-def _steps(facts: OomFacts) -> list[_Step]:
-    """Return what the user can do, in the order in which to do it."""
-    found = [_Step(_(cause.text), () if cause.code is None else (cause.code,)) for cause in causes(facts)]
-    frames = first_step(facts)
-    clear = [one.clear for one in facts.retained if one.clear is not None] if found else []
-    if clear:
-        found.append(_Step(_("Free what is kept now, before you try again:"), clear))
-    if frames is not None:
-        found.append(_Step(_(frames.text), (frames.code or "",)))
-    if any(cause.kind != "exception" for cause in causes(facts)):
-        return found
-    if contradicts_itself(facts):
-        return [*found, _Step(_(_CONTRADICTION))]
-    enough, less = fixes(facts), reductions(facts)
+def _steps(facts: OomFacts) -> list[tuple[str, list[OomFix]]]:
+    """Return what the user can do, in groups with a caption, which is empty for what to do in any case."""
+    first, enough, unsure, rises = advise(facts)
+    found = [("", first)] if first else []
+    if contradicts_itself(facts) and not rises:
+        return [*found, (_(_CONTRADICTION), [])]
     if enough:
-        heading = _FIXES_HEADING if frames is None else _FIXES_AFTER_FIRST_STEP
-        found.append(_Step(_(heading), choices=_choices(enough, frames)))
-    elif not less and not causes(facts):
-        found.append(_Step(_(_NO_FIX)))
-    if less:
-        found.append(_Step(_(_OR_REDUCE if enough else _REDUCE), choices=_choices(less, None)))
+        found.append((_(_ENOUGH if len(enough) > 1 else _ONE_ENOUGH), enough))
+    if unsure:
+        found.append((_(_UNSURE), unsure))
+    if rises:
+        found.append((_(_ONLY_DELAYS), []))
+    elif not enough and not unsure and not any(fix.kind == "exception" for fix in first):
+        found.append((_(_NO_FIX), []))
     return found
 
 
-def _choices(choices: Sequence[OomFix], frames: OomFix | None) -> list[tuple[str, str | None]]:
-    """Return the text and the code of each choice. A choice that the step for the error's frames already
-    contains has no code."""
-    return [
-        (_("{fix} (The command of step 1 does this too.)", fix=_(fix.text)), None)
-        if frames is not None and fix.code == frames.code
-        else (_(fix.text), fix.code)
-        for fix in choices
-    ]
+def _numbered(facts: OomFacts) -> Iterator[tuple[str, list[tuple[int, str, str, str, str]]]]:
+    """Yield the caption of each group, and the number, text, code, reasons and size of each fix in it."""
+    number = 0
+    codes: dict[str | None, int] = {}
+    for caption, fixes in _steps(facts):
+        group = []
+        for fix in fixes:
+            number += 1
+            done_by = codes.setdefault(fix.code, number)
+            why = [clean_line(_(reason), _WHY) for reason in fix.why]
+            if fix.code is not None and done_by != number:
+                why.append(_("the command of {number} does this too", number=done_by))
+            code = fix.code if fix.code is not None and done_by == number else ""
+            size = "" if fix.bytes is None else units.memory(fix.bytes)
+            group.append((number, clean_line(_(fix.text), _FIX), code, " · ".join(why), size))
+        yield caption, group
 
 
-def _numbers(steps: Sequence[_Step]) -> list[str]:
-    """Return the number of each step; empty strings if there is only one."""
-    return [f"{number}. " if len(steps) > 1 else "" for number in range(1, len(steps) + 1)]
-
-
-def _remark(facts: OomFacts) -> str | None:
-    """Return what to know below the steps, which is nothing to do now."""
-    if any(cause.kind != "exception" for cause in causes(facts)):
-        return _(_ONLY_DELAYS)
-    return _(_GENERAL_ADVICE) if any(fix.kind == "batch" for fix in reductions(facts)) else None
-
-
-def _advice_lines(facts: OomFacts) -> list[str]:
-    steps = _steps(facts)
+def _text_advice(facts: OomFacts) -> list[str]:
     lines = []
-    for number, step in zip(_numbers(steps), steps, strict=True):
-        lines.append(f"{number}{step.text}")
-        lines += [f"    {code}" for code in step.codes]
-        for text, code in step.choices:
-            lines.append(f"- {text}")
-            lines += [f"    {code}"] if code is not None else []
-    remark = _remark(facts)
-    return lines if remark is None else [*lines, remark]
+    for caption, fixes in _numbered(facts):
+        lines += [caption] if caption else []
+        for number, text, code, why, size in fixes:
+            lines.append(" · ".join(filter(None, (f"{number}. {text}", size))))
+            lines += [f"    {line}" for line in (code, why) if line]
+    return lines
 
 
 def _html_advice(facts: OomFacts) -> str:
-    steps = _steps(facts)
-    parts = []
-    for number, step in zip(_numbers(steps), steps, strict=True):
-        items = "".join(f"<li>{_html_fix(text, code)}</li>" for text, code in step.choices)
-        codes = "".join(f" <code style='{_CODE}'>{escape(code)}</code>" for code in step.codes)
-        text = escape(clean_line(step.text, 900))
-        parts.append(f"<div style='margin-top:4px'><b>{number}{text}</b>{codes}</div>")
-        parts.append(f"<ul style='margin:0;padding-left:20px'>{items}</ul>" if items else "")
-    remark = _remark(facts)
-    if remark is not None:
-        parts.append(f"<div style='{QUIET}'>{escape(remark)}</div>")
-    return "".join(parts)
-
-
-def _html_fix(text: str, code: str | None) -> str:
-    shown = "" if code is None else f" <code style='{_CODE}'>{escape(code)}</code>"
-    return f"{escape(clean_line(text, 600))}{shown}"
-
-
-def _html_row(row: _Row) -> str:
-    style = f"background:none;{QUIET}" if row.aside else "background:none"
-    style += "" if row.total is None else ";border-top:1px solid"
-    size = styles.unbroken(row.size)
-    return (
-        f"<tr style='{style}'><td style='{LEFT}'>{escape(row.holder)}</td>"
-        f"<td style='{LEFT}'>{escape(row.cell)}</td><td>{size}</td></tr>"
-    )
+    found = ""
+    for caption, fixes in _numbered(facts):
+        found += styles.quiet(escape(caption)) if caption else ""
+        for number, text, code, why, size in fixes:
+            shown = f"{escape(text)} <code style='{_CODE}'>{escape(code)}</code>" if code else escape(text)
+            reasons = f"<br><span style='{QUIET};font-size:11px'>{escape(why)}</span>" if why else ""
+            found += (
+                f"<div style='{_LINE}'><b>{number}</b> <span style='flex:1'>{shown}{reasons}</span> "
+                f"<span style='{QUIET}'>{styles.unbroken(size)}</span></div>"
+            )
+    return f"<div style='margin:8px 0 4px'>{found}</div>"

@@ -58,6 +58,7 @@ MANIFEST: Mapping[str, Sequence[Properties]] = {
     "live_chart": ({"width": (1200,)},),
     "dask_workers": ({"width": (1200,)},),
     "outputs": ({"width": (1200,), "height": (3200,)},),
+    "out_of_memory": ({"width": (1200,), "height": (1600,)},),
     "dashboard": (
         {**_PAGE, "gpus": (1, 2, 8, 16)},
         {"gpus": (2, 16), "width": (700,), "zoom": (100, 200)},

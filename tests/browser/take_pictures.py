@@ -51,15 +51,29 @@ for epoch in range(4):
 OUTPUTS = (
     "%load_ext gpuwidget",
     TRAINING,
+    TRAINING.replace("range(4)", "range(2)"),
     *(
         "%gpu device",
         "%gpu memory",
         "%gpu switches",
-        "%gpu compare 2 2",
+        "%gpu compare 2 3",
         "%gpu doctor",
         "%gpu",
         "%gpu nonsense",
     ),
+)
+OUT_OF_MEMORY = (
+    f"""import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+import torch
+from helpers_out_of_memory import LimitedGpu
+gpu = LimitedGpu(torch, 64 * 2**20)
+gpu.install()
+def mib(size): return gpu.empty(size * 2**18)""",
+    "%load_ext gpuwidget",
+    "model = mib(20)",
+    "cache = [mib(6), mib(6)]",
+    "mib(10)",
+    "%%gpuwatch\nbatch = mib(8)\nresult = model[:1] + mib(16)",
 )
 DASK = """import os, time, gpuwidget.dask
 from distributed import Client, LocalCluster
@@ -469,6 +483,16 @@ def outputs(stage: Stage) -> Iterator[Notebook]:
             notebook.run(cell)
             notebook.wait_until_done()
         notebook.script("panel.content.activeCellIndex = 0; await panel.content.scrollToItem(0);")
+        yield notebook
+
+
+@state
+def out_of_memory(stage: Stage) -> Iterator[Notebook]:
+    """The card of a watched cell that ran out of memory, below the traceback."""
+    with stage.notebook(cells=OUT_OF_MEMORY) as notebook:
+        for cell in range(len(OUT_OF_MEMORY)):
+            notebook.run(cell)
+            notebook.wait_until_done()
         yield notebook
 
 

@@ -45,7 +45,7 @@ def test_the_cause_comes_first(causes: CauseKernel, cause: Cause) -> None:
 
 @pytest.mark.usefixtures("clean")
 def test_a_watched_cell_agrees(causes: CauseKernel) -> None:
-    """The watched cell's own card names the same holders with the same sizes as the out-of-memory card."""
+    """Both parts of a watched cell's card name the same holders with the same sizes."""
     causes.check_watched(next(cause for cause in RETENTIONS if cause.name == "losses"))
 
 

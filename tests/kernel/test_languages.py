@@ -150,13 +150,14 @@ def test_usage_errors_in_chinese(chinese_kernel: Kernel) -> None:
 def test_a_comparison_in_chinese(chinese_kernel: Kernel) -> None:
     """%gpu compare and gpuwidget.compare() are in the page's language."""
     kernel = chinese_kernel
-    for name in "ab":
-        kernel.ok(f"%%gpuwatch --name {name}\npass")
-    table = shown(kernel, "%gpu compare a b")
-    assert table.splitlines()[0].split()[-1] == "比值"
-    assert [row.split()[0] for row in table.splitlines()[1:2]] == ["时间"]
-    assert "  备注: " in table
-    assert "主机内存，峰值" in (kernel.ok("gpuwidget.compare('a', 'b')").result or "")
+    kernel.ok("%%gpuwatch --name a\npass")
+    kernel.ok("%%gpuwatch --name b\nimport time; time.sleep(0.2)")
+    headline, header, time, *_rows = shown(kernel, "%gpu compare a b").splitlines()
+    assert "a → " in headline
+    assert "：用时为 " in headline
+    assert header.split()[-1] == "变化"
+    assert (time.split()[0], time[-3:]) == ("时间", "，变差")
+    assert "数值来自录制数据" in (kernel.ok("gpuwidget.compare('a', 'b')").result or "")
 
 
 def test_the_dashboard_in_chinese(chinese_kernel: Kernel) -> None:

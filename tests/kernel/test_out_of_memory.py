@@ -74,6 +74,18 @@ def test_the_card(kernel: Kernel) -> None:
     ran = fails(kernel, "def step(n):\n    batch = mib(8)\n    return model[:1] + mib(n)\nstep(16)")
     assert card(ran).splitlines() == [
         "Out of memory on cuda:0: 16 MiB requested, 14 of 64 MiB free",
+        "  1. Free this error's frames before you try again · 8.0 MiB",
+        "  %gpu free --yes",
+        "  %debug is not possible after that",
+        "  Each of these would have been enough:",
+        "  2. Free what the notebook itself keeps (Out[5]) · 10 MiB",
+        "  the command of 1 does this too",
+        "  3. Free cache if no longer needed · 12 MiB",
+        "  %gpu free cache --yes",
+        "  no use was found in the code that failed",
+        "  Only a try shows whether this is enough:",
+        "  4. Compute the tensor in parts, use a smaller data type, or keep it on the CPU",
+        "  held by  from cell  memory",
         "  model  In [3]  20 MiB",
         "  cache  In [4]  12 MiB",
         "  Out[5] = _ = _5 (kept by the notebook itself)  In [5]  10 MiB",
@@ -82,17 +94,6 @@ def test_the_card(kernel: Kernel) -> None:
         "  total  64 MiB",
         "  By cell: In [3] 20 MiB (model = mib(20)), In [4] 12 MiB (cache = [mib(6), mib(6)]), In [5] 10 MiB "
         "(mib(10)), In [6] 8.0 MiB (def step(n):).",
-        "  1. Free this error's frames before you try again: they keep 8.0 MiB allocated. (%debug is "
-        "not possible after that.)",
-        "  %gpu free --yes",
-        "  2. Then do one of these. Each would have been enough for the request:",
-        "  - Free what the notebook itself keeps (Out[5]): 10 MiB from before this cell. (The command of "
-        "step 1 does this too.)",
-        "  - Free cache (12 MiB) if you no longer need it. No use of it was found in the code that failed.",
-        "  %gpu free cache --yes",
-        "  3. Or need less memory. Only a try shows whether it is enough:",
-        "  - One tensor of 16 MiB was requested, and 14 MiB was available. Compute it in parts, use a "
-        "smaller data type, or keep it on the CPU.",
     ]
 
 
@@ -120,8 +121,7 @@ def test_versions_of_torch(start_kernel: Callable[..., Kernel], version: str) ->
     kernel.ok(MODEL)
     first, *lines = card(fails(kernel, "mib(50)")).splitlines()
     assert first == "Out of memory on cuda:0: 50 MiB requested, 44 of 64 MiB free"
-    assert lines[0] == "  model  In [3]  20 MiB"
-    assert "    %gpu free model --yes" not in lines
+    assert "  model  In [3]  20 MiB" in lines
     assert "  %gpu free model --yes" in lines
     kernel.shutdown()
 
@@ -165,7 +165,7 @@ def test_an_earlier_errors_frames(kernel: Kernel) -> None:
     assert (
         "  an earlier error's frames, not collected yet (kept by the notebook itself)  In [4]  40 MiB" in text
     )
-    assert "- Free what the notebook itself keeps (an earlier error's frames, not collected yet" in text
+    assert ". Free what the notebook itself keeps (an earlier error's frames, not collected yet" in text
     kernel.ok("%gpu free --yes")
     kernel.ok("x = mib(40)")
 
@@ -196,7 +196,7 @@ def test_memory_freed_since_the_error(kernel: Kernel) -> None:
     the card advises running the cell again."""
     kernel.ok("big = [mib(40)]")
     cell = "def step():\n    try:\n        mib(40)\n    finally:\n        big.clear()\nstep()"
-    assert "- Run the cell again: 40 MiB from before this cell" in card(fails(kernel, cell))
+    assert "  1. Run the cell again · 40 MiB" in card(fails(kernel, cell)).splitlines()
     kernel.ok(cell)
 
 
@@ -224,16 +224,37 @@ def test_fragmented_memory(kernel: Kernel) -> None:
     assert "%env PYTORCH_ALLOC_CONF=expandable_segments:True" in text
 
 
-def test_in_a_watched_cell(kernel: Kernel) -> None:
-    """In a watched cell, the out-of-memory card appears once,
-    between the traceback and the cell's own card."""
+@pytest.mark.parametrize("before", ["%%gpuwatch --no-live\n", "%gpu watch on"])
+def test_in_a_watched_cell(kernel: Kernel, before: str) -> None:
+    """A watched cell has a single card after the traceback, which begins with the out-of-memory card."""
     kernel.ok(MODEL)
-    ran = fails(kernel, "%%gpuwatch --no-live\nmib(50)")
+    if not before.endswith("\n"):
+        kernel.ok(before)
+        before = ""
+    ran = fails(kernel, f"{before}mib(50)")
     kinds = [message.type for message in ran.messages if message.type in ("error", "display_data")]
-    assert kinds == ["error", "display_data", "display_data"]
+    assert kinds == ["error", "display_data"]
+    data = ran.messages[-1].content["data"]
     assert ran.messages[-1].is_card
-    assert len(displayed_after_error(ran)) == 1
+    assert data["text/plain"].startswith("Out of memory on cuda:0: 50 MiB requested, 44 of 64 MiB free\n")
+    assert data["text/plain"].partition("  By cell:")[2].count("\n")
+    assert "%gpu free model --yes" in data["text/html"]
+
+
+def test_below_a_watched_cell_without_a_card(kernel: Kernel) -> None:
+    """The out-of-memory card is shown if the watched cell has no card of its own, and once if an outer cell
+    fails with the same error."""
+    kernel.ok(MODEL)
+    assert len(displayed_after_error(fails(kernel, "%%gpuwatch --quiet\nmib(50)"))) == 1
     assert len(displayed_after_error(fails(kernel, "get_ipython().run_cell('mib(50)').raise_error()"))) == 1
+
+
+@pytest.mark.stops_errors
+def test_a_defect_in_the_cards_rest(kernel: Kernel) -> None:
+    """If a watched cell's figures can't be shown because of a defect, the out-of-memory card still is."""
+    kernel.ok(MODEL)
+    kernel.ok("from gpuwidget.views import size_budget\nsize_budget.fit = lambda *arguments: 1 / 0")
+    assert "50 MiB requested" in card(fails(kernel, "%%gpuwatch --no-live\nmib(50)"))
 
 
 def test_other_errors_have_no_card(kernel: Kernel) -> None:

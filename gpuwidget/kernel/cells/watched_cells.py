@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -78,7 +78,7 @@ class CellWatch:
         self._shell = shell
         self._view: live_display.LiveDisplay | None = None
         self._slot: OutputSlot | None = None
-        self._render: Callable[[Report], dict[str, Any] | None] | None = card.bundle
+        self._render: Callable[[Report, Mapping[str, str] | None], dict[str, Any] | None] | None = card.bundle
         """Makes the card from the report; None if no card is shown. A watch that fails before it knows its
         options has a full card."""
         self._restore_device: Callable[[], str | None] | None = None
@@ -88,11 +88,18 @@ class CellWatch:
         """The N of In[N] and the label."""
         self._failure: BaseException | None = None
         """Why there is no run, although the cell is watched."""
+        self.oom: dict[str, str] | None = None
+        """The card of an out-of-memory error, with which the cell's card begins."""
 
     @property
     def watching(self) -> bool:
         """Whether the cell gets a report."""
         return self.run is not None or self._failure is not None
+
+    @property
+    def has_card(self) -> bool:
+        """Whether a card will be shown below the cell."""
+        return self.watching and self._render is not None
 
     def fail(self, error: BaseException) -> None:
         """Stop watching because of a defect. The report then has only the cell's duration and the error."""
@@ -205,9 +212,10 @@ class CellWatch:
             watch_api.keep(report)
             if self._render is not None:
                 with Boundary(_LOG, "a card could not be shown", _tell_no_card):
-                    bundle = self._render(report)
+                    bundle = self._render(report, self.oom)
                     if bundle is not None:
                         self._show(bundle)
+                        self.oom = None
 
     def _failed_report(self, status: Status) -> Report | None:
         """Return a report with the cell's duration and the error that prevented the run."""
@@ -219,7 +227,8 @@ class CellWatch:
         return empty_report(CardReport, cell).with_notes(note)
 
     def _show(self, bundle: dict[str, Any]) -> None:
-        if self._slot is not None:
+        # A card about an error belongs below the traceback, and the slot is above it.
+        if self._slot is not None and self.oom is None:
             self._slot.close(bundle)
         else:
             self._shell.display_pub.publish(data=bundle, metadata=output_metadata())
@@ -245,6 +254,10 @@ class CellWatch:
             watch_api.leave_cell(self.run)
         with Boundary(_LOG, "the outputs of a cell could not be closed"):
             self._close_outputs()
+        oom, self.oom = self.oom, None
+        if oom is not None:
+            # The card that should have begun with it was not shown.
+            self._shell.display_pub.publish(data=oom, metadata=output_metadata())
         self.run = self._failure = None
 
     def discard(self) -> None:
@@ -306,7 +319,7 @@ class CellWatcher:
     def failed(self, result: Any) -> None:
         """Handle ``post_run_cell``, before hints and cards are shown: if the cell failed, end its run."""
         if getattr(result, "error_in_exec", None) is not None:
-            watch = self._watch_of(result)
+            watch = self.watch_of(result)
             if watch is not None:
                 watch.stop_listening()
                 watch.end_failed(result)
@@ -314,7 +327,7 @@ class CellWatcher:
     def after(self, result: Any) -> None:
         """Handle ``post_run_cell``: finish the run and show its card."""
         skip_cell.clear(self._shell)
-        watch = self._watch_of(result)
+        watch = self.watch_of(result)
         interrupted = False
         try:
             if watch is not None and watch.watching:
@@ -382,7 +395,8 @@ class CellWatcher:
         if run is not None and run.wait_interrupted:
             interrupt_soon()
 
-    def _watch_of(self, result: Any) -> CellWatch | None:
+    def watch_of(self, result: Any) -> CellWatch | None:
+        """Return the watch of the cell that has this result, if it is watched."""
         cell = self._running.find(getattr(result, "info", None))
         return None if cell is None else self._watches.get(cell)
 

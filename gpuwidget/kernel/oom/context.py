@@ -127,7 +127,6 @@ def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -
     return OomContext(
         facts=facts,
         gpu=gpu,
-        freed=freed,
         cells=_cells(blocks),
         recent=_recent_memory(index),
         unknown=tuple(unknown),

@@ -80,7 +80,7 @@ def test_memory_freed_since_the_error(small_gpu: LimitedGpu) -> None:
         fail()
     except torch.OutOfMemoryError as error:
         context = collect_context(None, error, FailedCell(None, 3))
-    assert (context.facts.allocated, context.freed) == (16 * MIB, 16 * MIB)
+    assert (context.facts.allocated, context.facts.freed) == (16 * MIB, 16 * MIB)
 
 
 def test_other_holders(small_gpu: LimitedGpu, driver_memory: dict[str, NonTorchMemory]) -> None:

@@ -16,12 +16,9 @@ from gpuwidget.measure.out_of_memory import (
     OtherMemory,
     Retention,
     RoundedBytes,
-    causes,
+    advise,
     contradicts_itself,
-    first_step,
-    fixes,
     parse_message,
-    reductions,
 )
 from gpuwidget.model.report import Holder, HolderKind
 from gpuwidget.model.units import GIB, MIB
@@ -235,18 +232,18 @@ def facts(**changes: Any) -> OomFacts:
 
 def kinds(**changes: Any) -> list[str]:
     """Return the kinds of the offered fixes in the order in which they are offered."""
-    return [fix.kind for fix in fixes(facts(**changes))]
+    return [fix.kind for fix in advise(facts(**changes)).enough]
 
 
 def only(kind: str, **changes: Any) -> OomFix:
     """Return the offered fix of this kind, and assert that there is exactly one."""
-    (fix,) = [fix for fix in fixes(facts(**changes)) if fix.kind == kind]
+    (fix,) = [fix for fix in advise(facts(**changes)).enough if fix.kind == kind]
     return fix
 
 
 def less(**changes: Any) -> OomFix | None:
     """Return the suggestion that reduces the memory that the failing code needs, if there is one."""
-    found = reductions(facts(**{"stage": "forward", **changes}))
+    found = advise(facts(**{"stage": "forward", **changes})).unsure
     assert len(found) < 2
     return found[0] if found else None
 
@@ -260,10 +257,9 @@ def test_a_batch_that_fits() -> None:
     fix = less()
     assert fix is not None
     assert fix.kind == "batch"
-    assert fix.text == (
-        "Make the batch 2 times smaller, or process it in 2 parts (gradient accumulation): the "
-        "step had allocated 10.0 GiB and requested 8.0 GiB more, but only 12.0 GiB was available "
-        "to it. This is enough up to the point of the error, if memory grows with the batch."
+    assert fix.text == "Make the batch 2 times smaller, or process it in 2 parts (gradient accumulation)"
+    assert fix.why[0] == (
+        "the step had 10.0 GiB and requested 8.0 GiB more, but only 12.0 GiB was available to it"
     )
     smaller = less(at_start=56 * GIB, older_now=56 * GIB, free=0)
     assert smaller is not None
@@ -329,78 +325,75 @@ def retention(**changes: Any) -> Retention:
     )
 
 
-KEEPS = (
-    "losses keeps 37 results with their autograd graphs: 30.0 GiB, about 830 MiB each (In [3], line 4: "
-    "losses.append(loss))."
-)
+AT = "In [3], line 4: losses.append(loss)"
+KEEPS = ("losses keeps 37 results with their graphs", "about 830 MiB each")
+NUMBER = "Keep the number, not the graph"
+NO_RETAIN_GRAPH = "Call backward() without retain_graph=True"
 
 
 @pytest.mark.parametrize(
-    ("changes", "text"),
+    ("changes", "text", "why"),
     [
-        ({}, f"{KEEPS} Keep the number, not the tensor."),
+        ({}, NUMBER, KEEPS),
         (
             {"calls_backward": False},
-            f"{KEEPS} Keep the number, not the tensor. If you need no gradients, run the loop in "
-            '"with torch.no_grad():".',
+            NUMBER,
+            (*KEEPS, 'run the loop in "with torch.no_grad():" if you need no gradients'),
         ),
-        (
-            {"retains_graph": True},
-            f"{KEEPS} Keep the number, not the tensor. Call backward() without retain_graph=True.",
-        ),
+        ({"retains_graph": True}, NUMBER, (*KEEPS, NO_RETAIN_GRAPH)),
         (
             {"is_used_in_backward": True},
-            f"{KEEPS} Call backward() on each result in the loop instead. The gradients of all steps add up.",
+            "Call backward() on each result in the loop; the gradients add up",
+            KEEPS,
         ),
         (
             {"is_tensor": False},
-            f"{KEEPS} Keep loss.item() instead of a loss, and tensor.detach().cpu() instead of a tensor.",
+            "Keep loss.item() instead of a loss, tensor.detach().cpu() instead of a tensor",
+            KEEPS,
         ),
         (
             {"is_scalar": False, "is_hook": True},
-            f"{KEEPS} Keep it without its graph (.detach()), and on the CPU (.cpu()) if it is large. Remove "
-            "the hook (handle.remove()) when you no longer need it.",
+            "Keep it without its graph (.detach()), on the CPU (.cpu()) if it is large",
+            (*KEEPS, "remove the hook (handle.remove()) when you no longer need it"),
         ),
         (
             {"in_graphs": False},
-            "losses keeps 37 results on the GPU: 30.0 GiB, about 830 MiB each (In [3], line 4: "
-            "losses.append(loss)). Keep on the CPU (.cpu()) what you need later, and delete the rest.",
+            "Keep on the CPU (.cpu()) what you need later, and delete the rest",
+            ("losses keeps 37 results on the GPU", KEEPS[1]),
         ),
         (
             {"kind": "sum"},
-            "losses is the sum of 37 results and keeps the autograd graph of each: 30.0 GiB (In [3], line 4: "
-            "losses.append(loss)). Keep the number, not the tensor.",
+            NUMBER,
+            ("losses is the sum of 37 results and keeps the graph of each",),
         ),
         (
             {"kind": "carry"},
-            "losses is computed from its value in the step before, so it keeps the autograd graphs of all "
-            "steps: 30.0 GiB (In [3], line 4: losses.append(loss)). Detach it from the earlier steps before "
-            "each step.",
+            "Detach it from the earlier steps before each step",
+            ("losses is computed from its value in the step before, so it keeps the graphs of all steps",),
         ),
         (
             {"kind": "retain_graph", "retains_graph": True},
-            "losses still keeps its autograd graph, 30.0 GiB, because backward() was called with "
-            "retain_graph=True (In [3], line 4: losses.append(loss)). Call backward() without "
-            "retain_graph=True.",
+            NO_RETAIN_GRAPH,
+            ("losses still keeps its graph, because of retain_graph=True",),
         ),
     ],
 )
-def test_what_is_kept_from_each_step(changes: dict[str, Any], text: str) -> None:
+def test_what_is_kept_from_each_step(changes: dict[str, Any], text: str, why: tuple[str, ...]) -> None:
     """If something keeps more with each step, this is the only advice: what keeps it, how much, in which
     line, and what to write instead. Nothing else is said to be enough, because it would only delay the
     error."""
     old = oom_holder("variable", "old", (200,), 10 * GIB)
-    found = facts(held=(old,), retained=(retention(**changes),))
-    assert [(cause.kind, cause.text, cause.code) for cause in causes(found)] == [
-        ("retention", text, "losses.append(loss.item())")
+    advice = advise(facts(held=(old,), retained=(retention(**changes),)))
+    assert advice.first == [
+        OomFix("retention", text, "losses.append(loss.item())", 30 * GIB, (*why, AT)),
     ]
-    assert (fixes(found), reductions(found)) == ([], [])
+    assert (advice.enough, advice.unsure, advice.rises) == ([], [], True)
 
 
 def test_what_is_kept_is_too_little() -> None:
     """What keeps only little memory is not named as the cause."""
     small = retention(bytes=5 * GIB, blocks=frozenset((400,)))
-    assert causes(facts(retained=(small,))) == []
+    assert advise(facts(retained=(small,))).first == []
 
 
 def test_gradients_from_before_the_cell() -> None:
@@ -408,9 +401,10 @@ def test_gradients_from_before_the_cell() -> None:
     found = {"gradients": (("net", frozenset((200,))),), "stage": "forward"}
     assert only("gradients", **found) == OomFix(
         "gradients",
-        "Free the gradients of net from before this cell if the optimizer has used them: 10.0 GiB.",
+        "Free the gradients of net if the optimizer has used them",
         "net.zero_grad(set_to_none=True)",
         10 * GIB,
+        ("from before this cell",),
     )
     assert "gradients" not in kinds(**found | {"stage": "backward"})
     assert "gradients" not in kinds(gradients=(("net", frozenset((400,))),))
@@ -429,10 +423,10 @@ def test_variables_to_delete() -> None:
     )
     assert only("delete", held=(model, cache, old, small)) == OomFix(
         "delete",
-        "Free cache (6.0 GiB) and old (5.0 GiB) if you no longer need them. No use of them was "
-        "found in the code that failed.",
+        "Free cache and old if no longer needed",
         "%gpu free cache old --yes",
         11 * GIB,
+        ("no use was found in the code that failed",),
     )
     assert only("delete", free=3 * GIB, held=(model, cache, old)).code == "%gpu free cache --yes"
     assert "delete" not in kinds(held=(model, cache))
@@ -447,19 +441,21 @@ def test_notebook_references() -> None:
     error = oom_holder("notebook", "the last error", (500,), 9 * GIB, before=False, is_error=True)
     assert only("free", held=(error, out)) == OomFix(
         "free",
-        "Free what the notebook itself keeps (Out[3]): 10.0 GiB from before this cell.",
+        "Free what the notebook itself keeps (Out[3])",
         "%gpu free --yes",
         10 * GIB,
     )
     assert "free" not in kinds(held=(error,))
-    assert first_step(facts(held=(out,))) is None
-    assert first_step(facts(held=(error,))) == OomFix(
-        "free",
-        "Free this error's frames before you try again: they keep 9.0 GiB allocated. (%debug is "
-        "not possible after that.)",
-        "%gpu free --yes",
-        9 * GIB,
-    )
+    assert advise(facts(held=(out,))).first == []
+    assert advise(facts(held=(error,))).first == [
+        OomFix(
+            "frames",
+            "Free this error's frames before you try again",
+            "%gpu free --yes",
+            9 * GIB,
+            ("%debug is not possible after that",),
+        )
+    ]
 
 
 def test_notebook_references_and_a_variable() -> None:
@@ -468,8 +464,7 @@ def test_notebook_references_and_a_variable() -> None:
     cache = oom_holder("variable", "cache", (300,), 6 * GIB)
     assert kinds(held=(out, cache), free=0) == ["delete"]
     assert only("delete", held=(out, cache), free=0).text == (
-        "Free cache (6.0 GiB) and what the notebook itself keeps if you no longer need it. No use "
-        "of it was found in the code that failed."
+        "Free cache if no longer needed, and what the notebook itself keeps"
     )
 
 
@@ -517,9 +512,12 @@ def test_memory_freed_since_the_error() -> None:
 
     For example, the frames of an older error may have been freed.
     """
-    assert only("again", older_now=40 * GIB).text == (
-        "Run the cell again: 10.0 GiB from before this cell, such as an earlier error's frames, "
-        "has been freed since, which is enough."
+    assert only("again", older_now=40 * GIB) == OomFix(
+        "again",
+        "Run the cell again",
+        None,
+        10 * GIB,
+        ("freed since: memory from before this cell, such as an earlier error's frames",),
     )
     assert "again" not in kinds(older_now=48 * GIB)
     free_again = (segment((100, 30 * GIB, False)),)
@@ -532,7 +530,7 @@ def test_expandable_segments() -> None:
     pieces = tuple(segment((n, 300 * MIB, True), (n + 1, 1700 * MIB, False)) for n in range(0, 12, 2))
     fix = only("expandable", fragmented=9 * GIB, segments=pieces)
     assert fix.code == "%env PYTORCH_ALLOC_CONF=expandable_segments:True"
-    assert "9.0 GiB" in fix.text
+    assert fix.bytes == 9 * GIB
     assert "expandable" not in kinds(fragmented=8 * GIB, segments=pieces)
     assert "expandable" not in kinds(fragmented=9 * GIB, segments=pieces, expandable=True)
     assert "expandable" not in kinds(fragmented=None, segments=pieces)
@@ -568,10 +566,10 @@ def test_other_processes() -> None:
         OtherMemory("process 5", 1 * GIB, True),
         OtherMemory("CUDA context and other libraries", 30 * GIB, False),
     )
-    texts = [fix.text for fix in fixes(facts(others=others)) if fix.kind == "process"]
-    assert texts == [
-        "Shut down notebook b.ipynb if no longer needed: this frees 7.0 GiB.",
-        "Shut down notebook a.ipynb if no longer needed: this frees 40.0 GiB.",
+    found = [fix for fix in advise(facts(others=others)).enough if fix.kind == "process"]
+    assert [(fix.text, fix.bytes) for fix in found] == [
+        ("Shut down notebook b.ipynb if no longer needed", 7 * GIB),
+        ("Shut down notebook a.ipynb if no longer needed", 40 * GIB),
     ]
 
 

@@ -809,7 +809,7 @@ def test_others_work_is_not_in_the_headline(
     assert explanations(busy) == ["No sign of work by this process on GPU 1."]
     compared = compare_reports(runs[0], runs[1], ("a", "b"))
     row = next(row for row in compared.rows if row.name == "energy")
-    assert (row.values, row.ratio) == (("800 J", "800 J"), "1.00x")
+    assert (row.values, row.change) == (("800 J", "800 J"), "±0 %")
     assert "b: its values leave out GPU 1, where no work of it was seen." in compared.notes
     # A note would blame others for figures that do not count.
     assert "shared-gpus" not in [note.id for note in busy.note_ids]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -60,10 +61,16 @@ def test_unknown_values_are_gaps() -> None:
 
 
 def test_another_run_is_a_gray_line() -> None:
-    """The utilization of another run is a line behind that of this run, with a key of its own."""
-    picture = html(chart(lane(compared=(0.0, 0.0, 50.0, 50.0))), 0)
+    """The utilization of another run is a line behind that of this run. The keys and the tooltips have the
+    runs' names."""
+    both = replace(chart(lane(compared=(0.0, 0.0, 50.0, 50.0))), runs=("In [5]", "In [9]"))
+    picture = html(both, 2)
     assert paths(picture)[2] == "M150 72h150l150-32h150"
-    assert texts(picture)[:3] == ["compared", "GPU utilization, %", "GPU memory, %"]
+    assert texts(picture)[:3] == ["In [5]", "In [9]", "GPU memory, %"]
+    assert re.findall(r"<i title='([^']*)'", picture) == [
+        "1.0 s\nIn [5]: 0 %\nIn [9]: 0 %",
+        "3.0 s\nIn [5]: 33 %\nIn [9]: 67 %",
+    ]
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 4, 5, 8, 16])

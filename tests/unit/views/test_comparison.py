@@ -15,8 +15,8 @@ from gpuwidget.kernel.cells import watch_api
 from gpuwidget.kernel.commands import compare_command
 from gpuwidget.kernel.commands.compare_command import compare
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.report import CodeTime, Level, Report, SoftwareVersions
-from gpuwidget.views.comparison import Comparison, ratio
+from gpuwidget.model.report import CodeTime, Level, Report, SoftwareVersions, Status
+from gpuwidget.views.comparison import Comparison, change
 
 BEFORE = report(gpu(0), cell=cell(14.0, execution_count=5))
 AFTER = report(
@@ -40,8 +40,8 @@ def _no_earlier_reports() -> Iterator[None]:
 
 
 def rows(made: Comparison) -> dict[str, tuple[str, str, str]]:
-    """Return the two values and the ratio of each row, by the row's name."""
-    return {row.name: (*row.values, row.ratio) for row in made.rows}
+    """Return the two values and the change of each row, by the row's name."""
+    return {row.name: (*row.values, row.change) for row in made.rows}
 
 
 def timed(warm_up_s: float | None) -> CodeTime:
@@ -56,14 +56,14 @@ def test_side_by_side() -> None:
     made = compare(BEFORE, AFTER)
     assert made.names == ("In [5]", "In [9] repaired")
     found = rows(made)
-    assert found["time"] == ("14.0 s", "3.5 s", "0.25x")
-    assert found["torch memory, peak"] == ("14.6 GiB", "12.4 GiB", "0.85x")
-    assert found["peak above the start"] == ("3.2 GiB", "1.0 GiB", "0.31x")
+    assert found["time"] == ("14.0 s", "3.5 s", "\N{MINUS SIGN}75 %")
+    assert found["torch memory, peak"] == ("14.6 GiB", "12.4 GiB", "\N{MINUS SIGN}15 %")
+    assert found["peak above the start"] == ("3.2 GiB", "1.0 GiB", "\N{MINUS SIGN}69 %")
     assert found["torch memory, change"] == ("+2.9 GiB", "+2.9 GiB", "")
-    assert found["energy"] == ("2.3 kJ", "926 J", "0.40x")
-    assert found["utilization"] == ("11 %", "88 %", "8.00x")
-    assert found["power"] == ("165 W", "500 W", "3.02x")
-    assert found["tensor activity"] == ("0.1 %", "0.1 %", "1.00x")
+    assert found["energy"] == ("2.3 kJ", "926 J", "\N{MINUS SIGN}60 %")
+    assert found["utilization"] == ("11 %", "88 %", "+77 points")
+    assert found["power"] == ("165 W", "500 W", "+202 %")
+    assert found["tensor activity"] == ("0.1 %", "0.1 %", "±0 points")
     assert made.differences == ()
     assert made.notes == ()
 
@@ -85,30 +85,36 @@ def test_differences_in_the_run_context() -> None:
         "GPU model": ("H200", "A100-SXM4-80GB"),
         "GPUs": ("0 (GPU-00000000)", "1 (GPU-00000001)"),
     }
-    assert "The GPUs are different models, so the ratios compare the GPUs as well as the code." in made.notes
+    assert "The GPUs are different models, so the changes reflect the GPUs as well as the code." in made.notes
 
 
 def test_unknown_values_have_a_reason() -> None:
-    """If a value is unknown for one run, it is shown as n/a without a ratio, and a note contains the
+    """If a value is unknown for one run, it is shown as n/a without a change, and a footnote contains the
     reason.
     """
     made = compare(BEFORE, report(bare_gpu(0), cell=cell(7.0, execution_count=6)))
     found = rows(made)
     assert found["energy"] == ("2.3 kJ", "n/a", "")
     assert found["power"] == ("165 W", "n/a", "")
-    assert "In [6], power, energy: not supported by this GPU" in made.notes
+    assert made.footnotes[1] == "not supported by this GPU"
+    numbers = {row.name: row.footnotes for row in made.rows if any(row.footnotes)}
+    assert numbers == {
+        **dict.fromkeys(("SM activity", "tensor activity", "DRAM activity"), (0, 1)),
+        **dict.fromkeys(("power", "energy"), (0, 2)),
+    }
+    assert "n/a²" in str(made)
+    assert "² not supported by this GPU" in str(made)
     # torch's memory is unknown for the second run, so the memory of the whole GPU is compared instead.
-    assert found["whole GPU memory, sampled peak"] == ("16.1 GiB", "16.1 GiB", "1.00x")
+    assert found["whole GPU memory, sampled peak"] == ("16.1 GiB", "16.1 GiB", "±0 %")
     assert not [name for name in found if name.startswith("torch")]
 
 
 def test_a_reason_names_each_metric_once() -> None:
-    """If a value is unknown for both runs, and the runs have the same name, the note names the metric
-    once."""
+    """Metrics that are unknown for both runs have no row. A note contains their names and the reason once."""
     run = report(bare_gpu(0), cell=cell(7.0, execution_count=6))
-    notes = [note for note in compare(run, run).notes if "not supported" in note]
-    assert [note.split(", ")[-2:] for note in notes] == [["power", "energy: not supported by this GPU"]]
-    assert [note.count("energy") for note in notes] == [1]
+    made = compare(run, run)
+    assert made.footnotes == ()
+    assert "power, energy: not supported by this GPU" in made.notes
 
 
 def test_a_sum_with_an_unknown_part_is_unknown() -> None:
@@ -123,9 +129,9 @@ def test_without_a_gpu() -> None:
     """If one of the runs used no GPU, only time and host memory are compared, and a note explains this."""
     made = compare(replace(reports.no_gpu(), cell=cell(1.0, execution_count=2)), BEFORE)
     found = rows(made)
-    assert found["time"] == ("1.0 s", "14.0 s", "14.0x")
+    assert found["time"] == ("1.0 s", "14.0 s", "\N{MULTIPLICATION SIGN}14")
     assert found["energy"] == ("n/a", "2.3 kJ", "")
-    assert found["host memory, peak"] == ("2.4 GiB", "2.4 GiB", "1.00x")
+    assert found["host memory, peak"] == ("2.4 GiB", "2.4 GiB", "±0 %")
     assert "In [2]: no GPU use detected; only time and host memory are compared." in made.notes
 
 
@@ -135,7 +141,7 @@ def test_without_a_gpu() -> None:
         (replace(AFTER, cell=cell(1.0, execution_count=9, status="error")), "stopped by an error"),
         (replace(AFTER, cell=cell(1.0, execution_count=9, status="interrupted")), "interrupted"),
         (replace(reports.replay(), cell=cell(1.0, execution_count=9)), "a recording"),
-        (replace(AFTER, attributed=False), "unknown which GPUs"),
+        (replace(AFTER, attributed=False), "Couldn't tell which GPUs"),
     ],
 )
 def test_doubtful_values_have_a_note(made: Report, said: str) -> None:
@@ -143,7 +149,7 @@ def test_doubtful_values_have_a_note(made: Report, said: str) -> None:
     GPUs the run used.
     """
     notes = compare(BEFORE, made).notes
-    assert [note for note in notes if said in note and note.startswith("In [9]")]
+    assert [note for note in notes if said in note and "In [9]" in note]
 
 
 def test_rates_of_the_steady_part() -> None:
@@ -160,8 +166,8 @@ def test_rates_of_the_steady_part() -> None:
     found = rows(made)
     assert found["utilization, steady part"][0] == "80 %"
     assert found["of which warm-up"] == ("7.0 s", "n/a", "")
-    assert found["of which steady part"] == ("7.0 s", "3.5 s", "0.50x")
-    assert found["energy, whole run"] == ("2.3 kJ", "926 J", "0.40x")
+    assert found["of which steady part"] == ("7.0 s", "3.5 s", "\N{MINUS SIGN}50 %")
+    assert found["energy, whole run"] == ("2.3 kJ", "926 J", "\N{MINUS SIGN}60 %")
     assert "utilization" not in found
     assert made.notes[:2] == (
         "Rates cover the steady part, after the warm-up.",
@@ -188,17 +194,23 @@ def test_a_sampling_gap_is_not_half_known() -> None:
         ),
     )
     found = rows(compare(gappy, gappy))
-    assert found["utilization, steady part"] == ("48 %", "48 %", "1.00x")
-    assert found["power, steady part"] == ("48 W", "48 W", "1.00x")
+    assert found["utilization, steady part"] == ("48 %", "48 %", "±0 points")
+    assert found["power, steady part"] == ("48 W", "48 W", "±0 %")
 
 
 @pytest.mark.parametrize("warm_up_s", [None, 2.0])
 def test_a_run_compared_with_itself_is_equal(warm_up_s: float | None) -> None:
-    """A run compared with itself has the same values and the ratio 1, and no environment differs."""
+    """A run compared with itself took the same time. All its values are equal, so none is shown, but their
+    number is. No environment differs."""
     run = replace(BEFORE, time=timed(warm_up_s))
     made = compare(run, run)
-    assert all(row.values[0] == row.values[1] and row.ratio in ("1.00x", "") for row in made.rows)
+    assert all(
+        row.values[0] == row.values[1] and row.change in ("±0 %", "±0 points", "") for row in made.rows
+    )
     assert made.differences == ()
+    headline, hidden = str(made).splitlines()[:2]
+    assert headline.endswith(": the same time")
+    assert hidden == f"  Not shown: {len(made.rows)} equal values"
 
 
 def test_a_run_without_a_warm_up_has_the_figures_of_its_report() -> None:
@@ -230,7 +242,7 @@ def test_a_steady_part_that_ends_before_the_run() -> None:
     found = rows(made)
     assert found["utilization, steady part"][0] == "80 %"
     assert found["of which warm-up"] == ("4.0 s", "n/a", "")
-    assert found["of which steady part"] == ("6.0 s", "3.5 s", "0.58x")
+    assert found["of which steady part"] == ("6.0 s", "3.5 s", "\N{MINUS SIGN}42 %")
     assert made.notes[:2] == (
         "Rates cover the steady part: after the warm-up, and before the workers' shutdown.",
         "In [9] repaired has no visible warm-up, so its rates cover the whole run.",
@@ -255,33 +267,114 @@ def test_a_steady_part_too_short_has_no_rate() -> None:
     """
     made = compare(replace(BEFORE, time=timed(13.5)), replace(AFTER, time=timed(None)))
     assert rows(made)["utilization, steady part"][0] == "n/a"
-    assert (
-        "In [5], utilization, SM activity, power: the time series has too few values in the steady part"
-        in made.notes
-    )
+    assert made.footnotes == ("the time series has too few values in the steady part",)
+    assert [row.name for row in made.rows if row.footnotes == (1, 0)] == [
+        *("utilization, steady part", "SM activity, steady part", "power, steady part"),
+    ]
 
 
 @pytest.mark.parametrize(
     ("first", "second", "said"),
     [
-        (2.0, 1.0, "0.50x"),
-        (1.0, 12.34, "12.3x"),
-        (1.0, 1234.4, "1234x"),
-        (1.0, 0.0, "0.00x"),
-        (1.0, 0.0094, "<0.01x"),
-        (1000.0, 0.001, "<0.01x"),
-        (1.0, 0.0096, "0.01x"),
+        (2.0, 1.0, "\N{MINUS SIGN}50 %"),
+        (1.0, 1.034, "+3.4 %"),
+        (1.0, 1.0001, "±0 %"),
+        (1.0, 9.9, "+890 %"),
+        (1.0, 12.34, "\N{MULTIPLICATION SIGN}12"),
+        (1.0, 1234.4, "\N{MULTIPLICATION SIGN}1234"),
+        (1.0, 0.0, "\N{MINUS SIGN}100 %"),
+        (1.0, 0.0094, "\N{MINUS SIGN}99 %"),
+        (1000.0, 0.001, "> \N{MINUS SIGN}99 %"),
         (0.0, 1.0, ""),
         (None, 1.0, ""),
         (1.0, None, ""),
         (float("nan"), 1.0, ""),
     ],
 )
-def test_ratios(first: float | None, second: float | None, said: str) -> None:
-    """The ratio is the second value divided by the first. It is empty if either value is unknown, or if the
-    first value is 0.
+def test_changes(first: float | None, second: float | None, said: str) -> None:
+    """The change is relative to the first value and signed, and a factor if it is large. It is empty if
+    either value is unknown, or if the first value is 0.
     """
-    assert ratio(first, second) == said
+    assert change(first, second) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (3.2, "4.4\N{MULTIPLICATION SIGN} faster"),
+        (12.0, "1.17\N{MULTIPLICATION SIGN} faster"),
+        (13.99, "the same time"),
+        (13.94, "about the same time"),
+        (14.0, "the same time"),
+        (28.0, "2.0\N{MULTIPLICATION SIGN} slower"),
+        (2000.0, "143\N{MULTIPLICATION SIGN} slower"),
+    ],
+)
+def test_the_direction(seconds: float, said: str) -> None:
+    """The comparison begins with how many times faster or slower the second run was."""
+    made = compare(BEFORE, replace(AFTER, cell=cell(seconds, execution_count=9)))
+    assert made.direction == said
+    assert str(made).splitlines()[0] == f"In [5] → In [9]: {said}"
+
+
+@pytest.mark.parametrize("status", ["error", "interrupted"])
+def test_no_direction_for_a_run_that_did_not_finish(status: Status) -> None:
+    """A run that did not finish is neither faster nor slower, and none of its values is better or worse."""
+    made = compare(BEFORE, replace(AFTER, cell=cell(1.0, execution_count=9, status=status)))
+    assert made.direction is None
+    assert {row.is_better for row in made.rows} == {None}
+
+
+def test_better_and_worse() -> None:
+    """Less time, memory and energy is better. Utilization and power are neither better nor worse."""
+    verdicts = {row.name: row.is_better for row in compare(AFTER, BEFORE).rows}
+    assert {name for name, better in verdicts.items() if better is False} == {
+        *("time", "torch memory, peak", "peak above the start", "energy"),
+    }
+    assert True not in verdicts.values()
+    assert "+302 % worse" not in str(compare(BEFORE, AFTER))
+    assert "\N{MINUS SIGN}75 % better" in str(compare(BEFORE, AFTER))
+
+
+def test_only_what_differs_is_shown() -> None:
+    """Rows with equal values are left out of the text, and folded in the HTML. Their number is shown."""
+    made = compare(BEFORE, AFTER)
+    lines = [line.split("  ") for line in str(made).splitlines()]
+    assert not [line for line in lines if "host memory, peak" in line]
+    assert "  Not shown: 5 equal values" in str(made).splitlines()
+    before, _, folded = made.bundle()["text/html"].partition("<details")
+    assert "host memory, peak" not in before
+    assert "host memory, peak" in folded
+
+
+def test_both_runs_are_in_one_chart() -> None:
+    """The chart has the mean utilization of both runs' GPUs on one time axis. A run's line ends with it."""
+    assert BEFORE.timeline is not None
+    (course,) = BEFORE.timeline.gpus
+    timeline = replace(
+        BEFORE.timeline,
+        t=(3.5, 7.0),
+        gpus=(
+            replace(course, utilization=(50.0, 80.0)),
+            replace(course, uuid=gpu(1).uuid, utilization=(100.0, None)),
+        ),
+    )
+    two = replace(report(gpu(0), gpu(1), cell=cell(7.0, execution_count=6)), timeline=timeline)
+    one = replace(BEFORE, timeline=replace(timeline, t=(7.0, 14.0), gpus=timeline.gpus[:1]))
+    chart = compare(one, two).chart
+    assert chart is not None
+    (lane,) = chart.lanes
+    assert (chart.duration, chart.label) == (14.0, "mean GPU utilization, %")
+    quarters = [len(chart.t) * quarter // 4 - 1 for quarter in (1, 2, 3, 4)]
+    assert [lane.compared[n] for n in quarters] == [50.0, 50.0, 80.0, 80.0]
+    assert [lane.utilization[n] for n in quarters] == [75.0, None, None, None]
+
+
+def test_no_chart_without_utilization() -> None:
+    """If the utilization of both runs is unknown, there is no chart."""
+    bare = replace(BEFORE, timeline=None)
+    assert compare(bare, bare).chart is None
+    assert "<svg" not in compare(bare, bare).bundle()["text/html"]
 
 
 def test_parts_of_the_time_are_listed_below_it() -> None:
@@ -302,10 +395,10 @@ def test_memory_of_child_processes_counts_whichever_run_had_them(first: bool) ->
     """
     parent = replace(BEFORE, gpus=(gpu(0, children=("python worker.py",)),))
     pair = (parent, AFTER) if first else (AFTER, parent)
-    assert rows(compare(*pair))["process memory, sampled peak"] == ("15.6 GiB", "15.6 GiB", "1.00x")
+    assert rows(compare(*pair))["process memory, sampled peak"] == ("15.6 GiB", "15.6 GiB", "±0 %")
     unknown = replace(AFTER, gpus=(gpu(0, process_memory=None),))
     pair = (parent, unknown) if first else (unknown, parent)
-    assert rows(compare(*pair))["whole GPU memory, sampled peak"] == ("16.1 GiB", "16.1 GiB", "1.00x")
+    assert rows(compare(*pair))["whole GPU memory, sampled peak"] == ("16.1 GiB", "16.1 GiB", "±0 %")
 
 
 def test_a_change_over_several_gpus_is_their_sum() -> None:
@@ -313,9 +406,9 @@ def test_a_change_over_several_gpus_is_their_sum() -> None:
     mean, or the highest value of one GPU."""
     found = rows(compare(BEFORE, report(gpu(0), gpu(1), cell=cell(7.0, execution_count=6))))
     assert found["torch memory, change, sum of all GPUs"] == ("+2.9 GiB", "+5.8 GiB", "")
-    assert found["power, sum of all GPUs"] == ("165 W", "331 W", "2.00x")
-    assert found["utilization, mean of all GPUs"] == ("11 %", "11 %", "1.00x")
-    assert found["torch memory, peak, highest of one GPU"] == ("14.6 GiB", "14.6 GiB", "1.00x")
+    assert found["power, sum of all GPUs"] == ("165 W", "331 W", "+100 %")
+    assert found["utilization, mean of all GPUs"] == ("11 %", "11 %", "±0 points")
+    assert found["torch memory, peak, highest of one GPU"] == ("14.6 GiB", "14.6 GiB", "±0 %")
 
 
 def test_selecting_a_run() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from html import unescape
 from typing import Any
 
+import pytest
 from helpers_reports import HOSTILE
 
 from gpuwidget.measure.out_of_memory import (
@@ -59,7 +62,7 @@ def oom_context(*holders: OomHolder, **changes: Any) -> OomContext:
         stage="forward",
         uses=(("parameters", 41 * GIB), ("optimizer states", 16 * GIB), ("activations", 22 * GIB)),
     )
-    context = OomContext(replace(facts, **changes.pop("facts", {})), "GPU 0 H200", 0, (), (), ())
+    context = OomContext(replace(facts, **changes.pop("facts", {})), "GPU 0 H200", (), (), ())
     return replace(context, **changes)
 
 
@@ -76,7 +79,8 @@ def busy_server() -> OomContext:
             "others": (
                 OtherMemory("bob: python train.py --config large.yaml", 38 * GIB, True),
                 OtherMemory("CUDA context and other libraries", 612 * MIB, False),
-            )
+            ),
+            "freed": 300 * MIB,
         },
         cells=(
             CellShare(4, "model = Transformer(config).cuda()", round(41.5 * GIB)),
@@ -87,16 +91,29 @@ def busy_server() -> OomContext:
             (59.5 - n / 2, round((98 + min(39.0, max(0, n - 60))) * GIB) if not 30 < n < 40 else None)
             for n in range(119)
         ),
-        freed=300 * MIB,
     )
 
 
 def test_the_text() -> None:
-    """The card shows how much memory was requested and free, who holds the memory, how memory use changed in
-    the last minute, what would have been enough, and what to do before the next try."""
+    """The card shows how much memory was requested and free, what to do before the next try and what would
+    have been enough, who holds the memory, and how memory use changed in the last minute."""
     text = bundle(busy_server())["text/plain"]
     assert [" ".join(line.split()) for line in text.splitlines()] == [
         "Out of memory on cuda:0 (GPU 0 H200): 6.0 GiB requested, 2.1 of 139.8 GiB free",
+        "1. Free this error's frames before you try again · 21.9 GiB",
+        "%gpu free --yes",
+        "%debug is not possible after that",
+        "Each of these would have been enough:",
+        "2. Free embeddings if no longer needed · 9.2 GiB",
+        "%gpu free embeddings --yes",
+        "no use was found in the code that failed",
+        "3. Shut down bob: python train.py --config large.yaml if no longer needed · 38.0 GiB",
+        "Only a try shows whether this is enough:",
+        "4. Make the batch 2 times smaller, or process it in 2 parts (gradient accumulation)",
+        "the step had 22.0 GiB and requested 6.0 GiB more, but only 24.1 GiB was available to it · enough up "
+        "to the point of the error, if memory grows with the batch · mixed precision and activation "
+        "checkpointing reduce a step's memory too",
+        "held by from cell memory",
         "model In [4] 41.5 GiB",
         "optimizer In [5] 16.0 GiB",
         "this error's frames (kept by the notebook itself) In [12] 21.9 GiB",
@@ -114,30 +131,23 @@ def test_the_text() -> None:
         "(train(model, loader)), other or unknown cells 102 MiB.",
         "By use: parameters 41.0 GiB, optimizer states 16.0 GiB, saved for backward 22.0 GiB.",
         "The GPU's memory over the last 59.5 s, sampled: 98.0 → 137.0 GiB.",
-        "1. Free this error's frames before you try again: they keep 21.9 GiB allocated. (%debug is "
-        "not possible after that.)",
-        "%gpu free --yes",
-        "2. Then do one of these. Each would have been enough for the request:",
-        "- Free embeddings (9.2 GiB) if you no longer need it. No use of it was found in the code "
-        "that failed.",
-        "%gpu free embeddings --yes",
-        "- Shut down bob: python train.py --config large.yaml if no longer needed: this frees 38.0 GiB.",
-        "3. Or need less memory. Only a try shows whether it is enough:",
-        "- Make the batch 2 times smaller, or process it in 2 parts (gradient accumulation): the "
-        "step had allocated 22.0 GiB and requested 6.0 GiB more, but only 24.1 GiB was available "
-        "to it. This is enough up to the point of the error, if memory grows with the batch.",
-        "Mixed precision and activation checkpointing reduce the memory of a training step. Only a "
-        "try shows by how much.",
     ]
 
 
 def test_html_has_the_same_content() -> None:
     """The HTML form contains the words and numbers of the text form, and also a chart."""
     data = bundle(busy_server())
-    for text in ("model", "In [12]", "139.8 GiB free", "%gpu free embeddings --yes", "98.0 → 137.0 GiB"):
+    for text in ("model", "In [12]", "of 139.8 GiB", "%gpu free embeddings --yes", "98.0 → 137.0 GiB"):
         assert text in data["text/html"]
     assert "<svg" in data["text/html"]
     assert "<script" not in data["text/html"]
+
+
+def table(context: OomContext) -> list[str]:
+    """Return the rows of the text form's table of holders, without its header."""
+    lines = [" ".join(line.split()) for line in bundle(context)["text/plain"].splitlines()]
+    rows = lines[lines.index("held by from cell memory") + 1 :]
+    return rows[: next(n for n, row in enumerate(rows) if row.startswith("total")) + 1]
 
 
 def test_the_table_adds_up() -> None:
@@ -148,8 +158,7 @@ def test_the_table_adds_up() -> None:
         oom_holder("variable", "model", 92.0, 4),
         facts={"others": (OtherMemory("bob: train.py", 43 * GIB, True),)},
     )
-    rows = bundle(full)["text/plain"].splitlines()[1:6]
-    assert [" ".join(row.split()) for row in rows] == [
+    assert table(full) == [
         "model In [4] 92.0 GiB",
         "torch: reserved but not in tensors 2.0 GiB",
         "bob: train.py 43.0 GiB",
@@ -158,25 +167,85 @@ def test_the_table_adds_up() -> None:
     ]
 
 
-def test_the_free_memory_within_a_limit() -> None:
-    """If the process has a memory limit, the table shows how much of the GPU's free memory the limit allows.
-    The rows still add up. The fix that raises the limit has the new limit's size."""
-    limited = oom_context(
+def limited() -> OomContext:
+    """Return the context of an error in a process with a memory limit of 3 GiB on an empty H200."""
+    return oom_context(
         oom_holder("variable", "model", 2.0, 4, variables=None),
         facts={"free": 137 * GIB, "limit": 3 * GIB, "reserved": 2 * GIB, "fragmented": 0},
     )
-    text = bundle(limited)["text/plain"]
-    assert [" ".join(row.split()) for row in text.splitlines()[1:5]] == [
+
+
+def test_the_free_memory_within_a_limit() -> None:
+    """If the process has a memory limit, the table shows how much of the GPU's free memory the limit allows.
+    The rows still add up. The fix that raises the limit has the new limit's size."""
+    assert table(limited()) == [
         "model In [4] 2.0 GiB",
         "free within this process's own limit 1.0 GiB",
         "free, but above this process's own limit 136.0 GiB",
         "total 139.0 of 139.8 GiB",
     ]
-    assert (
-        "  - Raise this process's own memory limit: it is 3.0 GiB (set_per_process_memory_fraction), and the "
-        "GPU had 137.0 GiB free. A fraction of 0.06 is 8.4 GiB. If your code sets the limit, change the "
-        "number there: otherwise the next run sets the old limit again."
-    ) in text
+    lines = bundle(limited())["text/plain"].splitlines()
+    assert lines[1:5] == [
+        "  This would have been enough:",
+        "  1. Raise this process's own limit from 3.0 GiB to 8.4 GiB",
+        "      torch.cuda.set_per_process_memory_fraction(0.06, 'cuda:0')",
+        "      the GPU had 137.0 GiB free · if your code sets the limit, change the number there",
+    ]
+
+
+def pieces(context: OomContext) -> list[tuple[str, float]]:
+    """Return the name and the width in percent of each piece of the bar. The free memory has no name."""
+    bar = bundle(context)["text/html"].partition("background:#8883'>")[2].partition("</div>")[0]
+    found = re.findall(r"<i(?: title='([^']*)')? style='width:([\d.]+)%", bar)
+    return [(unescape(name).replace("\xa0", " "), float(width)) for name, width in found]
+
+
+def test_the_bar() -> None:
+    """One bar shows the memory up to the limit that applied, to scale: the largest holders by name, the
+    request within the free memory, and the rest of the request beyond the limit."""
+    found = pieces(busy_server())
+    # The whole bar is the GPU's memory and the 3.9 GiB of the request that exceed it.
+    scale = 100 / (139.8 + 3.9)
+    assert [(name, round(width / scale, 1)) for name, width in found] == [
+        ("model 41.5 GiB", 41.5),
+        ("optimizer 16.0 GiB", 16.0),
+        ("embeddings 9.2 GiB", 9.2),
+        ("smaller ones 3.4 GiB", 3.4),
+        ("this error's frames 21.9 GiB", 21.9),
+        ("freed since the error 300 MiB", 0.3),
+        ("torch, not in tensors 2.0 GiB", 2.0),
+        ("bob: python train.py --config l… 38.0 GiB", 38.0),
+        ("CUDA context and other libraries 612 MiB", 0.6),
+        ("holder unknown 4.8 GiB", 4.8),
+        ("", 2.1),
+        ("", 0.0),
+        ("requested 6.0 GiB · 3.9 GiB too much", 3.9),
+    ]
+
+
+def test_the_bar_up_to_a_process_limit() -> None:
+    """If the process's own limit applied, the bar ends there and leaves out other processes. A request of
+    more than the limit again is drawn shorter, which the key says."""
+    assert pieces(limited()) == [
+        ("model 2.0 GiB", 33.33),
+        ("", 16.67),
+        ("", 0.0),
+        ("requested 6.0 GiB · 5.0 GiB too much (drawn shorter)", 50.0),
+    ]
+
+
+@pytest.mark.parametrize("name", ["requested", "free", "total"])
+def test_no_bar_without_figures(name: str) -> None:
+    """Without the request's size, the free or the total memory, there is no bar."""
+    assert pieces(oom_context(oom_holder("variable", "model", 92.0, 4), facts={name: None})) == []
+
+
+def test_memory_without_a_known_holder() -> None:
+    """If no holder is known, the bar says so, and the folded part contains the reason."""
+    context = oom_context(facts={"fragmented": None}, unknown=("other processes: no driver here",))
+    assert pieces(context)[0] == ("holder unknown 137.7 GiB", 95.82)
+    folded = bundle(context)["text/html"].partition("<details")[2]
+    assert "Not known: other processes: no driver here." in folded
 
 
 def test_the_first_step_does_more_than_free_the_frames() -> None:
@@ -188,8 +257,7 @@ def test_the_first_step_does_more_than_free_the_frames() -> None:
     )
     text, html = bundle(kept)["text/plain"], bundle(kept)["text/html"]
     assert (
-        "- Free what the notebook itself keeps (Out[9]): 9.2 GiB from before this cell. (The command of step "
-        "1 does this too.)"
+        "  2. Free what the notebook itself keeps (Out[9]) · 9.2 GiB\n      the command of 1 does this too\n"
     ) in text
     assert text.count("%gpu free --yes") == html.count("%gpu free --yes") == 1
 
@@ -198,10 +266,11 @@ def test_the_first_step_is_first_if_nothing_else_helps() -> None:
     """If no fix would have been enough, the error's frames are still to be freed first."""
     frames = oom_holder("notebook", "this error", 21.9, 12, is_error=True, before=frozenset())
     lines = bundle(oom_context(frames, facts={"at_start": None}))["text/plain"].splitlines()
-    first = next(n for n, line in enumerate(lines) if line.startswith("  1. Free this error's frames"))
-    assert lines[first + 1 : first + 3] == [
+    assert lines[1:5] == [
+        "  1. Free this error's frames before you try again · 21.9 GiB",
         "      %gpu free --yes",
-        "  2. No single known fix would have been enough.",
+        "      %debug is not possible after that",
+        "  No single known fix would have been enough.",
     ]
 
 
@@ -220,10 +289,7 @@ def test_the_chart_has_a_caption() -> None:
     """The caption of the chart contains the first and the last value. It also contains the highest value if
     that is higher than both.
     """
-    assert (
-        "Dashed: memory in use, from 0 at the bottom to 139.8 GiB at the top."
-        in bundle(busy_server())["text/html"]
-    )
+    assert "sampled: 98.0 → 137.0 GiB.</div>" in bundle(busy_server())["text/html"]
     peaked = replace(busy_server(), recent=tuple((5.0 - n, (n % 3 + 1) * GIB) for n in range(5)))
     assert "sampled: 1.0 → 2.0 GiB, at most 3.0 GiB." in bundle(peaked)["text/plain"]
 
@@ -266,13 +332,13 @@ def test_contradictory_values() -> None:
     suggests no fix.
     """
     text = bundle(oom_context(facts={"free": 90 * GIB}))["text/plain"]
-    assert "By these values there was enough free memory" in text
+    assert "By these figures enough memory was free" in text
     assert "would have been enough" not in text
 
 
-def largest() -> OomContext:
-    """Return a context whose long names contain HTML markup, and which has more entries than a card shows."""
-    names = [f"{n}{HOSTILE * 8}" for n in range(60)]
+def largest(suffix: str) -> OomContext:
+    """Return a context that has more entries than a card shows, with names that end in ``suffix``."""
+    names = [f"v{n}{suffix}" for n in range(60)]
     return replace(
         oom_context(
             *(oom_holder("variable", name, 60.0 - n, n) for n, name in enumerate(names)),
@@ -286,12 +352,20 @@ def largest() -> OomContext:
 
 
 def test_size_and_escaping() -> None:
-    """Even the largest card takes less than 20 kB. All markup in its text is escaped in the HTML."""
-    data = bundle(largest())
+    """Even the largest card takes less than 20 kB, or 12 kB as a part of a watched cell's card. All markup in
+    its text is escaped in the HTML."""
+    data = bundle(largest(HOSTILE * 8))
     assert len(json.dumps(data)) < 20_000
+    assert len(json.dumps(bundle(largest(""), is_part=True))) < 12_000
     assert "<img" not in data["text/html"]
-    assert "50 more" in data["text/plain"]
-    assert "54 more processes" in data["text/plain"]
+
+
+def test_the_smallest_holders_share_a_row() -> None:
+    """A card shows the ten largest holders and six processes. One row each has the sum of all others."""
+    context = replace(largest(""), unknown=())
+    rows = table(context)
+    assert rows[10] == "50 more 1275.0 GiB"
+    assert rows[18] == "54 more processes 1620.0 GiB"
 
 
 def test_only_what_to_do_is_numbered() -> None:
@@ -317,12 +391,13 @@ def test_only_what_to_do_is_numbered() -> None:
         retains_graph=False,
     )
     data = bundle(oom_context(oom_holder("variable", "losses", 60.0, 3), facts={"retained": (kept,)}))
-    assert [line.split()[0] for line in data["text/plain"].splitlines()[-5:]] == [
-        "1.",
-        "losses.append(loss.item())",
-        "2.",
-        "losses.clear()",
-        "A",
+    assert data["text/plain"].splitlines()[1:7] == [
+        "  1. Keep the number, not the graph · 60.0 GiB",
+        "      losses.append(loss.item())",
+        "      losses keeps 40 results with their graphs · about 1.5 GiB each · In [3], line 4: "
+        "losses.append(loss)",
+        "  2. Free what is kept now, before you try again · 60.0 GiB",
+        "      losses.clear()",
+        "  A smaller batch or more memory would only delay the error.",
     ]
-    assert "<b>A smaller batch" not in data["text/html"]
     assert "A smaller batch or more memory would only delay the error" in data["text/html"]
