@@ -82,9 +82,30 @@ def no_gpu(system: str) -> Text:
     return translatable("this machine has no NVIDIA GPU")
 
 
-def no_gpu_summary(reason: str) -> str:
-    """Return the summary for the case that no check has an issue, and the machine has no NVIDIA GPU."""
-    return translatable("No problems: {reason}.", reason=reason)
+def no_gpu_summary(system: str, *, in_container: bool, uses_cpu: bool) -> str:
+    """Return the summary for the case that no check has an issue, and the machine has no NVIDIA GPU.
+
+    ``uses_cpu`` is whether torch works, and can only use the CPU.
+    """
+    if system == "darwin":
+        return translatable("macOS does not support NVIDIA GPUs.")
+    fact = (
+        translatable("PyTorch runs on the CPU, because this machine has no NVIDIA GPU.")
+        if uses_cpu
+        else translatable("This machine has no NVIDIA GPU.")
+    )
+    hint = (
+        translatable(
+            "Expected one? Start this container on a machine with a GPU, and with access to it (docker run "
+            "--gpus all …; in Kubernetes, request nvidia.com/gpu)."
+        )
+        if in_container
+        else translatable(
+            "Expected one? If this is a virtual machine, its host must pass the GPU through to it. In a "
+            "cloud, choose a machine type with a GPU."
+        )
+    )
+    return joined([fact, hint], " ")
 
 
 def healthy_summary() -> str:

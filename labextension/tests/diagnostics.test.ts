@@ -157,6 +157,8 @@ test('the summary is about the worst status', () => {
   assert.deepEqual(summary(null, { kind: 'none' }), [null, 'not run']);
   assert.deepEqual(summary(done(check('torch')), { kind: 'running', previous: null }), [null, 'running…']);
   assert.deepEqual(summary(null, done(check('torch'), check('MIG', 'skipped'))), ['ok', 'no problems']);
+  const withoutGpu = done(check('torch'), check('gpu', 'skipped'));
+  assert.deepEqual(summary(withoutGpu, withoutGpu), ['skipped', 'no NVIDIA GPU']);
   assert.deepEqual(summary(done(check('torch')), failed), ['unknown', 'could not run']);
   const broken = done(check('driver', 'broken'), check('gpu', 'unknown'));
   assert.deepEqual(summary(broken, broken), ['broken', '1 problem: driver']);

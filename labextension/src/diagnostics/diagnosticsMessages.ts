@@ -64,9 +64,13 @@ export function diagnosticsSummary(
       : []),
     ...(unknown.number > 0 ? [trans.__('no result: %1', unknown.titles)] : [])
   ];
-  return parts.length === 0
-    ? ['ok', trans.__('no problems')]
-    : [warnings.number > 0 ? 'warning' : 'unknown', parts.join(trans.__('; '))];
+  if (parts.length > 0) {
+    return [warnings.number > 0 ? 'warning' : 'unknown', parts.join(trans.__('; '))];
+  }
+  // The doctor skips the check of the GPUs only on a machine without one.
+  return doctors.some(({ links }) => links.some(({ id, status }) => id === 'gpu' && status === 'skipped'))
+    ? ['skipped', trans.__('no NVIDIA GPU')]
+    : ['ok', trans.__('no problems')];
 }
 
 /** A number of problems, and the titles of the checks that have found them. */

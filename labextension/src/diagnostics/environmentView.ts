@@ -73,7 +73,9 @@ export class EnvironmentView {
       this.shownChecks = checks;
       const translate = translator(texts);
       this.checks.replaceChildren(
-        ...checks.map(check => checkView(this.trans, check, translate, this.copyFrom))
+        ...oneSkipped(this.trans, checks, translate).map(check =>
+          checkView(this.trans, check, translate, this.copyFrom)
+        )
       );
     }
     if (doctor !== this.shown) {
@@ -132,6 +134,28 @@ export class EnvironmentView {
 
 function translator(texts: TranslatedDiagnosis['texts']): Translate {
   return text => texts[text] ?? text;
+}
+
+/** Return the checks. If several were skipped, they are one: its result is their titles, with the reasons. */
+function oneSkipped(
+  trans: TranslationBundle,
+  checks: readonly ShownCheck[],
+  translate: Translate
+): readonly ShownCheck[] {
+  const skipped = checks.filter(({ check }) => check.status === 'skipped');
+  const [first, second] = skipped;
+  if (first === undefined || second === undefined) {
+    return checks;
+  }
+  const titles = new Map<string, string[]>();
+  for (const { check } of skipped) {
+    const reason = translate(check.found);
+    titles.set(reason, [...(titles.get(reason) ?? []), translate(check.title)]);
+  }
+  const title = trans.__('%1 checks', skipped.length);
+  const found = [...titles].map(([reason, names]) => `${names.join(', ')} (${reason})`).join(', ');
+  const one = { ...first, check: { ...first.check, title, found, evidence: {} } };
+  return [...checks.filter(shown => !skipped.includes(shown)), one];
 }
 
 /**
