@@ -60,7 +60,7 @@ def test_no_check_runs_before_the_section_is_expanded(open_notebook: Open) -> No
     wait_for_text(notebook, SUMMARY, "no problems")
     assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-summary") == [
         "No problems: all checks passed, from PyTorch to the GPU.",
-        "Not checked: gpuwidget is not running in this kernel.",
+        "gpuwidget is not running in this kernel.",
     ]
     for _ in range(2):
         notebook.page.click(SUMMARY)
@@ -204,7 +204,7 @@ def test_a_restarted_kernel_has_no_diagnosis(open_notebook: Open) -> None:
     notebook = open_doctor(open_notebook, unhealthy(), healthy())
     wait_for_text(notebook, SUMMARY, "1 problem")
     notebook.script("await panel.sessionContext.session.kernel.restart();")
-    wait_for_text(notebook, ENVIRONMENT, "Not checked: gpuwidget is not running in this kernel.")
+    wait_for_text(notebook, ENVIRONMENT, "gpuwidget is not running in this kernel.")
     wait_for_text(notebook, SUMMARY, "no problems")
     run(notebook, 0)
     wait_for_text(notebook, ENVIRONMENT, "Not run")
