@@ -19,9 +19,11 @@ def text_fix(id_: str, template: str, **params: Any) -> Fix:
     return Fix(id_, params, _text(template, params), None, "")
 
 
-def command_fix(id_: str, before: str, command: str, after: str = ".", **params: Any) -> Fix:
-    """Return a fix with a command, and with the templates of the texts before and after it."""
-    return Fix(id_, params, _text(before, params), command, _text(after, params))
+def command_fix(id_: str, before: str, command: str, then: str | None = None, **params: Any) -> Fix:
+    """Return a fix with a command, with the template of the text before it, and that of the sentences that
+    may follow."""
+    after = "." if then is None else translatable(". {then}", then=_text(then, params))
+    return Fix(id_, params, _text(before, params), command, after)
 
 
 def _text(template: str, params: dict[str, Any]) -> Text:

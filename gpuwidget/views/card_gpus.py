@@ -295,7 +295,7 @@ def _extra_means(gpus: Sequence[GpuReport]) -> list[str]:
             )
             parts.append(_("{name} {received} in, {sent} out", name=name, received=received, sent=sent))
     reasons = _throttle_reasons([gpu.throttled for gpu in gpus if gpu.throttled is not None])
-    return [*parts, _("clock held down: {reasons}", reasons=reasons)] if reasons else parts
+    return [*parts, _("throttled ({reasons})", reasons=reasons)] if reasons else parts
 
 
 def _levels(

@@ -125,7 +125,7 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
     if reason is not None:
         return [
             _(
-                "Deleted {names}. The released GPU memory is unknown: {reason}.",
+                "Deleted {names}. Couldn't tell how much GPU memory this released, because {reason}.",
                 names=deleted,
                 reason=reason.text,
             )

@@ -202,7 +202,7 @@ function fixView(
   copyFrom: CopyFrom
 ): HTMLElement[] {
   const { command } = fix;
-  const head = element('div', '', element('b', '', trans.__('Fix: ')), translate(fix.before));
+  const head = element('div', '', element('b', '', trans.__('Fix:')), ` ${translate(fix.before)}`);
   if (command === null) {
     return [head];
   }

@@ -27,12 +27,12 @@ NO_LIBRARIES: dict[str, Any] = {
 
 ON_CPU = "PyTorch runs on the CPU, because this machine has no NVIDIA GPU. "
 IN_VM = (
-    "Expected one? If this is a virtual machine, its host must pass the GPU through to it. In a cloud, choose "
-    "a machine type with a GPU."
+    "Expected one? If this is a virtual machine, its host must pass the GPU through to it. In a cloud, "
+    "choose a machine type with a GPU."
 )
 IN_CONTAINER = (
-    "Expected one? Start this container on a machine with a GPU, and with access to it (docker run --gpus all "
-    "…; in Kubernetes, request nvidia.com/gpu)."
+    "Expected one? Start this container on a machine with a GPU, and with access to it (docker run --gpus "
+    "all …; in Kubernetes, request nvidia.com/gpu)."
 )
 
 
