@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from gpuwidget.model import units
 from gpuwidget.model.boundary import stopped
 from gpuwidget.model.terminal_text import printable_lines
-from gpuwidget.model.translation import _, in_view_language, listed, translatable
+from gpuwidget.model.translation import _, in_view_language, joined, listed, translatable
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.device_switch import cuda_index
 from gpuwidget.pytorch.torch_variables import devices_of_tensors
@@ -149,7 +149,7 @@ def _several_devices(trace: TracebackType | None, user_ns: Mapping[str, object])
     if not where:
         return Hint(_("One operation received tensors on different devices."), fix)
     named = [translatable("{name} on {on}", name=name, on=listed(on)) for name, on in where.items()]
-    names = _(listed(named, _MAX_NAMES))
+    names = _(listed(named, _MAX_NAMES) if len(named) > _MAX_NAMES else joined(named))
     if not in_line:
         return Hint(
             _(

@@ -24,9 +24,9 @@ _CELL = "text-align:left;vertical-align:top"
 _STATUS_CELL = f"{_CELL};white-space:nowrap"
 _MIN_WIDTH = 60
 _TEXT_LENGTH = 600
-_PUNCTUATION = ".,; 。，；"
-"""Punctuation that may follow a command within a sentence. The terminal's text form shows the words after the
-command on a separate line, so it removes this punctuation from their start."""
+_FULL_STOP = ".。 "
+"""Ends the sentence with the command. The terminal's text form shows the sentences after the command on a
+separate line, so it removes this full stop from their start."""
 
 
 class _Problems:
@@ -119,7 +119,7 @@ def _fix_lines(fix: Fix | None, width: int, indent: str) -> list[str]:
     if fix.command is not None:
         # The command stays on one line, however long that is, so that users copy all of it.
         lines.append(f"{indent}  {printable(fix.command)}")
-    return [*lines, *wrap(printable(_(fix.after).lstrip(_PUNCTUATION)), width, indent, indent)]
+    return [*lines, *wrap(printable(_(fix.after).lstrip(_FULL_STOP)), width, indent, indent)]
 
 
 # -- HTML ------------------------------------------------------------------------------------------------

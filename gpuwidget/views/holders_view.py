@@ -78,7 +78,7 @@ def names(holder: Holder) -> tuple[str, str]:
     if holder.kind == "unknown":
         return _(_UNKNOWN), ""
     first, *others = (clean_line(_(name), _MAX_NAME) for name in holder.names)
-    return first, _(listed(others, _MAX_NAMES)) if others else ""
+    return first, _(listed(others, _MAX_NAMES)) if len(others) > _MAX_NAMES else ", ".join(others)
 
 
 @in_view_language

@@ -28,7 +28,7 @@ runtime = Runtime()
 s.cuda_runtime = lambda: runtime
 """
 """Code that replaces CUDA's runtime library with a fake."""
-FREED = "Freed on the GPU according to torch: 20 MiB; the driver's value is unknown."
+FREED = "Freed on the GPU according to torch: 20 MiB. The driver's value is unknown."
 
 
 @pytest.fixture

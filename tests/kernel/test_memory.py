@@ -84,7 +84,7 @@ def test_free_lists_and_frees(kernel: Kernel) -> None:
     freed = kernel.ok("%gpu free --yes").displayed
     assert freed == (
         "Released 11 MiB of tensors.\n"
-        "Freed on the GPU according to torch: 12 MiB; the driver's value is unknown.\n"
+        "Freed on the GPU according to torch: 12 MiB. The driver's value is unknown.\n"
         "Also deleted: %debug and %tb of the last error, Out[2]."
     )
     assert kernel.value("gpu.allocated") == "512"

@@ -109,8 +109,8 @@ def _missing_notes(
             )
         )
         note = translatable(
-            "Couldn't tell which lines allocated {missing} of the {allocated} that this run allocated on "
-            "cuda:{index}, because {why}.",
+            "Memory by line: couldn't tell which lines allocated {missing} of the {allocated} that this run "
+            "allocated on cuda:{index}, because {why}.",
             allocated=units.memory(requests[index].during),
             index=index,
             missing=units.memory(missing),

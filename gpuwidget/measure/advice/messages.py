@@ -434,19 +434,20 @@ def straggler(
     ``late_ranks`` is empty if the ranks are unknown.
     """
     ranks = _ranks(late_ranks)
-    gpus, late_gpu = gpu_names(waiting), gpu_name(late)
-    if ranks:
-        late_gpu = translatable("{gpu} ({ranks})", gpu=late_gpu, ranks=ranks)
-    who = ranks or translatable("the process of {gpu}", gpu=gpu_name(late))
-    waits = (
-        translatable("{gpus} {en_wait} for {late}.", gpus=gpus, late=late_gpu, en_wait=_wait(waiting))
+    gpus, late_gpu, wait = gpu_names(waiting), gpu_name(late), _verb(waiting, "waits", "wait")
+    late_with_ranks = translatable("{gpu} ({ranks})", gpu=late_gpu, ranks=ranks) if ranks else late_gpu
+    who = ranks or translatable("the process of {gpu}", gpu=late_gpu)
+    sentences = [
+        translatable("{gpus} {en_wait} for {late}.", gpus=gpus, en_wait=wait, late=late_with_ranks)
         if sure
         else translatable(
-            "{gpus} probably {en_wait} for {late}.", gpus=gpus, late=late_gpu, en_wait=_wait(waiting)
+            "{gpus} probably {en_wait} for {late}.", gpus=gpus, en_wait=wait, late=late_with_ranks
         )
-    )
-    sentences = [
-        waits,
+    ]
+    share = utilization - late_utilization
+    if share > 0:
+        sentences.append(translatable("The waiting takes about {share:.0f} % of the time.", share=share))
+    sentences += [
         translatable(
             "{late} was {late_utilization:.0f} % busy.", late=late_gpu, late_utilization=late_utilization
         ),
@@ -467,9 +468,6 @@ def straggler(
             power=_power(waiting),
         ),
     ]
-    share = utilization - late_utilization
-    if share > 0:
-        sentences.append(translatable("The waiting takes about {share:.0f} % of the time.", share=share))
     return Text(
         joined(sentences, " "),
         translatable(
@@ -479,10 +477,6 @@ def straggler(
             en_do="do" if len(late_ranks) > 1 else "does",
         ),
     )
-
-
-def _wait(waiting: Sequence[GpuReport]) -> str:
-    return _verb(waiting, "waits", "wait")
 
 
 def idle_gpus(

@@ -197,11 +197,11 @@ export function worstRank(checks: readonly ShownCheck[]): number {
 }
 
 /**
- * Return the text that follows a fix's command, `after`, without the punctuation at the beginning of the text,
- * because the text is shown on a separate line.
+ * Return the sentences that follow a fix's command, `after`, without the full stop of the sentence with the
+ * command, because they are shown on a separate line.
  */
 export function textAfterCommand(after: string): string {
-  return after.replace(/^[.,;\s。，；]+/, '');
+  return after.replace(/^[.。]\s*/, '');
 }
 
 /** Return a diagnosis, with its texts in English, as JSON in the format of `gpuwidget doctor --json`, which `--diff` can read. */

@@ -77,7 +77,9 @@ def test_text_after_a_command() -> None:
     ) in diagnosis_view.html(doctor)
     files = {"devices": devices("nvidia0", "nvidiactl", usable=False)}
     forbidden = diagnose(results(torch=NO_CUDA, machine=files))
-    assert "<code>sudo usermod -aG video $USER</code>, and log in again" in diagnosis_view.html(forbidden)
+    assert "<code>sudo usermod -aG video $USER</code>. If the group is root, run " in diagnosis_view.html(
+        forbidden
+    )
 
 
 def test_hostile_text_is_shown_as_text() -> None:

@@ -952,7 +952,7 @@ def test_means_beside_utilization_are_in_the_details() -> None:
     assert (
         "GPU 0, mean: SM occupancy 4.4 % · float32 pipes 8.1 % · PCIe 4.4 MiB/s in, 1.1 MiB/s out · "
         "NVLink 0 MiB/s "
-        "in, 0 MiB/s out · clock held down: too hot 3.0 s"
+        "in, 0 MiB/s out · throttled (too hot 3.0 s)"
     ) in lines
 
 
