@@ -73,8 +73,8 @@ def test_different_gpus_before_and_after_cuda_starts(start_kernel: StartKernel, 
         ["  cuda:1", "GPU 0 GeForce RTX 3090 (compute capability 8.6)"],
     ]
     assert after[4] == (
-        "cuda:0 is GPU 1 in nvidia-smi, not GPU 0, because CUDA puts the fastest GPU first. The numbers agree "
-        "if the kernel starts with CUDA_DEVICE_ORDER=PCI_BUS_ID in the environment."
+        "cuda:0 is GPU 1 in nvidia-smi, not GPU 0, because CUDA puts the fastest GPU first. The numbers "
+        "agree if the kernel starts with CUDA_DEVICE_ORDER=PCI_BUS_ID in the environment."
     )
     state = kernel.answer_to(ask="state")["state"]
     assert (state["order"]["source"], state["choices"][1]["uuid"]) == ("cuda", CUDA_0)

@@ -168,8 +168,8 @@ def test_contexts_on_unused_gpus_are_named_with_their_line() -> None:
     assert found.evidence["unused"] == [1, 2]
     (one,) = advice(working(), unused[0], context=replace(context, line_name=None))
     assert one.text == (
-        "This run opened a CUDA context on GPU 1 and did not use this GPU. It holds 614 MiB until the kernel "
-        "restarts."
+        "This run opened a CUDA context on GPU 1 and did not use this GPU. The context holds "
+        "614 MiB until the kernel restarts."
     )
 
 

@@ -212,8 +212,8 @@ def test_numbers_that_agree_need_no_note(monkeypatch: pytest.MonkeyPatch) -> Non
         ),
         (
             BY_BUS,
-            "cuda:0 is GPU 1 in nvidia-smi, not GPU 0, because the environment or the GPUs were different when "
-            "CUDA started.",
+            "cuda:0 is GPU 1 in nvidia-smi, not GPU 0, because the environment or the GPUs were different "
+            "when CUDA started.",
         ),
     ],
 )
