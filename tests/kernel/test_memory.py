@@ -120,7 +120,7 @@ def test_free_by_name_without_counters(kernel: Kernel) -> None:
     %gpu free reports that the amount of released memory is unknown."""
     kernel.ok("x = gpu.empty(1000)\ntorch.cuda.get_allocator_backend = lambda: 'cudaMallocAsync'")
     assert kernel.ok("%gpu free x").displayed == (
-        "Deleted x. The released GPU memory is unknown: torch uses the allocator "
+        "Deleted x. Couldn't tell how much GPU memory this released, because torch uses the allocator "
         "cudaMallocAsync, which provides only some counters."
     )
 
