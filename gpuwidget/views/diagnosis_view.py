@@ -21,7 +21,6 @@ _STATUS_WORDS = {
 """The word for each status, so that the status is readable without colours and icons."""
 _STATUS_COLORS = {"broken": styles.ERROR, "warning": styles.WARNING}
 _CELL = "text-align:left;vertical-align:top"
-_STATUS_CELL = f"{_CELL};white-space:nowrap"
 _MIN_WIDTH = 60
 _TEXT_LENGTH = 600
 _FULL_STOP = ".。 "
@@ -127,21 +126,20 @@ def _fix_lines(fix: Fix | None, width: int, indent: str) -> list[str]:
 
 @in_view_language
 def html(doctor: Diagnosis) -> str:
-    """Return the diagnosis as HTML: the summary, one row per check, one for all skipped checks, and the
+    """Return the diagnosis as HTML: the summary, one row per check, one line for all skipped checks, and the
     collapsed evidence."""
     problems = _Problems(doctor)
     rows = "".join(_html_row(check, problems) for check in problems.checks_in_order())
-    if skipped := problems.skipped():
-        rows += (
-            f"<tr style='background:none;{styles.QUIET}'><td style='{_STATUS_CELL}'>"
-            f"{escape(_(_STATUS_WORDS['skipped']))}</td>"
-            f"<td colspan='2' style='{_CELL};overflow-wrap:anywhere'>{_cleaned(skipped)}</td></tr>"
-        )
+    skipped = problems.skipped()
+    if skipped:
+        word = escape(_(_STATUS_WORDS["skipped"]))
+        skipped = f"<div style='{styles.QUIET};padding:4px'>{word}: {_cleaned(skipped)}</div>"
     edge = _STATUS_COLORS.get(doctor.status, styles.NEUTRAL if doctor.without_gpu else styles.SUCCESS)
     return styles.frame(
         f"<div><b>{_cleaned(_(doctor.summary))}</b></div>"
         "<div style='overflow-x:auto'><table cellpadding='4' style='margin:4px 0 0;text-align:left;"
-        f"border-collapse:collapse;font-size:13px'><tbody>{rows}</tbody></table></div>{_evidence(doctor)}",
+        f"border-collapse:collapse;font-size:13px'><tbody>{rows}</tbody></table></div>"
+        f"{skipped}{_evidence(doctor)}",
         edge,
     )
 
@@ -161,7 +159,7 @@ def _html_row(check: Check, problems: _Problems) -> str:
     if causes := problems.causes(check):
         result += f"<div>{_cleaned(causes)}</div>"
     return (
-        f"<tr style='background:none'><td style='{_STATUS_CELL}'>{status}</td>"
+        f"<tr style='background:none'><td style='{_CELL};white-space:nowrap'>{status}</td>"
         f"<th scope='row' style='{_CELL};font-weight:600'>{escape(_(check.title))}</th>"
         f"<td style='{_CELL};overflow-wrap:anywhere'>{result}</td></tr>"
     )
