@@ -61,7 +61,7 @@ def of(holders: Any) -> HoldersView:
     """Return the view of a :class:`~gpuwidget.kernel.attribution.memory_holders.Holders`."""
     notes = list(holders.notes)
     if holders.reason is not None:
-        notes.insert(0, _("No PyTorch GPU memory to show: {reason}.", reason=_(holders.reason)))
+        notes.insert(0, _("No PyTorch GPU memory to show, because {reason}.", reason=_(holders.reason)))
     elif not holders.devices and not holders:
         notes.insert(0, _("torch holds no GPU memory."))
     devices = {device.device: device for device in holders.devices}

@@ -183,7 +183,7 @@ def test_without_torch_or_cuda(start_kernel: Callable[..., Kernel]) -> None:
     the reply gives that as the reason, and CUDA is not initialized."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none", PYTHONPATH=STANDIN)
     kernel.ok("%load_ext gpuwidget")
-    no_cache = "There is no PyTorch cache to free: "
+    no_cache = "There is no PyTorch cache to free, because "
     assert free(kernel)["reason"] == f"{no_cache}torch is not loaded."
     kernel.ok("import torch")
     assert free(kernel)["reason"] == f"{no_cache}CUDA is not initialized in this process."

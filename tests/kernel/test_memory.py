@@ -251,12 +251,12 @@ def test_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
     %gpu memory and %gpu free explain that in one sentence."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget")
-    assert kernel.ok("%gpu memory").displayed == "No PyTorch GPU memory to show: torch is not loaded."
-    assert kernel.ok("%gpu free --yes").displayed == "Nothing to free: torch is not loaded."
+    assert kernel.ok("%gpu memory").displayed == "No PyTorch GPU memory to show, because torch is not loaded."
+    assert kernel.ok("%gpu free --yes").displayed == "Nothing to free, because torch is not loaded."
     kernel.ok("import torch")
     reason = "CUDA is not initialized in this process."
-    assert kernel.ok("%gpu memory").displayed == f"No PyTorch GPU memory to show: {reason}"
-    assert kernel.ok("%gpu free").displayed == f"Nothing to free: {reason}"
+    assert kernel.ok("%gpu memory").displayed == f"No PyTorch GPU memory to show, because {reason}"
+    assert kernel.ok("%gpu free").displayed == f"Nothing to free, because {reason}"
     assert kernel.value("torch.cuda.is_initialized()") == "False"
 
 

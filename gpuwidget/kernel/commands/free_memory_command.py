@@ -150,7 +150,7 @@ def _search(shell: Any) -> HolderSearch | str:
     """Return the result of the search for the holders of torch's memory, or why nothing can be freed."""
     reason = cuda_state.no_counters_reason()
     if reason is not None:
-        return translatable("Nothing to free: {reason}.", reason=reason.text)
+        return translatable("Nothing to free, because {reason}.", reason=reason.text)
     try:
         return memory_holders.search(shell)
     except BaseException as error:
