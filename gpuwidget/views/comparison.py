@@ -459,7 +459,7 @@ def _notes(a: _Run, b: _Run) -> list[str]:
         if run.gpus and not run.report.attributed and run.report.source.recording is None:
             found.append(
                 translatable(
-                    "Couldn't tell which GPUs {run} used, so its values cover all watched GPUs.",
+                    "{run}: couldn't tell which GPUs it used, so its values cover all watched GPUs.",
                     run=run.name,
                 )
             )

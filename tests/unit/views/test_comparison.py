@@ -135,7 +135,7 @@ def test_without_a_gpu() -> None:
         (replace(AFTER, cell=cell(1.0, execution_count=9, status="error")), "stopped by an error"),
         (replace(AFTER, cell=cell(1.0, execution_count=9, status="interrupted")), "interrupted"),
         (replace(reports.replay(), cell=cell(1.0, execution_count=9)), "a recording"),
-        (replace(AFTER, attributed=False), "Couldn't tell which GPUs"),
+        (replace(AFTER, attributed=False), "couldn't tell which GPUs"),
     ],
 )
 def test_doubtful_values_have_a_note(made: Report, said: str) -> None:
