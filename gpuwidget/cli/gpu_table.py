@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpuwidget.model.metrics import METRICS, Metric
 from gpuwidget.model.terminal_text import TableColumn, format_table, printable, truncate
 from gpuwidget.model.units import UNKNOWN, duration, gib, whole_number
-from gpuwidget.sources.throttle_reasons import needing_attention
+from gpuwidget.sources.throttle_reasons import IDLE, needing_attention
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -25,7 +25,7 @@ _GPU_COLUMNS = (
     TableColumn("GPU"),
     TableColumn("Name", right=False, shrinks_to=8),
     *(TableColumn(metric.table_title) for metric in METRICS if metric.table_title is not None),
-    TableColumn("Limited by", right=False, shrinks_to=18),
+    TableColumn("Throttled", right=False, shrinks_to=18),
 )
 _PROCESS_COLUMNS = (
     TableColumn("GPU"),
@@ -108,7 +108,9 @@ def _gpu_row(gpu: Gpu, reading: Reading, now: float, tz: tzinfo | None) -> tuple
     return (
         *first_cells,
         *(_figure(metric, gpu, reading) for metric in METRICS if metric.table_title is not None),
-        UNKNOWN if reading.throttle is None else ", ".join(map(printable, reading.throttle)),
+        UNKNOWN
+        if reading.throttle is None
+        else ", ".join(printable(reason) for reason in reading.throttle if reason != IDLE),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpuwidget.model import units
 from gpuwidget.model.messages import Message, message
-from gpuwidget.model.translation import counted, joined, translatable
+from gpuwidget.model.translation import counted, listed, translatable
 from gpuwidget.model.worker_update import WorkerUpdate
 
 _MAX_NAMES = 4
@@ -31,7 +31,7 @@ def without_end(update: WorkerUpdate) -> Message:
         last = translatable(
             "its last report, {when}, showed {figures}",
             when=when,
-            figures=joined(figures, translatable(" and ")),
+            figures=listed(figures),
         )
     else:
         last = translatable("its last report came {when}", when=when)
@@ -41,16 +41,11 @@ def without_end(update: WorkerUpdate) -> Message:
 
 def no_reports(names: Sequence[str], error: str) -> Message:
     """Return the note about workers whose plugin has failed with ``error``."""
-    listed = ", ".join(names[:_MAX_NAMES])
-    more = (
-        translatable(" and {number} more", number=len(names) - _MAX_NAMES) if len(names) > _MAX_NAMES else ""
-    )
     text = translatable(
-        "{workers} ({listed}{more}) can't send reports: {error}. The workers need the same "
+        "{workers} ({names}) can't send reports: {error}. The workers need the same "
         "version of gpuwidget as the notebook.",
         workers=counted(len(names), "{number} Dask worker", "{number} Dask workers"),
-        listed=listed,
-        more=more,
+        names=listed(names, _MAX_NAMES),
         error=error,
     )
     return message("dask-no-reports", text, workers=len(names), error=error)

@@ -54,9 +54,7 @@ def check_torch(results: ProbeResults) -> Check:
     }
     if files is None and not torch.get("imported"):
         if results.place == "server":
-            return skipped_check(
-                TORCH, translatable("not in the server's environment (not needed there)"), evidence
-            )
+            return skipped_check(TORCH, translatable("not needed in the server's environment"), evidence)
         if results.without_gpu:
             return skipped_check(TORCH, translatable("not found"), evidence)
         issue = messages.not_installed(install_torch(results, "missing"))

@@ -19,9 +19,11 @@ def text_fix(id_: str, template: str, **params: Any) -> Fix:
     return Fix(id_, params, _text(template, params), None, "")
 
 
-def command_fix(id_: str, before: str, command: str, after: str = ".", **params: Any) -> Fix:
-    """Return a fix with a command, and with the templates of the texts before and after it."""
-    return Fix(id_, params, _text(before, params), command, _text(after, params))
+def command_fix(id_: str, before: str, command: str, then: str | None = None, **params: Any) -> Fix:
+    """Return a fix with a command, with the template of the text before it, and that of the sentences that
+    may follow."""
+    after = "." if then is None else translatable(". {then}", then=_text(then, params))
+    return Fix(id_, params, _text(before, params), command, after)
 
 
 def _text(template: str, params: dict[str, Any]) -> Text:
@@ -82,9 +84,30 @@ def no_gpu(system: str) -> Text:
     return translatable("this machine has no NVIDIA GPU")
 
 
-def no_gpu_summary(reason: str) -> str:
-    """Return the summary for the case that no check has an issue, and the machine has no NVIDIA GPU."""
-    return translatable("No problems: {reason}.", reason=reason)
+def no_gpu_summary(system: str, *, in_container: bool, uses_cpu: bool) -> str:
+    """Return the summary for the case that no check has an issue, and the machine has no NVIDIA GPU.
+
+    ``uses_cpu`` is whether torch works, and can only use the CPU.
+    """
+    if system == "darwin":
+        return translatable("macOS does not support NVIDIA GPUs.")
+    fact = (
+        translatable("PyTorch runs on the CPU, because this machine has no NVIDIA GPU.")
+        if uses_cpu
+        else translatable("This machine has no NVIDIA GPU.")
+    )
+    hint = (
+        translatable(
+            "Expected one? Start this container on a machine with a GPU, and with access to it (docker run "
+            "--gpus all …; in Kubernetes, request nvidia.com/gpu)."
+        )
+        if in_container
+        else translatable(
+            "Expected one? If this is a virtual machine, its host must pass the GPU through to it. In a "
+            "cloud, choose a machine type with a GPU."
+        )
+    )
+    return joined([fact, hint], " ")
 
 
 def healthy_summary() -> str:

@@ -44,9 +44,8 @@ def reset_pending(gpu: int) -> Issue:
         ),
         command_fix(
             "reset-or-reboot",
-            "Stop the programs that use the GPUs, then reset the GPUs:",
+            "Reboot, or stop the programs that use the GPUs, then reset the GPUs:",
             _RESET,
-            ", or reboot.",
         ),
     )
 
@@ -79,7 +78,7 @@ def throttled(gpu: int, reasons: Sequence[str], *, hot: bool) -> Issue:
         "gpu-throttled",
         "warning",
         {"gpu": gpu, "reasons": tuple(reasons)},
-        translatable("The clock of GPU {gpu} is reduced now: {reasons}.", gpu=gpu, reasons=joined(reasons)),
+        translatable("GPU {gpu} is throttled now ({reasons}).", gpu=gpu, reasons=joined(reasons)),
         text_fix("check-cooling", fix, hot=hot),
     )
 
@@ -119,9 +118,8 @@ def persistence_off(gpus: int) -> Issue:
         ),
         command_fix(
             "enable-persistence",
-            "Turn persistence mode on:",
+            "Turn persistence mode on until the next reboot:",
             _ENABLE_PERSISTENCE,
-            " (until the next reboot).",
         ),
     )
 
@@ -131,27 +129,25 @@ def persistence_off(gpus: int) -> Issue:
 
 def narrow_link(gpu: int, width: int | None, max_width: int | None, others: int) -> Issue:
     """Return the issue of a GPU that does not use all its PCIe lanes, and of ``others`` further such GPUs."""
-    more = (
-        counted(
-            others,
-            " ({number} more GPU does not use all its lanes either)",
-            " ({number} more GPUs do not use all their lanes either)",
-        )
-        if others
-        else ""
+    reason = translatable(
+        "GPU {gpu} uses only {width} of its {max_width} PCIe lanes, so copies to and from this GPU are "
+        "slower.",
+        gpu=gpu,
+        width=width,
+        max_width=max_width,
     )
+    if others:
+        more = counted(
+            others,
+            "{number} more GPU does not use all its lanes either.",
+            "{number} more GPUs do not use all their lanes either.",
+        )
+        reason = joined([reason, more], " ")
     return Issue(
         "pcie-narrow",
         "warning",
         {"gpu": gpu, "width": width, "max_width": max_width, "others": others},
-        translatable(
-            "GPU {gpu} uses only {width} of its {max_width} PCIe lanes{more}, so copies to and "
-            "from this GPU are slower.",
-            gpu=gpu,
-            width=width,
-            max_width=max_width,
-            more=more,
-        ),
+        reason,
         text_fix(
             "check-slot",
             "Check its slot and riser. Some boards share lanes between slots, and some laptops "
@@ -233,7 +229,7 @@ def shm_full(free: int, total: int) -> Issue:
             "list-shm",
             "List the files in it:",
             _LIST_SHM,
-            ". Delete the files that crashed programs have left.",
+            "Delete the files that crashed programs have left.",
         ),
     )
 
@@ -253,9 +249,10 @@ def files_overwritten(files: Sequence[str], other: str | None, fix: Fix) -> Issu
         "gpuwidget-overwritten",
         "warning",
         {"files": len(files), "other": other},
-        translatable(
-            "{files} overwritten by {by}.",
-            files=counted(len(files), "{number} file of gpuwidget was", "{number} files of gpuwidget were"),
+        counted(
+            len(files),
+            "{number} file of gpuwidget was overwritten by {by}.",
+            "{number} files of gpuwidget were overwritten by {by}.",
             by=by,
         ),
         fix,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuwidget.diagnostics.messages import command_fix, text_fix
-from gpuwidget.diagnostics.messages_packages import after_build_command
+from gpuwidget.diagnostics.messages_packages import last_version
 from gpuwidget.model.diagnosis import Fix, Issue
-from gpuwidget.model.translation import joined, translatable
+from gpuwidget.model.translation import listed, translatable
 from gpuwidget.sources import nvml_messages
 
 _CREATE_DEVICE_FILES = "sudo nvidia-modprobe -c 0 -u"
@@ -91,15 +91,16 @@ def version_mismatch(module: str | None) -> Issue:
 
     ``module`` is the version of the kernel module, if it is known.
     """
-    loaded = translatable(" ({module})", module=module) if module else ""
     return Issue(
         "driver-version-mismatch",
         "broken",
         {"module": module},
         translatable(
-            "The driver's libraries were updated, but the old kernel module is still loaded{loaded}.",
-            loaded=loaded,
-        ),
+            "The driver's libraries were updated, but the old kernel module {module} is still loaded.",
+            module=module,
+        )
+        if module
+        else translatable("The driver's libraries were updated, but the old kernel module is still loaded."),
         text_fix(
             "restart-machine",
             "Restart the machine, or reload the driver's modules. Restart containers afterwards.",
@@ -114,9 +115,7 @@ def not_loaded(nvml_text: str) -> Issue:
         "broken",
         {"error": nvml_text},
         nvml_messages.explain_start_error(nvml_messages.DRIVER_NOT_LOADED, nvml_text).reason,
-        command_fix(
-            "load-driver", "Load it:", _LOAD_DRIVER, ", or reboot. Then check that nvidia-smi works."
-        ),
+        command_fix("load-driver", "Load it, or reboot:", _LOAD_DRIVER, "Then check that nvidia-smi works."),
     )
 
 
@@ -158,7 +157,7 @@ def install_build(cuda: str, command: str, last_torch: str | None) -> Fix:
         "install-torch-for-driver",
         "Install a PyTorch built with CUDA {cuda}:",
         command,
-        after_build_command(last_torch),
+        last_version(last_torch),
         cuda=cuda,
         last_torch=last_torch,
     )
@@ -172,7 +171,7 @@ def update_driver_or_install_build(
         "update-driver-or-install-torch",
         "Update the driver to {minimum} or newer, or install a PyTorch built with CUDA {cuda}:",
         command,
-        after_build_command(last_torch),
+        last_version(last_torch),
         minimum=minimum,
         cuda=cuda,
         last_torch=last_torch,
@@ -254,7 +253,7 @@ def fabric_manager_missing() -> Issue:
             "start-fabric-manager",
             "Start the fabric manager:",
             _START_FABRIC_MANAGER,
-            ". Its version must be exactly the driver's version.",
+            "Its version must be exactly the driver's version.",
         ),
     )
 
@@ -290,9 +289,9 @@ def device_files_forbidden(files: Sequence[str], mode: str) -> Issue:
         ),
         command_fix(
             "allow-device-files",
-            "Add this user to the group of these files (often 'video'):",
+            "Add this user to the group of these files (often 'video'), and log in again:",
             _JOIN_GROUP,
-            ", and log in again. If the group is root, run 'sudo chmod a+rw /dev/nvidia*' instead.",
+            "If the group is root, run 'sudo chmod a+rw /dev/nvidia*' instead.",
         ),
     )
 
@@ -307,7 +306,7 @@ def gpu_files_missing(fix: Fix) -> Issue:
 
 def control_files_missing(files: Sequence[str], fix: Fix) -> Issue:
     """Return the issue reporting that device files of GPUs exist, but not all control files."""
-    names = joined(files, translatable(" and "))
+    names = listed(files)
     reason = (
         translatable("{files} is missing, so CUDA does not start.", files=names)
         if len(files) == 1
@@ -328,10 +327,14 @@ def container_without_device_files(driver: str | None, fix: Fix) -> Issue:
 
     ``driver`` is the version of the host's driver, if it is known.
     """
-    host = translatable(" (the host's driver is {driver})", driver=driver) if driver else ""
-    params = {"driver": driver}
-    reason = translatable("This container has no /dev/nvidia*{host}.", host=host)
-    return Issue("container-without-device-files", "broken", params, reason, fix)
+    reason = (
+        translatable(
+            "This container has no /dev/nvidia*, although the host has driver {driver}.", driver=driver
+        )
+        if driver
+        else translatable("This container has no /dev/nvidia*.")
+    )
+    return Issue("container-without-device-files", "broken", {"driver": driver}, reason, fix)
 
 
 def device_files_missing() -> Issue:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from gpuwidget.diagnostics.messages import command_fix, text_fix
-from gpuwidget.diagnostics.messages_packages import after_build_command
+from gpuwidget.diagnostics.messages_packages import last_version
 from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
 from gpuwidget.model.translation import counted, translatable
 from gpuwidget.sources import nvml_messages
@@ -110,7 +110,7 @@ def install_older_torch_or_build(gpu: str, cuda: str, command: str, last_torch: 
         "install-older-torch-or-build",
         "Install an older PyTorch, which still supports {gpu}, or a build with CUDA {cuda}:",
         command,
-        after_build_command(last_torch),
+        last_version(last_torch),
         gpu=gpu,
         cuda=cuda,
         last_torch=last_torch,
@@ -145,7 +145,7 @@ def uvm_fails() -> Issue:
             "reload-uvm",
             "Stop the programs that use the GPUs, and reload the module:",
             _RELOAD_UVM,
-            ". If this is a container, restart the container.",
+            "If this is a container, restart the container.",
         ),
     )
 
@@ -326,9 +326,9 @@ def mig_without_slice(gpus: Sequence[int], status: IssueStatus) -> Issue:
         ),
         command_fix(
             "create-mig-slice",
-            "Create slices:",
+            "Turn MIG off (sudo nvidia-smi -mig 0), or create slices:",
             _CREATE_SLICE,
-            " (to list the profiles: nvidia-smi mig -lgip), or turn MIG off (sudo nvidia-smi -mig 0).",
+            "nvidia-smi mig -lgip lists the profiles.",
         ),
     )
 
@@ -361,9 +361,8 @@ def mode_exclusive(gpus: Sequence[int], mode: str | None) -> Issue:
         ),
         command_fix(
             "allow-sharing",
-            "To let several notebooks use the GPU:",
+            "To let several notebooks use the GPU, use MPS, or run:",
             _allow_sharing(gpus[0]),
-            ", or use MPS.",
             gpu=gpus[0],
         ),
     )

@@ -7,7 +7,7 @@ from typing import Literal
 
 from gpuwidget.diagnostics.messages import text_fix
 from gpuwidget.model.diagnosis import Fix, Issue
-from gpuwidget.model.translation import joined, translatable
+from gpuwidget.model.translation import listed, translatable
 
 Library = Literal["cudnn", "nccl"]
 
@@ -58,7 +58,7 @@ def mixed(library: Library, folders: Sequence[str], fix: Fix) -> Issue:
         "{library} was loaded from {number} folders at once: {folders}.",
         library=_NAMES[library],
         number=len(folders),
-        folders=joined(folders, translatable(" and ")),
+        folders=listed(folders),
     )
     params = {"library": library, "folders": tuple(folders)}
     return Issue("library-mixed", "broken", params, reason, fix)
@@ -80,7 +80,7 @@ def shared_files(packages: Sequence[str], required: str, fix: Fix) -> Issue:
     """Return the issue reporting that several packages own the same files."""
     reason = translatable(
         "{packages} own the same files, and this PyTorch requires {required}.",
-        packages=joined(packages, translatable(" and ")),
+        packages=listed(packages),
         required=required,
     )
     params = {"packages": tuple(packages), "required": required}

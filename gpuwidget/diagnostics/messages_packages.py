@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from gpuwidget.diagnostics.files_probe import CheckedPackage, DamagedFile
 from gpuwidget.diagnostics.messages import command_fix, text_fix
 from gpuwidget.diagnostics.packages import OTHER_DISTRIBUTION, OUR_DISTRIBUTION
 from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
-from gpuwidget.model.translation import counted, joined, translatable
+from gpuwidget.model.translation import Text, counted, joined, listed, translatable
 
 TorchInstallation = Literal["missing", "without-cuda", "too-old"]
 """Why the fix installs a build of torch: none is installed, the installed one has no CUDA, or it is too old
@@ -39,41 +40,44 @@ def damaged_package(package: CheckedPackage, status: IssueStatus, fix: Fix) -> I
 
 def damage(package: CheckedPackage) -> str:
     """Return a sentence about a package's damaged files."""
-    first, others = package.damaged[0], package.count - 1
-    more = (
-        counted(
-            others,
-            ", and {number} other file of this package is damaged",
-            ", and {number} other files of this package are damaged",
-        )
-        if others
-        else ""
+    others = package.count - 1
+    first = _damaged_file(package.damaged[0], f"{package.name} {package.version}")
+    if not others:
+        return first
+    more = counted(
+        others,
+        "{number} other file of this package is damaged too.",
+        "{number} other files of this package are damaged too.",
     )
-    return translatable(
-        "{path} of {name} {version} {problem}{more}.",
-        path=first.path,
-        name=package.name,
-        version=package.version,
-        problem=_problem(first),
-        more=more,
-    )
+    return joined([first, more], " ")
 
 
-def _problem(file: DamagedFile) -> str:
+def _damaged_file(file: DamagedFile, package: str) -> str:
+    path, size, recorded_size = file.path, file.size, file.recorded_size
     match file.problem:
         case "missing":
-            return translatable("is missing")
+            return translatable("{path} of {package} is missing.", path=path, package=package)
         case "unreadable":
-            return translatable("can't be read ({error})", error=file.error)
+            return translatable(
+                "{path} of {package} can't be read ({error}).", path=path, package=package, error=file.error
+            )
         case "empty":
-            return translatable("is empty")
+            return translatable("{path} of {package} is empty.", path=path, package=package)
         case "too-short":
             return translatable(
-                "has {size:,} of {recorded_size:,} bytes", size=file.size, recorded_size=file.recorded_size
+                "{path} of {package} has {size:,} of {recorded_size:,} bytes.",
+                path=path,
+                package=package,
+                size=size,
+                recorded_size=recorded_size,
             )
         case "wrong-size":
             return translatable(
-                "has {size:,} bytes, not {recorded_size:,}", size=file.size, recorded_size=file.recorded_size
+                "{path} of {package} has {size:,} bytes, not {recorded_size:,}.",
+                path=path,
+                package=package,
+                size=size,
+                recorded_size=recorded_size,
             )
 
 
@@ -183,7 +187,7 @@ def separate_environments(wrong: str, right: str, dependents: Sequence[str]) -> 
             "PyTorch requires {right}, but {wrong} is required by {dependents}. Use separate environments "
             "for PyTorch and these packages.",
             right=right,
-            dependents=joined(dependents, translatable(" and ")),
+            dependents=listed(dependents),
             wrong=wrong,
         ),
         wrong=wrong,
@@ -286,8 +290,8 @@ def install_torch(why: TorchInstallation, command: str, last_torch: str | None) 
     ``last_torch`` is the newest torch version that has this build; None if PyTorch still publishes the build.
     """
     before = translatable("{why}:", why=_INSTALL_TORCH[why])
-    after = after_build_command(last_torch)
-    return command_fix("install-torch", before, command, after, why=why, last_torch=last_torch)
+    then = last_version(last_torch)
+    return command_fix("install-torch", before, command, then, why=why, last_torch=last_torch)
 
 
 def install_torch_with_installer(why: TorchInstallation, cuda: str) -> Fix:
@@ -304,18 +308,14 @@ def install_torch_with_installer(why: TorchInstallation, cuda: str) -> Fix:
     )
 
 
-def after_build_command(last_torch: str | None) -> str:
-    """Return the text after a command that installs a build of torch.
+def last_version(last_torch: str | None) -> Text | None:
+    """Return a sentence about the last version of torch that has a build; None if there is no last one.
 
     ``last_torch`` is described in :func:`install_torch`.
     """
-    return (
-        "."
-        if last_torch is None
-        else translatable(
-            ". PyTorch {last_torch} is the last version with such a build.", last_torch=last_torch
-        )
-    )
+    if last_torch is None:
+        return None
+    return translatable("PyTorch {last_torch} is the last version with such a build.", last_torch=last_torch)
 
 
 def install_conda_cuda_build(command: str) -> Fix:
@@ -371,12 +371,12 @@ def remove_from_pythonpath(entry: str, command: str, *, in_shell: bool) -> Fix:
             entry=entry,
         )
     )
-    after = (
-        translatable(". If a startup file, such as ~/.bashrc, sets PYTHONPATH, change this file, too.")
+    then = (
+        translatable("If a startup file, such as ~/.bashrc, sets PYTHONPATH, change this file, too.")
         if in_shell
-        else translatable(". If the kernel's kernel.json sets PYTHONPATH, change this file instead.")
+        else translatable("If the kernel's kernel.json sets PYTHONPATH, change this file instead.")
     )
-    return command_fix("remove-from-pythonpath", before, command, after, entry=entry)
+    return command_fix("remove-from-pythonpath", before, command, then, entry=entry)
 
 
 def edit_pythonpath(entry: str) -> Fix:
@@ -416,7 +416,7 @@ def replace_torch_leftovers(folder: str, install: Fix) -> Fix:
             folder=folder,
         )
     before = translatable("Delete {folder}. Then install PyTorch:", folder=folder)
-    return command_fix("replace-torch-leftovers", before, install.command, install.after, folder=folder)
+    return replace(install, id="replace-torch-leftovers", params={"folder": folder}, before=before)
 
 
 def reinstall_torch_copies(command: str) -> Fix:

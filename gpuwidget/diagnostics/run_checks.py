@@ -144,7 +144,11 @@ def _summary(
         unknown = [problem for problem in problems if problem.status == "unknown"]
         return messages.doubtful_summary(len(warnings), _titles(warnings, titles), _titles(unknown, titles))
     if results.without_gpu:
-        return messages.no_gpu_summary(messages.no_gpu(results.machine.system))
+        return messages.no_gpu_summary(
+            results.machine.system,
+            in_container=results.machine.container is not None,
+            uses_cpu=bool(results.torch.get("imported")) and not results.torch.get("hip"),
+        )
     return messages.healthy_summary()
 
 

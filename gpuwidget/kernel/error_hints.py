@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from gpuwidget.model import units
 from gpuwidget.model.boundary import stopped
 from gpuwidget.model.terminal_text import printable_lines
-from gpuwidget.model.translation import _, in_view_language
+from gpuwidget.model.translation import _, in_view_language, joined, listed, translatable
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.device_switch import cuda_index
 from gpuwidget.pytorch.torch_variables import devices_of_tensors
@@ -146,17 +146,16 @@ def _several_devices(trace: TracebackType | None, user_ns: Mapping[str, object])
     where, in_line = _device_by_name(trace, user_ns)
     devices = sorted({device for name in where for device in where[name]})
     fix = _("move one to the other's device: x.to(y.device), model.to(x.device)")
-    text = _("One operation received tensors on different devices")
     if not where:
-        return Hint(f"{text}.", fix)
-    names = [
-        _("{name} on {on}", name=name, on=_(" and ").join(on))
-        for name, on in list(where.items())[:_MAX_NAMES]
-    ]
-    more = _(" and {number} more", number=len(where) - _MAX_NAMES) if len(where) > _MAX_NAMES else ""
+        return Hint(_("One operation received tensors on different devices."), fix)
+    named = [translatable("{name} on {on}", name=name, on=listed(on)) for name, on in where.items()]
+    names = _(listed(named, _MAX_NAMES) if len(named) > _MAX_NAMES else joined(named))
     if not in_line:
         return Hint(
-            _("{text}. Variables in this code: {names}{more}.", text=text, names=", ".join(names), more=more),
+            _(
+                "One operation received tensors on different devices. Variables in this code: {names}.",
+                names=names,
+            ),
             fix,
         )
     if len(devices) > 1:
@@ -166,7 +165,7 @@ def _several_devices(trace: TracebackType | None, user_ns: Mapping[str, object])
         other = next((name for name, on in where.items() if on != (target,)), None)
         if other is not None:
             fix = f'{other} = {other}.to("{target}")'
-    return Hint(f"{text}: {', '.join(names)}{more}.", fix)
+    return Hint(_("One operation received tensors on different devices: {names}.", names=names), fix)
 
 
 def _device_by_name(
@@ -219,19 +218,20 @@ def _shared_memory() -> Hint:
 
 
 def _forked() -> Hint:
-    inherited = ""
-    if cuda_index(cuda_state.default_device()) is not None:
+    what = _(
+        "A forked child process, such as a DataLoader worker, used CUDA. This fails if its parent started "
+        "CUDA before the fork."
+    )
+    default = cuda_state.default_device()
+    if cuda_index(default) is not None:
         inherited = _(
-            " It inherits the default device {default_device}, so its new tensors go there. "
-            "%gpu device none or the light mode prevents this.",
-            default_device=cuda_state.default_device(),
+            "It inherits the default device {default_device}, so its new tensors go there. %gpu device none "
+            "or the light mode prevents this.",
+            default_device=default,
         )
+        what = f"{what} {inherited}"
     return Hint(
-        _(
-            "A forked child process, such as a DataLoader worker, used CUDA. This fails if its parent "
-            "started CUDA before the fork.{inherited}",
-            inherited=inherited,
-        ),
+        what,
         _('DataLoader(..., multiprocessing_context="spawn"), or create only CPU tensors in the worker'),
     )
 

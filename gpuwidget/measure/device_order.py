@@ -14,28 +14,27 @@ from typing import Literal
 
 from gpuwidget.model.messages import Message, message
 from gpuwidget.model.samples import Gpu, is_unopened
-from gpuwidget.model.translation import Text, joined, translatable
+from gpuwidget.model.translation import joined, listed, translatable
 from gpuwidget.pytorch import cuda_state
 
 _VISIBLE, _ORDER, _BY_BUS = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
-_AND = translatable(" and ")
 _MAX_VALUE = 80
 """Maximum number of characters of an environment variable that is quoted in a sentence."""
 
 ORDER_UNKNOWN = message(
     "device-order-unknown",
-    "The GPUs differ, so it is unknown which one is cuda:0 until CUDA starts: CUDA puts the fastest GPU "
-    "first, by a measure that NVIDIA does not document. To get nvidia-smi's order, set "
+    "Couldn't tell which GPU is cuda:0, because the GPUs differ and CUDA has not started. CUDA puts the "
+    "fastest GPU first, by a measure that NVIDIA does not document. To get nvidia-smi's order, set "
     "CUDA_DEVICE_ORDER=PCI_BUS_ID before CUDA starts.",
 )
 SLICE_UNKNOWN = message(
     "device-slice-unknown",
-    "The CUDA devices are unknown until CUDA starts: a GPU is in MIG mode, and CUDA picks one of its slices. "
-    "To choose the slice, set CUDA_VISIBLE_DEVICES to its UUID.",
+    "Couldn't tell which CUDA devices there are, because a GPU is in MIG mode and CUDA picks one of its "
+    "slices when it starts. To choose the slice, set CUDA_VISIBLE_DEVICES to its UUID.",
 )
 UUIDS_UNKNOWN = message(
     "device-uuids-unknown",
-    "It is unknown which GPU each cuda:N is: neither this PyTorch nor the CUDA driver reports UUIDs.",
+    "Couldn't tell which GPU each cuda:N is, because neither this PyTorch nor the CUDA driver reports UUIDs.",
 )
 
 
@@ -148,20 +147,20 @@ def _other_numbers(number: int, gpu: Gpu, environment: Mapping[str, str], *, ali
         causes.append(translatable("CUDA puts the fastest GPU first"))
         conditions.append(translatable("with CUDA_DEVICE_ORDER=PCI_BUS_ID in the environment"))
     device = f"cuda:{number}"
-    reason: Text = translatable("the environment or the GPUs were different when CUDA started.")
-    if causes:
-        reason = translatable(
-            "{causes}. The numbers agree if the kernel starts {conditions}.",
-            causes=joined(causes, _AND),
-            conditions=joined(conditions, _AND),
-        )
     text = translatable(
-        "{device} is GPU {index} in nvidia-smi, not GPU {number}: {reason}",
+        "{device} is GPU {index} in nvidia-smi, not GPU {number}, because {causes}.",
         device=device,
         index=gpu.index,
         number=number,
-        reason=reason,
+        causes=listed(
+            causes or [translatable("the environment or the GPUs were different when CUDA started")]
+        ),
     )
+    if conditions:
+        agree = translatable(
+            "The numbers agree if the kernel starts {conditions}.", conditions=listed(conditions)
+        )
+        text = joined([text, agree], " ")
     return message(
         "device-numbers-differ",
         text,

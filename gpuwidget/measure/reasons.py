@@ -91,8 +91,13 @@ def no_counter_window(window_s: float | None) -> Message:
 
     ``window_s`` is the length of the longest window that was read, or None if none was read.
     """
-    text = translatable(
-        "no measuring window of the hardware counters{length} was inside the run", length=_length(window_s)
+    text = (
+        translatable("no measuring window of the hardware counters was inside the run")
+        if window_s is None
+        else translatable(
+            "no measuring window of the hardware counters (up to {window_s:.1f} s) was inside the run",
+            window_s=window_s,
+        )
     )
     return message("no-counter-window", text, window_s=window_s)
 
@@ -103,12 +108,13 @@ def few_counter_windows(window_s: float | None) -> Message:
 
     ``window_s`` is the length of the longest window that was read, or None if none was read.
     """
-    text = translatable(
-        "the measuring windows of the hardware counters{length} inside the run cover too little of it",
-        length=_length(window_s),
+    text = (
+        translatable("the measuring windows of the hardware counters inside the run cover too little of it")
+        if window_s is None
+        else translatable(
+            "the measuring windows of the hardware counters (up to {window_s:.1f} s) inside the run cover "
+            "too little of it",
+            window_s=window_s,
+        )
     )
     return message("few-counter-windows", text, window_s=window_s)
-
-
-def _length(window_s: float | None) -> str:
-    return "" if window_s is None else translatable(" (up to {window_s:.1f} s)", window_s=window_s)

@@ -128,6 +128,11 @@ class Diagnosis:
     """The results of the checks: first those from PyTorch down to the GPU, then the others."""
 
     @property
+    def without_gpu(self) -> bool:
+        """Whether the check of the GPUs was skipped, because the machine has no NVIDIA GPU."""
+        return any(check.id == "gpu" and check.status == "skipped" for check in self.links)
+
+    @property
     def ok(self) -> bool:
         """Whether all checks have finished and none is broken."""
         return self.status != "broken" and not self.unfinished

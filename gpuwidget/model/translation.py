@@ -55,9 +55,9 @@ def translatable(template: str, **params: Any) -> Text:
     return text
 
 
-def counted(number: int, one: str, many: str) -> Text:
+def counted(number: int, one: str, many: str, **params: Any) -> Text:
     """Return ``one`` or ``many``, which contain ``{number}``, such as ``{number} GPUs``, with the number."""
-    return translatable(one if number == 1 else many, number=number)
+    return translatable(one if number == 1 else many, number=number, **params)
 
 
 def joined(texts: Sequence[str], separator: str = ", ") -> Text:
@@ -65,6 +65,19 @@ def joined(texts: Sequence[str], separator: str = ", ") -> Text:
     params = {f"text_{place}": text for place, text in enumerate(texts)}
     template = "{separator}".join(f"{{{name}}}" for name in params)
     return translatable(template, separator=separator, **params)
+
+
+def listed(texts: Sequence[str], most: int | None = None) -> Text:
+    """Return the texts as a list in prose: ``a``, ``a and b`` or ``a, b and c``.
+
+    If there are more than ``most``, the list ends with the number of the others.
+    """
+    others = 0 if most is None else len(texts) - most
+    if others > 0:
+        texts = [*texts[:most], translatable("{number} more", number=others)]
+    if len(texts) < 2:
+        return joined(texts)
+    return translatable("{texts} and {last}", texts=joined(texts[:-1]), last=texts[-1])
 
 
 def capitalized(text: str) -> str:

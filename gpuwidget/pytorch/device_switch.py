@@ -502,7 +502,9 @@ def _impossible_reason(torch: Any, device: str | None) -> str | None:
         )
     if reason is None:
         return None
-    return translatable("{device} was chosen but is not available: {reason}.", device=device, reason=reason)
+    return translatable(
+        "{device} was chosen but is not available, because {reason}.", device=device, reason=reason
+    )
 
 
 def _notes_of(restore: Callable[[Any], None], torch: Any) -> list[str]:

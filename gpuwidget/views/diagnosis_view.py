@@ -23,9 +23,9 @@ _STATUS_COLORS = {"broken": styles.ERROR, "warning": styles.WARNING}
 _CELL = "text-align:left;vertical-align:top"
 _MIN_WIDTH = 60
 _TEXT_LENGTH = 600
-_PUNCTUATION = ".,; 。，；"
-"""Punctuation that may follow a command within a sentence. The terminal's text form shows the words after the
-command on a separate line, so it removes this punctuation from their start."""
+_FULL_STOP = ".。 "
+"""Ends the sentence with the command. The terminal's text form shows the sentences after the command on a
+separate line, so it removes this full stop from their start."""
 
 
 class _Problems:
@@ -36,9 +36,17 @@ class _Problems:
         self._checks = {check.id: check for check in doctor.links}
 
     def checks_in_order(self) -> list[Check]:
-        """Return the checks with problems in the order of fixing, then the other checks."""
+        """Return the checks with problems in the order of fixing, then the others that were made."""
         order = dict.fromkeys((*(problem.check for problem in self._problems), *self._checks))
-        return [self._checks[check] for check in order]
+        return [check for id_ in order if (check := self._checks[id_]).status != "skipped"]
+
+    def skipped(self) -> str:
+        """Return the titles of the skipped checks, with their reasons; empty if no check was skipped."""
+        titles: dict[str, list[str]] = {}
+        for check in self._checks.values():
+            if check.status == "skipped":
+                titles.setdefault(_(check.found), []).append(_(check.title))
+        return ", ".join(f"{', '.join(checks)} ({reason})" for reason, checks in titles.items())
 
     def of(self, check: Check) -> list[Problem]:
         """Return the problems whose cause this check has found."""
@@ -67,13 +75,17 @@ def text(doctor: Diagnosis, width: int = 100, changes: Sequence[Change] | None =
     If ``changes``, the differences from an earlier diagnosis, are given, the text ends with them.
     """
     width = max(width, _MIN_WIDTH)
-    title_width = max(display_width(_(check.title)) for check in doctor.links)
+    problems = _Problems(doctor)
+    checks = problems.checks_in_order()
+    title_width = max((display_width(_(check.title)) for check in checks), default=0)
     status_width = max(display_width(_(word)) for word in _STATUS_WORDS.values())
     lines = wrap(printable(_(doctor.summary)), width)
     lines.append("")
-    problems = _Problems(doctor)
-    for check in problems.checks_in_order():
+    for check in checks:
         lines += _text_lines(check, problems, title_width, status_width, width)
+    if skipped := problems.skipped():
+        status = pad(_(_STATUS_WORDS["skipped"]), status_width)
+        lines += wrap(printable(skipped), width, f"{status}  ", " " * (status_width + 4))
     if changes is not None:
         lines += ["", _("Changed since then:") if changes else _("Nothing has changed since then.")]
         for change in changes:
@@ -106,7 +118,7 @@ def _fix_lines(fix: Fix | None, width: int, indent: str) -> list[str]:
     if fix.command is not None:
         # The command stays on one line, however long that is, so that users copy all of it.
         lines.append(f"{indent}  {printable(fix.command)}")
-    return [*lines, *wrap(printable(_(fix.after).lstrip(_PUNCTUATION)), width, indent, indent)]
+    return [*lines, *wrap(printable(_(fix.after).lstrip(_FULL_STOP)), width, indent, indent)]
 
 
 # -- HTML ------------------------------------------------------------------------------------------------
@@ -114,14 +126,21 @@ def _fix_lines(fix: Fix | None, width: int, indent: str) -> list[str]:
 
 @in_view_language
 def html(doctor: Diagnosis) -> str:
-    """Return the diagnosis as HTML: the summary, one row per check, and the collapsed evidence."""
+    """Return the diagnosis as HTML: the summary, one row per check, one line for all skipped checks, and the
+    collapsed evidence."""
     problems = _Problems(doctor)
     rows = "".join(_html_row(check, problems) for check in problems.checks_in_order())
+    skipped = problems.skipped()
+    if skipped:
+        word = escape(_(_STATUS_WORDS["skipped"]))
+        skipped = f"<div style='{styles.QUIET};padding:4px'>{word}: {_cleaned(skipped)}</div>"
+    edge = _STATUS_COLORS.get(doctor.status, styles.NEUTRAL if doctor.without_gpu else styles.SUCCESS)
     return styles.frame(
         f"<div><b>{_cleaned(_(doctor.summary))}</b></div>"
         "<div style='overflow-x:auto'><table cellpadding='4' style='margin:4px 0 0;text-align:left;"
-        f"border-collapse:collapse;font-size:13px'><tbody>{rows}</tbody></table></div>{_evidence(doctor)}",
-        _STATUS_COLORS.get(doctor.status, styles.SUCCESS),
+        f"border-collapse:collapse;font-size:13px'><tbody>{rows}</tbody></table></div>"
+        f"{skipped}{_evidence(doctor)}",
+        edge,
     )
 
 
@@ -139,9 +158,8 @@ def _html_row(check: Check, problems: _Problems) -> str:
             result += f"<div>{_cleaned(problems.affected(problem))}</div>"
     if causes := problems.causes(check):
         result += f"<div>{_cleaned(causes)}</div>"
-    quiet = f";{styles.QUIET}" if check.status == "skipped" else ""
     return (
-        f"<tr style='background:none{quiet}'><td style='{_CELL};white-space:nowrap'>{status}</td>"
+        f"<tr style='background:none'><td style='{_CELL};white-space:nowrap'>{status}</td>"
         f"<th scope='row' style='{_CELL};font-weight:600'>{escape(_(check.title))}</th>"
         f"<td style='{_CELL};overflow-wrap:anywhere'>{result}</td></tr>"
     )

@@ -11,7 +11,7 @@ from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR, CellAllocatio
 from gpuwidget.model import units
 from gpuwidget.model.report import Holder
 from gpuwidget.model.terminal_text import clean_line, display_width, pad, printable_lines
-from gpuwidget.model.translation import _, in_view_language, translatable
+from gpuwidget.model.translation import _, counted, in_view_language, listed, translatable
 from gpuwidget.views import styles
 from gpuwidget.views.styles import LEFT, QUIET
 
@@ -61,7 +61,7 @@ def of(holders: Any) -> HoldersView:
     """Return the view of a :class:`~gpuwidget.kernel.attribution.memory_holders.Holders`."""
     notes = list(holders.notes)
     if holders.reason is not None:
-        notes.insert(0, _("No PyTorch GPU memory to show: {reason}.", reason=_(holders.reason)))
+        notes.insert(0, _("No PyTorch GPU memory to show, because {reason}.", reason=_(holders.reason)))
     elif not holders.devices and not holders:
         notes.insert(0, _("torch holds no GPU memory."))
     devices = {device.device: device for device in holders.devices}
@@ -78,10 +78,7 @@ def names(holder: Holder) -> tuple[str, str]:
     if holder.kind == "unknown":
         return _(_UNKNOWN), ""
     first, *others = (clean_line(_(name), _MAX_NAME) for name in holder.names)
-    other_names = ", ".join(others[:_MAX_NAMES])
-    if len(others) > _MAX_NAMES:
-        other_names += _(" and {number} more", number=len(others) - _MAX_NAMES)
-    return first, other_names
+    return first, _(listed(others, _MAX_NAMES)) if len(others) > _MAX_NAMES else ", ".join(others)
 
 
 @in_view_language
@@ -168,8 +165,9 @@ def _section(
     title = name if gpu is None else f"{name} ({gpu})"
     remarks: list[str] = []
     if device is not None:
-        title += _(
-            ": {allocated} in tensors, {reserved} reserved",
+        title = _(
+            "{device}: {allocated} in tensors, {reserved} reserved",
+            device=title,
             allocated=units.memory(device.allocated),
             reserved=units.memory(device.reserved),
         )
@@ -218,19 +216,19 @@ def _cache(device: DeviceMemory) -> list[str]:
         (device.fragmented, _("can't be freed, because it shares segments with tensors (fragmentation)")),
     ]
     said = ", ".join(f"{units.memory(size)} {what}" for size, what in parts if size)
-    flushed = (
-        _("; the cache was flushed {number} times to find memory", number=device.alloc_retries)
-        if device.alloc_retries
-        else ""
+    cache = _(
+        "Cache: {cached} reserved but not in tensors, of which {said}.",
+        cached=units.memory(device.cached),
+        said=said,
     )
-    return [
-        _(
-            "Cache: {cached} reserved but not in tensors, of which {said}{flushed}.",
-            cached=units.memory(device.cached),
-            said=said,
-            flushed=flushed,
-        )
-    ]
+    if not device.alloc_retries:
+        return [cache]
+    flushed = counted(
+        device.alloc_retries,
+        "torch flushed it once to find memory.",
+        "torch flushed it {number} times to find memory.",
+    )
+    return [f"{cache} {_(flushed)}"]
 
 
 def _of_holder(holder: Holder) -> HolderRow:
@@ -247,7 +245,7 @@ def _of_holder(holder: Holder) -> HolderRow:
 
 def _cells_of(row: HolderRow) -> tuple[str, str, str, str]:
     return (
-        row.what + _(", also {names}", names=row.other_names) if row.other_names else row.what,
+        _("{name}, also {names}", name=row.what, names=row.other_names) if row.other_names else row.what,
         row.type,
         row.cell,
         row.size,

@@ -25,6 +25,7 @@ UNKNOWN = "#9e9e9e"
 ERROR = "var(--jp-error-color1,#e5393f)"
 WARNING = "var(--jp-warn-color0,#c77700)"
 SUCCESS = "var(--jp-success-color1,#388e3c)"
+NEUTRAL = "var(--jp-border-color1,#9e9e9e)"
 
 FONT = "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);font-variant-numeric:tabular-nums;"
 QUIET = "opacity:.75"

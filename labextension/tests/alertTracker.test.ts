@@ -136,7 +136,9 @@ test('a condition does not last across a gap between samples', () => {
 test('throttling by heat or a power brake alerts, throttling by the power limit does not', () => {
   const page = new Page({ ...QUIET, throttle: true });
   assert.deepEqual(page.pass(60, { throttle: ['power cap'] }), []);
-  assert.deepEqual(page.pass(60, { throttle: ['power brake', 'power cap'] }), ['GPU 0 slowed down']);
+  assert.deepEqual(page.pass(60, { throttle: ['power brake', 'power cap'] }), [
+    'GPU 0 throttled (power brake).'
+  ]);
 });
 
 test('alerts that are off are not raised', () => {

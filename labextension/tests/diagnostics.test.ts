@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import {
   diagnosticsSummary,
   mergedChecks,
+  mergeSkipped,
   textAfterCommand,
   toJson,
   type ShownCheck
@@ -157,6 +158,8 @@ test('the summary is about the worst status', () => {
   assert.deepEqual(summary(null, { kind: 'none' }), [null, 'not run']);
   assert.deepEqual(summary(done(check('torch')), { kind: 'running', previous: null }), [null, 'running…']);
   assert.deepEqual(summary(null, done(check('torch'), check('MIG', 'skipped'))), ['ok', 'no problems']);
+  const withoutGpu = done(check('torch'), check('gpu', 'skipped'));
+  assert.deepEqual(summary(withoutGpu, withoutGpu), ['skipped', 'no NVIDIA GPU']);
   assert.deepEqual(summary(done(check('torch')), failed), ['unknown', 'could not run']);
   const broken = done(check('driver', 'broken'), check('gpu', 'unknown'));
   assert.deepEqual(summary(broken, broken), ['broken', '1 problem: driver']);
@@ -188,15 +191,14 @@ test('the summary counts problems, not checks, as the summary of a diagnosis doe
 });
 
 test('the summary is about unfinished checks unless something is broken', () => {
-  const texts = { 'import torch': '导入 torch' };
   const unfinished = (...checks: Check[]): DiagnosisState => ({
     kind: 'done',
-    doctor: { ...doctor(...checks), unfinished: ['import torch'], texts }
+    doctor: { ...doctor(...checks), unfinished: ['import torch'] }
   });
   const summary = (state: DiagnosisState): unknown => diagnosticsSummary(trans, [state]);
-  assert.deepEqual(summary(unfinished(check('gpu'))), ['unknown', 'incomplete: 导入 torch']);
+  assert.deepEqual(summary(unfinished(check('gpu'))), ['unknown', 'incomplete']);
   const doubtful = [check('shm', 'warning'), check('gpu', 'unknown')];
-  assert.deepEqual(summary(unfinished(...doubtful)), ['unknown', 'incomplete: gpu']);
+  assert.deepEqual(summary(unfinished(...doubtful)), ['unknown', 'incomplete']);
   const broken = unfinished(...doubtful, check('driver', 'broken'));
   assert.deepEqual(summary(broken), ['broken', '1 problem: driver']);
 });
@@ -205,8 +207,7 @@ test("the text after a fix's command begins without the punctuation that joins i
   const known: [string, string][] = [
     ['.', ''],
     ['. If this is a container, restart the container.', 'If this is a container, restart the container.'],
-    [', or reboot.', 'or reboot.'],
-    [' (profiles: nvidia-smi mig -lgip).', '(profiles: nvidia-smi mig -lgip).']
+    ['。如果这是容器，请重启容器。', '如果这是容器，请重启容器。']
   ];
   for (const [after, expected] of known) {
     assert.equal(textAfterCommand(after), expected);
@@ -229,6 +230,27 @@ test('problems come first, and equal results of the kernel and the server are sh
   assert.deepEqual(ids(server), ['torch', 'mig']);
   const alone = mergedChecks(null, doctor(check('torch'), check('gpu', 'unknown')));
   assert.deepEqual([alone.shared, alone.kernel, ids(alone.server)], [[], [], ['gpu', 'torch']]);
+});
+
+test('skipped checks are one line, which expands to the reason of each', () => {
+  const skipped = (id: string, found: string): Check => ({ ...check(id, 'skipped'), found });
+  const shown = (...checks: Check[]): readonly ShownCheck[] =>
+    mergeSkipped(trans, mergedChecks(null, doctor(...checks)).server, text => text.toUpperCase());
+  const lines = shown(
+    skipped('driver', 'no gpu'),
+    check('torch'),
+    skipped('gpu', 'no gpu'),
+    skipped('shm', 'none')
+  );
+  assert.deepEqual(
+    lines.map(line => [line.check.status, line.check.title, line.check.found, line.check.evidence]),
+    [
+      ['ok', 'torch', '', {}],
+      ['skipped', '3 checks', 'NO GPU, NONE', { DRIVER: 'NO GPU', GPU: 'NO GPU', SHM: 'NONE' }]
+    ]
+  );
+  const [only] = shown(skipped('mig', 'off'));
+  assert.equal(only?.check.title, 'mig');
 });
 
 test('a check that follows from a problem comes after the problems, with the check that found the cause', () => {

@@ -87,6 +87,21 @@ def healthy(place: str = "server") -> dict[str, Any]:
     }
 
 
+def without_gpu(place: str = "server") -> dict[str, Any]:
+    """Return a diagnosis of a machine without an NVIDIA GPU."""
+    made = healthy(place)
+    for one in made["links"]:
+        if one["id"] == "torch":
+            one["found"] = "2.13.0+cpu, built for the CPU only"
+        elif one["id"] not in ("shm", "package"):
+            one |= {"status": "skipped", "found": "this machine has no NVIDIA GPU"}
+    summary = (
+        "PyTorch runs on the CPU, because this machine has no NVIDIA GPU. Expected one? If this is a virtual "
+        "machine, its host must pass the GPU through to it. In a cloud, choose a machine type with a GPU."
+    )
+    return made | {"summary": summary}
+
+
 def unhealthy(place: str = "kernel") -> dict[str, Any]:
     """Return a diagnosis with a broken PyTorch, a warning and a check without a result."""
     made = healthy(place)

@@ -51,6 +51,7 @@ MANIFEST: Mapping[str, Sequence[Properties]] = {
     "panel_server_down": ({},),
     "panel_different_gpus": ({"gpus": (5,), **_WIDTHS},),
     "panel_doctor_healthy": ({},),
+    "panel_doctor_without_gpu": ({**_WIDTHS},),
     "panel_doctor_problems": ({**_WIDTHS},),
     "panel_cluster": ({**_WIDTHS},),
     "panel_in_chinese": ({**_WIDTHS},),

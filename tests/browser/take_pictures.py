@@ -19,7 +19,7 @@ from typing import Any
 import helpers_kernel_state
 import pytest
 from helpers_cluster import CLUSTER_OPTION, FakeCluster, cluster
-from helpers_diagnosis import fake_doctor_route, healthy, unhealthy
+from helpers_diagnosis import fake_doctor_route, healthy, unhealthy, without_gpu
 from helpers_lab import THEMES, Lab, Notebook
 from helpers_ownership import GIB, FakeOwnershipStream, allocation, gpu, kernel
 from helpers_panel import (
@@ -416,6 +416,12 @@ def _with_doctor(stage: Stage, diagnosis: dict[str, Any]) -> Iterator[Notebook]:
 def panel_doctor_healthy(stage: Stage) -> Iterator[Notebook]:
     """All checks of the server pass."""
     return _with_doctor(stage, healthy())
+
+
+@state
+def panel_doctor_without_gpu(stage: Stage) -> Iterator[Notebook]:
+    """The server's machine has no NVIDIA GPU."""
+    return _with_doctor(stage, without_gpu())
 
 
 @state

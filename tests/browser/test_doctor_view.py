@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from helpers_diagnosis import COMMAND, fake_doctor_route, healthy, kernel_cell, unhealthy
+from helpers_diagnosis import COMMAND, fake_doctor_route, healthy, kernel_cell, unhealthy, without_gpu
 from helpers_lab import Notebook
 from helpers_panel import NOTICE, PANEL, show, wait_for_text
 
@@ -60,7 +60,7 @@ def test_no_check_runs_before_the_section_is_expanded(open_notebook: Open) -> No
     wait_for_text(notebook, SUMMARY, "no problems")
     assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-summary") == [
         "No problems: all checks passed, from PyTorch to the GPU.",
-        "Not checked: gpuwidget is not running in this kernel.",
+        "gpuwidget is not running in this kernel.",
     ]
     for _ in range(2):
         notebook.page.click(SUMMARY)
@@ -68,6 +68,29 @@ def test_no_check_runs_before_the_section_is_expanded(open_notebook: Open) -> No
     notebook.page.click(RUN_CHECKS)
     notebook.page.wait_for_selector(f"{RUN_CHECKS}:enabled")
     assert len(requested) == 2
+
+
+def test_a_machine_without_a_gpu(open_notebook: Open) -> None:
+    """Without an NVIDIA GPU, the section is neutral, not green, and says what to do if one was expected. All
+    skipped checks are one line, which expands to the reason of each."""
+    notebook = open_notebook(["1"])
+    fake_doctor_route(notebook, (200, without_gpu()))
+    show(notebook, 300)
+    notebook.page.click(SUMMARY)
+    wait_for_text(notebook, SUMMARY, "no NVIDIA GPU")
+    assert notebook.page.get_attribute(DIAGNOSTICS, "data-status") == "skipped"
+    assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-summary")[0] == without_gpu()["summary"]
+    assert texts(notebook, f"{CHECK}-head") == [
+        "✓ PyTorch 2.13.0+cpu, built for the CPU only OK",
+        "✓ Shared memory 251.6 GiB OK",
+        "✓ gpuwidget 0.1.0 OK",
+        "\N{EN DASH} 8 checks this machine has no NVIDIA GPU skipped",
+    ]
+    notebook.page.locator(CHECK).last.locator("summary").first.click()
+    notebook.page.locator(CHECK).last.get_by_text("Raw data").click()
+    names = texts(notebook, f"{CHECK}:last-child dt")
+    assert names[:2] == ["CUDA runtime", "cuDNN"]
+    assert len(names) == 8
 
 
 def test_checks_without_a_result(open_notebook: Open) -> None:
@@ -195,8 +218,9 @@ def test_a_real_server(open_notebook: Open) -> None:
     notebook.page.click(SUMMARY)
     notebook.page.wait_for_selector(CHECK)
     titles = texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-check-title")
-    assert {"PyTorch", "CUDA runtime", "cuDNN", "NCCL"} <= set(titles)
-    assert len(titles) == 14
+    assert {"PyTorch", "Shared memory", "gpuwidget"} <= set(titles)
+    skipped = [int(title.split()[0]) for title in titles if title.endswith(" checks")]
+    assert len(titles) - len(skipped) + sum(skipped) == 14
 
 
 def test_a_restarted_kernel_has_no_diagnosis(open_notebook: Open) -> None:
@@ -204,7 +228,7 @@ def test_a_restarted_kernel_has_no_diagnosis(open_notebook: Open) -> None:
     notebook = open_doctor(open_notebook, unhealthy(), healthy())
     wait_for_text(notebook, SUMMARY, "1 problem")
     notebook.script("await panel.sessionContext.session.kernel.restart();")
-    wait_for_text(notebook, ENVIRONMENT, "Not checked: gpuwidget is not running in this kernel.")
+    wait_for_text(notebook, ENVIRONMENT, "gpuwidget is not running in this kernel.")
     wait_for_text(notebook, SUMMARY, "no problems")
     run(notebook, 0)
     wait_for_text(notebook, ENVIRONMENT, "Not run")

@@ -287,7 +287,7 @@ def test_throttling_reasons_and_the_values_at_the_pointer(browser: BrowserContex
         page = notebook.page
         show(notebook, 300)
         state = f"{CARD} .jp-gpuwidget-gpu-state"
-        wait_for_text(notebook, state, "Throttled: power cap")
+        wait_for_text(notebook, state, "Throttled (power cap)")
         assert page.get_attribute(state, "data-warm") is None
         assert page.inner_text(f"{CARD} .jp-gpuwidget-gpu-warning") == ""
         assert page.inner_text(f"{CARD} .jp-gpuwidget-gpu-axis").split() == ["100", "%", "0"]
@@ -301,7 +301,7 @@ def test_throttling_reasons_and_the_values_at_the_pointer(browser: BrowserContex
         page.mouse.move(0, 0)
         page.wait_for_selector(f"{CARD} .jp-gpuwidget-gpu-readout", state="hidden")
         standin.scenario(*machine(1), "gpu.0.throttle=64", "gpu.0.nvmlDeviceGetClockInfo=error 3")
-        wait_for_text(notebook, state, "▲ Throttled: too hot (hardware)")
+        wait_for_text(notebook, state, "▲ Throttled (too hot (hardware))")
         assert page.get_attribute(state, "data-warm") == "true"
         mark = page.locator(f"{CARD} .jp-gpuwidget-gpu-warning")
         assert [mark.inner_text(), mark.get_attribute("aria-label")] == ["▲", "too hot (hardware)"]

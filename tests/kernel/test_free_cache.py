@@ -28,7 +28,7 @@ runtime = Runtime()
 s.cuda_runtime = lambda: runtime
 """
 """Code that replaces CUDA's runtime library with a fake."""
-FREED = "Freed on the GPU according to torch: 20 MiB; the driver's value is unknown."
+FREED = "Freed on the GPU according to torch: 20 MiB. The driver's value is unknown."
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_without_torch_or_cuda(start_kernel: Callable[..., Kernel]) -> None:
     the reply gives that as the reason, and CUDA is not initialized."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none", PYTHONPATH=STANDIN)
     kernel.ok("%load_ext gpuwidget")
-    no_cache = "There is no PyTorch cache to free: "
+    no_cache = "There is no PyTorch cache to free, because "
     assert free(kernel)["reason"] == f"{no_cache}torch is not loaded."
     kernel.ok("import torch")
     assert free(kernel)["reason"] == f"{no_cache}CUDA is not initialized in this process."

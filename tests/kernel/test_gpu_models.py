@@ -53,8 +53,8 @@ def test_different_gpus_before_and_after_cuda_starts(start_kernel: StartKernel, 
     before = kernel.ok("%gpu device").displayed
     assert before.splitlines()[1:-1] == [
         "  cpu",
-        "  cuda:0 · GeForce RTX 3090 or GeForce RTX 4090: known once your code has started CUDA",
-        "  cuda:1 · GeForce RTX 3090 or GeForce RTX 4090: known once your code has started CUDA",
+        "  cuda:0 · GeForce RTX 3090 / GeForce RTX 4090 · known once your code has started CUDA",
+        "  cuda:1 · GeForce RTX 3090 / GeForce RTX 4090 · known once your code has started CUDA",
         "GPUs of this machine, with nvidia-smi's numbers:",
         "  GPU 0 GeForce RTX 3090 (compute capability 8.6) · 23.4 of 24.0 GiB free",
         "  GPU 1 GeForce RTX 4090 (compute capability 8.9) · 23.4 of 24.0 GiB free",
@@ -74,8 +74,8 @@ def test_different_gpus_before_and_after_cuda_starts(start_kernel: StartKernel, 
         ["  cuda:1", "GPU 0 GeForce RTX 3090 (compute capability 8.6)"],
     ]
     assert after[4] == (
-        "cuda:0 is GPU 1 in nvidia-smi, not GPU 0: CUDA puts the fastest GPU first. The numbers agree if the "
-        "kernel starts with CUDA_DEVICE_ORDER=PCI_BUS_ID in the environment."
+        "cuda:0 is GPU 1 in nvidia-smi, not GPU 0, because CUDA puts the fastest GPU first. The numbers "
+        "agree if the kernel starts with CUDA_DEVICE_ORDER=PCI_BUS_ID in the environment."
     )
     state = kernel.answer_to(ask="state")["state"]
     assert (state["order"]["source"], state["choices"][1]["uuid"]) == ("cuda", CUDA_0)

@@ -56,8 +56,9 @@ def test_the_doctor_in_the_environments_language(start_kernel: Callable[..., Ker
     kernel.ok("%load_ext gpuwidget\nimport gpuwidget")
     ran = kernel.ok("found = gpuwidget.doctor()\nfound")
     (shown,) = (message.content["data"] for message in ran.messages if message.type == "execute_result")
-    assert "故障  PyTorch       2.10.0, 无法导入" in shown["text/plain"].splitlines()
-    assert "故障  cuDNN         缺少 libcudnn.so.9" in shown["text/plain"].splitlines()
+    rows = [line.split() for line in shown["text/plain"].splitlines()]
+    assert ["故障", "PyTorch", "2.10.0,", "无法导入"] in rows
+    assert ["故障", "cuDNN", "缺少", "libcudnn.so.9"] in rows
     assert "<b>解决办法：</b>" in shown["text/html"]
     assert "GPUWIDGET_SOURCE 是 'none'，" in shown["text/plain"]
     reason = kernel.value("found.doctor.links[0].reason")
@@ -123,8 +124,8 @@ def test_commands_in_chinese(chinese_kernel: Kernel) -> None:
     assert shown(kernel, "%gpu device none").startswith("使用 PyTorch 默认设备")
     assert shown(kernel, "%gpu switches").splitlines()[0].split() == ["开关", "当前值", "默认值", "可选值"]
     assert "on：cuDNN 对" in shown(kernel, "%gpu switches cudnn.benchmark")
-    assert shown(kernel, "%gpu memory") == "没有可显示的 PyTorch 显存：此进程未初始化 CUDA。"
-    assert shown(kernel, "%gpu free") == "没有可释放的显存：此进程未初始化 CUDA。"
+    assert shown(kernel, "%gpu memory") == "没有可显示的 PyTorch 显存，因为此进程未初始化 CUDA。"
+    assert shown(kernel, "%gpu free") == "没有可释放的显存，因为此进程未初始化 CUDA。"
     raised = kernel.run("gpuwidget.set_device('gpu0')").reply
     assert raised["evalue"].startswith("'gpu0': no such device.")
 

@@ -209,6 +209,6 @@ def test_a_history_that_overflows(kernel: Kernel) -> None:
     assert [(line["line"], line["held"]) for line in report["lines"]] == [(3, 8 * MIB), (5, MIB)]
     (note,) = notes(report)
     assert note == (
-        "Memory by line: this run allocated 58 MiB on cuda:0 in total. The lines that allocated 40 MiB of "
-        "it are unknown: torch's history holds the last 20 events, so older allocations have no line."
+        "Memory by line: couldn't tell which lines allocated 40 MiB of the 58 MiB that this run allocated on "
+        "cuda:0, because torch's history holds the last 20 events, so older allocations have no line."
     )

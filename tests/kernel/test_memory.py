@@ -84,7 +84,7 @@ def test_free_lists_and_frees(kernel: Kernel) -> None:
     freed = kernel.ok("%gpu free --yes").displayed
     assert freed == (
         "Released 11 MiB of tensors.\n"
-        "Freed on the GPU according to torch: 12 MiB; the driver's value is unknown.\n"
+        "Freed on the GPU according to torch: 12 MiB. The driver's value is unknown.\n"
         "Also deleted: %debug and %tb of the last error, Out[2]."
     )
     assert kernel.value("gpu.allocated") == "512"
@@ -120,7 +120,7 @@ def test_free_by_name_without_counters(kernel: Kernel) -> None:
     %gpu free reports that the amount of released memory is unknown."""
     kernel.ok("x = gpu.empty(1000)\ntorch.cuda.get_allocator_backend = lambda: 'cudaMallocAsync'")
     assert kernel.ok("%gpu free x").displayed == (
-        "Deleted x. The released GPU memory is unknown: torch uses the allocator "
+        "Deleted x. Couldn't tell how much GPU memory this released, because torch uses the allocator "
         "cudaMallocAsync, which provides only some counters."
     )
 
@@ -251,12 +251,12 @@ def test_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
     %gpu memory and %gpu free explain that in one sentence."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget")
-    assert kernel.ok("%gpu memory").displayed == "No PyTorch GPU memory to show: torch is not loaded."
-    assert kernel.ok("%gpu free --yes").displayed == "Nothing to free: torch is not loaded."
+    assert kernel.ok("%gpu memory").displayed == "No PyTorch GPU memory to show, because torch is not loaded."
+    assert kernel.ok("%gpu free --yes").displayed == "Nothing to free, because torch is not loaded."
     kernel.ok("import torch")
     reason = "CUDA is not initialized in this process."
-    assert kernel.ok("%gpu memory").displayed == f"No PyTorch GPU memory to show: {reason}"
-    assert kernel.ok("%gpu free").displayed == f"Nothing to free: {reason}"
+    assert kernel.ok("%gpu memory").displayed == f"No PyTorch GPU memory to show, because {reason}"
+    assert kernel.ok("%gpu free").displayed == f"Nothing to free, because {reason}"
     assert kernel.value("torch.cuda.is_initialized()") == "False"
 
 

@@ -9,7 +9,7 @@ from gpuwidget.measure.line_allocations import Code, LineAllocations, RunRequest
 from gpuwidget.model import units
 from gpuwidget.model.messages import Message, message
 from gpuwidget.model.report import Report
-from gpuwidget.model.translation import translatable
+from gpuwidget.model.translation import joined, translatable
 from gpuwidget.pytorch.allocation_history import (
     ALLOCATION_HISTORY,
     MAX_EVENTS,
@@ -108,18 +108,15 @@ def _missing_notes(
                 "these allocations are missing from torch's history or were made before it began"
             )
         )
-        peak = (
-            translatable(", and so are the lines that held the peak") if index in found.peak_unknown else ""
+        note = translatable(
+            "Memory by line: couldn't tell which lines allocated {missing} of the {allocated} that this run "
+            "allocated on cuda:{index}, because {why}.",
+            allocated=units.memory(requests[index].during),
+            index=index,
+            missing=units.memory(missing),
+            why=why,
         )
-        notes.append(
-            translatable(
-                "Memory by line: this run allocated {allocated} on cuda:{index} in total. The lines that "
-                "allocated {missing} of it are unknown{peak}: {why}.",
-                allocated=units.memory(requests[index].during),
-                index=index,
-                missing=units.memory(missing),
-                peak=peak,
-                why=why,
-            )
-        )
+        if index in found.peak_unknown:
+            note = joined([note, translatable("The lines that held the peak are unknown too.")], " ")
+        notes.append(note)
     return notes

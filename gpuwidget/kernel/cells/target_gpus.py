@@ -67,7 +67,7 @@ def find_target_gpus(options: WatchOptions, sample: Sample | None) -> tuple[list
         return [_target(order[0], order, sample.gpus)], selected_by
     if order is not None and not order:
         raise OptionError(translatable("CUDA_VISIBLE_DEVICES hides every GPU: name one with --gpu."))
-    raise OptionError(translatable("It is unknown which GPU cuda:0 is: name the GPU with --gpu."))
+    raise OptionError(translatable("Couldn't tell which GPU is cuda:0, so name the GPU with --gpu."))
 
 
 def _order(sample: Sample) -> Sequence[str | None] | None:
@@ -90,7 +90,7 @@ def _of_device(device: str, order: Sequence[str | None] | None, gpus: Sequence[G
     if uuid is None:
         raise OptionError(
             translatable(
-                "It is unknown which GPU {device} is: start CUDA in an earlier cell, or omit --need.",
+                "Couldn't tell which GPU {device} is, so start CUDA in an earlier cell, or omit --need.",
                 device=device,
             )
         )

@@ -132,6 +132,5 @@ def _available(reports: Sequence[Report]) -> Text:
     if not names:
         return translatable("No cell has been watched yet: start a cell with %%gpuwatch.")
     listed = list(names)[:_MAX_LISTED]
-    older = [translatable("  older ones")] if len(names) > len(listed) else []
-    lines = [translatable("The watched cells and labels:"), *(f"  {name}" for name in listed), *older]
-    return joined(lines, "\n")
+    older = [translatable("older ones")] if len(names) > len(listed) else []
+    return joined([translatable("The watched cells and labels:"), *listed, *older], "\n  ")

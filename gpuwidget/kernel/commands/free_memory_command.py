@@ -125,7 +125,7 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
     if reason is not None:
         return [
             _(
-                "Deleted {names}. The released GPU memory is unknown: {reason}.",
+                "Deleted {names}. Couldn't tell how much GPU memory this released, because {reason}.",
                 names=deleted,
                 reason=reason.text,
             )
@@ -150,7 +150,7 @@ def _search(shell: Any) -> HolderSearch | str:
     """Return the result of the search for the holders of torch's memory, or why nothing can be freed."""
     reason = cuda_state.no_counters_reason()
     if reason is not None:
-        return translatable("Nothing to free: {reason}.", reason=reason.text)
+        return translatable("Nothing to free, because {reason}.", reason=reason.text)
     try:
         return memory_holders.search(shell)
     except BaseException as error:

@@ -121,7 +121,7 @@ def describe_devices() -> str:
     choices = monitor().device_choices(monitor().read(_TIMEOUT_S))
     first = describe(DEVICE_SWITCH.state)
     if cuda_state.loaded_torch() is None and choices.devices:
-        first += _(" When torch is imported, it will have these devices:")
+        first = f"{first} {_('When torch is imported, it will have these devices:')}"
     lines = [first, *(f"  {label(choice)}" for choice in choices.devices)]
     if choices.unavailable is not None:
         lines.append(f"  {_(choices.unavailable)}")
@@ -148,9 +148,8 @@ def label(choice: DeviceChoice) -> str:
     if choice.device == "cpu" or cuda_state.cuda_initialized():
         return choice.device
     models = list(dict.fromkeys(gpu.name.removeprefix("NVIDIA ") for gpu in choice.candidates))
-    which = _(" or ").join(models) or _("which GPU")
-    known = _("{which}: known once your code has started CUDA", which=which)
-    return f"{choice.device} · {known}"
+    known = _("known once your code has started CUDA")
+    return " · ".join([choice.device, *([" / ".join(models)] if models else []), known])
 
 
 def _gpu(gpu: CandidateGpu) -> str:
@@ -174,29 +173,43 @@ def _model(index: int, name: str, compute_capability: str | None) -> str:
 @in_view_language
 def default_label(state: DeviceState) -> str:
     """Return the label of the choice of no device: ``PyTorch default (cpu)``."""
-    return _("PyTorch default") + _default(state)
+    if (device := _present(state)) is None:
+        return _("PyTorch default")
+    return _("PyTorch default ({device})", device=device)
 
 
 @in_view_language
 def describe(state: DeviceState) -> str:
     """Return a description of the chosen and the current default device, in one or two sentences."""
+    sentences = []
     if state.chosen is None:
-        text = _("Using PyTorch's default{device}.", device=_default(state))
-    else:
-        mode = (
-            _("also for new tensors, +{cost}", cost=FULL_MODE_COST)
-            if state.new_tensors
-            else _("current CUDA device only, no cost per call")
+        device = _present(state)
+        sentences.append(
+            _("Using PyTorch's default.")
+            if device is None
+            else _("Using PyTorch's default ({device}).", device=device)
         )
-        text = _("Default device: {device} ({mode}).", device=state.chosen, mode=mode)
+    else:
+        sentences.append(
+            _(
+                "Default device: {device} (also for new tensors, +{cost}).",
+                device=state.chosen,
+                cost=FULL_MODE_COST,
+            )
+            if state.new_tensors
+            else _(
+                "Default device: {device} (current CUDA device only, no cost per call).", device=state.chosen
+            )
+        )
         if state.new_tensors and not state.pending and state.present not in (None, state.chosen):
-            text += _(" PyTorch uses {device}.", device=state.present)
-    if state.pending and state.note is None:  # the note has the time at which it takes effect
-        text += _(" Takes effect in the next cell.")
-    return text if state.note is None else f"{text} {_(state.note)}"
+            sentences.append(_("PyTorch uses {device}.", device=state.present))
+    if state.note is not None:  # the note has the time at which it takes effect
+        sentences.append(_(state.note))
+    elif state.pending:
+        sentences.append(_("Takes effect in the next cell."))
+    return " ".join(sentences)
 
 
-def _default(state: DeviceState) -> str:
-    """Return PyTorch's default device in parentheses, or nothing while it is unknown."""
-    known = state.present is not None and state.chosen is None and not state.pending
-    return _(" ({device})", device=state.present) if known else ""
+def _present(state: DeviceState) -> str | None:
+    """Return PyTorch's own default device; None while it is unknown."""
+    return state.present if state.chosen is None and not state.pending else None

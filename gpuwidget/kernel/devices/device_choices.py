@@ -311,26 +311,26 @@ def check_device(device: str, choices: DeviceChoices) -> None:
     if device == "cuda" or device.isdigit():
         raise OptionError(
             translatable(
-                "{device!r} does not name a single device. The devices:\n{devices}",
+                "{device!r} does not name a single device. The devices:{devices}",
                 device=device,
                 devices=_list(choices),
             )
         )
     raise OptionError(
         translatable(
-            "{device!r}: no such device. The devices:\n{devices}", device=device, devices=_list(choices)
+            "{device!r}: no such device. The devices:{devices}", device=device, devices=_list(choices)
         )
     )
 
 
 def _list(choices: DeviceChoices) -> Text:
-    names: list[str] = []
+    lines: list[str] = []
     for choice in choices.devices:
         gpu = "" if choice.index is None else f" (GPU {choice.index}, {choice.name})"
-        names.append(f"  {choice.device}{gpu}")
+        lines.append(f"{choice.device}{gpu}")
     if not choices.complete:
-        names.append(translatable("  cuda:N (how many there are is unknown until your code starts CUDA)"))
-    return joined(names, "\n")
+        lines.append(translatable("cuda:N: the devices are known once your code has started CUDA"))
+    return joined(["", *lines], "\n  ")
 
 
 def _unavailable(sample: Sample | None) -> str | None:

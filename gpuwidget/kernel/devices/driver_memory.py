@@ -78,9 +78,10 @@ def describe_freed(
     before: Mapping[str, UsedMemory] | None, after: Mapping[str, UsedMemory] | None, freed_by_torch: int
 ) -> Text:
     """Return a sentence that states the freed memory according to the driver, or else according to torch."""
-    by_torch = translatable("Freed on the GPU according to torch: {size}", size=units.memory(freed_by_torch))
+    by_torch = translatable("Freed on the GPU according to torch: {size}.", size=units.memory(freed_by_torch))
+    unknown = joined([by_torch, translatable("The driver's value is unknown.")], " ")
     if before is None or after is None or before.keys() != after.keys():
-        return translatable("{by_torch}; the driver's value is unknown.", by_torch=by_torch)
+        return unknown
     if all(used.own for used in (*before.values(), *after.values())):
         freed = [(after[uuid].gpu, used.bytes - after[uuid].bytes) for uuid, used in before.items()]
         changes = [
@@ -103,9 +104,8 @@ def describe_freed(
         if not used.own and not after[uuid].own
     ]
     if not used:
-        return translatable("{by_torch}; the driver's value is unknown.", by_torch=by_torch)
-    return translatable(
-        "{by_torch}. According to the driver, which counts all processes together, {changes}.",
-        by_torch=by_torch,
-        changes=joined(used),
+        return unknown
+    by_driver = translatable(
+        "According to the driver, which counts all processes together, {changes}.", changes=joined(used)
     )
+    return joined([by_torch, by_driver], " ")

@@ -15,7 +15,7 @@ from gpuwidget.model.boundary import Boundary, foreign_attribute
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Holder
 from gpuwidget.model.samples import Gpu
-from gpuwidget.model.translation import translatable
+from gpuwidget.model.translation import Text, translatable
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.cuda_state import TorchDevice
 from gpuwidget.sampler import NO_THREAD
@@ -51,11 +51,12 @@ def by_device(torch_memory: Sequence[DeviceMemory]) -> tuple[dict[str, NonTorchM
     sample = monitor.read(_TIMEOUT_S)
     if sample is None:
         if monitor.has_no_thread:
-            return {}, translatable("Memory outside torch is unknown: {reason}", reason=NO_THREAD.text)
-        return {}, translatable("Memory outside torch is unknown: the driver did not answer in time.")
+            return {}, _unknown(NO_THREAD.text)
+        return {}, _unknown(translatable("The driver did not answer in time."))
     if not sample.origin.local_processes:
-        reason = sample.origin.reason or translatable("the recorded processes are not this machine's.")
-        return {}, translatable("Memory outside torch is unknown: {reason}", reason=reason)
+        return {}, _unknown(
+            sample.origin.reason or translatable("The recorded processes are not this machine's.")
+        )
     # This call may prove that the driver's process ids are valid in this PID namespace. Without a proof, the
     # memory of this process is unknown.
     monitor.kernel_gpus(sample)
@@ -67,6 +68,11 @@ def by_device(torch_memory: Sequence[DeviceMemory]) -> tuple[dict[str, NonTorchM
             if device.index in in_use and cuda_state.same_gpu(gpu.uuid, device.uuid):
                 found[device.name] = _of_device(monitor, device, gpu, reading, reserved.get(device.name, 0))
     return found, None
+
+
+def _unknown(reason: str) -> Text:
+    """Return why the memory outside torch is unknown; ``reason`` is one or more sentences."""
+    return translatable("Couldn't read the memory outside torch. {reason}", reason=reason)
 
 
 def cupy_pool(index: int) -> int | None:
@@ -101,7 +107,9 @@ def _of_device(
     shares = monitor.memory_shares(gpu, reading)
     known = reserved + sum(size for _, size in held)
     if shares.reason is not None:
-        notes.append(translatable("Memory per process is unknown: {reason}.", reason=shares.reason))
+        notes.append(
+            translatable("Couldn't tell how much each process holds, because {reason}.", reason=shares.reason)
+        )
         if reading.memory_used is not None and not gpu.unified_memory:
             held.append((REMAINING, reading.memory_used - known))
     else:

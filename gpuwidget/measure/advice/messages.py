@@ -78,17 +78,17 @@ def _small_percent(percent: float | None) -> str:
 
 def unattributed(text: str) -> str:
     """Return ``text`` with a remark that another process may have done the work."""
-    return translatable("{text} It is unknown which process did that work.", text=text)
+    return joined([text, translatable("Couldn't tell which process did that work.")], " ")
 
 
 def steady_part(text: str, seconds: float, run_s: float) -> str:
     """Return ``text`` with a remark that its figures cover only a part of the run."""
-    return translatable(
-        "{text} (Measured over {seconds:.0f} of {run_s:.0f} s, without start-up and shutdown.)",
-        text=text,
+    remark = translatable(
+        "(Measured over {seconds:.0f} of {run_s:.0f} s, without start-up and shutdown.)",
         seconds=seconds,
         run_s=run_s,
     )
+    return joined([text, remark], " ")
 
 
 def throttled(gpus: Sequence[GpuReport], seconds: float, run_s: float, reasons: Sequence[str]) -> Text:
@@ -96,35 +96,37 @@ def throttled(gpus: Sequence[GpuReport], seconds: float, run_s: float, reasons: 
     hot = any(reason != POWER_BRAKE for reason in reasons)
     return Text(
         translatable(
-            "{gpus} ran at a lower clock for {seconds:.0f} of {run_s:.0f} s: {reasons}.",
+            "{gpus} {en_verb} throttled ({reasons}) for {seconds:.0f} of {run_s:.0f} s.",
             gpus=gpu_names(gpus),
+            en_verb=_verb(gpus, "was", "were"),
             seconds=seconds,
             run_s=run_s,
             reasons=joined(reasons),
         ),
         translatable(
-            "Ask the administrator to check the cooling (air flow, fans, neighbours at full load). Until "
+            "Ask the administrator to check the cooling (air flow, fans, neighbors at full load). Until "
             "then, the driver lowers the clock."
         )
         if hot
-        else translatable("Ask the administrator to check the power supply, which requested the slowdown."),
+        else translatable("Ask the administrator to check the power supply, which asked for a lower clock."),
     )
 
 
 def model_on_cpu(model: Model, cpu: float, *, cuda_initialized: bool) -> Text:
     """Return the text for a model that computed on the CPU."""
+    where = translatable(
+        "{name} ({type}, {on_cpu} of parameters and buffers) is on the CPU.",
+        name=model.name,
+        type=model.type,
+        on_cpu=units.memory(model.on_cpu),
+    )
+    used = (
+        translatable("This process used {cpu:.0f} % of a core, and no GPU did any work.", cpu=cpu)
+        if cuda_initialized
+        else translatable("This process used {cpu:.0f} % of a core, and CUDA was not started.", cpu=cpu)
+    )
     return Text(
-        translatable(
-            "{name} ({type}, {on_cpu} of parameters and buffers) is on the CPU. This process "
-            "used {cpu:.0f} % of a core, and {gpu}.",
-            name=model.name,
-            type=model.type,
-            on_cpu=units.memory(model.on_cpu),
-            cpu=cpu,
-            gpu=translatable("no GPU did any work")
-            if cuda_initialized
-            else translatable("CUDA was not started"),
-        ),
+        joined([where, used], " "),
         translatable("{name}.to('cuda'), and the same for each batch.", name=model.name),
     )
 
@@ -143,16 +145,25 @@ _SYNC_FIXES = {
 
 def sync_points(where: str, call: str, share: float, utilization: float, *, sure: bool) -> Text:
     """Return the text for code at ``where`` that waits for the GPU in ``call``."""
-    return Text(
+    waits = (
         translatable(
-            "{where} {waits} for the GPU ({call}, {share:.0f} % of the time), and no work is "
-            "queued meanwhile: the GPU was {utilization:.0f} % busy over the run.",
+            "{where} waits for the GPU ({call}, {share:.0f} % of the time), and no work is queued meanwhile.",
             where=capitalized(where),
-            waits=translatable("waits") if sure else translatable("probably waits"),
             call=call,
             share=share,
-            utilization=utilization,
-        ),
+        )
+        if sure
+        else translatable(
+            "{where} probably waits for the GPU ({call}, {share:.0f} % of the time), and no work is queued "
+            "meanwhile.",
+            where=capitalized(where),
+            call=call,
+            share=share,
+        )
+    )
+    busy = translatable("The GPU was {utilization:.0f} % busy over the run.", utilization=utilization)
+    return Text(
+        joined([waits, busy], " "),
         _SYNC_FIXES.get(
             call,
             translatable(
@@ -179,9 +190,8 @@ def small_kernels(
     """Return the text for GPUs whose hardware counters show that kernels are too small."""
     return Text(
         translatable(
-            "{gpus} ran kernels {utilization:.0f} % of the time, but they kept only {sm} % of "
-            "the multiprocessors busy: the kernels are too small, and the time goes to "
-            "launching them.",
+            "The kernels are too small, so the time goes to launching them. {gpus} ran kernels "
+            "{utilization:.0f} % of the time, but they kept only {sm} % of the multiprocessors busy.",
             gpus=gpu_names(gpus),
             utilization=utilization,
             sm=_small_percent(sm),
@@ -194,9 +204,8 @@ def small_kernels_likely(gpus: Sequence[GpuReport], utilization: float | None, *
     """Return the text for GPUs whose utilization and power suggest that kernels are too small."""
     return Text(
         translatable(
-            "{gpus} {en_verb} steadily {utilization:.0f} % busy but drew {power}, hardly more "
-            "than when idle: the kernels are probably too small (there are no hardware "
-            "counters to confirm it).",
+            "The kernels are probably too small (there are no hardware counters to confirm it). {gpus} "
+            "{en_verb} steadily {utilization:.0f} % busy but drew {power}, hardly more than when idle.",
             gpus=gpu_names(gpus),
             en_verb=_verb(gpus, "was", "were"),
             utilization=utilization,
@@ -213,33 +222,42 @@ def tensor_cores_idle(
 
     ``tf32`` is torch's TF32 setting for matrix products, or None if it is unknown.
     """
-    off = translatable(" TF32 is off for matrix products.") if tf32 is False else ""
-    if not torch:
-        method = translatable("bfloat16, or TF32 for float32 products, with your library's options")
-    else:
-        faster = "" if tf32 else translatable(", or torch.set_float32_matmul_precision('high') for TF32")
-        method = translatable(
-            "torch.autocast('cuda', dtype=torch.bfloat16) around the forward pass{faster}", faster=faster
-        )
-    return Text(
-        translatable(
-            "{gpus} computed in float32 ({fp32:.0f} % of the float32 pipes), and used "
-            "{tensor:.0f} % of the tensor cores.{off}",
-            gpus=gpu_names(gpus),
-            fp32=fp32,
-            tensor=tensor,
-            off=off,
-        ),
-        translatable("If most of the work is matrix products: {method}.", method=method),
+    text = translatable(
+        "{gpus} computed in float32 ({fp32:.0f} % of the float32 pipes), and used {tensor:.0f} % of the "
+        "tensor cores.",
+        gpus=gpu_names(gpus),
+        fp32=fp32,
+        tensor=tensor,
     )
+    if tf32 is False:
+        text = joined([text, translatable("TF32 is off for matrix products.")], " ")
+    if not torch:
+        fix = translatable(
+            "If most of the work is matrix products: bfloat16, or TF32 for float32 products, with your "
+            "library's options."
+        )
+    elif tf32:
+        fix = translatable(
+            "If most of the work is matrix products: torch.autocast('cuda', dtype=torch.bfloat16) around the "
+            "forward pass."
+        )
+    else:
+        fix = translatable(
+            "If most of the work is matrix products: torch.autocast('cuda', dtype=torch.bfloat16) around the "
+            "forward pass, or torch.set_float32_matmul_precision('high') for TF32."
+        )
+    return Text(text, fix)
 
 
 def _memory_bound_fix(*, torch: bool) -> str:
-    compile_text = " (torch.compile)" if torch else ""
+    if torch:
+        return translatable(
+            "Read and write less: fuse element-wise steps (torch.compile), use bfloat16 tensors, avoid "
+            "copies and temporary results. More arithmetic per byte would take no extra time."
+        )
     return translatable(
-        "Read and write less: fuse element-wise steps{compile_text}, use bfloat16 tensors, "
-        "avoid copies and temporary results. More arithmetic per byte would take no extra time.",
-        compile_text=compile_text,
+        "Read and write less: fuse element-wise steps, use bfloat16 tensors, avoid copies and temporary "
+        "results. More arithmetic per byte would take no extra time."
     )
 
 
@@ -247,8 +265,8 @@ def memory_bound(gpus: Sequence[GpuReport], dram: float | None, *, torch: bool) 
     """Return the text for GPUs whose hardware counters show that memory bandwidth is the limit."""
     return Text(
         translatable(
-            "{gpus} used {dram:.0f} % of the memory bandwidth, and hardly any of the tensor "
-            "cores: memory bandwidth is the limit.",
+            "Memory bandwidth is the limit. {gpus} used {dram:.0f} % of it, and hardly any of the tensor "
+            "cores.",
             gpus=gpu_names(gpus),
             dram=dram,
         ),
@@ -280,21 +298,20 @@ def copies(
 
     ``line`` has the line that copies and its percent of the time, if known.
     """
-    where = (
-        ""
-        if line is None
-        else translatable(" ({line}: {share:.0f} % of the time)", line=line[0], share=line[1])
+    text = translatable(
+        "The time goes to copies. {gpus} transferred {rate}/s and kept {sm:.0f} % of the multiprocessors "
+        "busy, at a utilization of {utilization:.0f} %.",
+        gpus=gpu_names(gpus),
+        rate=units.memory(rate),
+        sm=sm,
+        utilization=utilization,
     )
+    if line is not None:
+        where, share = line
+        taken = translatable("{where} took {share:.0f} % of the time.", where=capitalized(where), share=share)
+        text = joined([text, taken], " ")
     return Text(
-        translatable(
-            "{gpus} transferred {rate}/s and kept {sm:.0f} % of the multiprocessors busy, at a "
-            "utilization of {utilization:.0f} %: the time goes to copies{where}.",
-            gpus=gpu_names(gpus),
-            rate=units.memory(rate),
-            sm=sm,
-            utilization=utilization,
-            where=where,
-        ),
+        text,
         translatable(
             "Keep tensors on the GPU between steps; move whole batches, once, from pinned memory "
             "(pin_memory=True, .to(device, non_blocking=True))."
@@ -306,9 +323,9 @@ def copies_likely(gpus: Sequence[GpuReport], utilization: float | None) -> Text:
     """Return the text for GPUs whose utilization and power suggest that they copy or wait."""
     return Text(
         translatable(
-            "{gpus} {en_verb} {utilization:.0f} % busy but drew {power}, hardly more than when idle: the "
-            "time probably goes to copies or waiting, not to computing (there are no hardware counters to "
-            "confirm it).",
+            "The time probably goes to copies or waiting, not to computing (there are no hardware counters "
+            "to confirm it). {gpus} {en_verb} {utilization:.0f} % busy but drew {power}, hardly more than "
+            "when idle.",
             gpus=gpu_names(gpus),
             en_verb=_verb(gpus, "was", "were"),
             utilization=utilization,
@@ -338,9 +355,9 @@ def cudnn_benchmark(share: float, where: str, gpu: str, drops: int) -> Text:
     """Return the text for a run in which cuDNN's benchmark mode seems to search again for each new shape."""
     return Text(
         translatable(
-            "{share:.0f} % of the time went to convolutions ({where}), and memory of {gpu} was "
-            "freed {drops} times in the second half of the run: cuDNN's benchmark mode is on, "
-            "and it probably searched again for each new input shape.",
+            "cuDNN's benchmark mode is on, and it probably searched again for each new input shape. "
+            "{share:.0f} % of the time went to convolutions ({where}), and memory of {gpu} was freed {drops} "
+            "times in the second half of the run.",
             share=share,
             where=where,
             gpu=gpu,
@@ -379,21 +396,22 @@ def growing_memory(
 ) -> Text:
     """Return the text for code that leaves ``growth`` more bytes in use after each run."""
     series = f" {units.ARROW} ".join(units.memory(end) for end in ends)
-    whose = "" if attributed else translatable("; it is unknown which process holds it")
-    full = (
-        translatable("; the GPU is full after {runs_left} more such runs", runs_left=runs_left)
-        if runs_left is not None
-        else ""
-    )
-    return Text(
+    sentences = [
         translatable(
-            "Each run of this code left {growth} more on {gpu}: {series}{whose}{full}.",
+            "Each run of this code left {growth} more on {gpu}: {series}.",
             growth=units.memory(growth),
             gpu=gpu_name(gpu),
             series=series,
-            whose=whose,
-            full=full,
-        ),
+        )
+    ]
+    if not attributed:
+        sentences.append(translatable("Couldn't tell which process holds it."))
+    if runs_left is not None:
+        sentences.append(
+            translatable("The GPU is full after {runs_left} more such runs.", runs_left=runs_left)
+        )
+    return Text(
+        joined(sentences, " "),
         translatable(
             "Find out what holds this memory: a list that collects losses or outputs with their graphs (use "
             ".item() or .detach()), results in Out, tensors under new names."
@@ -416,30 +434,42 @@ def straggler(
     ``late_ranks`` is empty if the ranks are unknown.
     """
     ranks = _ranks(late_ranks)
-    where = translatable("{gpu} (", gpu=gpu_name(late))
-    if ranks:
-        where = translatable("{gpu} ({ranks}, ", gpu=gpu_name(late), ranks=ranks)
-    who = ranks or translatable("the process of {gpu}", gpu=gpu_name(late))
+    gpus, late_gpu, wait = gpu_names(waiting), gpu_name(late), _verb(waiting, "waits", "wait")
+    late_with_ranks = translatable("{gpu} ({ranks})", gpu=late_gpu, ranks=ranks) if ranks else late_gpu
+    who = ranks or translatable("the process of {gpu}", gpu=late_gpu)
+    sentences = [
+        translatable("{gpus} {en_wait} for {late}.", gpus=gpus, en_wait=wait, late=late_with_ranks)
+        if sure
+        else translatable(
+            "{gpus} probably {en_wait} for {late}.", gpus=gpus, en_wait=wait, late=late_with_ranks
+        )
+    ]
     share = utilization - late_utilization
-    if sure:
-        wait = _verb(waiting, translatable("waits"), translatable("wait"))
-    else:
-        wait = _verb(waiting, translatable("probably waits"), translatable("probably wait"))
-    part = translatable(" for about {share:.0f} % of the time", share=share) if share > 0 else ""
-    at = "" if sm is None else translatable("{sm:.0f} % of the multiprocessors and ", sm=sm)
-    return Text(
+    if share > 0:
+        sentences.append(translatable("The waiting takes about {share:.0f} % of the time.", share=share))
+    sentences += [
         translatable(
-            "{gpus} {wait} for {where}{late_utilization:.0f} % busy){part}. The utilization of {gpus} is "
-            "{utilization:.0f} %, at {at}{power}, because waiting in a collective operation counts as busy.",
-            gpus=gpu_names(waiting),
-            wait=wait,
-            where=where,
-            late_utilization=late_utilization,
-            part=part,
+            "{late} was {late_utilization:.0f} % busy.", late=late_gpu, late_utilization=late_utilization
+        ),
+        translatable(
+            "Waiting in a collective operation counts as busy, so the utilization of {gpus} is "
+            "{utilization:.0f} %, at {power}.",
+            gpus=gpus,
             utilization=utilization,
-            at=at,
+            power=_power(waiting),
+        )
+        if sm is None
+        else translatable(
+            "Waiting in a collective operation counts as busy, so the utilization of {gpus} is "
+            "{utilization:.0f} %, at {sm:.0f} % of the multiprocessors and {power}.",
+            gpus=gpus,
+            utilization=utilization,
+            sm=sm,
             power=_power(waiting),
         ),
+    ]
+    return Text(
+        joined(sentences, " "),
         translatable(
             "Find out what {who} {en_do} longer than the others: data loading, a larger "
             "share of the work, logging or checkpoints on one rank, a slower or hotter GPU.",
@@ -512,23 +542,26 @@ def unused_contexts(gpus: Sequence[GpuReport], held: int | None, lines: Sequence
 
     ``lines`` are the lines that first selected these GPUs, as far as they are known.
     """
-    where = translatable(" (first selected in {lines})", lines=joined(lines)) if lines else ""
-    size: str = ""
-    if held is not None:
-        size = translatable(
-            " {en_holds} {size} until the kernel restarts.",
-            en_holds=_verb(gpus, "It holds", "They hold"),
-            size=units.memory(held),
-        )
-    return Text(
+    sentences = [
         translatable(
-            "This run opened {en_contexts} on {gpus}{where} and did not use {en_them}.{size}",
+            "This run opened {en_contexts} on {gpus} and did not use {en_them}.",
             en_contexts=_verb(gpus, "a CUDA context", "CUDA contexts"),
             gpus=gpu_names(gpus),
-            where=where,
             en_them=_verb(gpus, "this GPU", "these GPUs"),
-            size=size,
-        ),
+        )
+    ]
+    if lines:
+        sentences.append(translatable("First selected in {lines}.", lines=joined(lines)))
+    if held is not None:
+        sentences.append(
+            translatable(
+                "{en_holds} {size} until the kernel restarts.",
+                en_holds=_verb(gpus, "The context holds", "The contexts hold"),
+                size=units.memory(held),
+            )
+        )
+    return Text(
+        joined(sentences, " "),
         translatable(
             "To read GPU memory, use gpuwidget.sample(), which creates no CUDA context. Use "
             "CUDA_VISIBLE_DEVICES to hide GPUs that the notebook does not need."
@@ -538,14 +571,16 @@ def unused_contexts(gpus: Sequence[GpuReport], held: int | None, lines: Sequence
 
 def device_switches(switches: int, rate: float, line: str | None) -> Text:
     """Return the text for code that switched the current CUDA device ``switches`` times."""
-    where = "" if line is None else translatable(", most often by {line}", line=line)
+    text = translatable(
+        "The current CUDA device was switched {switches:,} times ({rate:.0f} per second).",
+        switches=switches,
+        rate=rate,
+    )
+    if line is not None:
+        often = translatable("{line} did so most often.", line=capitalized(line))
+        text = joined([text, often], " ")
     return Text(
-        translatable(
-            "The current CUDA device was switched {switches:,} times ({rate:.0f} a second){where}.",
-            switches=switches,
-            rate=rate,
-            where=where,
-        ),
+        text,
         translatable(
             "Give tensors and streams their device (device='cuda:1'), and do all work on one device before "
             "the next switch."
@@ -559,22 +594,22 @@ def input_pipeline(loading: str, busy: float | None, utilization: float, *, sure
     ``loading`` is the result of :func:`loading_in` or :func:`loading_mostly_in`. ``busy`` is the percentage
     of the loading time in which the GPU had work from this process; ``utilization`` that of the whole run.
     """
+    waits = (
+        translatable("The GPU waits for its data.")
+        if sure
+        else translatable("The GPU probably waits for its data.")
+    )
     activity = (
-        translatable("was {busy:.0f} % busy meanwhile", busy=busy)
+        translatable("Meanwhile, the GPU was {busy:.0f} % busy.", busy=busy)
         if busy is not None
-        else translatable("was {utilization:.0f} % busy on average", utilization=utilization)
+        else translatable("On average, the GPU was {utilization:.0f} % busy.", utilization=utilization)
     )
-    return translatable(
-        "{waits} for its data: {loading}; the GPU {activity}.",
-        waits=translatable("The GPU waits") if sure else translatable("The GPU probably waits"),
-        loading=loading,
-        activity=activity,
-    )
+    return joined([waits, loading, activity], " ")
 
 
 def loading_in(share: float, where: str) -> str:
     """Describe the only place that loads data, which took ``share`` percent of the run."""
-    return translatable("{share:.0f} % of the time went to {where}", share=share, where=where)
+    return translatable("{share:.0f} % of the time went to {where}.", share=share, where=where)
 
 
 def loading_mostly_in(share: float, most: float, where: str) -> str:
@@ -583,7 +618,7 @@ def loading_mostly_in(share: float, most: float, where: str) -> str:
     ``where`` is the place that took the most time: ``most`` percent of the run.
     """
     return translatable(
-        "loading took {share:.0f} % of the time, and {where} alone took {most:.0f} %",
+        "Loading took {share:.0f} % of the time, and {where} alone took {most:.0f} %.",
         share=share,
         where=where,
         most=most,
@@ -593,8 +628,8 @@ def loading_mostly_in(share: float, most: float, where: str) -> str:
 def input_pipeline_likely(gpus: Sequence[GpuReport], bursts: float, utilization: float | None) -> str:
     """Return the text for GPUs that worked in bursts and may have waited for data in between."""
     return translatable(
-        "{gpus} worked in bursts ({bursts:.1f} per second), {utilization:.0f} % of the time in "
-        "total, at {power}: the input pipeline probably can't keep up.",
+        "The input pipeline probably can't keep up. {gpus} worked in bursts ({bursts:.1f} per second), "
+        "{utilization:.0f} % of the time in total, at {power}.",
         gpus=gpu_names(gpus),
         bursts=bursts,
         utilization=utilization,
@@ -604,15 +639,15 @@ def input_pipeline_likely(gpus: Sequence[GpuReport], bursts: float, utilization:
 
 def feed_the_gpu(cores: int | None) -> str:
     """Return the fix for a slow input pipeline whose loader is unknown."""
-    bound = (
-        translatable(" (up to {cores}: the cores this process may use)", cores=cores)
-        if cores is not None
-        else ""
-    )
+    if cores is None:
+        return translatable(
+            "Check the code that feeds the GPU. For a DataLoader: num_workers, pin_memory=True, "
+            "prefetch_factor=4."
+        )
     return translatable(
-        "Check the code that feeds the GPU. For a DataLoader: num_workers{bound}, "
-        "pin_memory=True, prefetch_factor=4.",
-        bound=bound,
+        "Check the code that feeds the GPU. For a DataLoader: num_workers (up to {cores}, the cores that "
+        "this process may use), pin_memory=True, prefetch_factor=4.",
+        cores=cores,
     )
 
 

@@ -150,7 +150,7 @@ export function alertText(trans: TranslationBundle, { kind, findings }: Alert, n
       return trans.__('%1: %2.', gpus, listed(findings, temperature));
     case 'throttle':
       return trans.__(
-        '%1 slowed down: %2.',
+        '%1 throttled (%2).',
         gpus,
         [
           ...new Set(

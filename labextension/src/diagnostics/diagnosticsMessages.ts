@@ -15,18 +15,13 @@ export const SYMBOLS: Readonly<Record<Check['status'], string>> = {
 
 /** Return the status of a check in one word. */
 export function statusLabel(trans: TranslationBundle, status: Check['status']): string {
-  switch (status) {
-    case 'ok':
-      return trans.__('OK');
-    case 'broken':
-      return trans.__('broken');
-    case 'warning':
-      return trans.__('warning');
-    case 'unknown':
-      return trans.__('unknown');
-    case 'skipped':
-      return trans.__('skipped');
-  }
+  return {
+    ok: trans.__('OK'),
+    broken: trans.__('broken'),
+    warning: trans.__('warning'),
+    unknown: trans.__('unknown'),
+    skipped: trans.__('skipped')
+  }[status];
 }
 
 /**
@@ -54,9 +49,8 @@ export function diagnosticsSummary(
   if (doctors.length === 0) {
     return [null, trans.__('not run')];
   }
-  const incomplete = doctors.find(({ unfinished }) => unfinished.length > 0);
-  if (incomplete !== undefined) {
-    return ['unknown', trans.__('incomplete: %1', unfinishedTitle(trans, incomplete))];
+  if (doctors.some(({ unfinished }) => unfinished.length > 0)) {
+    return ['unknown', trans.__('incomplete')];
   }
   const parts = [
     ...(warnings.number > 0
@@ -64,9 +58,13 @@ export function diagnosticsSummary(
       : []),
     ...(unknown.number > 0 ? [trans.__('no result: %1', unknown.titles)] : [])
   ];
-  return parts.length === 0
-    ? ['ok', trans.__('no problems')]
-    : [warnings.number > 0 ? 'warning' : 'unknown', parts.join(trans.__('; '))];
+  if (parts.length > 0) {
+    return [warnings.number > 0 ? 'warning' : 'unknown', parts.join(trans.__('; '))];
+  }
+  // The doctor skips the check of the GPUs only on a machine without one.
+  return doctors.some(({ links }) => links.some(({ id, status }) => id === 'gpu' && status === 'skipped'))
+    ? ['skipped', trans.__('no NVIDIA GPU')]
+    : ['ok', trans.__('no problems')];
 }
 
 /** A number of problems, and the titles of the checks that have found them. */
@@ -88,18 +86,6 @@ function countProblems(
   );
   const titles = new Set(found.map(([, title]) => trans.__(title)));
   return { number: new Set(found.map(([cause]) => cause)).size, titles: [...titles].join(', ') };
-}
-
-/** Return the title of a check without a result, or else the step at which the checks stopped. */
-function unfinishedTitle(trans: TranslationBundle, doctor: TranslatedDiagnosis): string {
-  const { problems, texts, unfinished } = doctor;
-  const first = problems.find(({ status }) => status === 'unknown') ?? problems.at(0);
-  if (first !== undefined) {
-    const title = titleOf(doctor, first.check);
-    return trans.__(title);
-  }
-  const step = unfinished.at(0) ?? '';
-  return texts[step] ?? step;
 }
 
 /** Return a problem as text. It does not depend on the other checks that the problem affects. */
@@ -183,17 +169,39 @@ function shownChecks(doctor: Diagnosis | null): ShownCheck[] {
 /** The statuses in the order of display. */
 const ORDER: readonly Check['status'][] = ['broken', 'warning', 'unknown', 'ok', 'skipped'];
 
+/** Returns a text of a diagnosis in the language of the page. */
+export type Translate = (text: string) => string;
+
+/** Return the checks. If several were skipped, one stands for them, with their reasons by title as evidence. */
+export function mergeSkipped(
+  trans: TranslationBundle,
+  checks: readonly ShownCheck[],
+  translate: Translate
+): readonly ShownCheck[] {
+  const skipped = checks.filter(({ check }) => check.status === 'skipped');
+  const [first] = skipped;
+  if (first === undefined || skipped.length === 1) {
+    return checks;
+  }
+  const evidence = Object.fromEntries(
+    skipped.map(({ check: { title, found } }) => [translate(title), translate(found)])
+  );
+  const found = [...new Set(Object.values(evidence))].join(', ');
+  const check = { ...first.check, title: trans.__('%1 checks', skipped.length), found, evidence };
+  return [...checks.filter(shown => !skipped.includes(shown)), { ...first, check }];
+}
+
 /** Return the rank of the worst status in a list of checks, the lowest for broken checks. */
 export function worstRank(checks: readonly ShownCheck[]): number {
   return Math.min(ORDER.length, ...checks.map(({ check }) => ORDER.indexOf(check.status)));
 }
 
 /**
- * Return the text that follows a fix's command, `after`, without the punctuation at the beginning of the text,
- * because the text is shown on a separate line.
+ * Return the sentences that follow a fix's command, `after`, without the full stop of the sentence with the
+ * command, because they are shown on a separate line.
  */
 export function textAfterCommand(after: string): string {
-  return after.replace(/^[.,;\s。，；]+/, '');
+  return after.replace(/^[.。]\s*/, '');
 }
 
 /** Return a diagnosis, with its texts in English, as JSON in the format of `gpuwidget doctor --json`, which `--diff` can read. */

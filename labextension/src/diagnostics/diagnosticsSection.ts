@@ -53,9 +53,6 @@ export class DiagnosticsSection {
     this.kernelView = new EnvironmentView(trans, copy);
     this.serverView = new EnvironmentView(trans, copy);
     this.runButton.type = 'button';
-    this.runButton.title = trans.__(
-      'Check the active notebook’s kernel and the server (takes a few seconds)'
-    );
     this.runButton.onclick = () => {
       void model.run();
     };
@@ -102,7 +99,7 @@ export class DiagnosticsSection {
         ? trans.__('Open a notebook to check its kernel.')
         : view.condition.kind === 'ready'
           ? ''
-          : trans.__('Not checked: gpuwidget is not running in this kernel.');
+          : trans.__('gpuwidget is not running in this kernel.');
     const [inKernel, inServer] = [newestDiagnosis(model.kernel), newestDiagnosis(model.server)];
     const checks = this.mergedChecks(inKernel, inServer);
     const [kernelTexts, serverTexts] = [inKernel?.texts ?? {}, inServer?.texts ?? {}];

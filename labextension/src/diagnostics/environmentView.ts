@@ -4,13 +4,19 @@ import { element, setAttribute, setHidden, Text } from '../ui/dom';
 import { moment } from '../ui/format';
 import type { TranslatedDiagnosis } from '../kernel/kernelReply';
 import type { Fix } from '../wire';
-import { statusLabel, SYMBOLS, textAfterCommand, toJson, type ShownCheck } from './diagnosticsMessages';
+import {
+  mergeSkipped,
+  statusLabel,
+  SYMBOLS,
+  textAfterCommand,
+  toJson,
+  type ShownCheck,
+  type Translate
+} from './diagnosticsMessages';
 import { newestDiagnosis, type DiagnosisState } from './diagnosticsModel';
 
 /** Copies a text to the clipboard. */
 export type Copy = (text: string) => void;
-/** Returns a text of a diagnosis in the language of the page. */
-type Translate = (text: string) => string;
 /** Copies a text and confirms it on the button that was clicked. */
 type CopyFrom = (button: HTMLButtonElement, text: string) => void;
 
@@ -33,13 +39,9 @@ export class EnvironmentView {
     private readonly trans: TranslationBundle,
     private readonly copy: Copy
   ) {
-    this.copyJson = copyButton(
-      trans.__('Copy as JSON'),
-      trans.__('Copy in the format of `gpuwidget doctor --json`, for --diff or a bug report'),
-      button => {
-        this.copyFrom(button, this.shown === null ? '' : toJson(this.shown));
-      }
-    );
+    this.copyJson = copyButton(trans.__('Copy as JSON'), button => {
+      this.copyFrom(button, this.shown === null ? '' : toJson(this.shown));
+    });
     this.node = element(
       'section',
       'diagnostics-environment',
@@ -73,7 +75,9 @@ export class EnvironmentView {
       this.shownChecks = checks;
       const translate = translator(texts);
       this.checks.replaceChildren(
-        ...checks.map(check => checkView(this.trans, check, translate, this.copyFrom))
+        ...mergeSkipped(this.trans, checks, translate).map(check =>
+          checkView(this.trans, check, translate, this.copyFrom)
+        )
       );
     }
     if (doctor !== this.shown) {
@@ -198,12 +202,12 @@ function fixView(
   copyFrom: CopyFrom
 ): HTMLElement[] {
   const { command } = fix;
-  const head = element('div', '', element('b', '', trans.__('Fix: ')), translate(fix.before));
+  const head = element('div', '', element('b', '', trans.__('Fix:')), ` ${translate(fix.before)}`);
   if (command === null) {
     return [head];
   }
   const after = textAfterCommand(translate(fix.after));
-  const button = copyButton(trans.__('Copy'), trans.__('Copy the command'), clicked => {
+  const button = copyButton(trans.__('Copy'), clicked => {
     copyFrom(clicked, command);
   });
   return [
@@ -213,14 +217,9 @@ function fixView(
   ];
 }
 
-function copyButton(
-  label: string,
-  title: string,
-  onClick: (button: HTMLButtonElement) => void
-): HTMLButtonElement {
+function copyButton(label: string, onClick: (button: HTMLButtonElement) => void): HTMLButtonElement {
   const button = element('button', 'button jp-gpuwidget-diagnostics-copy', label);
   button.type = 'button';
-  button.title = title;
   button.onclick = () => {
     onClick(button);
   };

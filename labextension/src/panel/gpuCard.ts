@@ -185,7 +185,7 @@ export class GpuCard {
   ): void {
     const warm = unavailable !== null || warnings.length > 0;
     const reasons = [...warnings, ...others].join(', ');
-    const throttled = reasons === '' ? '' : this.trans.__('Throttled: %1', reasons);
+    const throttled = reasons === '' ? '' : this.trans.__('Throttled (%1)', reasons);
     this.state.set(unavailable?.[1] ?? (warm ? `▲ ${throttled}` : throttled));
     setAttribute(this.state.node, 'data-warm', warm ? 'true' : '');
   }

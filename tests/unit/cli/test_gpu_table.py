@@ -44,9 +44,9 @@ def test_all_gpus_and_their_processes_read_in_eighty_columns() -> None:
     assert lines(one) == [
         "2023-11-14 22:13:20 · driver 580.159.04 · CUDA 13.0",
         "",
-        "GPU  Name         Util %     Memory GiB    Power W  °C   MHz  Limited by",
+        "GPU  Name         Util %     Memory GiB    Power W  °C   MHz",
         "  0  NVIDIA H200      97   60.0 / 140.0  612 / 700  51  1980",
-        "  1  NVIDIA H200       0   <0.1 / 140.0   80 / 700  29   345  idle",
+        "  1  NVIDIA H200       0   <0.1 / 140.0   80 / 700  29   345",
         "",
         "GPU    PID  User   GiB  Program",
         "  0  31415  anna  59.0  python train.py",
@@ -61,7 +61,7 @@ def test_an_unknown_value_is_not_a_zero() -> None:
     unknown = reading(one, **dict.fromkeys((*values, "throttle", "processes")))
     known = reading(two, processes=(process(7, None, user=None, program=None),))
     assert lines(sample((replace(one, memory_total=None), unknown), (two, known)))[2:] == [
-        "GPU  Name         Util %     Memory GiB    Power W   °C   MHz  Limited by",
+        "GPU  Name         Util %     Memory GiB    Power W   °C   MHz  Throttled",
         "  0  NVIDIA H200     n/a    n/a /   n/a  n/a / n/a  n/a   n/a  n/a",
         "  1  NVIDIA H200      97   60.0 / 140.0  612 / 700   51  1980",
         "",
@@ -167,7 +167,7 @@ def test_reasons_are_kept_where_names_must_be_cut() -> None:
     full."""
     one = h200(0, name="NVIDIA GeForce RTX 4090 Laptop GPU")
     assert lines(sample((one, reading(one, throttle=("too hot (hardware)",)))))[2:4] == [
-        "GPU  Name         Util %     Memory GiB    Power W  °C   MHz  Limited by",
+        "GPU  Name         Util %     Memory GiB    Power W  °C   MHz  Throttled",
         "  0  GeForce RT…      97   60.0 / 140.0  612 / 700  51  1980  too hot (hardware)",
     ]
 

@@ -88,12 +88,12 @@ def test_different_models(machine: Machine, capsys: pytest.CaptureFixture[str]) 
     machine.set_scenario(*profiles.machine("RTX 3090", "RTX 4090", "V100", "A100", "H100"))
     assert main([], Sampler(machine.source())) == 0
     assert capsys.readouterr().out.splitlines()[2:8] == [
-        "GPU  Name                  Util %     Memory GiB    Power W  °C  MHz  Limited by",
-        "  0  GeForce RTX 3090           0    0.0 /  24.0   28 / 350  29  345  idle",
-        "  1  GeForce RTX 4090           0    0.0 /  24.0   20 / 450  29  345  idle",
-        "  2  Tesla V100-SXM2-32GB       0    0.0 /  32.0   42 / 300  29  345  idle",
-        "  3  A100-SXM4-80GB             0    0.0 /  80.0   60 / 400  29  345  idle",
-        "  4  H100 80GB HBM3             0    0.0 /  79.6   76 / 700  29  345  idle",
+        "GPU  Name                  Util %     Memory GiB    Power W  °C  MHz",
+        "  0  GeForce RTX 3090           0    0.0 /  24.0   28 / 350  29  345",
+        "  1  GeForce RTX 4090           0    0.0 /  24.0   20 / 450  29  345",
+        "  2  Tesla V100-SXM2-32GB       0    0.0 /  32.0   42 / 300  29  345",
+        "  3  A100-SXM4-80GB             0    0.0 /  80.0   60 / 400  29  345",
+        "  4  H100 80GB HBM3             0    0.0 /  79.6   76 / 700  29  345",
     ]
 
 

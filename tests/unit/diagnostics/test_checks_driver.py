@@ -157,7 +157,7 @@ def test_libraries_and_kernel_module_that_do_not_fit() -> None:
     one = results(torch=NO_CUDA, nvml=broken, machine={"module": "570.86.15"})
     assert outcome(check_of("driver", one)) == (
         "broken",
-        ("The driver's libraries were updated, but the old kernel module is still loaded (570.86.15)."),
+        ("The driver's libraries were updated, but the old kernel module 570.86.15 is still loaded."),
         "Restart the machine, or reload the driver's modules. Restart containers afterwards.",
     )
     assert check_of("gpu", one).status == "unknown"
@@ -179,7 +179,7 @@ def test_a_driver_that_is_not_loaded() -> None:
     assert outcome(one) == (
         "broken",
         "The NVIDIA driver is installed but not loaded.",
-        "Load it: sudo modprobe nvidia, or reboot. Then check that nvidia-smi works.",
+        "Load it, or reboot: sudo modprobe nvidia. Then check that nvidia-smi works.",
     )
     assert one.command == "sudo modprobe nvidia"
 
@@ -247,7 +247,7 @@ def test_a_container_without_gpus(variables: dict[str, str], remedy: str) -> Non
     )
     assert outcome(check_of("device_files", one)) == (
         "broken",
-        "This container has no /dev/nvidia* (the host's driver is 580.95.05).",
+        "This container has no /dev/nvidia*, although the host has driver 580.95.05.",
         remedy,
     )
 

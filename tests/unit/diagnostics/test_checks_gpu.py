@@ -206,10 +206,8 @@ def test_mig_without_a_slice() -> None:
     assert outcome(check_of("sharing", results(nvml=nvml(empty)))) == (
         "broken",
         "MIG is on for GPU 0, but there is no slice: CUDA can't use it.",
-        (
-            "Create slices: sudo nvidia-smi mig -cgi 0 -C (to list the profiles: nvidia-smi "
-            "mig -lgip), or turn MIG off (sudo nvidia-smi -mig 0)."
-        ),
+        "Turn MIG off (sudo nvidia-smi -mig 0), or create slices: sudo nvidia-smi mig -cgi 0 -C. "
+        "nvidia-smi mig -lgip lists the profiles.",
     )
     assert check_of("sharing", results(nvml=nvml(empty, h200(1)))).status == "warning"
     cut = h200(0, mig=True, mig_pending=True, slices=("MIG-a", "MIG-b"))
@@ -265,7 +263,7 @@ def test_compute_modes_and_mps() -> None:
         (
             {"throttle": ("too hot (hardware)",)},
             "warning",
-            "The clock of GPU 0 is reduced now: too hot (hardware).",
+            "GPU 0 is throttled now (too hot (hardware)).",
         ),
         (
             {"persistence": False},

@@ -179,19 +179,19 @@ def test_a_problem_as_text() -> None:
     assert lines[:10] == [
         "1 problem: Driver. This container was started without the machine's GPUs.",
         "",
-        "BROKEN   Driver           580.95.05, for CUDA up to 13.0",
+        "BROKEN   Driver         580.95.05, for CUDA up to 13.0",
         "           This container was started without the machine's GPUs.",
         "           Fix: Start the container with the machine's GPUs: docker run --gpus all …",
         "           Also affected: Device files, GPU.",
-        "OK       PyTorch          2.13.0, built for CUDA 13.0",
-        "OK       CUDA runtime     13.0",
-        "OK       cuDNN            9.10.2",
-        "OK       NCCL             2.27.5",
+        "OK       PyTorch        2.13.0, built for CUDA 13.0",
+        "OK       CUDA runtime   13.0",
+        "OK       cuDNN          9.10.2",
+        "OK       NCCL           2.27.5",
     ]
     assert lines[10:14] == [
-        "BROKEN   Device files     none",
+        "BROKEN   Device files   none",
         "           See: Driver.",
-        "unknown  GPU              not visible",
+        "unknown  GPU            not visible",
         "           See: Driver.",
     ]
     assert sum("Fix:" in line for line in lines) == 1

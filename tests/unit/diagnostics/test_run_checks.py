@@ -158,7 +158,7 @@ def test_libraries_and_kernel_module_that_do_not_fit(fake: FakeEnvironment) -> N
     )
     found = links(fake.run_doctor())
     assert found["driver"].reason == (
-        "The driver's libraries were updated, but the old kernel module is still loaded (570.86.15)."
+        "The driver's libraries were updated, but the old kernel module 570.86.15 is still loaded."
     )
 
 

@@ -10,6 +10,7 @@ from helpers_doctor import check_of, devices, no_driver, no_import, outcome, res
 from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.diagnostics.run_checks import diagnose
 from gpuwidget.sources import nvml_messages
+from gpuwidget.views import diagnosis_view, styles
 
 NO_GPU: dict[str, Any] = {"devices": (), "module": None, "nvidia_gpu_on_pci": False}
 NO_LIBRARIES: dict[str, Any] = {
@@ -24,24 +25,33 @@ NO_LIBRARIES: dict[str, Any] = {
 }
 
 
+ON_CPU = "PyTorch runs on the CPU, because this machine has no NVIDIA GPU. "
+IN_VM = (
+    "Expected one? If this is a virtual machine, its host must pass the GPU through to it. In a cloud, "
+    "choose a machine type with a GPU."
+)
+IN_CONTAINER = (
+    "Expected one? Start this container on a machine with a GPU, and with access to it (docker run --gpus "
+    "all …; in Kubernetes, request nvidia.com/gpu)."
+)
+
+
 @pytest.mark.parametrize(
     ("machine", "summary", "found"),
     [
-        (
-            NO_GPU,
-            "No problems: this machine has no NVIDIA GPU.",
-            "this machine has no NVIDIA GPU",
-        ),
+        (NO_GPU, ON_CPU + IN_VM, "this machine has no NVIDIA GPU"),
+        ({**NO_GPU, "container": "/.dockerenv"}, ON_CPU + IN_CONTAINER, "this machine has no NVIDIA GPU"),
         (
             {"system": "darwin", "devices": (), "module": None, "shm": None},
-            "No problems: macOS does not support NVIDIA GPUs.",
+            "macOS does not support NVIDIA GPUs.",
             "macOS does not support NVIDIA GPUs",
         ),
     ],
+    ids=["Linux", "container", "macOS"],
 )
 def test_a_machine_without_an_nvidia_gpu(machine: dict[str, Any], summary: str, found: str) -> None:
-    """If the machine has no NVIDIA GPU, the summary gives this as the reason why there are no problems. The
-    checks that only concern GPUs are skipped."""
+    """If the machine has no NVIDIA GPU, the summary says so, and what to do if there should be one. The
+    checks that only concern GPUs are skipped, in one line."""
     diagnosis = diagnose(results(machine=machine, variables={"CUDA_VISIBLE_DEVICES": "0"}, **NO_LIBRARIES))
     assert (diagnosis.status, diagnosis.problems, diagnosis.summary) == ("ok", (), summary)
     skipped = {check.id for check in diagnosis.links if check.status == "skipped" and check.found == found}
@@ -49,6 +59,22 @@ def test_a_machine_without_an_nvidia_gpu(machine: dict[str, Any], summary: str, 
     evidence = {check.id: check.evidence for check in diagnosis.links}["driver"]
     assert evidence["libcuda"] == "libcuda.so.1: not found"
     assert not any(name.startswith("finding") for name in evidence)
+    lines = diagnosis_view.text(diagnosis, 1000).splitlines()
+    [line] = [line for line in lines if line.startswith("skipped")]
+    assert line.startswith(
+        "skipped  CUDA runtime, cuDNN, NCCL, Driver, Device files, GPU, Visible GPUs, MIG and sharing, GPU "
+        f"health, PCIe, Between GPUs ({found})"
+    )
+
+
+def test_no_gpu_is_neither_good_nor_bad() -> None:
+    """Without an NVIDIA GPU, the edge of the diagnosis is neutral, not green. A torch for AMD's GPUs is not
+    said to run on the CPU."""
+    neutral = diagnosis_view.html(diagnose(results(machine=NO_GPU, **NO_LIBRARIES)))
+    assert f"border-left:3px solid {styles.NEUTRAL}" in neutral
+    assert f"border-left:3px solid {styles.SUCCESS}" in diagnosis_view.html(diagnose(results()))
+    amd = {**NO_LIBRARIES, "torch": {**NO_LIBRARIES["torch"], "hip": "6.4"}}
+    assert diagnose(results(machine=NO_GPU, **amd)).summary == f"This machine has no NVIDIA GPU. {IN_VM}"
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_gpus_that_differ(torch: Any, monitor: GpuMonitor) -> None:
     choices = monitor.device_choices(mixed)
     assert of(choices) == [("cpu", None), ("cuda:0", None), ("cuda:1", None)]
     assert default_device.label(choices.devices[1]) == (
-        "cuda:0 · H200 or T4: known once your code has started CUDA"
+        "cuda:0 · H200 / T4 · known once your code has started CUDA"
     )
     candidates = (
         CandidateGpu(ONE.uuid, 0, "NVIDIA H200", "9.0", 140 * GIB, 80 * GIB, unified_memory=False),
@@ -191,8 +191,8 @@ def test_listing_different_gpus(torch: Any, monitor: GpuMonitor, monkeypatch: py
     monkeypatch.setattr(default_device, "monitor", lambda: monitor)
     assert default_device.describe_devices().splitlines()[1:-1] == [
         "  cpu",
-        "  cuda:0 · H200 or T4: known once your code has started CUDA",
-        "  cuda:1 · H200 or T4: known once your code has started CUDA",
+        "  cuda:0 · H200 / T4 · known once your code has started CUDA",
+        "  cuda:1 · H200 / T4 · known once your code has started CUDA",
         "GPUs of this machine, with nvidia-smi's numbers:",
         "  GPU 0 H200 (compute capability 9.0) · 80.0 of 140.0 GiB free",
         "  GPU 1 T4 (compute capability 7.5) · 15.0 of 16.0 GiB free",

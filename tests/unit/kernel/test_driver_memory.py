@@ -79,7 +79,7 @@ def test_the_text_for_freed_memory() -> None:
         describe_freed(own(5 * GIB), own(2 * GIB), GIB) == "Freed according to the driver: 3.0 GiB on GPU 0."
     )
     assert describe_freed(own(2 * GIB), own(2 * GIB), 0) == "Freed according to the driver: nothing."
-    unknown = "Freed on the GPU according to torch: 1.0 GiB; the driver's value is unknown."
+    unknown = "Freed on the GPU according to torch: 1.0 GiB. The driver's value is unknown."
     assert describe_freed(own(2 * GIB), None, GIB) == unknown
     assert describe_freed(None, own(2 * GIB), GIB) == unknown
     assert describe_freed(of_all(5 * GIB), own(2 * GIB), GIB) == unknown

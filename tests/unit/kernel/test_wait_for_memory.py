@@ -373,7 +373,7 @@ def test_a_device_choice_before_cuda_is_initialized(bench: Bench, monkeypatch: p
     ("options", "visible", "message"),
     [
         ("--device cpu", None, "--device cpu is not a GPU"),
-        ("--device cuda:7", None, "It is unknown which GPU cuda:7 is: start CUDA in an earlier cell"),
+        ("--device cuda:7", None, "Couldn't tell which GPU cuda:7 is, so start CUDA in an earlier cell"),
         ("", "", "CUDA_VISIBLE_DEVICES hides every GPU"),
     ],
 )

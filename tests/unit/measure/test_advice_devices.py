@@ -162,15 +162,14 @@ def test_contexts_on_unused_gpus_are_named_with_their_line() -> None:
     (found,) = advice(working(), *unused, context=context)
     assert (found.rule, found.sure) == ("unused-contexts", True)
     assert found.text == (
-        "This run opened CUDA contexts on GPUs 1 and 2 (first selected in In[5]:3 "
-        "`torch.cuda.mem_get_info(i)`) and did not use these GPUs. They hold 1.2 GiB until the kernel "
-        "restarts."
+        "This run opened CUDA contexts on GPUs 1 and 2 and did not use these GPUs. First selected in "
+        "In[5]:3 `torch.cuda.mem_get_info(i)`. The contexts hold 1.2 GiB until the kernel restarts."
     )
     assert found.evidence["unused"] == [1, 2]
     (one,) = advice(working(), unused[0], context=replace(context, line_name=None))
     assert one.text == (
-        "This run opened a CUDA context on GPU 1 and did not use this GPU. It holds 614 MiB until the kernel "
-        "restarts."
+        "This run opened a CUDA context on GPU 1 and did not use this GPU. The context holds "
+        "614 MiB until the kernel restarts."
     )
 
 
@@ -195,7 +194,7 @@ def test_frequent_switches_are_named_with_their_line() -> None:
     (found,) = advice(working(), context=RunContext(device_changes=changes, line_name=name))
     assert (found.rule, found.sure) == ("device-switches", True)
     assert found.text == (
-        f"The current CUDA device was switched 12,000 times (600 a second), most often by {line}."
+        f"The current CUDA device was switched 12,000 times (600 per second). {line} did so most often."
     )
     assert found.evidence == {"switches": 12_000, "per_second": 600.0, "line": line}
 

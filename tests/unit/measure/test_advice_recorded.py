@@ -187,9 +187,9 @@ def test_the_texts_have_the_figures_and_the_fix(player: Player) -> None:
     assert fp32.link == "docs/advice.md#tensor-cores-idle"
     late = player.measure(*STEADY["straggler"]).advice[0]
     assert late.text == (
-        "GPUs 0, 1 and 2 wait for GPU 3 (12 % busy) for about 88 % of the time. The utilization of "
-        "GPUs 0, 1 and 2 is 100 %, at 25 % of the multiprocessors and 192 of 700 W, because waiting in a "
-        "collective operation counts as busy."
+        "GPUs 0, 1 and 2 wait for GPU 3. The waiting takes about 88 % of the time. GPU 3 was 12 % busy. "
+        "Waiting in a collective operation counts as busy, so the utilization of GPUs 0, 1 and 2 is 100 %, "
+        "at 25 % of the multiprocessors and 192 of 700 W."
     )
 
 
@@ -234,7 +234,7 @@ def test_a_leak_from_run_to_run(player: Player, monkeypatch: pytest.MonkeyPatch)
     assert [rules(advice) for advice in found] == [[], [], [], [("growing-memory", False)]]
     assert found[-1][0].text == (
         "Each run of this code left 20.0 GiB more on GPU 0: 10.6 GiB → 30.6 GiB → 50.6 GiB → 70.6 "
-        "GiB; it is unknown which process holds it; the GPU is full after 3 more such runs."
+        "GiB. Couldn't tell which process holds it. The GPU is full after 3 more such runs."
     )
 
 

@@ -145,7 +145,7 @@ def test_gpu_figures_cover_the_gpu_drain() -> None:
     """
     slowed = busy(throttled={"too hot": 60.0})
     assert only(evidence(slowed, duration_s=4.0, gpu_s=64.0)).text == (
-        "GPU 0 ran at a lower clock for 60 of 64 s: too hot."
+        "GPU 0 was throttled (too hot) for 60 of 64 s."
     )
     assert rules(evidence(half_idle(bursts=10), duration_s=4.0, gpu_s=64.0)) == []
     assert rules(evidence(half_idle(bursts=10), duration_s=4.0, gpu_s=4.0)) == ["input-pipeline"]
@@ -199,7 +199,7 @@ def test_unattributed_work_that_may_be_the_runs() -> None:
     assert (said.rule, said.sure) == ("tensor-cores-idle", False)
     assert said.text == (
         "GPU 0 computed in float32 (66 % of the float32 pipes), and used 2 % of the tensor cores. "
-        "It is unknown which process did that work."
+        "Couldn't tell which process did that work."
     )
 
 
@@ -234,8 +234,8 @@ def test_a_starved_gpu_by_its_line() -> None:
     said = only(given)
     assert (said.rule, said.sure) == ("input-pipeline", True)
     assert said.text == (
-        "The GPU waits for its data: 61 % of the time went to line 7 `for x, y in loader:` in "
-        "DataLoader._next_data; the GPU was 4 % busy meanwhile."
+        "The GPU waits for its data. 61 % of the time went to line 7 `for x, y in loader:` in "
+        "DataLoader._next_data. Meanwhile, the GPU was 4 % busy."
     )
     assert said.fix == (
         "loader has num_workers=0, pin_memory=False now. Try num_workers=7, pin_memory=True, "
@@ -316,8 +316,8 @@ def test_advice_from_getitem_alone_is_uncertain() -> None:
     said = only(evidence(half_idle(), time=time_of(seen)))
     assert (said.rule, said.sure) == ("input-pipeline", False)
     assert said.text == (
-        "The GPU probably waits for its data: 61 % of the time went to line 7 `train()` at In[2]:9 "
-        "Images.__getitem__ in sleep; the GPU was 4 % busy meanwhile."
+        "The GPU probably waits for its data. 61 % of the time went to line 7 `train()` at In[2]:9 "
+        "Images.__getitem__ in sleep. Meanwhile, the GPU was 4 % busy."
     )
 
 
@@ -331,8 +331,8 @@ def test_loading_in_several_places_names_the_largest() -> None:
     epoch = LineTime(7, "for x in loader:", 60.0, 4.0, None, None, None, within)
     given = evidence(half_idle(), time=time_of(epoch), context=RunContext(loaders=(LOADER,)))
     assert only(given).text == (
-        "The GPU waits for its data: loading took 60 % of the time, and line 7 `for x in loader:` at "
-        "data.py:9 Images.__getitem__ in sleep alone took 40 %; the GPU was 4 % busy meanwhile."
+        "The GPU waits for its data. Loading took 60 % of the time, and line 7 `for x in loader:` at "
+        "data.py:9 Images.__getitem__ in sleep alone took 40 %. Meanwhile, the GPU was 4 % busy."
     )
 
 
@@ -529,7 +529,7 @@ def test_a_call_has_only_its_share_of_its_line() -> None:
     )
     assert only(evidence(half_idle(), time=time_of(seen))).text == (
         "Line 7 `for x in xs: a(x); b(x); torch.cuda.synchronize()` waits for the GPU "
-        "(synchronize, 60 % of the time), and no work is queued meanwhile: the GPU was 40 % busy "
+        "(synchronize, 60 % of the time), and no work is queued meanwhile. The GPU was 40 % busy "
         "over the run."
     )
 
@@ -553,7 +553,7 @@ def test_a_long_line_is_shortened() -> None:
     seen = line(f"total += ({'x + ' * 100}loss).item()", 34.0, 90.0)
     assert only(evidence(half_idle(), time=time_of(seen))).text == (
         "Line 7 `total += (x + x + x + x + x + x + x + x + x + x + x + x + x…` waits for the GPU "
-        "(item, 34 % of the time), and no work is queued meanwhile: the GPU was 40 % busy over the "
+        "(item, 34 % of the time), and no work is queued meanwhile. The GPU was 40 % busy over the "
         "run."
     )
 
@@ -595,11 +595,11 @@ def test_copies_name_their_line() -> None:
     said = only(evidence(copying, time=time_of(line("y = x.cpu()", 71.0, 99.0, number=3))))
     assert said.rule == "copies"
     assert said.text == (
-        "GPU 0 transferred 5.0 GiB/s and kept 1 % of the multiprocessors busy, at a utilization of "
-        "95 %: the time goes to copies (line 3 `y = x.cpu()`: 71 % of the time)."
+        "The time goes to copies. GPU 0 transferred 5.0 GiB/s and kept 1 % of the multiprocessors busy, at a "
+        "utilization of 95 %. Line 3 `y = x.cpu()` took 71 % of the time."
     )
     aside = time_of(line("train()", 90.0, 99.0), line("model.to('cuda')", 1.0, 0.0, number=3))
-    assert only(evidence(copying, time=aside)).text.endswith("the time goes to copies.")
+    assert only(evidence(copying, time=aside)).text.endswith("at a utilization of 95 %.")
 
 
 def test_gpus_that_hold_memory_but_do_nothing() -> None:
@@ -638,9 +638,9 @@ def test_two_gpus_one_of_which_waits() -> None:
     said = only(evidence(waits, late))
     assert (said.rule, said.sure) == ("straggler", True)
     assert said.text == (
-        "GPU 0 waits for GPU 1 (11 % busy) for about 88 % of the time. The utilization of GPU 0 is 100 %, "
-        "at 25 % of the multiprocessors and 190 of 700 W, because waiting in a collective operation counts "
-        "as busy."
+        "GPU 0 waits for GPU 1. The waiting takes about 88 % of the time. GPU 1 was 11 % busy. Waiting in a "
+        "collective operation counts as busy, so the utilization of GPU 0 is 100 %, at 25 % of the "
+        "multiprocessors and 190 of 700 W."
     )
     assert rules(evidence(waits, late, unused(2), unused(3))) == ["straggler", "idle-gpus"]
     assert "straggler" not in rules(evidence(replace(waits, nvlink=NOTHING), late))
@@ -709,7 +709,10 @@ def test_the_late_ranks_are_named() -> None:
     waits = busy(0, sm_activity=level(48.0), tensor_activity=level(12.0), power_w=level(330.0), nvlink=links)
     late = half_idle(nvlink=links, bursts=0, index=1, uuid="GPU-1")
     said = only(evidence(waits, late, workers=(rank(0, waits), rank(2, late), rank(1, late))))
-    assert said.text.startswith("GPU 0 waits for GPU 1 (ranks 1 and 2, 40 % busy) for about 59 % of the time")
+    assert said.text.startswith(
+        "GPU 0 waits for GPU 1 (ranks 1 and 2). The waiting takes about 59 % of the time. GPU 1 was 40 % "
+        "busy."
+    )
     assert said.fix.startswith("Find out what ranks 1 and 2 do longer than the others: ")
     assert said.evidence["late_ranks"] == [1, 2]
 
@@ -766,8 +769,8 @@ def test_a_slow_gpu_is_late_though_it_is_busy() -> None:
 @pytest.mark.parametrize(
     ("held", "expected"),
     [
-        ({"too hot": 12.0}, "GPU 0 ran at a lower clock for 12 of 20 s: too hot."),
-        ({"power brake": 5.0, "idle": 3.0}, "GPU 0 ran at a lower clock for 5 of 20 s: power brake."),
+        ({"too hot": 12.0}, "GPU 0 was throttled (too hot) for 12 of 20 s."),
+        ({"power brake": 5.0, "idle": 3.0}, "GPU 0 was throttled (power brake) for 5 of 20 s."),
         ({"power cap": 20.0}, None),
         ({"clock setting": 20.0}, None),
         ({"too hot": 2.0}, None),
@@ -824,9 +827,9 @@ def test_cudnn_that_searches_for_each_new_shape() -> None:
     said = only(benchmark_mode())
     assert (said.rule, said.sure) == ("cudnn-benchmark", False)
     assert said.text == (
+        "cuDNN's benchmark mode is on, and it probably searched again for each new input shape. "
         "30 % of the time went to convolutions (line 7 `y = net(x)` at In[2]:5 Net.forward in "
-        "Conv2d.forward), and memory of GPU 0 was freed 8 times in the second half of the run: "
-        "cuDNN's benchmark mode is on, and it probably searched again for each new input shape."
+        "Conv2d.forward), and memory of GPU 0 was freed 8 times in the second half of the run."
     )
     assert said.fix == ("torch.backends.cudnn.benchmark = False, or inputs of few sizes (pad or crop them).")
 
@@ -917,11 +920,11 @@ def test_growing_memory_has_the_number_of_runs_left() -> None:
     said = only(evidence(one, context=past))
     assert said.text == (
         "Each run of this code left 5.0 GiB more on GPU 0: 1.0 GiB → 6.0 GiB → 11.0 GiB → 16.0 "
-        "GiB; the GPU is full after 4 more such runs."
+        "GiB. The GPU is full after 4 more such runs."
     )
     # With 5.6 GiB reserved by the driver, only three more runs fit.
     assert (
-        "; the GPU is full after 3 more such runs."
+        ". The GPU is full after 3 more such runs."
         in only(evidence(replace(one, memory_reserved=gib(5.6)), context=past)).text
     )
     assert "more such" not in only(evidence(replace(one, memory_reserved=None), context=past)).text

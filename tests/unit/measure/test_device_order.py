@@ -196,24 +196,24 @@ def test_numbers_that_agree_need_no_note(monkeypatch: pytest.MonkeyPatch) -> Non
     [
         (
             {"CUDA_VISIBLE_DEVICES": "1"},
-            "cuda:0 is GPU 1 in nvidia-smi, not GPU 0: CUDA_VISIBLE_DEVICES=1 selects the GPUs and their "
-            "order and CUDA puts the fastest GPU first. The numbers agree if the kernel starts without "
+            "cuda:0 is GPU 1 in nvidia-smi, not GPU 0, because CUDA_VISIBLE_DEVICES=1 selects the GPUs and "
+            "their order and CUDA puts the fastest GPU first. The numbers agree if the kernel starts without "
             "CUDA_VISIBLE_DEVICES and with CUDA_DEVICE_ORDER=PCI_BUS_ID in the environment.",
         ),
         (
             {**BY_BUS, "CUDA_VISIBLE_DEVICES": "1,0"},
-            "cuda:0 is GPU 1 in nvidia-smi, not GPU 0: CUDA_VISIBLE_DEVICES=1,0 selects the GPUs and their "
-            "order. The numbers agree if the kernel starts without CUDA_VISIBLE_DEVICES.",
+            "cuda:0 is GPU 1 in nvidia-smi, not GPU 0, because CUDA_VISIBLE_DEVICES=1,0 selects the GPUs and "
+            "their order. The numbers agree if the kernel starts without CUDA_VISIBLE_DEVICES.",
         ),
         (
             {},
-            "cuda:0 is GPU 1 in nvidia-smi, not GPU 0: CUDA puts the fastest GPU first. The numbers agree if "
-            "the kernel starts with CUDA_DEVICE_ORDER=PCI_BUS_ID in the environment.",
+            "cuda:0 is GPU 1 in nvidia-smi, not GPU 0, because CUDA puts the fastest GPU first. The numbers "
+            "agree if the kernel starts with CUDA_DEVICE_ORDER=PCI_BUS_ID in the environment.",
         ),
         (
             BY_BUS,
-            "cuda:0 is GPU 1 in nvidia-smi, not GPU 0: the environment or the GPUs were different when CUDA "
-            "started.",
+            "cuda:0 is GPU 1 in nvidia-smi, not GPU 0, because the environment or the GPUs were different "
+            "when CUDA started.",
         ),
     ],
 )

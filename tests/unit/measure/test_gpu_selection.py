@@ -96,7 +96,7 @@ def test_a_device_whose_gpu_is_unknown() -> None:
     The message contains the reason, what makes the order certain, and the alternative.
     """
     mixed = (GPUS[0], replace(GPUS[1], name="NVIDIA A2"))
-    with pytest.raises(OptionError, match="it is unknown which one is cuda:0") as raised:
+    with pytest.raises(OptionError, match="Couldn't tell which GPU is cuda:0") as raised:
         select_gpus(["cuda:0"], mixed, {})
     assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in str(raised.value)
     assert str(raised.value).endswith("The GPU's index or UUID always works here.")

@@ -106,9 +106,9 @@ def test_the_text(play: Play) -> None:
     _, report = play(path, duration_of(path))
     (advice,) = report.advice
     assert re.fullmatch(
-        r"GPU 0 waits for GPU 1 \((29|30|31) % busy\) for about (69|70|71) % of the time\. The utilization "
-        r"of GPU 0 is 100 %, at (40|41) % of the multiprocessors and 36\d of 700 W, because waiting in a "
-        r"collective operation counts as busy\. "
+        r"GPU 0 waits for GPU 1\. The waiting takes about (69|70|71) % of the time\. "
+        r"GPU 1 was (29|30|31) % busy\. Waiting in a collective operation counts as busy, so the utilization "
+        r"of GPU 0 is 100 %, at (40|41) % of the multiprocessors and 36\d of 700 W\. "
         r"\(Measured over 15 of 32 s, without start-up and shutdown\.\)",
         advice.text,
     )
@@ -139,5 +139,5 @@ def test_the_rank_is_named(play: Play) -> None:
     workers = tuple(worker(index, gpu=report.gpus[index].uuid) for index in (0, 1))
     (advice,) = advise(replace(RunEvidence.of(report, steady=run._steady), workers=workers))
     assert advice.evidence["late_ranks"] == [1]
-    assert advice.text.startswith("GPU 0 waits for GPU 1 (rank 1, 35 % busy) for about 6")
+    assert advice.text.startswith("GPU 0 waits for GPU 1 (rank 1). The waiting takes about 6")
     assert advice.fix.startswith("Find out what rank 1 does longer than the others")

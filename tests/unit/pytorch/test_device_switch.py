@@ -219,7 +219,7 @@ def test_torch_without_cuda_drops_the_choice(monkeypatch: pytest.MonkeyPatch, sw
         True,
         False,
         "cpu",
-        "cuda:1 was chosen but is not available: this torch (2.13.0+cpu) was built without CUDA.",
+        "cuda:1 was chosen but is not available, because this torch (2.13.0+cpu) was built without CUDA.",
     )
 
 
