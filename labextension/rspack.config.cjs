@@ -12,6 +12,7 @@ const withoutTexts = value =>
       );
 
 module.exports = {
+  performance: { hints: false },
   // By default, ids of modules are hashes of names, some of which contain the path of the sources. Numbers in order
   // of use make the build the same in every folder.
   optimization: {

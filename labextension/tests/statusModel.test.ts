@@ -110,7 +110,7 @@ test('before gpuwidget is loaded, the text is the memory and utilization of the 
   assert.equal(status?.text, '2 GPUs: memory ≥ 35 GiB, 1 lost · mean util 40 %');
   assert.deepEqual(status.title.split('\n'), [
     'All GPUs of this server',
-    'GPU 0 H200: utilization 40 %, 35.0 GiB used',
+    'GPU 0 H200: utilization 40 %, \u200735 of 140 GiB used',
     'GPU 1 H200: lost'
   ]);
   const unknown = sample(1, [reading(0, { utilization: null, memory_used: null })]);
@@ -176,7 +176,7 @@ test('memory in a MIG slice counts once', () => {
     '1 slice: memory 1.0 of 20 GiB · mean util 50 %'
   );
   const title = statusText(trans, view({}, NOT_LOADED), mig, false)?.title ?? '';
-  assert.match(title, /^GPU 0 H200: .*\nSlice 0:0 H200: utilization n\/a, 1.0 GiB used$/m);
+  assert.match(title, /^GPU 0 H200: .*\nSlice 0:0 H200: utilization n\/a, 1.0 of 20 GiB used$/m);
 });
 
 test('a recording is labelled', () => {

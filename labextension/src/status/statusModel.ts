@@ -354,7 +354,7 @@ function gpuLine(trans: TranslationBundle, { gpu, reading }: GpuReading): string
     '%1: utilization %2, %3 used',
     name,
     utilization === null ? UNKNOWN : `${whole(utilization)} %`,
-    memory(reading.memory_used)
+    memoryOf(trans, reading.memory_used, gpu.memory_total)
   );
 }
 
