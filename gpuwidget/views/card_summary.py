@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuwidget.measure import notes
 from gpuwidget.measure.notes import gpu_name
@@ -196,7 +196,9 @@ def explanations(report: Report) -> list[str]:
 
 def headline_memory(report: Report) -> MemorySummary:
     """Summarize the memory that the headline shows: the first of the report's memory kinds."""
-    return summarize_memory(report, report.memory_kinds()[0])
+    memory = summarize_memory(report, report.memory_kinds()[0])
+    # What changed in a recording is not what this run kept.
+    return memory if report.source.recording is None else replace(memory, start=None, end=None)
 
 
 def sampled(peak: str, kind: MemoryKind) -> str:

@@ -138,7 +138,7 @@ def size(bundle: dict[str, Any]) -> int:
         ),
         (
             reports.replay,
-            "14.0 s · +12.8 GiB summed over 4 GPUs, all processes, sampled peak 16.1 GiB on GPU 0 · "
+            "14.0 s · n/a summed over 4 GPUs, all processes, sampled peak 16.1 GiB on GPU 0 · "
             "mean GPU utilization 11 % · 9.3 kJ",
         ),
         (reports.no_torch, "14.0 s · +3.2 GiB, sampled peak 15.6 GiB · GPU utilization 11 % · 2.3 kJ"),
@@ -758,7 +758,7 @@ def test_a_small_report_is_stored_unchanged() -> None:
         ),
         (
             reports.replay,
-            "14.0 s · +12.8 GiB summed over 4 GPUs, all processes · sampled peak 16.1 GiB on GPU 0 · "
+            "14.0 s · n/a summed over 4 GPUs, all processes · sampled peak 16.1 GiB on GPU 0 · "
             "mean GPU utilization 11 % · 9.3 kJ"
             " · a recording",
         ),
