@@ -174,7 +174,7 @@ def test_choices_survive_a_reload(browser: BrowserContext, tmp_path: Path) -> No
         page.click(f"{CHART}[data-metric=power_w] button[aria-label='Open Power in a new tab']")
         page.wait_for_selector(f"{POWER_TAB} .jp-gpuwidget-dashboard-chart canvas")
         assert page.locator(f"{POWER_TAB} .jp-gpuwidget-dashboard-chart").count() == 1
-        assert page.locator(f"{POWER_TAB} summary").count() == 0
+        assert page.locator(f"{POWER_TAB} summary:visible").count() == 0
         notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
         with page.expect_request(lambda request: '"range":900' in saved_workspace(request)):
             page.click(f"{DASHBOARD} .jp-gpuwidget-dashboard-ranges button:text-is('15 min')")

@@ -207,7 +207,6 @@ export class ChartGrid {
     setHidden(this.missingView, missing.length === 0);
     this.missing.set(`${UNKNOWN}: ${missing.map(([label]) => label).join(', ')}`);
     this.missingReasons.set(byReason(missing));
-    this.missingView.open ||= missing.length === 1;
     this.arrange();
   }
 
@@ -224,10 +223,11 @@ export class ChartGrid {
       clientHeight
     );
     this.scroll.style.setProperty('--jp-gpuwidget-columns', String(columns));
-    const isSingle = shown.flatMap(({ items }) => items).length === 1;
+    const count = shown.flatMap(({ items }) => items).length;
+    this.missingView.open ||= count === 0;
     for (const { node, title, items } of shown) {
       setHidden(node, items.length === 0);
-      setHidden(title, isSingle);
+      setHidden(title, count === 1);
       node.style.flexGrow = String(Math.ceil(items.length / columns));
       // In a second row, the last chart takes what is left of the row. With more rows, that would look odd.
       const span = items.length > 2 * columns ? 1 : columns - ((items.length - 1) % columns);

@@ -15,7 +15,7 @@ export class HolderBars {
   constructor(private readonly trans: TranslationBundle) {
     this.node = element(
       'section',
-      'dashboard-chart jp-gpuwidget-dashboard-holders',
+      'dashboard-holders',
       element('h3', 'dashboard-chart-title', trans.__('Held by')),
       this.rows.node
     );
