@@ -97,7 +97,7 @@ export class Toolbar {
     );
     this.lines = button(
       trans.__('Lines'),
-      trans.__('Show a line for each GPU instead of a heat map, in which darker colors are higher values'),
+      trans.__('Show a line for each GPU instead of a heat map, in which stronger colors are higher values'),
       () => {
         setLines(this.lines.getAttribute('aria-pressed') !== 'true');
       }
