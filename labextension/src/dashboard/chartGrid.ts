@@ -229,8 +229,8 @@ export class ChartGrid {
       setHidden(node, items.length === 0);
       setHidden(title, count === 1);
       node.style.flexGrow = String(Math.ceil(items.length / columns));
-      // In a second row, the last chart takes what is left of the row. With more rows, that would look odd.
-      const span = items.length > 2 * columns ? 1 : columns - ((items.length - 1) % columns);
+      // In a single row, the last chart takes what is left. In more rows, that would look odd.
+      const span = Math.max(1, columns - items.length + 1);
       items.forEach((item, index) => {
         item.style.gridColumn = index === items.length - 1 ? `span ${String(span)}` : '';
       });

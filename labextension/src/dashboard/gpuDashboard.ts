@@ -548,7 +548,9 @@ export class GpuDashboard extends Widget {
   /** Return the parts of a time range in which the server stored no sample. */
   private gaps(range: TimeRange): Band[] {
     const label = this.trans.__('not recorded');
-    const title = this.trans.__('Not recorded, because no page showed the GPUs');
+    const title = this.trans.__(
+      'Not recorded, because no page showed the GPUs. To record always, set c.GpuWidget.always_on on the server.'
+    );
     return gapsOf(this.axis, range).map(([from, until]) => ({ from, until, label, title, isGap: true }));
   }
 

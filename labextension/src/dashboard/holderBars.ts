@@ -2,6 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { holderName, holdersOf, kernelsOf, sortedHolders, type Holder } from '../memory/holders';
 import { MemoryBar, memorySegments } from '../panel/memoryBar';
+import { unavailability } from '../panel/panelMessages';
 import { memoryShares, type GpuNow } from '../stream/streamModel';
 import { element, KeyedList, Text, type ListItem } from '../ui/dom';
 import { gpuNumber, memory } from '../ui/format';
@@ -30,10 +31,15 @@ export class HolderBars {
         const holders =
           now.usage === null ? [] : sortedHolders(holdersOf(now.usage, kernels, now.activeKernelId), []);
         const shares = memoryShares(now);
-        const names = holders.map(
-          holder => `${holderName(this.trans, holder, kernels.values())[0]} ${memory(holder.memory)}`
+        const names = holders
+          .filter(holder => holder.memory !== 0)
+          .map(holder => `${holderName(this.trans, holder, kernels.values())[0]} ${memory(holder.memory)}`);
+        const [problem = null] = unavailability(this.trans, now.reading, NaN) ?? [];
+        row.update(
+          now,
+          holders,
+          problem ?? [this.trans.__('%1 free', memory(shares.free)), ...names].join(' · ')
         );
-        row.update(now, holders, [...names, this.trans.__('%1 free', memory(shares.free))].join(' · '));
       }
     });
   }
