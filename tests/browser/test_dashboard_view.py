@@ -488,8 +488,8 @@ def test_mean_smoothing_and_cells(browser: BrowserContext, tmp_path: Path) -> No
 def test_a_missing_metric_has_its_reason(
     browser: BrowserContext, tmp_path: Path, model: str, missing: str, reported: str
 ) -> None:
-    """On an older model of GPU, the metrics that it does not report have no chart. One line names them, and its
-    details have the reasons."""
+    """On an older model of GPU, the metrics that it does not report have no chart. One line names them, and
+    its details have the reasons."""
     with lab_with(tmp_path, *profiles.machine(model)) as (lab, _):
         notebook = lab.open(browser, lab.write("without.ipynb", ["1"]), kernel=False)
         page = notebook.page

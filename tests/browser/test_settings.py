@@ -139,8 +139,8 @@ def test_hidden_parts(lab: Lab, browser: BrowserContext) -> None:
 
 
 def test_the_status_bar_is_a_meter_or_a_sentence_or_off(lab: Lab, browser: BrowserContext) -> None:
-    """By default, the status bar has a meter with a sparkline. The settings replace it with a sentence, which is
-    its name for screen readers in any case, or turn it off. A click opens the panel."""
+    """By default, the status bar has a meter with a sparkline. The settings replace it with a sentence, which
+    is its name for screen readers in any case, or turn it off. A click opens the panel."""
     notebook = lab.open(browser, lab.write("status.ipynb", ["1"]), kernel=False)
     page = notebook.page
     meter, sentence = (f"{STATUS} .jp-gpuwidget-status-{part}" for part in ("meter", "text"))
