@@ -76,7 +76,7 @@ def open_watched(lab: Lab, browser: BrowserContext, name: str, theme: str = "lig
     show(notebook, 300)
     notebook.run(0)
     notebook.wait_until_done()
-    wait_for_text(notebook, STATUS, "Default: cpu")
+    notebook.page.wait_for_selector(f"{STATUS} button[aria-label*='Default: cpu']", state="visible")
     return notebook
 
 
@@ -96,8 +96,10 @@ def test_units(lab: Lab, browser: BrowserContext) -> None:
     show(notebook, 240)
     assert clipped(notebook) == []
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
-    wait_for_text(notebook, f"{DASHBOARD} [data-metric=temperature_c]", "°F")
-    wait_for_text(notebook, f"{DASHBOARD} [data-metric=memory_used]", "GB")
+    for metric, unit in (("temperature_c", "°F"), ("memory_used", "GB")):
+        # Only visible charts are updated.
+        page.locator(f"{DASHBOARD} [data-metric={metric}]").scroll_into_view_if_needed()
+        wait_for_text(notebook, f"{DASHBOARD} [data-metric={metric}]", unit)
     for part in (PANEL, STATUS, DASHBOARD):
         words = page.eval_on_selector(
             part,
