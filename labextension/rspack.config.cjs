@@ -1,16 +1,6 @@
 /** Additions to JupyterLab's configuration of the bundler. */
 const { SwcJsMinimizerRspackPlugin } = require('@rspack/core');
 
-/** Return the settings schema without its texts: the scripts need only types, limits and defaults. */
-const withoutTexts = value =>
-  Array.isArray(value) || typeof value !== 'object'
-    ? value
-    : Object.fromEntries(
-        Object.entries(value)
-          .filter(([key]) => key !== 'title' && key !== 'description' && !key.startsWith('jupyter.lab.'))
-          .map(([key, inner]) => [key, withoutTexts(inner)])
-      );
-
 module.exports = {
   performance: { hints: false },
   // By default, ids of modules are hashes of names, some of which contain the path of the sources. Numbers in order
@@ -29,12 +19,20 @@ module.exports = {
       })
     ]
   },
+  // Style sheets are minified, like the scripts.
   module: {
     rules: [
-      // Style sheets are minified, like the scripts.
+      // The scripts need the settings' defaults and titles. The server sends the rest of their schema.
+      {
+        test: /schema\/panel\.json$/,
+        type: 'json',
+        parser: {
+          parse: text =>
+            JSON.parse(text, (key, value) => (/^jupyter|^description$/.test(key) ? undefined : value))
+        }
+      },
       { test: /\.css$/, enforce: 'pre', loader: 'builtin:lightningcss-loader', options: { minify: true } },
-      { test: /uPlot\.esm\.js$/, loader: require.resolve('./trimUplot.cjs') },
-      { test: /panel\.json$/, type: 'json', parser: { parse: text => withoutTexts(JSON.parse(text)) } }
+      { test: /uPlot\.esm\.js$/, loader: require.resolve('./trimUplot.cjs') }
     ]
   }
 };
