@@ -110,5 +110,8 @@ class ChangingSource:
         values = {metric.key: wave if metric.kind == "percent" else 0.0 for metric in METRICS}
         return Activity(since=now - 0.5, until=now, **{key: values[key] for key in keys("activity")})
 
+    def rewound(self, clock: Clock) -> None:
+        """Return None, because nothing is recorded."""
+
     def stop_activity(self) -> None:
         """Do nothing."""

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from gpuwidget.model.clock import Clock
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import MessageId, message
 from gpuwidget.model.metrics import keys
@@ -185,6 +186,9 @@ class FakeSource:
 
     def close(self) -> None:
         self.closed += 1
+
+    def rewound(self, clock: Clock) -> None:
+        """Return None, as for live GPUs."""
 
     def _enter(self, call: str, one: Gpu) -> int:
         self.calls[call] += 1

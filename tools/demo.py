@@ -28,6 +28,7 @@ from jupyterlab_server.workspaces_handler import WorkspacesManager
 from nbformat.sign import NotebookNotary
 
 from gpuwidget.sources import SOURCE_VARIABLE, open_source
+from gpuwidget.sources.replay import START_VARIABLE, TRAINING_S
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 QUICKSTART = "quickstart.ipynb"
@@ -65,12 +66,14 @@ def choose_source(environment: Mapping[str, str]) -> tuple[str, str]:
     return "replay", f"{found.origin.reason} The demo shows a recording of four H200s instead, not live GPUs."
 
 
-def server_environment(environment: Mapping[str, str], source: str, token: str) -> dict[str, str]:
-    """Return the server's environment variables.
+def server_environment(environment: Mapping[str, str], source: str, token: str, now: float) -> dict[str, str]:
+    """Return the server's environment variables at ``now`` (epoch seconds).
 
     With them, kernels use this Python even if the user has installed other kernels.
     """
     made = {name: value for name, value in environment.items() if name != "JUPYTER_PATH"}
+    # The packaged recording starts where the GPUs train.
+    made.setdefault(START_VARIABLE, str(now - TRAINING_S))
     # The token is passed in the environment because other users can read a command line.
     return {**made, SOURCE_VARIABLE: source, "JUPYTER_TOKEN": token, "JUPYTER_PREFER_ENV_PATH": "1"}
 
@@ -182,7 +185,7 @@ def main() -> int:
     source, sentence = choose_source(os.environ)
     token, port = secrets.token_hex(16), free_port()
     base = f"http://127.0.0.1:{port}"
-    environment = server_environment(os.environ, source, token)
+    environment = server_environment(os.environ, source, token, time.time())
     trust_quickstart()
     open_panel()
     with (

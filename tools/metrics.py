@@ -12,8 +12,9 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import get_args
 
-from gpuwidget.model.metrics import METRICS, Metric, Poll
+from gpuwidget.model.metrics import METRICS, Metric, Poll, Section
 
 ROOT = Path(__file__).resolve().parent.parent
 READINGS = ROOT / "gpuwidget" / "model" / "readings.py"
@@ -211,8 +212,9 @@ def typescript() -> str:
     The texts in it are literals, so that they can be extracted for translators.
     """
     charted = [metric for metric in METRICS if metric.label is not None]
+    charted.sort(key=lambda metric: get_args(Section).index(metric.section))
     rows = [
-        f"  {{ name: {_js(metric.key)}, kind: {_js(metric.kind)}, counter: "
+        f"  {{ name: {_js(metric.key)}, kind: {_js(metric.kind)}, section: {_js(metric.section)}, counter: "
         f"{'true' if metric.poll == 'activity' else 'false'} }}"
         for metric in charted
     ]
@@ -229,7 +231,7 @@ def typescript() -> str:
 
 import type {{ TranslationBundle }} from '@jupyterlab/translation';
 
-/** The metrics with a chart in display order, and whether the hardware counters have them. */
+/** The metrics with a chart in display order: their section, and whether the hardware counters have them. */
 export const METRIC_TABLE = [
 {(chr(44) + chr(10)).join(rows)}
 ] as const;
@@ -244,6 +246,9 @@ export type MetricName = (typeof METRIC_TABLE)[number]['name'];
 
 /** The kind of quantity, which determines the unit and the axis. */
 export type MetricKind = (typeof METRIC_TABLE)[number]['kind'];
+
+/** A section of the dashboard. */
+export type MetricSection = (typeof METRIC_TABLE)[number]['section'];
 
 /** Return a metric's label, and a sentence about it. */
 export function metricTexts(trans: TranslationBundle, name: MetricName): readonly [string, string] {{

@@ -20,6 +20,8 @@ or twice per second while a run, a recording or a page needs hardware counters."
 Kind = Literal["percent", "memory", "power", "temperature", "clock", "rate", "energy", "seconds", "count"]
 """The kind of quantity. The units of the kinds are, in this order: percent, bytes, watts, degrees Celsius,
 MHz, bytes per second, joules, seconds, and none for a count."""
+Section = Literal["use", "memory", "power", "traffic", "rest"]
+"""A section of the dashboard, in display order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,8 @@ class Metric:
     history."""
     description: str = ""
     """The sentence that describes the metric in the dashboard."""
+    section: Section = "rest"
+    """The section of the dashboard that has the metric's chart."""
     panel: bool = False
     """Whether the GPU cards in the panel list the metric."""
     table_title: str | None = None
@@ -107,6 +111,7 @@ def _link(key: str, nvml: str, label: str, description: str, doc: str) -> Metric
         nvml=f"NVML_GPM_METRIC_{nvml}_PER_SEC",
         label=label,
         description=description,
+        section="traffic",
         report=key,
         recorded=Recorded(key=f"{key}_mib_s", scale=1 / _MIB),
     )
@@ -121,6 +126,7 @@ def _pipe(key: str, label: str, description: str, precision: str, report: str | 
         nvml=f"NVML_GPM_METRIC_{key.upper()}_UTIL",
         label=label,
         description=description,
+        section="use",
         report=report,
         recorded=Recorded(key=key),
     )
@@ -137,6 +143,7 @@ METRICS: tuple[Metric, ...] = (
         note="It does not measure how much of the GPU worked: see ``activity``.",
         label="GPU utilization",
         description="Time in which kernels ran, as the driver reports it",
+        section="use",
         table_title="Util %",
         recorded=Recorded(key="util"),
         exported=Exported(
@@ -159,6 +166,7 @@ METRICS: tuple[Metric, ...] = (
         nvidia_smi="utilization.memory",
         label="Memory utilization",
         description="Time in which device memory was read or written",
+        section="traffic",
         recorded=Recorded(key="mem_util"),
         exported=Exported(
             name="gpuwidget_gpu_memory_copy_utilization_ratio",
@@ -181,6 +189,7 @@ METRICS: tuple[Metric, ...] = (
         limit="memory_total",
         label="Memory",
         description="Memory in use, without the part that the driver reserves",
+        section="memory",
         table_title="Memory GiB",
         recorded=Recorded(key="mem_used"),
         exported=Exported(
@@ -203,6 +212,7 @@ METRICS: tuple[Metric, ...] = (
         limit="power_limit_w",
         label="Power",
         description="Current power draw",
+        section="power",
         panel=True,
         table_title="Power W",
         recorded=Recorded(key="power_mw", scale=1000),
@@ -239,6 +249,7 @@ METRICS: tuple[Metric, ...] = (
         nvidia_smi="temperature.gpu",
         label="Temperature",
         description="Temperature of the core",
+        section="power",
         panel=True,
         table_title="°C",
         recorded=Recorded(key="temp_c"),
@@ -260,6 +271,7 @@ METRICS: tuple[Metric, ...] = (
         nvidia_smi="temperature.memory",
         label="Memory temperature",
         description="Temperature of the memory",
+        section="power",
         recorded=Recorded(key="mem_temp_c"),
         exported=Exported(
             name="gpuwidget_gpu_memory_temperature_celsius",
@@ -278,6 +290,7 @@ METRICS: tuple[Metric, ...] = (
         nvidia_smi="clocks.sm",
         label="SM clock",
         description="Clock of the streaming multiprocessors (SMs)",
+        section="power",
         panel=True,
         table_title="MHz",
         recorded=Recorded(key="sm_mhz"),
@@ -434,6 +447,7 @@ METRICS: tuple[Metric, ...] = (
         nvml="NVML_GPM_METRIC_GRAPHICS_UTIL",
         label="Graphics/compute engine active",
         description="Time in which any engine was active",
+        section="use",
         recorded=Recorded(key="graphics"),
         exported=Exported(
             name="gpuwidget_gpu_engine_active_ratio",
@@ -452,6 +466,7 @@ METRICS: tuple[Metric, ...] = (
         nvml="NVML_GPM_METRIC_SM_UTIL",
         label="SM active",
         description="Share of the multiprocessors (SMs) that had work",
+        section="use",
         report="sm_activity",
         recorded=Recorded(key="sm"),
         exported=Exported(
@@ -471,6 +486,7 @@ METRICS: tuple[Metric, ...] = (
         nvml="NVML_GPM_METRIC_SM_OCCUPANCY",
         label="SM occupancy",
         description="Resident warps, as a share of the maximum",
+        section="use",
         report="sm_occupancy",
         recorded=Recorded(key="sm_occupancy"),
         exported=Exported(
@@ -490,6 +506,7 @@ METRICS: tuple[Metric, ...] = (
         nvml="NVML_GPM_METRIC_ANY_TENSOR_UTIL",
         label="Tensor cores",
         description="Use of the tensor-core pipes",
+        section="use",
         report="tensor_activity",
         recorded=Recorded(key="tensor"),
         exported=Exported(
@@ -509,6 +526,7 @@ METRICS: tuple[Metric, ...] = (
         nvml="NVML_GPM_METRIC_DRAM_BW_UTIL",
         label="Memory bandwidth",
         description="Use of the memory bandwidth",
+        section="traffic",
         report="dram_activity",
         recorded=Recorded(key="dram"),
         exported=Exported(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
@@ -15,6 +15,7 @@ from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.sampler.guarded_source import GuardedSource
 from gpuwidget.sampler.poll_loops import FastPollLoop, SlowPoll, SlowPollLoop
 from gpuwidget.sampler.poll_threads import HUNG_AFTER_S, PollThread, PollThreads
+from gpuwidget.sampler.recorded_past import recorded_past
 from gpuwidget.sampler.subscriptions import INTERVAL_S, OnSample, Subscription, Subscriptions
 from gpuwidget.sources import PowerRecord, Source, UtilizationWindow, WorkingProcesses, open_source
 
@@ -204,6 +205,10 @@ class Sampler:
             self._subscriptions.remove(subscription)
             if not self._subscriptions and not self._linger_s:
                 self._wake_fast.notify_all()
+
+    def recorded_past(self, since: float, interval_s: float) -> Iterator[Sample]:
+        """Yield what a recording has shown since ``since`` (epoch seconds); nothing if the GPUs are live."""
+        return recorded_past(self._raw_source, since, self._clock.time(), interval_s)
 
     def read_now(self, timeout_s: float) -> Sample | None:
         """Return a sample that was read after this method was called. Needs a subscription.

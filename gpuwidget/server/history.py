@@ -38,6 +38,11 @@ class HistoryStore:
     def __len__(self) -> int:
         return len(self._full_rate)
 
+    @property
+    def newest(self) -> float:
+        """Time of the newest sample in epoch seconds; -inf if there is none."""
+        return self._full_rate.newest
+
     def add(self, sample: Sample) -> None:
         """Add the newest sample, and drop samples that are too old."""
         if sample.time <= self._full_rate.newest:

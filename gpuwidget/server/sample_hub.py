@@ -43,6 +43,10 @@ _TIME_SLICE_S = 0.001
 longer. The encoding runs on the event loop: a thread would not help, because the JSON encoder holds the GIL
 until it has finished."""
 _WRITE_SIZE = 1 << 16
+_PAST_S = 120.0
+_PAST_INTERVAL_S = 0.5
+"""When the first client arrives, the last two minutes of a recording are added to the history, in steps of
+this length."""
 
 
 class StreamClient(Protocol):
@@ -133,6 +137,10 @@ class SampleHub:
         From then on, the client receives all samples. If the history is very large, the initial message
         contains only its newest part.
         """
+        if not self._clients and not self._always_on:
+            since = max(self._history.newest + _PAST_INTERVAL_S, self.now - _PAST_S)
+            for sample in self._sampler.recorded_past(since, _PAST_INTERVAL_S):
+                self._history.add(sample)
         self._clients.add(client)
         self._update_subscription()
         if self._newest is not None:

@@ -154,6 +154,13 @@ class Source(Protocol):
         """
         ...
 
+    def rewound(self, clock: Clock) -> Source | None:
+        """Return a source that plays the same recording at the times of ``clock``, which may be in the past.
+
+        None if nobody can read the past: if the GPUs are live, or if opening the source could take long.
+        """
+        ...
+
     def stop_activity(self) -> None:
         """Free the samples of the hardware counters. The sampler calls this when no subscription needs the
         counters."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import SourceLostError
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import Message, message
@@ -64,6 +65,9 @@ class NoSource:
     def read_activity(self, gpu: Gpu) -> Activity | None:
         """Never called, because there is no GPU."""
         raise SourceLostError(self._reason.text)
+
+    def rewound(self, clock: Clock) -> None:
+        """Return None, because there is nothing to play."""
 
     def stop_activity(self) -> None:
         """Do nothing."""

@@ -259,6 +259,9 @@ class NvmlSource:
         """
         return self._call(gpu, NvmlDevice.read_activity, None)
 
+    def rewound(self, clock: Clock) -> None:
+        """Return None, because the driver knows no past."""
+
     def stop_activity(self) -> None:
         """Free the samples of the hardware counters.
 

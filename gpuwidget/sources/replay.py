@@ -1,13 +1,15 @@
 """The source that plays a recording: either the packaged recording of four H200s or a file of the user.
 
 The position in a looped recording follows the wall clock, so that all processes on a machine that play the
-same recording show the same moment of it. Process ids are those of the recorded machine, and mean nothing on
+same recording show the same moment of it. If the environment has ``GPUWIDGET_REPLAY_START``, the loop begins
+at that time. Process ids are those of the recorded machine, and mean nothing on
 the machine that plays the recording.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from bisect import bisect_right
 from collections import Counter
 from pathlib import Path
@@ -32,15 +34,21 @@ if TYPE_CHECKING:
 
 SHIPPED = Path(__file__).parent / "data" / "h200-x4.jsonl.gz"
 
+START_VARIABLE = "GPUWIDGET_REPLAY_START"
+"""Environment variable with the time at which the loop of a recording begins, in epoch seconds."""
+TRAINING_S = 28.0
+"""Position in the packaged recording, in seconds. Eight seconds later, when a server that was started at this
+position is ready, all GPUs train."""
+
 _MIN_ACTIVITY_S = 0.1
 
 
 class ReplaySource:
     """Plays a recording, in a loop or once.
 
-    In a loop, the position is the wall clock modulo the recording's duration. A recording that is played once
-    starts when the source is first opened, and then stays at its end. If ``path`` is None, the packaged
-    recording is played.
+    In a loop, the position is the time since the loop began modulo the recording's duration. A recording that
+    is played once starts when the source is first opened, and then stays at its end. If ``path`` is None, the
+    packaged recording is played.
     """
 
     def __init__(self, path: str | None, *, loop: bool, clock: Clock) -> None:
@@ -51,6 +59,7 @@ class ReplaySource:
         self._recording: Recording | None = None
         self._gpus: dict[str, RecordedGpu] = {}
         self._opened: float | None = None
+        self._began = _loop_start() if loop else 0.0
         self._counters: dict[str, float] = {}
 
     # -- opening -------------------------------------------------------------------------------------
@@ -110,14 +119,14 @@ class ReplaySource:
     def _tape_time(self) -> float:
         """Return the playing time in seconds.
 
-        In a loop, this is the wall clock. Otherwise it is the time since the first opening, at most the
-        duration.
+        In a loop, this is the time since the loop began. Otherwise it is the time since the first opening, at
+        most the duration.
         """
         recording, opened = self._recording, self._opened
         assert recording is not None
         assert opened is not None
         now = self._clock.time()
-        return now if self._loop else min(max(now - opened, 0.0), recording.duration_s)
+        return now - self._began if self._loop else min(max(now - opened, 0.0), recording.duration_s)
 
     def _lap_and_position(self, played: float) -> tuple[int, float]:
         """Return how often the recording has been played to its end, and the current position in seconds."""
@@ -181,7 +190,9 @@ class ReplaySource:
             gain = series.energy_j[-1] - series.energy_j[0]
             # Count laps from the first opening. If they were counted from 1970, the energy would be absurdly
             # large.
-            laps_before, _ = self._lap_and_position(self._opened or 0.0) if self._loop else (0, 0.0)
+            laps_before, _ = (
+                self._lap_and_position((self._opened or 0.0) - self._began) if self._loop else (0, 0.0)
+            )
             energy = _interpolated(series, position) + (laps - laps_before) * gain
         window = recorded.utilization_window
         missing = _missing(recorded, {"energy_j": energy, "utilization_window": window})
@@ -222,6 +233,15 @@ class ReplaySource:
             return None
         return self._activity(recorded.series, before, now)
 
+    def rewound(self, clock: Clock) -> ReplaySource | None:
+        """Return a player of the packaged recording with another clock. A user's recording may be very large,
+        and one that is played once has no past."""
+        if not self._loop or self._path != SHIPPED:
+            return None
+        rewound = ReplaySource(None, loop=True, clock=clock)
+        rewound._version, rewound._recording = self._version, self._recording
+        return rewound
+
     def stop_activity(self) -> None:
         """Make the next ``read_activity`` call for each GPU behave like the first one."""
         self._counters.clear()
@@ -230,7 +250,7 @@ class ReplaySource:
         windows = list(self._windows(series, after, until))
         if not windows:
             return None
-        epoch = 0.0 if self._loop else self._opened or 0.0
+        epoch = self._began if self._loop else self._opened or 0.0
         means = {name: _mean(column, windows) for name, column in series.gpm.items()}
         return Activity(since=epoch + windows[0][0], until=epoch + windows[-1][1], **means)
 
@@ -249,6 +269,14 @@ class ReplaySource:
             last = bisect_right(series.gpm_until, until - start)
             for number in range(first, last):
                 yield start + series.gpm_since[number], start + series.gpm_until[number], number
+
+
+def _loop_start() -> float:
+    try:
+        start = float(os.environ.get(START_VARIABLE, "0"))
+    except ValueError:
+        return 0.0
+    return start if math.isfinite(start) else 0.0
 
 
 def _values(recorded: RecordedGpu, tick: int, poll: Poll) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def figures(report: Report) -> list[Figure]:
     kept = Figure(
         units.memory_delta(memory.start, memory.end),
         _("memory kept"),
-        kept_qualifier(memory.kind, len(gpus)),
+        kept_qualifier(memory.kind, len(gpus)) if report.source.recording is None else _("a recording"),
     )
     found = [time, _peak(report, memory), kept]
     counted = report.counted
@@ -218,7 +218,9 @@ def explanations(report: Report) -> list[str]:
 
 def headline_memory(report: Report) -> MemorySummary:
     """Summarize the memory that the headline shows: the first of the report's memory kinds."""
-    return summarize_memory(report, report.memory_kinds()[0])
+    memory = summarize_memory(report, report.memory_kinds()[0])
+    # What changed in a recording is not what this run kept.
+    return memory if report.source.recording is None else replace(memory, start=None, end=None)
 
 
 def sampled(peak: str, *, exact: bool) -> str:

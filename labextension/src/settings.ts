@@ -18,7 +18,6 @@ export interface ShownSections {
   readonly bands: boolean;
   readonly cells: boolean;
   readonly health: boolean;
-  readonly statusBar: boolean;
 }
 
 /** When a browser notification reports a finished cell. */
@@ -35,6 +34,8 @@ export interface Settings {
   /** Minimum seconds between two samples; 0 for the server's own rate. */
   readonly sampleSeconds: number;
   readonly units: Units;
+  /** What the item in the status bar is. */
+  readonly statusBar: 'off' | 'meter' | 'sentence';
   readonly show: ShownSections;
   /** The thresholds of the panel's hints. */
   readonly hints: Thresholds;
@@ -48,6 +49,7 @@ interface RawSettings {
   readonly chartSeconds: number;
   readonly sampleSeconds: number;
   readonly units: Units;
+  readonly statusBar: Settings['statusBar'];
   readonly show: ShownSections;
   readonly hints: {
     readonly idleHours: number;
@@ -75,12 +77,13 @@ interface RawSettings {
  */
 export function readSettings(composite: ReadonlyPartialJSONObject): [Settings, string[]] {
   const [values, replaced] = withBundledDefaults(composite);
-  const { chartSeconds, sampleSeconds, units, show, hints, alerts, longCells } =
+  const { chartSeconds, sampleSeconds, units, statusBar, show, hints, alerts, longCells } =
     values as unknown as RawSettings;
   const settings = {
     chartSeconds,
     sampleSeconds,
     units,
+    statusBar,
     show,
     hints: {
       idle: hints.idleHours * 3600,

@@ -20,6 +20,8 @@ import {
   METRICS,
   metricText,
   reasonOf,
+  sectionOf,
+  sectionTitles,
   unitOf,
   valueOf
 } from '../src/dashboard/metrics';
@@ -27,6 +29,8 @@ import { abbreviate, groupLabels, rowRanges, sortNumbers } from '../src/dashboar
 import { dashPattern, colorIndex } from '../src/dashboard/gpuColors';
 import { columnsFor } from '../src/dashboard/columns';
 import { setUnits } from '../src/ui/format';
+import { gapsOf, TimeSeries } from '../src/dashboard/timeSeries';
+import type { MetricHistory } from '../src/wire';
 import { RenderThrottle } from '../src/dashboard/renderThrottle';
 import { ACTIVITY, FakeClock, GIB, reading, trans } from './fakes';
 
@@ -41,6 +45,7 @@ test('the saved state is restored after a reload, including the zoom', () => {
     node: 'node001',
     enlarged: 'tensor' as const,
     mean: true,
+    lines: true,
     smoothing: 20
   };
   assert.deepEqual(restoreState(JSON.parse(JSON.stringify(state)), NOW), state);
@@ -65,6 +70,7 @@ test('an invalid saved state is replaced by defaults', () => {
     zoom: { from: 'x', to: 9100 },
     enlarged: 'x',
     mean: 1,
+    lines: 'yes',
     smoothing: 7
   };
   for (const saved of [undefined, null, 7, 'x', [], odd, { zoom: { from: 9100, to: 9000 } }]) {
@@ -79,6 +85,7 @@ test('an invalid saved state is replaced by defaults', () => {
     node: null,
     enlarged: null,
     mean: false,
+    lines: false,
     smoothing: 1
   });
   assert.deepEqual(restoreState({ metrics: [] }, NOW).metrics, []);
@@ -111,18 +118,18 @@ test('every metric has a value or a reason', () => {
     METRICS.map(name => [name, valueOf(now, name)]).filter(([, value]) => value !== null),
     [
       ['utilization', 50],
-      ['memory_utilization', 10],
-      ['memory_used', 35 * GIB],
-      ['power_w', 300],
-      ['temperature_c', 40],
-      ['sm_clock_mhz', 1980],
       ['graphics', 1],
       ['sm', 2],
       ['sm_occupancy', 3],
       ['tensor', 4],
-      ['dram', 5],
       ['fp64', 6],
       ['fp32', 7],
+      ['memory_used', 35 * GIB],
+      ['power_w', 300],
+      ['temperature_c', 40],
+      ['sm_clock_mhz', 1980],
+      ['memory_utilization', 10],
+      ['dram', 5],
       ['pcie_tx', 9],
       ['pcie_rx', 10],
       ['nvlink_tx', 11],
@@ -167,21 +174,50 @@ test('ticks are round numbers in the unit of the axis', () => {
   setUnits({ memory: 'GiB', temperature: 'C' });
 });
 
-test('sixteen GPUs have different colors, and at most eight the same dash pattern', () => {
+test('eight GPUs have different colors, and GPUs of the same color have different dash patterns', () => {
   const looks = Array.from(
     { length: 32 },
     (_, at) => `${String(colorIndex(at))} ${dashPattern(at).join(' ')}`
   );
   assert.equal(new Set(looks).size, 32);
-  assert.equal(new Set(looks.slice(0, 16).map(look => look.split(' ')[0])).size, 16);
+  assert.equal(new Set(looks.slice(0, 8).map(look => look.split(' ')[0])).size, 8);
   assert.deepEqual([dashPattern(7), dashPattern(8)], [[], [6, 3]]);
 });
 
+test('every metric has a section with a title, and the sections are in the order of the metrics', () => {
+  const sections = sectionTitles(trans).map(([section]) => section);
+  assert.deepEqual([...new Set(METRICS.map(sectionOf))], sections);
+});
+
+test('a gap is between the samples around it, and before the first sample', () => {
+  const history = (t: number[]): MetricHistory => ({
+    since: 0,
+    until: 100,
+    step_s: 0,
+    newest: t.at(-1) ?? null,
+    t,
+    samples: t.map(() => 1),
+    gpus: []
+  });
+  const gaps = (t: number[], from: number): (readonly [number, number])[] => {
+    const series = new TimeSeries(50, METRICS);
+    series.restart(history(t));
+    const axis = { times: [], indices: [] };
+    series.axis(from, 0.2, axis);
+    return gapsOf(axis, { from, to: 100 });
+  };
+  assert.deepEqual(gaps([10, 11, 12, 13, 14, 50, 51], 8), [[14, 50]]);
+  assert.deepEqual(gaps([10, 11, 12, 13, 14], 0), [[0, 10]]);
+  assert.deepEqual(gaps([], 0), [[0, 100]]);
+});
+
 test('the charts have the number of columns that fills the window best', () => {
-  const columns = (count: number): number => columnsFor(count, 1300, 600);
+  const columns = (count: number): number => columnsFor([count], 1300, 600);
   assert.deepEqual([1, 2, 3, 4, 6, 23].map(columns), [1, 1, 2, 2, 2, 3]);
-  assert.deepEqual([columnsFor(23, 320, 600), columnsFor(0, 1300, 600)], [1, 1]);
-  assert.equal(columnsFor(23, 1900, 900), 5);
+  assert.deepEqual([columnsFor([23], 320, 600), columnsFor([0], 1300, 600)], [1, 1]);
+  assert.equal(columnsFor([23], 1900, 900), 5);
+  // Every section begins a row, so few charts in many sections need as many rows.
+  assert.deepEqual([columnsFor([1, 1, 1], 1300, 600), columnsFor([8, 2, 4, 6, 3], 1300, 600)], [1, 3]);
 });
 
 test('values are written in the unit of the axis, and small values are not 0', () => {

@@ -158,9 +158,11 @@ test('values of another type count as unknown', () => {
   assert.deepEqual(read(report(3, { gpus: 'none' })).gpus, []);
 });
 
-test('a report of a recording is labelled as one', () => {
+test('a report of a recording is labelled as one, and what changed in it is not what the cell kept', () => {
   const source = { kind: 'replay', reason: null, recording: 'Recording of 4 × NVIDIA H200' };
-  assert.equal(read(report(3, { source })).recording, 'Recording of 4 × NVIDIA H200');
+  const { recording, delta, peak } = read(report(3, { source }));
+  assert.equal(recording, 'Recording of 4 × NVIDIA H200');
+  assert.deepEqual([delta, peak !== null], [null, true]);
 });
 
 test('numbers that no run can have are unknown', () => {

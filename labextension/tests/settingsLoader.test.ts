@@ -26,6 +26,7 @@ const COMPLETE = {
   chartSeconds: 120,
   sampleSeconds: 0,
   units: { memory: 'GiB', temperature: 'C' },
+  statusBar: 'meter',
   show: DEFAULTS.show,
   hints: { idleHours: 2, idleGib: 1, busyPercent: 30, busyMinutes: 30 },
   alerts: {

@@ -11,7 +11,7 @@ import {
   SAMPLE_POLL_MS,
   type SampleStream
 } from '../src/status/newestSample';
-import { statusText, StatusModel } from '../src/status/statusModel';
+import { statusText, StatusModel, type Meter } from '../src/status/statusModel';
 import { StreamModel } from '../src/stream/streamModel';
 import type { KernelState, Sample } from '../src/wire';
 import {
@@ -102,29 +102,70 @@ test('the utilization is that of the notebook’s GPUs, otherwise the mean of al
 });
 
 test('before gpuwidget is loaded, the text is the memory and utilization of the server’s GPUs', () => {
-  const notLoaded = { condition: { kind: 'not-loaded' } } as const;
   const one = sample(1, [reading(0, { utilization: 7 })]);
-  assert.equal(text({}, notLoaded, one), 'GPU memory 35.0 of 140.0 GiB · util \u20077 %');
+  assert.equal(text({}, NOT_LOADED, one), 'GPU memory \u200735 of 140 GiB · util \u20077 %');
   const lost = reading(1, { utilization: 90, lost_since: 900, memory_used: 0 });
   const two = sample(1, [reading(0, { utilization: 40 }), lost]);
-  const status = statusText(trans, view({}, notLoaded), two, false);
-  assert.equal(status?.text, '2 GPUs: memory 35.0 of 280.0 GiB · mean util 40 %');
+  const status = statusText(trans, view({}, NOT_LOADED), two, false);
+  assert.equal(status?.text, '2 GPUs: memory ≥ 35 GiB, 1 lost · mean util 40 %');
   assert.deepEqual(status.title.split('\n'), [
     'All GPUs of this server',
-    'GPU 0 H200: utilization 40 %, 35.0 GiB used',
+    'GPU 0 H200: utilization 40 %, \u200735 of 140 GiB used',
     'GPU 1 H200: lost'
   ]);
   const unknown = sample(1, [reading(0, { utilization: null, memory_used: null })]);
-  assert.equal(text({}, notLoaded, unknown), 'GPU memory n/a of 140.0 GiB · util n/a');
+  assert.equal(text({}, NOT_LOADED, unknown), 'GPU memory n/a · util n/a');
 });
 
-test('memory is n/a, without a unit, if a GPU was lost before its size was read', () => {
-  const lost = reading(1, { lost_since: 900, memory_used: null });
-  const two = sample(1, [reading(0, { utilization: 40 }), lost]);
-  const unopened = { ...two, gpus: [gpu(0), gpu(1, { memory_total: null })] };
-  const notLoaded = { condition: { kind: 'not-loaded' } } as const;
-  assert.equal(text({}, notLoaded, unopened), '2 GPUs: memory n/a · mean util 40 %');
+const NOT_LOADED = { condition: { kind: 'not-loaded' } } as const;
+
+/** Return the meter on a server with these readings, and without a kernel. */
+function meter(newest: Sample): Meter | undefined {
+  return statusText(trans, view({}, NOT_LOADED), newest, false)?.meter;
+}
+
+test('the meter has the utilization and the memory of the notebook’s GPU, otherwise of all GPUs', () => {
+  const newest = sample(1, [
+    reading(0, { utilization: 97 }),
+    reading(1, { utilization: 10, memory_used: 0 })
+  ]);
+  assert.deepEqual(meter(newest), {
+    utilization: 53.5,
+    percent: 12.5,
+    level: '',
+    memory: '\u200735 of 280 GiB'
+  });
+  const gpus = [kernelGpu(0), kernelGpu(1, NOTHING)];
+  const own = statusText(trans, view({ gpus, device: device('cuda:0') }), newest, false);
+  assert.deepEqual(own?.meter, { utilization: 97, percent: 25, level: '', memory: '\u200735 of 140 GiB' });
 });
+
+test('the meter goes on if a GPU is lost, and says that its memory is not all', () => {
+  const lost = reading(1, { lost_since: 900, memory_used: null, utilization: null });
+  const two = sample(1, [reading(0, { utilization: 40 }), lost]);
+  const expected = { utilization: 40, percent: 25, level: '', memory: '≥ 35 GiB, 1 lost' };
+  assert.deepEqual(meter(two), expected);
+  // A GPU that was lost before it was first opened has no size either.
+  assert.deepEqual(meter({ ...two, gpus: [gpu(0), gpu(1, { memory_total: null })] }), expected);
+  assert.deepEqual(meter(sample(1, [{ ...lost, uuid: 'GPU-0' }])), {
+    utilization: null,
+    percent: null,
+    level: '',
+    memory: 'n/a, 1 lost'
+  });
+});
+
+for (const [percent, level] of [
+  [89.9, ''],
+  [90, 'warm'],
+  [96.9, 'warm'],
+  [97, 'hot']
+] as const) {
+  test(`memory of ${String(percent)} % has the level '${level}', also if it is only one GPU's`, () => {
+    const full = reading(0, { memory_used: Math.ceil((percent / 100) * 140 * GIB) });
+    assert.equal(meter(sample(1, [full, reading(1, { memory_used: 0 })]))?.level, level);
+  });
+}
 
 test('memory in a MIG slice counts once', () => {
   const slice = gpu(1, { index: 0, mig_index: 0, mig_parent: 'GPU-0', memory_total: 20 * GIB });
@@ -132,15 +173,18 @@ test('memory in a MIG slice counts once', () => {
   const mig = { ...newest, gpus: [gpu(0), slice] };
   assert.equal(
     text({}, { condition: { kind: 'no-notebook' } }, mig),
-    'GPU memory 1.0 of 20.0 GiB · mean util 50 %'
+    '1 slice: memory 1.0 of 20 GiB · mean util 50 %'
   );
+  const title = statusText(trans, view({}, NOT_LOADED), mig, false)?.title ?? '';
+  assert.match(title, /^GPU 0 H200: .*\nSlice 0:0 H200: utilization n\/a, 1.0 of 20 GiB used$/m);
 });
 
 test('a recording is labelled', () => {
   const live = sample(1);
   const recorded = { ...live, origin: { ...live.origin, recording: 'Recording of 4 × NVIDIA H200' } };
   const status = statusText(trans, view({}, { condition: { kind: 'not-loaded' } }), recorded, false);
-  assert.equal(status?.text, 'GPU memory 35.0 of 140.0 GiB · util 50 % (recording)');
+  assert.equal(status?.text, 'GPU memory \u200735 of 140 GiB · util 50 % (recording)');
+  assert.equal(status.meter.memory, '\u200735 of 140 GiB (recording)');
   assert.match(status.title, /Recording of 4 × NVIDIA H200$/);
 });
 
@@ -221,6 +265,35 @@ test('the item is shown and hidden by the settings', async () => {
   model.setWanted(true, true);
   assert.equal(text(), 'Default: cuda:0 · 14.0 GiB GPU memory · util 50 %');
   assert.equal(changes, 2);
+});
+
+test('the sparkline has a point of every five seconds, over two minutes', async () => {
+  const clock = new FakeClock();
+  let time = 0;
+  const changed = new Signal<object, void>({});
+  const newest = {
+    changed,
+    get sample(): Sample {
+      return sample(time, [reading(0, { utilization: time % 100 })]);
+    },
+    setWanted: () => undefined,
+    dispose: () => undefined
+  };
+  const model = new StatusModel(trans, new ActiveKernel(clock), newest as unknown as NewestSample, clock);
+  model.setWanted(true, true);
+  for (time = 1; time <= 200; time++) {
+    changed.emit();
+  }
+  await settled();
+  assert.equal(model.history.length, 24);
+  assert.deepEqual(
+    [model.history[0], model.history.at(-1)],
+    [
+      [85, 85],
+      [200, 0]
+    ]
+  );
+  model.dispose();
 });
 
 test('a disposed item has no timer and no connection', async () => {

@@ -520,8 +520,58 @@ def dask_workers(stage: Stage) -> Iterator[Notebook]:
 def dashboard(stage: Stage) -> Iterator[Notebook]:
     """The dashboard with its default charts."""
     with stage.notebook("gpu.*.gpm.2=77.5", "gpu.*.gpm.5=42.25", kernel=False) as notebook:
+        yield _dashboard(notebook)
+
+
+def _dashboard(notebook: Notebook) -> Notebook:
+    notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
+    notebook.page.wait_for_selector(".jp-gpuwidget-dashboard-chart canvas")
+    return notebook
+
+
+@state
+def dashboard_recording(stage: Stage) -> Iterator[Notebook]:
+    """The dashboard of the packaged recording."""
+    lab = Lab(stage.folder, "replay")
+    try:
+        lab.wait_until_ready()
+        yield _dashboard(lab.open(stage.browser, lab.write("train.ipynb", ["1"]), kernel=False))
+    finally:
+        lab.stop()
+
+
+@state
+def dashboard_holders(stage: Stage) -> Iterator[Notebook]:
+    """The dashboard while notebooks, a terminal and other users hold memory."""
+    with stage.lab() as (lab, _):
+        yield _dashboard(_with_holders(stage, lab))
+
+
+@state
+def dashboard_lost_gpu(stage: Stage) -> Iterator[Notebook]:
+    """The second GPU is lost while the dashboard is open."""
+    with stage.lab() as (lab, standin):
+        notebook = _dashboard(lab.open(stage.browser, lab.write("train.ipynb", ["1"]), kernel=False))
+        notebook.page.wait_for_timeout(5000)
+        standin.scenario(*machine(stage.gpus), "gpu.1.*=error 15")
+        wait_for_text(notebook, ".jp-gpuwidget-dashboard-chip", "lost")
+        wait_for_text(notebook, ".jp-gpuwidget-status", "1 lost")
+        yield notebook
+
+
+@state
+def dashboard_old_gpu(stage: Stage) -> Iterator[Notebook]:
+    """A GPU without hardware counters, whose memory is nearly full."""
+    with lab_with(stage.folder, *profiles.machine("RTX 4090"), "gpu.0.memory_used=24500000000") as (lab, _):
+        yield _dashboard(lab.open(stage.browser, lab.write("train.ipynb", ["1"]), kernel=False))
+
+
+@state
+def dashboard_no_driver(stage: Stage) -> Iterator[Notebook]:
+    """The machine has no NVIDIA driver."""
+    with stage.notebook("nvmlInitWithFlags=error 9", kernel=False) as notebook:
         notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
-        notebook.page.wait_for_selector(".jp-gpuwidget-dashboard-chart canvas")
+        wait_for_text(notebook, ".jp-gpuwidget-dashboard-empty", "driver")
         yield notebook
 
 

@@ -342,6 +342,11 @@ def test_bands_on_the_charts(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     notebook.close()
 
 
+def wait_for_status(notebook: Notebook, sentence: str) -> None:
+    """Wait until the name of the status bar's item, which is a meter, begins with a sentence."""
+    notebook.page.wait_for_selector(f'{STATUS} button[aria-label^="{sentence}"]', state="visible")
+
+
 def test_status_item(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     """The status bar shows the memory and utilization of the server's GPUs or, once gpuwidget is loaded in
     the kernel, of the notebook's GPU. It opens no stream; a click on it opens the panel."""
@@ -350,15 +355,19 @@ def test_status_item(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     notebook = two_gpu_lab.open(browser, path)
     streams: list[str] = []
     notebook.page.on("websocket", lambda socket: streams.append(socket.url))
-    wait_for_text(notebook, STATUS, "2 GPUs: memory 73.0 of 280.0 GiB · mean util 54 %")
+    wait_for_status(notebook, "2 GPUs: memory \u200773 of 280 GiB · mean util 54 %")
+    assert notebook.page.inner_text(f"{STATUS} .jp-gpuwidget-status-meter").split("\n") == [
+        "54 %",
+        "\u200773 of 280 GiB",
+    ]
     run(notebook, 0)
-    wait_for_text(notebook, STATUS, "Default: cpu · 14.0 GiB GPU memory · util 11 %")
+    wait_for_status(notebook, "Default: cpu · 14.0 GiB GPU memory · util 11 %")
     title = notebook.page.get_attribute(f"{STATUS} button", "title") or ""
     assert title.splitlines()[1:] == [
         "cuda:0: 14.0 GiB",
         "All GPUs of this server",
-        "GPU 0 H200: utilization 97 %, 57.0 GiB used",
-        "GPU 1 H200: utilization 11 %, 16.0 GiB used",
+        "GPU 0 H200: utilization 97 %, \u200757 of 140 GiB used",
+        "GPU 1 H200: utilization 11 %, \u200716 of 140 GiB used",
     ]
     assert not [url for url in streams if "gpuwidget" in url]
     notebook.page.click(f"{STATUS} button")
@@ -378,7 +387,7 @@ def test_impossible_numbers_in_a_kernels_reply(two_gpu_lab: Lab, browser: Browse
         browser, two_gpu_lab.write("impossible.ipynb", [helpers_kernel_state.cell(state)])
     )
     run(notebook, 0)
-    wait_for_text(notebook, STATUS, "Default: cpu · n/a GPU memory")
+    wait_for_status(notebook, "Default: cpu · n/a GPU memory")
     notebook.page.click(f"{STATUS} button")
     notebook.page.wait_for_selector(DEVICE)
     options = notebook.page.locator(f"{DEVICE} option").all_inner_texts()
@@ -400,9 +409,9 @@ def test_status_item_in_notebook_7(two_gpu_lab: Lab, browser: BrowserContext) ->
         ".some(w => w.sessionContext?.session?.kernel?.status === 'idle')"
     )
     notebook = Notebook(page, path)
-    wait_for_text(notebook, STATUS, "2 GPUs: memory 73.0 of 280.0 GiB · mean util 54 %")
+    wait_for_status(notebook, "2 GPUs: memory \u200773 of 280 GiB · mean util 54 %")
     run(notebook, 0)
-    wait_for_text(notebook, STATUS, "Default: cpu · 14.0 GiB GPU memory · util 11 %")
+    wait_for_status(notebook, "Default: cpu · 14.0 GiB GPU memory · util 11 %")
     page.click(f"{STATUS} button")
     page.wait_for_selector(DEVICE)
     notebook.close()

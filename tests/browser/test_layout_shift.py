@@ -139,7 +139,7 @@ def test_the_dashboard(open_notebook: Open) -> None:
     notebook.wait_for_changes(values, UPDATES)
     assert notebook.layout_shifts() == []
     # The tooltip moves with the pointer but must not move any other element.
-    box = notebook.page.locator(f"{CHART}[data-metric=power_w] .u-over").bounding_box()
+    box = notebook.page.locator(f"{CHART}[data-metric=utilization] .u-over").bounding_box()
     assert box is not None
     notebook.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     notebook.page.wait_for_selector(f"{DASHBOARD} .jp-gpuwidget-dashboard-tooltip", state="visible")

@@ -76,7 +76,7 @@ def open_watched(lab: Lab, browser: BrowserContext, name: str, theme: str = "lig
     show(notebook, 300)
     notebook.run(0)
     notebook.wait_until_done()
-    wait_for_text(notebook, STATUS, "Default: cpu")
+    notebook.page.wait_for_selector(f"{STATUS} button[aria-label*='Default: cpu']", state="visible")
     return notebook
 
 
@@ -96,8 +96,10 @@ def test_units(lab: Lab, browser: BrowserContext) -> None:
     show(notebook, 240)
     assert clipped(notebook) == []
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
-    wait_for_text(notebook, f"{DASHBOARD} [data-metric=temperature_c]", "°F")
-    wait_for_text(notebook, f"{DASHBOARD} [data-metric=memory_used]", "GB")
+    for metric, unit in (("temperature_c", "°F"), ("memory_used", "GB")):
+        # Only visible charts are updated.
+        page.locator(f"{DASHBOARD} [data-metric={metric}]").scroll_into_view_if_needed()
+        wait_for_text(notebook, f"{DASHBOARD} [data-metric={metric}]", unit)
     for part in (PANEL, STATUS, DASHBOARD):
         words = page.eval_on_selector(
             part,
@@ -116,7 +118,7 @@ def test_hidden_parts(lab: Lab, browser: BrowserContext) -> None:
     stay visible."""
     notebook = open_watched(lab, browser, "show.ipynb")
     page = notebook.page
-    parts = {"switches": SWITCHES, "cells": CELLS, "health": DIAGNOSTICS, "statusBar": STATUS}
+    parts = {"switches": SWITCHES, "cells": CELLS, "health": DIAGNOSTICS}
     for part in parts.values():
         page.wait_for_selector(part, state="visible")
     holders = f"{CARD}[data-open=true] .jp-gpuwidget-holder-list"
@@ -132,9 +134,31 @@ def test_hidden_parts(lab: Lab, browser: BrowserContext) -> None:
     notebook.script("await app.commands.execute('gpuwidget:examine');")
     page.wait_for_selector(DIAGNOSTICS, state="visible")  # The command shows the hidden section.
     set_settings(notebook, show={"switches": False})
-    for name in ("cells", "health", "statusBar"):
+    for name in ("cells", "health"):
         page.wait_for_selector(parts[name], state="visible")
     page.wait_for_selector(SWITCHES, state="hidden")
+    notebook.close()
+
+
+def test_the_status_bar_is_a_meter_or_a_sentence_or_off(lab: Lab, browser: BrowserContext) -> None:
+    """By default, the status bar has a meter with a sparkline. The settings replace it with a sentence, which
+    is its name for screen readers in any case, or turn it off. A click opens the panel."""
+    notebook = lab.open(browser, lab.write("status.ipynb", ["1"]), kernel=False)
+    page = notebook.page
+    meter, sentence = (f"{STATUS} .jp-gpuwidget-status-{part}" for part in ("meter", "text"))
+    page.wait_for_selector(meter, state="visible")
+    assert page.is_hidden(sentence)
+    page.wait_for_selector(f"{meter} path[d]", state="attached")
+    assert "GPUs: memory" in (page.get_attribute(f"{STATUS} button", "aria-label") or "")
+    set_settings(notebook, statusBar="sentence")
+    wait_for_text(notebook, sentence, "GPUs: memory")
+    assert page.is_hidden(meter)
+    set_settings(notebook, statusBar="off")
+    page.wait_for_selector(STATUS, state="hidden")
+    set_settings(notebook, statusBar="meter")
+    page.wait_for_selector(meter, state="visible")
+    page.click(f"{STATUS} button")
+    page.wait_for_selector(PANEL, state="visible")
     notebook.close()
 
 

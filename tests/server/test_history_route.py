@@ -186,6 +186,17 @@ class TestAlwaysOn:
         assert server.hub._activity is None
 
 
+@pytest.mark.parametrize("configuration", [{"source": "replay"}])
+async def test_a_recording_begins_with_two_minutes_of_history(real_server: Server) -> None:
+    """Under a recording, the first page receives the last two minutes, in which GPUs train."""
+    hello = await (await real_server.stream()).next()
+    history = hello["history"]
+    assert 119.0 <= history["t"][-1] - history["t"][0] <= 120.0
+    for one in history["gpus"]:
+        assert max(one["utilization"]) >= 98.0
+        assert None not in one["memory_used"]
+
+
 @pytest.mark.parametrize(
     ("configuration", "expected"),
     [

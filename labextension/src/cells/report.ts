@@ -91,13 +91,14 @@ export function parseReport(value: unknown): CellReport | null {
   const counting = countedGpus(used);
   const kind = memoryKind(counting);
   const gpus = counting.map(gpu => part(gpu, kind));
+  const recording = text(fields(report.source).recording);
   return {
     executionCount: count(cell.execution_count),
     label: text(cell.label),
     started: parsed(time, cell.started),
     duration: amount(cell.duration_s),
     status: cell.status === 'error' || cell.status === 'interrupted' ? cell.status : 'ok',
-    recording: text(fields(report.source).recording),
+    recording,
     hasGpus: GPUS_UNKNOWN.includes(fields(fields(report.source).reason_id).id) ? null : all.length > 0,
     gpus,
     unlisted: 0,
@@ -106,6 +107,8 @@ export function parseReport(value: unknown): CellReport | null {
     children: used.some(gpu => list(gpu.children).length > 0),
     ...sums(used, gpus),
     ...savedTotals(report.totals, gpus.length),
+    // What changed in a recording is not what the cell kept.
+    ...(recording === null ? {} : { delta: null }),
     missing: reasons(used)
   };
 }

@@ -1,10 +1,12 @@
 import { bandAt } from '../ui/chartBands';
+import { byReason } from '../panel/panelMessages';
 import { element, setHidden, Text, VisibilityTracker } from '../ui/dom';
-import { duration, moment } from '../ui/format';
+import { duration, moment, UNKNOWN } from '../ui/format';
 import { columnsFor } from './columns';
 import { legendSwatch } from './gpuColors';
 import { MetricChart, type ChartOptions, type Frame } from './metricChart';
-import type { MetricName } from '../metricTable';
+import { sectionOf, sectionTitles } from './metrics';
+import { metricTexts, type MetricName, type MetricSection } from '../metricTable';
 
 const POINTER_DISTANCE_PX = 14;
 const TOOLTIP_MARGIN_PX = 4;
@@ -15,11 +17,34 @@ const MAX_TOOLTIP_ROWS = 8;
  */
 const LONG_STEP_S = 2;
 
+/** The charts of one section, below its title. */
+interface SectionView {
+  readonly node: HTMLElement;
+  readonly title: HTMLElement;
+  readonly grid: HTMLElement;
+}
+
+/** The dependencies of the grid. */
+interface GridOptions extends Omit<ChartOptions, 'hover' | 'focus'> {
+  /** What is shown beside the chart of the memory. */
+  readonly holders: HTMLElement;
+}
+
 /** The charts of the selected metrics. Only visible charts are drawn. */
 export class ChartGrid {
   readonly node: HTMLElement;
   /** The scrolled area, which receives key presses. */
   readonly scroll = element('div', 'dashboard-charts');
+  private readonly sections = new Map<MetricSection, SectionView>();
+  /** The metrics that no GPU has, and why. They have no chart. */
+  private readonly missing = new Text('');
+  private readonly missingReasons = new Text('dashboard-missing-reasons', 'div');
+  private readonly missingView = element(
+    'details',
+    'dashboard-missing',
+    element('summary', '', this.missing.node),
+    this.missingReasons.node
+  );
   private readonly charts = new Map<MetricName, MetricChart>();
   private readonly visibility: VisibilityTracker;
   private readonly tooltip: Tooltip;
@@ -31,7 +56,15 @@ export class ChartGrid {
   private hovered: MetricChart | null = null;
   private row: number | null = null;
 
-  constructor(private readonly options: Omit<ChartOptions, 'hover' | 'focus'>) {
+  constructor(private readonly options: GridOptions) {
+    for (const [section, text] of sectionTitles(options.trans)) {
+      const title = element('h2', 'dashboard-section-title', text);
+      const grid = element('div', 'dashboard-section-charts');
+      const node = element('section', 'dashboard-section', title, grid);
+      this.sections.set(section, { node, title, grid });
+      this.scroll.append(node);
+    }
+    this.scroll.append(this.missingView);
     this.node = element('div', 'dashboard-chart-area', this.scroll);
     this.tooltip = new Tooltip(this.node);
     this.node.append(this.tooltip.node);
@@ -71,21 +104,32 @@ export class ChartGrid {
       this.visibility.unobserve(chart.node);
       chart.dispose();
     }
-    this.scroll.replaceChildren(...[...this.charts.values()].map(({ node }) => node));
-    this.updateEnlarged();
+    for (const [section, { grid }] of this.sections) {
+      const shown = names.filter(name => sectionOf(name) === section);
+      const nodes = shown.flatMap(name => this.charts.get(name)?.node ?? []);
+      grid.replaceChildren(...nodes, ...(shown.includes('memory_used') ? [this.options.holders] : []));
+    }
+    this.updateShown();
   }
 
   /** Show only the chart of one metric; null shows all charts. */
   setEnlarged(name: MetricName | null): void {
     if (name !== this.enlarged) {
       this.enlarged = name;
-      this.updateEnlarged();
+      this.updateShown();
     }
   }
 
   /** Draw a frame. */
   draw(frame: Frame): void {
     this.frame = frame;
+    let changed = false;
+    for (const chart of this.charts.values()) {
+      changed = chart.updateReason(frame) || changed;
+    }
+    if (changed) {
+      this.updateShown();
+    }
     this.drawVisible();
     if (this.hovered !== null) {
       this.showTooltip(this.hovered, this.hovered.row);
@@ -148,25 +192,49 @@ export class ChartGrid {
     return chart;
   }
 
-  private updateEnlarged(): void {
+  /** Show the enlarged chart or all, and list the metrics without a chart in one line. */
+  private updateShown(): void {
+    const missing: (readonly [string, string])[] = [];
     for (const [name, chart] of this.charts) {
-      setHidden(chart.node, this.enlarged !== null && name !== this.enlarged);
+      const isShown = this.enlarged === null || name === this.enlarged;
+      setHidden(chart.node, !isShown || chart.reason !== '');
       chart.setEnlarged(name === this.enlarged);
+      if (isShown && chart.reason !== '') {
+        missing.push([metricTexts(this.options.trans, name)[0], chart.reason]);
+      }
     }
+    setHidden(this.options.holders, this.enlarged !== null);
+    setHidden(this.missingView, missing.length === 0);
+    this.missing.set(`${UNKNOWN}: ${missing.map(([label]) => label).join(', ')}`);
+    this.missingReasons.set(byReason(missing));
     this.arrange();
   }
 
   /** Choose the number of columns with which the charts fill the area. */
   private arrange(): void {
     const { clientWidth, clientHeight } = this.scroll;
-    const shown = [...this.charts.values()].filter(({ node }) => !node.hidden);
-    const columns = columnsFor(shown.length, clientWidth, clientHeight);
+    const shown = [...this.sections.values()].map(section => ({
+      ...section,
+      items: [...section.grid.children].filter((node): node is HTMLElement => !(node as HTMLElement).hidden)
+    }));
+    const columns = columnsFor(
+      shown.map(({ items }) => items.length),
+      clientWidth,
+      clientHeight
+    );
     this.scroll.style.setProperty('--jp-gpuwidget-columns', String(columns));
-    // In a second row, the last chart takes what is left of the row. With more rows, that would look odd.
-    const span = shown.length > 2 * columns ? 1 : columns - ((shown.length - 1) % columns);
-    shown.forEach(({ node }, index) => {
-      node.style.gridColumn = index === shown.length - 1 ? `span ${String(span)}` : '';
-    });
+    const count = shown.flatMap(({ items }) => items).length;
+    this.missingView.open ||= count === 0;
+    for (const { node, title, items } of shown) {
+      setHidden(node, items.length === 0);
+      setHidden(title, count === 1);
+      node.style.flexGrow = String(Math.ceil(items.length / columns));
+      // In a single row, the last chart takes what is left. In more rows, that would look odd.
+      const span = Math.max(1, columns - items.length + 1);
+      items.forEach((item, index) => {
+        item.style.gridColumn = index === items.length - 1 ? `span ${String(span)}` : '';
+      });
+    }
   }
 
   private visibleCharts(): MetricChart[] {

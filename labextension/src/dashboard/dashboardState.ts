@@ -45,6 +45,8 @@ export interface DashboardState {
   readonly enlarged: MetricName | null;
   /** Whether a chart shows the mean over the GPUs instead of a line for each GPU. */
   readonly mean: boolean;
+  /** Whether a chart of many GPUs has a line for each GPU instead of a heat map. */
+  readonly lines: boolean;
   /** The number of points over which lines are smoothed, one of `SMOOTHINGS`. */
   readonly smoothing: number;
 }
@@ -58,6 +60,7 @@ export const DEFAULT_STATE: DashboardState = {
   node: null,
   enlarged: null,
   mean: false,
+  lines: false,
   smoothing: 1
 };
 
@@ -65,7 +68,7 @@ export const DEFAULT_STATE: DashboardState = {
  * Return the state saved in a workspace, with defaults in place of invalid values. `now` is in epoch seconds.
  */
 export function restoreState(saved: unknown, now: number): DashboardState {
-  const { range, zoom, metrics, hidden, node, enlarged, mean, smoothing } = asRecord(saved);
+  const { range, zoom, metrics, hidden, node, enlarged, mean, lines, smoothing } = asRecord(saved);
   const chosen = Array.isArray(metrics) ? METRICS.filter(name => metrics.includes(name)) : METRICS;
   return withoutHiddenChart({
     range: RANGES.find(seconds => seconds === range) ?? DEFAULT_STATE.range,
@@ -75,6 +78,7 @@ export function restoreState(saved: unknown, now: number): DashboardState {
     node: typeof node === 'string' && node !== '' ? node : null,
     enlarged: isMetric(enlarged) ? enlarged : null,
     mean: mean === true,
+    lines: lines === true,
     smoothing: SMOOTHINGS.find(points => points === smoothing) ?? DEFAULT_STATE.smoothing
   });
 }

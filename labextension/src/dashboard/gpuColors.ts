@@ -3,18 +3,16 @@ import type { BandColors } from '../ui/chartBands';
 /** The colors of the theme as CSS values for the charts' canvases. */
 export interface ChartColors extends BandColors {
   readonly gpus: readonly string[];
+  /** The color of a heat map's highest value. */
+  readonly heat: string;
   readonly grid: string;
   readonly font: string;
 }
 
-/** Number of distinct colors. */
-const COLORS = 16;
-/**
- * The dash patterns in CSS pixels. Each is used for `GPUS_PER_DASH` GPUs, because no more colors are distinct
- * with every kind of color vision.
- */
+/** Number of distinct colors. No more are distinct with every kind of color vision. */
+const COLORS = 8;
+/** The dash patterns in CSS pixels. Each is used for as many GPUs as there are colors. */
 const DASHES: readonly (readonly number[])[] = [[], [6, 3], [2, 2], [8, 2, 2, 2]];
-const GPUS_PER_DASH = 8;
 const SVG = 'http://www.w3.org/2000/svg';
 
 /** Read the colors from the computed style of `node`, on which the style sheet defines them. */
@@ -23,6 +21,7 @@ export function readChartColors(node: Element): ChartColors {
   const value = (name: string): string => style.getPropertyValue(`--jp-gpuwidget-${name}`).trim();
   return {
     gpus: Array.from({ length: COLORS }, (_, color) => value(`gpu-${String(color)}`)),
+    heat: value('here'),
     grid: value('grid'),
     text: value('quiet'),
     band: value('band'),
@@ -41,7 +40,12 @@ export function colorIndex(position: number): number {
 
 /** Return the dash pattern of a line; empty for a solid line, as that of the mean. */
 export function dashPattern(position: number): readonly number[] {
-  return DASHES[Math.floor(position / GPUS_PER_DASH) % DASHES.length] ?? [];
+  return DASHES[Math.floor(position / COLORS) % DASHES.length] ?? [];
+}
+
+/** Return the color of a GPU, or of the mean, as a CSS value for an element of the dashboard. */
+export function cssColor(position: number): string {
+  return `var(--jp-gpuwidget-${position === MEAN_POSITION ? 'quiet' : `gpu-${String(colorIndex(position))}`})`;
 }
 
 /** Return a legend swatch: a short line in the color and dash pattern of a GPU, or of the mean. */
@@ -52,8 +56,7 @@ export function legendSwatch(position: number): SVGElement {
   node.setAttribute('aria-hidden', 'true');
   const line = document.createElementNS(SVG, 'path');
   line.setAttribute('d', 'M0 2H20');
-  const color = position === MEAN_POSITION ? 'quiet' : `gpu-${String(colorIndex(position))}`;
-  line.style.stroke = `var(--jp-gpuwidget-${color})`;
+  line.style.stroke = cssColor(position);
   line.style.strokeDasharray = dashPattern(position).join(' ');
   node.append(line);
   return node;

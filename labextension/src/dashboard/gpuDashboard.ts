@@ -35,10 +35,12 @@ import {
 import { emptyState, EmptyStateView, type EmptyState } from './emptyState';
 import { readChartColors, type ChartColors } from './gpuColors';
 import { HistoryLoader } from './historyLoader';
+import { HolderBars } from './holderBars';
 import { Legend } from './legend';
+import { MAX_LINES } from './metricChart';
 import { METRICS } from './metrics';
 import { RenderThrottle } from './renderThrottle';
-import type { TimeAxis } from './timeSeries';
+import { gapsOf, type TimeAxis } from './timeSeries';
 import { Toolbar } from './toolbar';
 
 /**
@@ -89,6 +91,7 @@ export class GpuDashboard extends Widget {
   private readonly emptyView: EmptyStateView;
   private readonly toolbar: Toolbar;
   private readonly legend: Legend;
+  private readonly holders: HolderBars;
   private readonly grid: ChartGrid;
   /** The time axis, whose arrays are reused for every frame. */
   private readonly axis: TimeAxis = { times: [], indices: [] };
@@ -165,6 +168,9 @@ export class GpuDashboard extends Widget {
       setMean: mean => {
         this.setState({ mean });
       },
+      setLines: lines => {
+        this.setState({ lines });
+      },
       showAll: () => {
         this.setState({ enlarged: null });
         this.takeFocus();
@@ -174,8 +180,10 @@ export class GpuDashboard extends Widget {
         void this.exportCsv();
       }
     });
+    this.holders = new HolderBars(trans);
     this.grid = new ChartGrid({
       trans,
+      holders: this.holders.node,
       colors: () => (this.colors ??= readChartColors(this.node)),
       key: this.id,
       zoom: zoom => {
@@ -325,8 +333,17 @@ export class GpuDashboard extends Widget {
     this.toolbar.setEmpty(empty !== null);
     setAttribute(this.node, 'data-link', server !== null && this.current.zoom === null ? 'lost' : '');
     const gpus = this.gpus();
-    this.toolbar.setGpuCount(gpus.length);
+    const { mean, lines } = this.current;
+    const hasHeatMaps = !mean && this.shownGpus().length > MAX_LINES;
+    this.toolbar.setGpuCount(gpus.length, hasHeatMaps);
+    setAttribute(this.node, 'data-heat', hasHeatMaps && !lines ? 'true' : '');
     this.legend.update(gpus, this.current.hidden);
+    const { kernels, model } = this.monitor;
+    const all = node === null ? model.gpus(kernels.state, kernels.view.kernel?.id ?? null) : [];
+    this.holders.update(
+      all.filter(({ gpu }) => !this.current.hidden.includes(gpu.uuid)),
+      model.usage
+    );
   }
 
   /** Focus the charts, or the dashboard while there are none. */
@@ -518,24 +535,33 @@ export class GpuDashboard extends Widget {
     series.axis(range.from, this.monitor.model.server?.interval ?? 0, this.axis);
     const isOwn = this.current.node === null && isRecent(range, this.newest);
     const missing = isOwn ? '' : this.trans.__('No values are stored for this metric in this time range.');
-    const { mean, smoothing } = this.current;
+    const { mean, lines, smoothing } = this.current;
     const gpus = this.shownGpus();
-    const bands = this.bands(gpus);
-    this.grid.draw({ series, axis: this.axis, range, gpus, mean, smoothing, bands, live, missing });
+    const bands = [...this.bands(gpus), ...(isOwn ? this.gaps(range) : [])].sort(
+      (a, b) => a.from - b.from || (b.until ?? Infinity) - (a.until ?? Infinity)
+    );
+    this.grid.draw({ series, axis: this.axis, range, gpus, mean, lines, smoothing, bands, live, missing });
     this.throttle.seconds = live ? this.current.range : Infinity;
     this.throttle.slow = this.hasManyGpus;
   }
 
-  /** Return the time ranges in which cells used these GPUs, sorted by start. */
+  /** Return the parts of a time range in which the server stored no sample. */
+  private gaps(range: TimeRange): Band[] {
+    const label = this.trans.__('not recorded');
+    const title = this.trans.__(
+      'Not recorded, because no page showed the GPUs. To record always, set c.GpuWidget.always_on on the server.'
+    );
+    return gapsOf(this.axis, range).map(([from, until]) => ({ from, until, label, title, isGap: true }));
+  }
+
+  /** Return the time ranges in which cells used these GPUs. */
   private bands(gpus: readonly DashboardGpu[]): Band[] {
     if (this.current.node !== null || !this.settings.current.show.bands) {
       return [];
     }
     // A cell that used several GPUs has the same band on each of them.
     const bands = gpus.flatMap(({ uuid }) => this.cells.bands(uuid));
-    return [...new Map(bands.map(band => [`${String(band.from)} ${band.label}`, band])).values()].sort(
-      (a, b) => a.from - b.from || (b.until ?? Infinity) - (a.until ?? Infinity)
-    );
+    return [...new Map(bands.map(band => [`${String(band.from)} ${band.label}`, band])).values()];
   }
 
   private handleSettings(): void {

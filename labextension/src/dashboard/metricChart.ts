@@ -4,12 +4,12 @@ import { metricTexts, type MetricName } from '../metricTable';
 import { launchIcon } from '@jupyterlab/ui-components';
 
 import type { Band } from '../ui/chartBands';
-import { element, setAttribute, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, Text } from '../ui/dom';
 import { UNKNOWN } from '../ui/format';
 import type { DashboardGpu } from './dashboardGpus';
 import type { TimeRange } from './dashboardState';
-import { MEAN_POSITION } from './gpuColors';
-import { axisTop, formatIn, reasonOf, unitOf, valueOf, type Unit } from './metrics';
+import { cssColor, MEAN_POSITION } from './gpuColors';
+import { axisTop, formatIn, kindOf, reasonOf, unitOf, valueOf, type Unit } from './metrics';
 import { Plot, type PlotOptions, type Size } from './plot';
 import { emptyLine, meanOfLines, smooth, type Line, type TimeAxis, type TimeSeries } from './timeSeries';
 
@@ -18,6 +18,9 @@ import { emptyLine, meanOfLines, smooth, type Line, type TimeAxis, type TimeSeri
  * value, and only the focused one of several smoothed lines has an area.
  */
 const MAX_VALUES = 4;
+
+/** Above this number of GPUs, a chart is a heat map unless the user wants lines. */
+export const MAX_LINES = 8;
 
 /** The mean over the GPUs. It has no UUID, so it is never focused, and no current reading. */
 const MEAN = {
@@ -37,6 +40,8 @@ export interface Frame {
   readonly gpus: readonly DashboardGpu[];
   /** Whether to draw the mean over the GPUs instead of a line for each GPU. */
   readonly mean: boolean;
+  /** Whether a chart of many GPUs has a line for each GPU instead of a heat map. */
+  readonly lines: boolean;
   /** The number of points over which lines are smoothed. */
   readonly smoothing: number;
   /** The time ranges in which cells used the GPUs, sorted by start. */
@@ -77,11 +82,17 @@ export interface TooltipRow {
   readonly span: string;
 }
 
+/** A part of the values above a chart, and the position of the GPU whose color it has; null without a color. */
+type Figure = readonly [text: string, position: number | null];
+
 /** The chart of one metric: its name, the current values as text, and the plot. */
 export class MetricChart {
   readonly node: HTMLElement;
-  private readonly values = new Text('dashboard-chart-values');
-  private readonly reason = new Text('dashboard-chart-reason', 'div');
+  private readonly values = element('span', 'dashboard-chart-values');
+  private valuesKey = '';
+  /** The value of the darkest color of a heat map. */
+  private readonly scale = new Text('dashboard-scale');
+  private missing = '';
   private readonly canvas = element('div', 'dashboard-canvas');
   private readonly observer: ResizeObserver;
   private readonly lines = new Map<string, Line>();
@@ -105,7 +116,7 @@ export class MetricChart {
   ) {
     const [label, description] = metricTexts(options.trans, name);
     const title = element('h3', 'dashboard-chart-title');
-    const caption = element('div', 'dashboard-chart-caption', title, this.values.node);
+    const caption = element('div', 'dashboard-chart-caption', title, this.values, this.scale.node);
     const { trans, actions } = options;
     this.mean = { ...MEAN, number: trans.__('Mean'), name: '' };
     if (actions === null) {
@@ -130,7 +141,7 @@ export class MetricChart {
     }
     setAttribute(this.canvas, 'role', 'img');
     setAttribute(this.canvas, 'aria-label', trans.__('%1 over time, a line for each GPU', label));
-    this.node = element('section', 'dashboard-chart', caption, this.canvas, this.reason.node);
+    this.node = element('section', 'dashboard-chart', caption, this.canvas);
     this.node.dataset.metric = name;
     this.observer = new ResizeObserver(entries => {
       const { width = 0, height = 0 } = entries[0]?.contentRect ?? {};
@@ -142,6 +153,26 @@ export class MetricChart {
   /** The index, in the frame's time axis, of the time at the shared cursor; null without a cursor. */
   get row(): number | null {
     return this.plot?.row ?? null;
+  }
+
+  /** Why no GPU has a value; empty if one has. */
+  get reason(): string {
+    return this.missing;
+  }
+
+  /** Determine `reason` for a frame, and return whether it has changed. */
+  updateReason({ gpus, series, axis, missing }: Frame): boolean {
+    const reasons = gpus.map(({ reading }) =>
+      reading === null || missing !== '' ? missing : reasonOf(reading, this.name)
+    );
+    const hasValue = (): boolean =>
+      gpus.some(({ uuid }) => {
+        series.line(uuid, this.name, axis, this.line(uuid));
+        return !Number.isNaN(this.line(uuid).highest);
+      });
+    const before = this.missing;
+    this.missing = reasons.includes('') || hasValue() ? '' : (reasons[0] ?? '');
+    return this.missing !== before;
   }
 
   /** Draw a frame. */
@@ -169,19 +200,23 @@ export class MetricChart {
         this.line(this.mean.uuid)
       );
     }
-    const top = axisTop(
-      this.name,
-      Math.max(0, ...maxima),
-      gpus.map(({ memoryTotal }) => memoryTotal ?? 0),
-      gpus.map(({ powerLimit }) => powerLimit ?? 0)
-    );
+    const totals = gpus.map(({ memoryTotal }) => memoryTotal ?? 0);
+    const powerLimits = gpus.map(({ powerLimit }) => powerLimit ?? 0);
+    const top = axisTop(this.name, Math.max(0, ...maxima), totals, powerLimits);
     this.unit = unitOf(this.name, top);
-    this.updateReason(maxima.length === 0);
+    setHidden(this.scale.node, !this.hasRows);
+    this.scale.set(this.withUnit(formatIn(top, this.unit)));
     this.updateValues(this.row);
     if (this.size.width > 0) {
-      // The areas of many smoothed lines would hide the lines.
-      const onlyFocusedSpan = smoothing > 1 && this.drawn.length > MAX_VALUES;
-      this.ensurePlot(frame).draw(range, top, this.unit, onlyFocusedSpan);
+      const limits = { memory: totals, power: powerLimits };
+      this.ensurePlot(frame).draw({
+        range,
+        top,
+        unit: this.unit,
+        // The areas of many smoothed lines would hide the lines.
+        onlyFocusedSpan: smoothing > 1 && this.drawn.length > MAX_VALUES,
+        limits: new Set((limits as Partial<Record<string, number[]>>)[kindOf(this.name)]?.filter(Boolean))
+      });
     }
   }
 
@@ -256,31 +291,51 @@ export class MetricChart {
     });
     const known = values.filter(value => value !== null);
     const reasons = gpus.map(({ reading }) => (reading === null ? '' : reasonOf(reading, this.name)));
-    this.values.set(
-      this.valuesText(gpus, values, known),
-      known.length > 0 ? '' : (reasons.find(Boolean) ?? '')
-    );
+    const figures = this.figures(gpus, values, known);
+    const key = figures.join();
+    if (key !== this.valuesKey) {
+      this.valuesKey = key;
+      this.values.replaceChildren(
+        ...figures.map(([text, position]) => {
+          const node = element('span', '', text);
+          node.style.color = position === null || this.hasRows ? '' : cssColor(position);
+          return node;
+        })
+      );
+    }
+    setAttribute(this.values, 'title', known.length > 0 ? '' : (reasons.find(Boolean) ?? ''));
   }
 
-  private valuesText(
+  private figures(
     gpus: readonly DashboardGpu[],
     values: readonly (number | null)[],
     known: readonly number[]
-  ): string {
+  ): Figure[] {
     const focused = gpus.findIndex(({ uuid }) => uuid === this.focused);
     const format = (value: number | null): string => formatIn(value, this.unit);
     if (focused >= 0) {
+      const { number = '', position = null } = gpus[focused] ?? {};
       const value = this.withUnit(format(values[focused] ?? null));
-      return this.options.trans.__('GPU %1: %2', gpus[focused]?.number ?? '', value);
+      return [[this.options.trans.__('GPU %1: %2', number, value), position]];
     }
     if (known.length === 0) {
-      return UNKNOWN;
+      return [[UNKNOWN, null]];
     }
+    const unit: Figure = [` ${this.unit.name}`, null];
     if (gpus.length <= MAX_VALUES) {
-      return this.withUnit(values.map(format).join(' · '));
+      const figures = gpus.map(({ position }, index): Figure => [format(values[index] ?? null), position]);
+      return [
+        ...figures.flatMap((figure, index): Figure[] => (index === 0 ? [figure] : [[' · ', null], figure])),
+        unit
+      ];
     }
     const [minimum, maximum] = [format(Math.min(...known)), format(Math.max(...known))];
-    return this.withUnit(minimum === maximum ? minimum : `${minimum} – ${maximum}`);
+    return [[minimum === maximum ? minimum : `${minimum} – ${maximum}`, null], unit];
+  }
+
+  /** Whether the chart is a heat map, with a row for each GPU. */
+  private get hasRows(): boolean {
+    return this.drawn.length > MAX_LINES && this.frame?.lines === false;
   }
 
   /** The GPUs whose lines are drawn, or the mean over them. */
@@ -302,17 +357,6 @@ export class MetricChart {
     return text === UNKNOWN ? text : `${text} ${this.unit.name}`;
   }
 
-  /** If all values are unknown and every GPU has a reason, show the first reason in place of the plot. */
-  private updateReason(isEmpty: boolean): void {
-    const { gpus = [], missing = '' } = this.frame ?? {};
-    const reasons = gpus.map(({ reading }) =>
-      reading === null || missing !== '' ? missing : reasonOf(reading, this.name)
-    );
-    const unsupported = isEmpty && reasons.length > 0 && reasons.every(reason => reason !== '');
-    setAttribute(this.node, 'data-empty', unsupported ? 'true' : '');
-    this.reason.set(unsupported ? (reasons[0] ?? '') : '');
-  }
-
   private resize(size: Size): void {
     if (size.width === this.size.width && size.height === this.size.height) {
       return;
@@ -329,14 +373,15 @@ export class MetricChart {
   /** Return the plot. If the GPUs or their positions have changed, replace the plot first. */
   private ensurePlot({ axis }: Frame): Plot {
     const gpus = this.drawn;
-    const key = gpus.map(({ uuid, position }) => `${uuid} ${String(position)}`).join();
+    const { hasRows } = this;
+    const key = [hasRows, ...gpus.map(({ uuid, position }) => `${uuid} ${String(position)}`)].join();
     if (this.plot !== null && this.plotKey === key) {
       return this.plot;
     }
     this.plot?.dispose();
     this.plotKey = key;
     const lines = gpus.map(shown => ({ ...shown, line: this.line(shown.uuid) }));
-    this.plot = new Plot(this.canvas, this.size, lines, axis.times, {
+    this.plot = new Plot(this.canvas, this.size, lines, hasRows, axis.times, {
       ...this.options,
       click: () => this.options.actions?.enlarge(this.name),
       bands: () => this.frame?.bands ?? [],

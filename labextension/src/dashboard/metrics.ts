@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { memoryUnit, powerOf, temperature, temperatureUnit, UNKNOWN, withUnit } from '../ui/format';
-import { METRIC_TABLE, type MetricKind, type MetricName } from '../metricTable';
+import { METRIC_TABLE, type MetricKind, type MetricName, type MetricSection } from '../metricTable';
 import type { Reading } from '../wire';
 
 /** All metrics with a chart, in display order. */
@@ -22,6 +22,22 @@ export interface Unit {
 /** Return the kind of quantity that a metric measures. */
 export function kindOf(name: MetricName): MetricKind {
   return ROWS.get(name)?.kind ?? 'percent';
+}
+
+/** Return the titles of the sections in display order. */
+export function sectionTitles(trans: TranslationBundle): (readonly [MetricSection, string])[] {
+  return [
+    ['use', trans.__('Use')],
+    ['memory', trans.__('Memory')],
+    ['power', trans.__('Power')],
+    ['traffic', trans.__('Traffic')],
+    ['rest', trans.__('Rest')]
+  ];
+}
+
+/** Return the section of a metric's chart. */
+export function sectionOf(name: MetricName): MetricSection {
+  return ROWS.get(name)?.section ?? 'rest';
 }
 
 /** Return whether `name` is a metric in this version of gpuwidget. */

@@ -5,7 +5,7 @@ import { twoDigits } from '../ui/format';
 import { DAY_S, type TimeRange } from './dashboardState';
 import { colorIndex, dashPattern, MEAN_POSITION, type ChartColors } from './gpuColors';
 import { axisTicks, formatIn, type Unit } from './metrics';
-import { abbreviate, groupLabels, paintSpan, sortNumbers } from './plotPainting';
+import { abbreviate, groupLabels, paintRow, paintSpan, sortNumbers } from './plotPainting';
 import type { Line } from './timeSeries';
 
 // Lengths are in CSS pixels.
@@ -21,6 +21,8 @@ const LABEL_GAP = 4;
 const MAX_INDICES = 3;
 /** Opacity of all other lines while one line is focused. */
 const UNFOCUSED_ALPHA = 0.15;
+/** The y axis exceeds a limit by this factor, so that the limit is visible as a line. */
+const HEADROOM = 1.04;
 const MIN_DRAG = 6;
 /** The pointer focuses a line that is less than this distance away from it. */
 const FOCUS_DISTANCE = 14;
@@ -39,6 +41,18 @@ export interface GpuLine {
   /** The GPU's model. */
   readonly name: string;
   readonly line: Line;
+}
+
+/** What a plot draws. */
+export interface PlotFrame {
+  readonly range: TimeRange;
+  /** The end of the y axis, which begins at 0, or the value of the darkest color of a heat map. */
+  readonly top: number;
+  readonly unit: Unit;
+  /** Whether only the focused line has the area between minimum and maximum. */
+  readonly onlyFocusedSpan: boolean;
+  /** Values that the GPUs can't exceed, such as their memory. */
+  readonly limits: ReadonlySet<number>;
 }
 
 /** A size in CSS pixels. */
@@ -70,26 +84,31 @@ export interface PlotOptions {
 
 /**
  * The plot of one metric: for each GPU a line, the area between minimum and maximum, and the GPU's index at
- * the end of the line.
+ * the end of the line; or a heat map with a row for each GPU.
  */
 export class Plot {
   private readonly u: uPlot;
   private focused: string | null = null;
-  private onlyFocusedSpan = false;
-  private top = 1;
-  private unit: Unit = { name: '', size: 1 };
+  private frame: PlotFrame = {
+    range: { from: 0, to: 1 },
+    top: 1,
+    unit: { name: '', size: 1 },
+    onlyFocusedSpan: false,
+    limits: new Set()
+  };
   /** The labels at the ends of the lines: the center of each, and its GPUs. */
   private labels: { readonly y: number; readonly gpus: readonly GpuLine[] }[] = [];
   private clickTimer: number | undefined;
 
   /**
    * Add the plot to `node`. The caller changes the contents of `times` and `lines` in place and then calls
-   * `draw`.
+   * `draw`. `hasRows` is whether the plot is a heat map.
    */
   constructor(
     node: HTMLElement,
     size: Size,
     private readonly lines: readonly GpuLine[],
+    private readonly hasRows: boolean,
     private readonly times: number[],
     private readonly options: PlotOptions
   ) {
@@ -111,19 +130,16 @@ export class Plot {
     return cursorRow(this.u);
   }
 
-  /**
-   * Draw a time range, with a y axis from 0 to `top`. If `onlyFocusedSpan` is true, only the focused line has
-   * the area between minimum and maximum.
-   */
-  draw(range: TimeRange, top: number, unit: Unit, onlyFocusedSpan: boolean): void {
-    this.onlyFocusedSpan = onlyFocusedSpan;
-    const unitChanged = unit.name !== this.unit.name;
-    this.top = top;
-    this.unit = unit;
+  /** Draw a frame. */
+  draw(frame: PlotFrame): void {
+    const unitChanged = frame.unit.name !== this.frame.unit.name;
+    this.frame = frame;
+    const { range, top, limits } = frame;
+    const max = this.hasRows ? this.lines.length : Math.max(top, HEADROOM * Math.max(0, ...limits));
     this.u.batch(() => {
       this.u.setData(this.data, false);
       this.u.setScale('x', { min: range.from, max: range.to });
-      this.u.setScale('y', { min: 0, max: top });
+      this.u.setScale('y', { min: 0, max });
     });
     // uPlot moves the cursor to another time if the scale has changed, but not if the times have.
     const { left = OUTSIDE, top: y = OUTSIDE } = this.u.cursor;
@@ -138,6 +154,10 @@ export class Plot {
   /** Focus the line of one GPU; null removes the focus. */
   focus(uuid: string | null): void {
     this.focused = uuid;
+    if (this.hasRows) {
+      this.redraw();
+      return;
+    }
     const index = this.lines.findIndex(gpu => gpu.uuid === uuid);
     // uPlot ignores changes that its hooks make while it draws.
     queueMicrotask(() => {
@@ -168,7 +188,8 @@ export class Plot {
   }
 
   private get data(): uPlot.AlignedData {
-    return [this.times, ...this.lines.map(({ line }) => line.mean)] as uPlot.AlignedData;
+    const lines = this.hasRows ? [] : this.lines.map(({ line }) => line.mean);
+    return [this.times, ...lines] as uPlot.AlignedData;
   }
 
   private alpha(uuid: string): number {
@@ -225,17 +246,26 @@ export class Plot {
           ...axis,
           size: AXIS_WIDTH,
           gap: 4,
+          grid: { ...axis.grid, show: !this.hasRows },
           splits: u => {
             const height = u.height - TIME_AXIS_HEIGHT;
+            if (this.hasRows) {
+              const step = Math.ceil((LABEL_HEIGHT * this.lines.length) / height);
+              return this.lines.flatMap((_, row) => (row % step === 0 ? [this.rowCenter(row)] : []));
+            }
             const intervals = Math.floor(height / TICK_DISTANCE);
-            return axisTicks(this.top, this.unit, Math.min(Math.max(2, intervals), MAX_INTERVALS));
+            const { top, unit } = this.frame;
+            return axisTicks(top, unit, Math.min(Math.max(2, intervals), MAX_INTERVALS));
           },
-          values: (_, splits) => splits.map(value => formatIn(value, this.unit))
+          values: (_, splits) =>
+            splits.map(value =>
+              this.hasRows ? (this.lines[this.rowAt(value)]?.number ?? '') : formatIn(value, this.frame.unit)
+            )
         }
       ],
       series: [
         {},
-        ...this.lines.map(({ position }) => ({
+        ...(this.hasRows ? [] : this.lines).map(({ position }) => ({
           stroke: () => this.color(position),
           dash: [...dashPattern(position)],
           width: 1.25,
@@ -245,10 +275,19 @@ export class Plot {
       hooks: {
         drawAxes: [
           (u: uPlot) => {
-            for (const { uuid, position, line } of this.lines) {
-              const hasArea = !this.onlyFocusedSpan || uuid === this.focused;
-              paintSpan(u, this.times, line, hasArea, this.color(position), this.alpha(uuid));
-            }
+            const { top, onlyFocusedSpan } = this.frame;
+            this.lines.forEach(({ uuid, position, line }, row) => {
+              if (this.hasRows) {
+                const center = u.valToPos(this.rowCenter(row), 'y', true);
+                const height = u.bbox.height / this.lines.length - devicePixelRatio;
+                const box = { y: center - height / 2, height };
+                paintRow(u, this.times, line.mean, top, box, colors().heat, this.alpha(uuid));
+              } else {
+                const hasArea = !onlyFocusedSpan || uuid === this.focused;
+                paintSpan(u, this.times, line, hasArea, this.color(position), this.alpha(uuid));
+              }
+            });
+            this.paintLimits(u);
           }
         ],
         draw: [
@@ -273,7 +312,7 @@ export class Plot {
   /** Return the width of the widest label that can occur. */
   private labelWidth(): number {
     const context = document.createElement('canvas').getContext('2d');
-    if (this.lines.length < 2 || context === null) {
+    if (this.lines.length < 2 || this.hasRows || context === null) {
       return 2 * LABEL_GAP;
     }
     context.font = `10px ${this.options.colors().font}`;
@@ -316,6 +355,9 @@ export class Plot {
    */
   private nearestGpu(u: uPlot, row: number): string | null {
     const pointer = u.cursor.top ?? 0;
+    if (this.hasRows) {
+      return this.lines[this.rowAt(u.posToVal(pointer, 'y'))]?.uuid ?? null;
+    }
     let nearest: string | null = null;
     let minimum = FOCUS_DISTANCE;
     for (const { uuid, line } of this.lines) {
@@ -329,12 +371,45 @@ export class Plot {
     return nearest;
   }
 
+  /** Return the center of a heat map's row on the y axis. The first row is at the top. */
+  private rowCenter(row: number): number {
+    return this.lines.length - row - 0.5;
+  }
+
+  private rowAt(value: number): number {
+    return Math.floor(this.lines.length - value);
+  }
+
+  /** Paint a dashed line with its value for each limit. */
+  private paintLimits(u: uPlot): void {
+    const { limits, unit } = this.frame;
+    const { ctx, bbox } = u;
+    const { text, font } = this.options.colors();
+    const right = bbox.left + bbox.width;
+    ctx.save();
+    ctx.strokeStyle = ctx.fillStyle = text;
+    ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+    ctx.lineWidth = devicePixelRatio;
+    ctx.font = `${String(10 * devicePixelRatio)}px ${font}`;
+    ctx.textAlign = 'right';
+    ctx.textBaseline = 'top';
+    for (const limit of this.hasRows ? [] : limits) {
+      const y = u.valToPos(limit, 'y', true);
+      ctx.beginPath();
+      ctx.moveTo(bbox.left, y);
+      ctx.lineTo(right, y);
+      ctx.stroke();
+      ctx.fillText(`${formatIn(limit, unit)} ${unit.name}`, right, y + devicePixelRatio);
+    }
+    ctx.restore();
+  }
+
   /**
    * Paint the GPUs' indices at the ends of their lines, so that lines are not distinguished by color alone.
    */
   private paintLabels(u: uPlot): void {
     this.labels = [];
-    if (this.lines.length < 2) {
+    if (this.lines.length < 2 || this.hasRows) {
       return;
     }
     const { ctx, bbox } = u;

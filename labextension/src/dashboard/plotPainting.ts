@@ -75,6 +75,50 @@ export function rowRanges(values: readonly (number | null)[]): (readonly [number
   return runs;
 }
 
+/** Number of steps of a heat map's color. */
+const HEAT_LEVELS = 12;
+/** The opacity of 0: it must differ from the background, which is an unknown value. */
+const LEAST_HEAT = 0.07;
+
+/**
+ * Paint the row of one GPU in a heat map: the higher a value is, compared with `top`, the darker. Steps with
+ * about the same value are painted together.
+ */
+export function paintRow(
+  u: uPlot,
+  times: readonly number[],
+  values: readonly (number | null)[],
+  top: number,
+  { y, height }: { y: number; height: number },
+  color: string,
+  alpha: number
+): void {
+  const { ctx, bbox } = u;
+  const [from, to] = [u.scales.x?.min ?? 0, u.scales.x?.max ?? 1];
+  const x = (time: number): number =>
+    bbox.left + bbox.width * Math.min(1, Math.max(0, (time - from) / (to - from)));
+  const level = (row: number): number => {
+    const value = values[row] ?? null;
+    return value === null ? NaN : Math.round(HEAT_LEVELS * Math.min(1, value / top));
+  };
+  ctx.save();
+  ctx.fillStyle = color;
+  for (let row = 0, first = 0; row < times.length; row++) {
+    if (level(row + 1) === level(row)) {
+      continue;
+    }
+    const heat = level(row);
+    if (!Number.isNaN(heat)) {
+      // A step lasts until the next one begins; the last step, until now.
+      const begin = x(times[first] ?? from);
+      ctx.globalAlpha = alpha * (LEAST_HEAT + ((1 - LEAST_HEAT) * heat) / HEAT_LEVELS);
+      ctx.fillRect(begin, y, Math.max(x(times[row + 1] ?? to) - begin, devicePixelRatio), height);
+    }
+    first = row + 1;
+  }
+  ctx.restore();
+}
+
 /**
  * Paint the area between minimum and maximum of each step, so that a spike stays visible even if steps are
  * long, unless `hasArea` is false. A value without neighbors has no line and is painted as a dot.

@@ -94,6 +94,23 @@ export function smooth(line: Line, points: number): void {
   }
 }
 
+/** A shorter time without samples at the beginning of the axis is not a gap. */
+const MIN_FIRST_GAP_S = 5;
+
+/** Return the beginning and end of each part of a time range in which there is no sample. */
+export function gapsOf(
+  { times, indices }: TimeAxis,
+  { from, to }: { readonly from: number; readonly to: number }
+): (readonly [number, number])[] {
+  const first = times[0] ?? to;
+  return [
+    ...(first - from > MIN_FIRST_GAP_S ? [[from, first] as const] : []),
+    ...indices.flatMap((index, row) =>
+      index < 0 ? [[times[row - 1] ?? from, times[row + 1] ?? to] as const] : []
+    )
+  ];
+}
+
 const UNKNOWN = NaN;
 /** With fewer spacings than this, the usual one is unknown. */
 const MIN_SPACINGS = 4;

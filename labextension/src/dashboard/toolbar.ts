@@ -13,7 +13,7 @@ import {
   type TimeRange
 } from './dashboardState';
 import { metricTexts, type MetricName } from '../metricTable';
-import { isCounter, kindOf, METRICS } from './metrics';
+import { METRICS, sectionOf, sectionTitles } from './metrics';
 
 /** The dependencies of the toolbar. */
 export interface ToolbarOptions {
@@ -36,6 +36,8 @@ export interface ToolbarOptions {
   readonly setSmoothing: (points: number) => void;
   /** Called when the user turns the mean over the GPUs on or off. */
   readonly setMean: (shown: boolean) => void;
+  /** Called when the user switches between the lines and the heat maps of many GPUs. */
+  readonly setLines: (shown: boolean) => void;
   /** Called when the user returns from an enlarged chart to all charts. */
   readonly showAll: () => void;
   readonly exportCsv: () => void;
@@ -53,6 +55,7 @@ export class Toolbar {
   private readonly metricPicker: MetricPicker;
   private readonly smoothing = element('select', 'dashboard-button');
   private readonly mean: HTMLButtonElement;
+  private readonly lines: HTMLButtonElement;
   private readonly all: HTMLButtonElement;
   private readonly nodePicker = element('select', 'dashboard-button');
   private nodes: readonly string[] | null = null;
@@ -62,7 +65,7 @@ export class Toolbar {
 
   constructor(private readonly options: ToolbarOptions) {
     this.trans = options.trans;
-    const { trans, hasPrometheus, setRange, setLive, setMean, showAll, exportCsv } = options;
+    const { trans, hasPrometheus, setRange, setLive, setMean, setLines, showAll, exportCsv } = options;
     const group = element('div', 'dashboard-ranges');
     setAttribute(group, 'role', 'group');
     setAttribute(group, 'aria-label', trans.__('Time range'));
@@ -90,6 +93,13 @@ export class Toolbar {
       trans.__('Show the mean over the GPUs instead of each GPU'),
       () => {
         setMean(this.mean.getAttribute('aria-pressed') !== 'true');
+      }
+    );
+    this.lines = button(
+      trans.__('Lines'),
+      trans.__('Show a line for each GPU instead of a heat map, in which stronger colors are higher values'),
+      () => {
+        setLines(this.lines.getAttribute('aria-pressed') !== 'true');
       }
     );
     this.all = button(trans.__('All charts'), trans.__('Show all charts again (Escape)'), showAll);
@@ -120,6 +130,7 @@ export class Toolbar {
       this.timeRange.node,
       this.all,
       this.mean,
+      this.lines,
       this.smoothing,
       ...(options.isSingle ? [] : [this.metricPicker.node]),
       this.csv
@@ -129,7 +140,7 @@ export class Toolbar {
   }
 
   /** Show the state of the dashboard. */
-  update({ range, zoom, metrics, enlarged, mean, smoothing }: DashboardState): void {
+  update({ range, zoom, metrics, enlarged, mean, lines, smoothing }: DashboardState): void {
     for (const [seconds, node] of this.ranges) {
       setAttribute(node, 'aria-pressed', String(zoom === null && seconds === range));
     }
@@ -143,6 +154,7 @@ export class Toolbar {
     const shown = zoom === null ? hint : `${moment(zoom.from, now)} – ${moment(zoom.to, now)}`;
     this.timeRange.set(shown, zoom === null ? hint : trans.__('Double-click a chart to return to live'));
     setAttribute(this.mean, 'aria-pressed', String(mean));
+    setAttribute(this.lines, 'aria-pressed', String(lines));
     this.smoothing.value = String(smoothing);
     setHidden(this.all, enlarged === null);
     this.metricPicker.update(metrics);
@@ -159,9 +171,10 @@ export class Toolbar {
     this.nodePicker.value = node ?? '';
   }
 
-  /** Show the choices that need several GPUs. */
-  setGpuCount(count: number): void {
+  /** Show the choices that need several GPUs. `hasHeatMaps` is whether there is a heat map without *Lines*. */
+  setGpuCount(count: number, hasHeatMaps: boolean): void {
     setHidden(this.mean, count < 2);
+    setHidden(this.lines, !hasHeatMaps);
   }
 
   /** Disable the export if there is nothing to export. */
@@ -199,9 +212,9 @@ class MetricPicker {
     const list = element(
       'div',
       'dashboard-metric-list',
-      this.group(trans.__('Driver'), name => !isCounter(name)),
-      this.group(trans.__('Hardware counters'), name => isCounter(name) && kindOf(name) !== 'rate'),
-      this.group(trans.__('Traffic'), name => kindOf(name) === 'rate'),
+      ...sectionTitles(trans).map(([section, title]) =>
+        this.group(title, name => sectionOf(name) === section)
+      ),
       element('div', 'dashboard-metric-buttons', all, none)
     );
     this.node = dropdown(summary, list);

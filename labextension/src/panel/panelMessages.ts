@@ -301,16 +301,22 @@ export function throttling(
   };
 }
 
-/**
- * Return why values of a GPU's card are unknown, with one line per reason; an empty text if all are known.
- */
+/** Return why values of a GPU's card are unknown, with one line per reason; an empty text if all are known. */
 export function unknownValues(trans: TranslationBundle, reading: Reading): string {
-  const names = new Map<string, string[]>();
-  for (const name of ['utilization', 'memory_used', ...PANEL_METRICS.map(({ name }) => name)] as const) {
-    const reason = reading.missing[name];
-    if (reading[name] === null && reason !== undefined) {
-      names.set(reason, [...(names.get(reason) ?? []), metricTexts(trans, name)[0]]);
-    }
+  const names = ['utilization', 'memory_used', ...PANEL_METRICS.map(({ name }) => name)] as const;
+  return byReason(
+    names.flatMap(name => {
+      const reason = reading.missing[name];
+      return reading[name] === null && reason !== undefined ? [[metricTexts(trans, name)[0], reason]] : [];
+    })
+  );
+}
+
+/** Return labels with their reasons as text, with one line per reason. */
+export function byReason(labels: readonly (readonly [label: string, reason: string])[]): string {
+  const lines = new Map<string, string[]>();
+  for (const [label, reason] of labels) {
+    lines.set(reason, [...(lines.get(reason) ?? []), label]);
   }
-  return [...names].map(([reason, metrics]) => `${metrics.join(', ')}: ${reason}`).join('\n');
+  return [...lines].map(([reason, those]) => `${those.join(', ')}: ${reason}`).join('\n');
 }

@@ -41,9 +41,14 @@ export const statusBar: JupyterFrontEndPlugin<void> = {
     const server = new ServerApi(app.serviceManager.serverSettings, () => 0, trans);
     const newest = new NewestSample(server, monitor, BROWSER_CLOCK);
     const model = new StatusModel(trans, monitor.kernels, newest, BROWSER_CLOCK);
-    const item = new StatusItem(trans, model, () => {
-      void app.commands.execute(CommandIds.show);
-    });
+    const item = new StatusItem(
+      trans,
+      model,
+      () => settings.current.statusBar,
+      () => {
+        void app.commands.execute(CommandIds.show);
+      }
+    );
     if (bar === null) {
       item.hide();
       model.activeChanged.connect(() => {
@@ -60,7 +65,8 @@ export const statusBar: JupyterFrontEndPlugin<void> = {
       });
     }
     const update = (): void => {
-      model.setWanted(settings.current.show.statusBar, document.visibilityState === 'visible');
+      model.setWanted(settings.current.statusBar !== 'off', document.visibilityState === 'visible');
+      item.update();
     };
     update();
     settings.changed.connect(update);

@@ -12,13 +12,13 @@ import {
 import type { ActiveKernel, KernelView } from '../kernel/activeKernel';
 import {
   duration,
-  figure,
   gpuNumber,
   memory,
+  memoryOf,
   memoryScale,
-  memoryUnit,
   model,
   padded,
+  shortMemory,
   UNKNOWN,
   unitsChanged,
   whole
@@ -31,6 +31,12 @@ import type { NewestSample } from './newestSample';
  * so that the text does not flicker when cells are short.
  */
 const SHORT_CELL_MS = 1000;
+/** The sparkline has a point for every five seconds of the last two minutes. */
+const POINT_S = 5;
+const POINTS = 24;
+/** Percentages of a GPU's memory from which on a meter is amber, and red. */
+const WARM_PERCENT = 90;
+const HOT_PERCENT = 97;
 
 /**
  * The text of the status item: the utilization and memory of the active notebook's GPU or, before gpuwidget is
@@ -43,6 +49,7 @@ const SHORT_CELL_MS = 1000;
 export class StatusModel {
   private wanted = false;
   private current: StatusText | null = null;
+  private points: readonly SparkPoint[] = [];
   private busySince: number | null = null;
   private timer: number | null = null;
   private disposed = false;
@@ -65,7 +72,12 @@ export class StatusModel {
     return this.current;
   }
 
-  /** Emitted after `text` has changed. */
+  /** The utilization of the last two minutes, oldest first. */
+  get history(): readonly SparkPoint[] {
+    return this.points;
+  }
+
+  /** Emitted after `text` or `history` has changed. */
   get changed(): ISignal<this, void> {
     return this.changes;
   }
@@ -100,8 +112,15 @@ export class StatusModel {
   private update(): void {
     const before = this.current;
     const { view } = this.kernels;
-    this.current = this.wanted ? statusText(this.trans, view, this.newest.sample, this.isStale()) : null;
-    if (this.current?.text !== before?.text || this.current?.title !== before?.title) {
+    const { sample } = this.newest;
+    this.current = this.wanted ? statusText(this.trans, view, sample, this.isStale()) : null;
+    const points = withPoint(this.points, sample?.time ?? null, this.current?.meter.utilization ?? null);
+    if (
+      points !== this.points ||
+      this.current?.text !== before?.text ||
+      this.current?.title !== before?.title
+    ) {
+      this.points = points;
       this.changes.emit();
     }
     if ((this.current !== null) !== (before !== null)) {
@@ -139,11 +158,27 @@ export class StatusModel {
   }
 }
 
-/** The text of the status item and its tooltip. */
+/** The text of the status item and its tooltip, and the meter that can replace the text. */
 export interface StatusText {
   readonly text: string;
   readonly title: string;
+  readonly meter: Meter;
 }
+
+/** The memory of several GPUs together, and their mean utilization. */
+export interface Meter {
+  /** Mean utilization in percent; null if it is unknown. */
+  readonly utilization: number | null;
+  /** Used memory in percent of the total, of the GPUs whose memory is known; null if there is none. */
+  readonly percent: number | null;
+  /** Whether the memory of one of the GPUs is nearly full. */
+  readonly level: 'warm' | 'hot' | '';
+  /** The memory, such as `16 of 140 GiB`, or `≥ 155 GiB, 1 lost` if the memory of a GPU is unknown. */
+  readonly memory: string;
+}
+
+/** A point of the sparkline: when it was measured, in epoch seconds, and the utilization in percent. */
+export type SparkPoint = readonly [time: number, utilization: number | null];
 
 /** A GPU of the server with its current reading. */
 interface GpuReading {
@@ -175,27 +210,71 @@ export function statusText(
       : readings.length > 0
         ? serverText(trans, readings)
         : null;
-  return text === null || recording === null
-    ? text
-    : { text: trans.__('%1 (recording)', text.text), title: `${text.title}\n${recording}` };
+  if (text === null || recording === null) {
+    return text;
+  }
+  const labelled = (part: string): string => trans.__('%1 (recording)', part);
+  const { meter } = text;
+  return {
+    text: labelled(text.text),
+    title: `${text.title}\n${recording}`,
+    meter: { ...meter, memory: labelled(meter.memory) }
+  };
 }
 
 /** Return the memory and utilization of the server's GPUs. */
 function serverText(trans: TranslationBundle, readings: readonly GpuReading[]): StatusText {
+  const meter = meterOf(trans, readings);
   const all = withoutMigParents(readings);
-  const used = sum(all.map(({ reading }) => reading.memory_used));
-  const total = sum(all.map(({ gpu }) => gpu.memory_total));
-  const unit = memoryUnit([total]);
-  const amount =
-    total === null ? UNKNOWN : trans.__('%1 of %2 %3', figure(used, unit), figure(total, unit), unit.name);
-  const memoryPart =
-    all.length === 1
-      ? trans.__('GPU memory %1', amount)
-      : trans._n('%1 GPU: memory %2', '%1 GPUs: memory %2', all.length, amount);
+  const memoryPart = all.every(({ gpu }) => gpu.mig_parent !== null)
+    ? trans._n('%1 slice: memory %2', '%1 slices: memory %2', all.length, meter.memory)
+    : all.length === 1
+      ? trans.__('GPU memory %1', meter.memory)
+      : trans._n('%1 GPU: memory %2', '%1 GPUs: memory %2', all.length, meter.memory);
   return {
     text: `${memoryPart} · ${utilizationText(trans, readings)}`,
-    title: [trans.__('All GPUs of this server'), ...readings.map(each => gpuLine(trans, each))].join('\n')
+    title: [trans.__('All GPUs of this server'), ...readings.map(each => gpuLine(trans, each))].join('\n'),
+    meter
   };
+}
+
+/** Return the meter of these GPUs. Memory that a MIG slice uses counts only once. */
+function meterOf(trans: TranslationBundle, readings: readonly GpuReading[]): Meter {
+  const all = withoutMigParents(readings);
+  let [used, total, known, lost, highest] = [0, 0, 0, 0, 0];
+  for (const { gpu, reading } of all) {
+    if (reading.lost_since !== null) {
+      lost++;
+    } else if (reading.memory_used !== null && gpu.memory_total !== null) {
+      known++;
+      used += reading.memory_used;
+      total += gpu.memory_total;
+      highest = Math.max(highest, (100 * reading.memory_used) / gpu.memory_total);
+    }
+  }
+  const amount =
+    known === all.length ? memoryOf(trans, used, total) : known > 0 ? `≥ ${shortMemory(used)}` : UNKNOWN;
+  return {
+    utilization: meanUtilization(readings),
+    percent: total > 0 ? (100 * used) / total : null,
+    level: highest >= HOT_PERCENT ? 'hot' : highest >= WARM_PERCENT ? 'warm' : '',
+    memory: lost > 0 ? trans.__('%1, %2 lost', amount, lost) : amount
+  };
+}
+
+/**
+ * Return the sparkline's points with the utilization at `time`. Return the same array while the newest point is
+ * of the same five seconds.
+ */
+function withPoint(
+  points: readonly SparkPoint[],
+  time: number | null,
+  utilization: number | null
+): readonly SparkPoint[] {
+  const newest = points.at(-1)?.[0] ?? -Infinity;
+  return time === null || Math.floor(time / POINT_S) === Math.floor(newest / POINT_S)
+    ? points
+    : [...points.filter(([at]) => at < time && at > time - POINTS * POINT_S), [time, utilization]];
 }
 
 /** Return the default device of a notebook, its GPU memory and the utilization of its GPUs. */
@@ -219,11 +298,12 @@ function notebookText(
   const amount = known ? memoryText(trans, held) : UNKNOWN;
   const uuids = new Set(shown.map(({ uuid }) => uuid));
   const own = readings.filter(({ gpu }) => uuids.has(gpu.uuid));
+  const measured = own.length > 0 ? own : readings;
   const parts = [
     device === null
       ? trans.__('%1 GPU memory', amount)
       : trans.__('Default: %1 · %2 GPU memory', device, amount),
-    ...(readings.length === 0 ? [] : [utilizationText(trans, own.length > 0 ? own : readings)])
+    ...(readings.length === 0 ? [] : [utilizationText(trans, measured)])
   ];
   const title = trans.__('GPU memory of %1', view.notebook ?? trans.__('this notebook'));
   return {
@@ -233,16 +313,25 @@ function notebookText(
       ...(known ? details(trans, holding, held.bytes) : [reasonUnknown(trans, view)]),
       ...(readings.length === 0 ? [] : [trans.__('All GPUs of this server')]),
       ...readings.map(each => gpuLine(trans, each))
-    ].join('\n')
+    ].join('\n'),
+    meter: meterOf(trans, measured)
   };
 }
 
 /** Return the utilization of a GPU, or the mean of several GPUs. GPUs whose utilization is unknown are left out. */
 function utilizationText(trans: TranslationBundle, readings: readonly GpuReading[]): string {
-  const known = readings.flatMap(({ reading }) => utilizationOf(reading) ?? []);
-  const mean = known.length === 0 ? null : known.reduce((total, each) => total + each, 0) / known.length;
-  const text = mean === null ? UNKNOWN : `${padded(whole(mean), 2)} %`;
+  const text = percentText(meanUtilization(readings));
   return readings.length === 1 ? trans.__('util %1', text) : trans.__('mean util %1', text);
+}
+
+/** Return a percentage as text that is as wide as one of two digits. */
+export function percentText(value: number | null): string {
+  return value === null ? UNKNOWN : `${padded(whole(value), 2)} %`;
+}
+
+function meanUtilization(readings: readonly GpuReading[]): number | null {
+  const known = readings.flatMap(({ reading }) => utilizationOf(reading) ?? []);
+  return known.length === 0 ? null : known.reduce((total, each) => total + each, 0) / known.length;
 }
 
 /** Return the GPU's utilization in percent; null if it is unknown or the GPU does not answer. */
@@ -252,7 +341,11 @@ function utilizationOf({ lost_since, silent_since, utilization }: Reading): numb
 
 /** Return one line with the GPU's number, model, utilization and used memory. */
 function gpuLine(trans: TranslationBundle, { gpu, reading }: GpuReading): string {
-  const name = trans.__('GPU %1 %2', gpuNumber(gpu), model(gpu.name));
+  const [number, product] = [gpuNumber(gpu), model(gpu.name)];
+  const name =
+    gpu.mig_parent === null
+      ? trans.__('GPU %1 %2', number, product)
+      : trans.__('Slice %1 %2', number, product);
   if (reading.lost_since !== null) {
     return trans.__('%1: lost', name);
   }
@@ -261,12 +354,8 @@ function gpuLine(trans: TranslationBundle, { gpu, reading }: GpuReading): string
     '%1: utilization %2, %3 used',
     name,
     utilization === null ? UNKNOWN : `${whole(utilization)} %`,
-    memory(reading.memory_used)
+    memoryOf(trans, reading.memory_used, gpu.memory_total)
   );
-}
-
-function sum(values: readonly (number | null)[]): number | null {
-  return values.reduce((total, each) => (total === null || each === null ? null : total + each), 0);
 }
 
 function holds(gpu: KernelGpu): boolean {

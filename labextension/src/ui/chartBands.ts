@@ -9,6 +9,8 @@ export interface Band {
   readonly label: string;
   /** The text of the band's tooltip. */
   readonly title: string;
+  /** Whether nothing was recorded in this range, of which only the label is drawn. */
+  readonly isGap?: true;
 }
 
 /** The colors of bands as CSS values for a canvas. */
@@ -73,7 +75,7 @@ function draw(plot: uPlot, bands: readonly Band[], colors: () => BandColors): vo
   ctx.textBaseline = 'top';
   let column = NaN;
   let labelled = -Infinity;
-  for (const { from, until, label } of bands) {
+  for (const { from, until, label, isGap } of bands) {
     if (from > max || (until ?? max) < min) {
       continue;
     }
@@ -83,17 +85,21 @@ function draw(plot: uPlot, bands: readonly Band[], colors: () => BandColors): vo
       continue; // Several short bands within one pixel are drawn only once.
     }
     column = start;
-    ctx.fillStyle = fill;
-    ctx.fillRect(start, bbox.top, Math.max(end - start, ratio), bbox.height);
-    if (from >= min) {
+    if (!isGap) {
+      ctx.fillStyle = fill;
+      ctx.fillRect(start, bbox.top, Math.max(end - start, ratio), bbox.height);
+    }
+    if (from >= min && !isGap) {
       ctx.fillStyle = edge;
       ctx.fillRect(start, bbox.top, ratio, bbox.height);
     }
-    const at = Math.max(start + LABEL_GAP * ratio, labelled);
-    if (labels && label !== '' && at + ctx.measureText(label).width + LABEL_GAP * ratio <= end) {
+    const { width } = ctx.measureText(label);
+    const left = Math.max(start + LABEL_GAP * ratio, labelled);
+    if (labels && label !== '' && left + width + LABEL_GAP * ratio <= end) {
       ctx.fillStyle = text;
-      ctx.fillText(label, at, bbox.top + ratio);
-      labelled = at + ctx.measureText(label).width + LABEL_GAP * ratio;
+      const [x, y] = isGap ? [(start + end - width) / 2, bbox.height / 2] : [left, ratio];
+      ctx.fillText(label, x, bbox.top + y);
+      labelled = x + width + LABEL_GAP * ratio;
     }
   }
   ctx.restore();

@@ -15,7 +15,7 @@ from gpuwidget.model.messages import Message, message
 from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity, FastReadings, SlowReadings
 from gpuwidget.sources import open_source
-from gpuwidget.sources.replay import ReplaySource
+from gpuwidget.sources.replay import START_VARIABLE, TRAINING_S, ReplaySource
 
 NOT_RECORDED = message("not-recorded", "not in the recording")
 MIB = 1024**2
@@ -353,6 +353,48 @@ def test_the_packaged_recording_shows_what_utilization_hides(clock: SetClock) ->
     assert activity.sm is not None
     assert source.read_fast(gpu).utilization == 100.0
     assert 20 < activity.sm < 40
+
+
+def test_a_loop_begins_when_the_environment_says(
+    clock: SetClock, four_ticks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop's beginning can be set, so that all processes with that environment start at the same moment of
+    the recording. An invalid time has no effect."""
+    clock.now = 1_700_000_001.5
+    for start, utilization in (("1700000000", 1.0), ("1699999999.5", 2.0), ("soon", 1.0), ("nan", 1.0)):
+        monkeypatch.setenv(START_VARIABLE, start)
+        source = ReplaySource(four_ticks, loop=True, clock=clock)
+        assert source.read_fast(source.open().gpus[0]).utilization == utilization
+
+
+def test_the_demo_starts_where_all_gpus_train(clock: SetClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the demo's server has started, all GPUs of the recording are training."""
+    monkeypatch.setenv(START_VARIABLE, str(1000.0 - TRAINING_S))
+    clock.now = 1000.0
+    source = ReplaySource(None, loop=True, clock=clock)
+    gpus = source.open().gpus
+    for seconds in (8.0, 12.0, 19.0):
+        clock.now = 1000.0 + seconds
+        assert all((source.read_fast(gpu).utilization or 0.0) >= 98.0 for gpu in gpus)
+
+
+def test_only_the_packaged_recording_can_be_rewound(clock: SetClock, four_ticks: str) -> None:
+    """The past of the packaged recording can be read without changing what it shows now. A user's recording
+    may be very large, and has no past, like one that is played once."""
+    clock.now = 10_000.0
+    source = ReplaySource(None, loop=True, clock=clock)
+    gpu = source.open().gpus[0]
+    now = source.read_fast(gpu)
+    past = source.rewound(SetClock(9_970.0))
+    assert past is not None
+    assert past.open().gpus[0] == gpu
+    before = past.read_fast(gpu)
+    assert before != now
+    assert source.read_fast(gpu) == now
+    clock.now = 9_970.0
+    assert source.read_fast(gpu) == before
+    for path, loop in ((four_ticks, True), (None, False)):
+        assert ReplaySource(path, loop=loop, clock=clock).rewound(clock) is None
 
 
 def test_a_recording_has_no_windows_of_the_driver() -> None:

@@ -173,8 +173,8 @@ ONE_GPU = "GPU busy 11 % (SM 10 %, tensor 0.1 %) · energy 2.3 kJ (165 W)"
         ),
         (
             reports.replay,
-            "time 14.0 s · peak memory 16.1 GiB (sampled, whole GPU 0) · memory kept +12.8 GiB "
-            "(4 whole GPUs) · GPU busy 11 % (mean of 4 GPUs) · energy 9.3 kJ",
+            "time 14.0 s · peak memory 16.1 GiB (sampled, whole GPU 0) · memory kept n/a (a recording) · "
+            "GPU busy 11 % (mean of 4 GPUs) · energy 9.3 kJ",
         ),
         (
             reports.no_torch,
@@ -835,8 +835,8 @@ def test_a_small_report_is_stored_unchanged() -> None:
         ),
         (
             reports.replay,
-            "time 14.0 s · peak memory 16.1 GiB (sampled, whole GPU 0) · memory kept +12.8 GiB "
-            "(4 whole GPUs) · GPU busy 11 % · energy 9.3 kJ · GPUs 0–3 · a recording",  # noqa: RUF001
+            "time 14.0 s · peak memory 16.1 GiB (sampled, whole GPU 0) · GPU busy 11 % · energy 9.3 kJ · "
+            "GPUs 0–3 · a recording",  # noqa: RUF001
         ),
         (reports.unused, "time 2.0 s · no GPU used"),
         (reports.no_gpu, "time 1.2 s · no GPU"),
