@@ -75,6 +75,7 @@ function made(cells: FakeCells = new FakeCells([codeCell('a')])): {
   notebook: CellNotebook;
   server: { sample: Sample | null };
   revealed: string[];
+  ran: string[];
 } {
   const clock = new FakeClock();
   const kernels = new FakeKernels();
@@ -83,16 +84,20 @@ function made(cells: FakeCells = new FakeCells([codeCell('a')])): {
   const sources = { model: server, kernels } as unknown as CellRunSources;
   const found = new CellRuns(sources, new ReportReader(), running, clock);
   const revealed: string[] = [];
+  const ran: string[] = [];
   const notebook = {
     key: {},
     models: cells,
     reveal: (cellId: string) => {
       revealed.push(cellId);
+    },
+    run: (code: string) => {
+      ran.push(code);
     }
   };
   found.setNotebook(notebook);
   found.setVisible(found, true);
-  return { cells: found, kernels, running, clock, notebook, server, revealed };
+  return { cells: found, kernels, running, clock, notebook, server, revealed, ran };
 }
 
 function begin({ running, notebook, kernels, clock }: ReturnType<typeof made>, count = 4): void {

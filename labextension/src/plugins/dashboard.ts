@@ -7,6 +7,7 @@ import {
 import { ICommandPalette, IThemeManager, type MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { launcherIcon } from '@jupyterlab/ui-components';
 
 import { BROWSER_CLOCK } from '../clock';
 import { restoreState, type DashboardState } from '../dashboard/dashboardState';
@@ -72,9 +73,11 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
       openInMainArea({ shell, labShell, tracker }, widgetId(metric), content);
     };
     commands.addCommand(CommandIds.dashboard, {
-      label: args => (args.toolbar === true ? trans.__('Dashboard') : trans.__('GPU Dashboard')),
-      caption: trans.__('Every metric of every GPU over time'),
-      icon: args => (args.isLauncher === true ? gpuIcon : undefined),
+      label: trans.__('GPU Dashboard'),
+      // The caption names a button with only an icon.
+      caption: args =>
+        args.toolbar === true ? trans.__('GPU Dashboard') : trans.__('Every metric of every GPU over time'),
+      icon: args => (args.toolbar === true ? launcherIcon : args.isLauncher === true ? gpuIcon : undefined),
       describedBy: {
         args: {
           type: 'object',
