@@ -16,6 +16,15 @@ module.exports = {
   // Style sheets are minified, like the scripts.
   module: {
     rules: [
+      // The scripts need the settings' defaults and titles. The server sends the rest of their schema.
+      {
+        test: /schema\/panel\.json$/,
+        type: 'json',
+        parser: {
+          parse: text =>
+            JSON.parse(text, (key, value) => (/^jupyter|^description$/.test(key) ? undefined : value))
+        }
+      },
       { test: /\.css$/, enforce: 'pre', loader: 'builtin:lightningcss-loader', options: { minify: true } }
     ]
   }

@@ -120,6 +120,9 @@ export class HolderList {
       trans.__('Memory of GPU %1 held by unknown processes', number)
     );
     const known = this.holders.filter(({ kind }) => kind !== 'unattributed');
+    if (known.length > 0) {
+      setAttribute(this.node, 'data-used', 'true');
+    }
     // Collapsing must hide at least two lines: a button in place of a single line would save no space.
     const collapsible = known.length > MAX_COLLAPSED + 1;
     const shown = collapsible && !expanded ? known.slice(0, MAX_COLLAPSED) : known;

@@ -7,7 +7,6 @@ import {
 import { ICommandPalette, IThemeManager, type MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
-import { launcherIcon } from '@jupyterlab/ui-components';
 
 import { BROWSER_CLOCK } from '../clock';
 import { restoreState, type DashboardState } from '../dashboard/dashboardState';
@@ -16,7 +15,7 @@ import { ServerApi } from '../stream/serverApi';
 import { isMetric } from '../dashboard/metrics';
 import type { MetricName } from '../metricTable';
 import { CommandIds, DOMAIN, ICellRuns, IClusterModel, IGpuSettings, IMonitor } from '../tokens';
-import { gpuIcon } from '../ui/icon';
+import { dashboardIcon, gpuIcon } from '../ui/icon';
 import { activateInMainArea, openInMainArea } from '../ui/mainArea';
 
 const RANK = 9;
@@ -77,7 +76,7 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
       // The caption names a button with only an icon.
       caption: args =>
         args.toolbar === true ? trans.__('GPU Dashboard') : trans.__('Every metric of every GPU over time'),
-      icon: args => (args.toolbar === true ? launcherIcon : args.isLauncher === true ? gpuIcon : undefined),
+      icon: args => (args.toolbar === true ? dashboardIcon : args.isLauncher === true ? gpuIcon : undefined),
       describedBy: {
         args: {
           type: 'object',
