@@ -34,9 +34,10 @@ return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
 """
 _UNREADABLE = """
 // Names that users chose may be long. They end with an ellipsis, and their tooltip has them in full. Names of
-// up to 20 characters fit.
-const isLongName = node => node.textContent.length > 20 &&
-    node.matches('.jp-gpuwidget-holder-name, .jp-gpuwidget-cells-label');
+// up to 16 characters fit. So does the summary of a section, except its last figures.
+const isLongName = node => node.textContent.length > 16 && node.matches(
+    '.jp-gpuwidget-holder-name, .jp-gpuwidget-cells-label, .jp-gpuwidget-section-summary,' +
+    '.jp-gpuwidget-panel-recording, .jp-gpuwidget-panel-job') || node.matches('.jp-gpuwidget-gpu-user');
 const root = document.querySelector('.jp-gpuwidget-panel');
 const texts = [];
 const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
@@ -58,7 +59,8 @@ for (const select of root.querySelectorAll('select')) {
     // The text of a dropdown is not in the document, so measure a copy that has its font and width.
     const style = getComputedStyle(select);
     const copy = document.createElement('div');
-    copy.textContent = select.selectedOptions[0]?.text ?? '';
+    // The device, its model and its free memory fit; the tooltip has the rest.
+    copy.textContent = (select.selectedOptions[0]?.text ?? '').split(' · ').slice(0, 3).join(' · ');
     for (const name of ['font', 'lineHeight', 'whiteSpace', 'paddingLeft', 'paddingRight']) {
         copy.style[name] = style[name];
     }
@@ -189,6 +191,18 @@ def show(notebook: Notebook, width: int | None = None) -> None:
         notebook.script(
             "await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));"
         )
+
+
+def open_part(notebook: Notebook, part: str) -> None:
+    """Show a part of the panel that is hidden by default, and expand it: ``switches`` or ``health``, which is
+    the doctor."""
+    notebook.script(
+        "const command = 'gpuwidget:toggle-part', args = {part: argument};"
+        "if (!app.commands.isToggled(command, args)) { await app.commands.execute(command, args); }",
+        part,
+    )
+    section = {"switches": "settings", "health": "diagnostics"}[part]
+    notebook.page.click(f"{PANEL} .jp-gpuwidget-{section} > summary")
 
 
 def hide(notebook: Notebook) -> None:

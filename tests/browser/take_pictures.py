@@ -32,6 +32,7 @@ from helpers_panel import (
     show,
     uuids,
     wait_for_text,
+    open_part,
 )
 from picture_manifest import DEFAULTS, MANIFEST
 from playwright.sync_api import BrowserContext, WebSocketRoute
@@ -289,7 +290,7 @@ def panel_switches(stage: Stage) -> Iterator[Notebook]:
         show(notebook)
         notebook.run(0)
         notebook.wait_until_done()
-        notebook.page.click(f"{PANEL} .jp-gpuwidget-settings > summary")
+        open_part(notebook, "switches")
         notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-settings-row")
         yield notebook
 
@@ -393,7 +394,7 @@ def _with_doctor(stage: Stage, diagnosis: dict[str, Any]) -> Iterator[Notebook]:
     """Open the panel with the doctor's section expanded, which shows this diagnosis of the server."""
     with stage.panel() as notebook:
         fake_doctor_route(notebook, (200, diagnosis))
-        notebook.page.click(f"{DOCTOR} > summary")
+        notebook.page.click(f"{PANEL} [data-jp-item-name=doctor]")
         notebook.page.wait_for_selector(f"{DOCTOR} .jp-gpuwidget-diagnostics-check")
         yield notebook
 

@@ -161,7 +161,7 @@ export class DeviceSection {
   private updateTitle(): void {
     const { trans, device } = this;
     const { view, state } = this.kernels;
-    const pending = state !== null && state.device.pending && state.device.note === null;
+    const pending = view.busy && state?.device.pending === true && state.device.note === null;
     const next = device !== null && (pending || device === this.confirmed);
     this.notebook.set(
       next ? trans.__('next cell runs on %1', device) : (view.notebook ?? trans.__('(no notebook)')),
