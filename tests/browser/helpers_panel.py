@@ -34,8 +34,8 @@ return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
 """
 _UNREADABLE = """
 // Names that users chose may be long. They end with an ellipsis, and their tooltip has them in full. Names of
-// up to 16 characters fit. So does the summary of a section, except its last figures.
-const isLongName = node => node.textContent.length > 16 && node.matches(
+// up to 14 characters fit. So does the summary of a section, except its last figures.
+const isLongName = node => node.textContent.length > 14 && node.matches(
     '.jp-gpuwidget-holder-name, .jp-gpuwidget-cells-label, .jp-gpuwidget-section-summary,' +
     '.jp-gpuwidget-panel-recording, .jp-gpuwidget-panel-job') || node.matches('.jp-gpuwidget-gpu-user');
 const root = document.querySelector('.jp-gpuwidget-panel');
@@ -193,14 +193,21 @@ def show(notebook: Notebook, width: int | None = None) -> None:
         )
 
 
+def set_part(notebook: Notebook, part: str, *, shown: bool) -> None:
+    """Show a part of the panel, or hide it, in the user's settings."""
+    notebook.script(
+        "const command = 'gpuwidget:toggle-part', args = {part: argument[0]};"
+        "if (app.commands.isToggled(command, args) !== argument[1]) {"
+        "  await app.commands.execute(command, args);"
+        "}",
+        [part, shown],
+    )
+
+
 def open_part(notebook: Notebook, part: str) -> None:
     """Show a part of the panel that is hidden by default, and expand it: ``switches`` or ``health``, which is
     the doctor."""
-    notebook.script(
-        "const command = 'gpuwidget:toggle-part', args = {part: argument};"
-        "if (!app.commands.isToggled(command, args)) { await app.commands.execute(command, args); }",
-        part,
-    )
+    set_part(notebook, part, shown=True)
     section = {"switches": "settings", "health": "diagnostics"}[part]
     notebook.page.click(f"{PANEL} .jp-gpuwidget-{section} > summary")
 

@@ -29,10 +29,10 @@ from helpers_panel import (
     SERVER_NOTICE,
     lab_with,
     machine,
+    open_part,
     show,
     uuids,
     wait_for_text,
-    open_part,
 )
 from picture_manifest import DEFAULTS, MANIFEST
 from playwright.sync_api import BrowserContext, WebSocketRoute

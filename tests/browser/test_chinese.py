@@ -10,7 +10,7 @@ import helpers_kernel_state
 import pytest
 from helpers_lab import Lab, Notebook
 from helpers_ownership import FakeOwnershipStream, allocation, gpu, kernel
-from helpers_panel import CARD, PANEL, clipped, lab_with, machine, show, uuids, wait_for_text, open_part
+from helpers_panel import CARD, PANEL, clipped, lab_with, machine, open_part, show, uuids, wait_for_text
 from playwright.sync_api import BrowserContext
 from test_cells_list import report, write_reports
 

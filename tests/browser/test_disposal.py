@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from helpers_diagnosis import fake_doctor_route, healthy
 from helpers_lab import Notebook
-from helpers_panel import CARD, PANEL, record_streams, show, open_part
+from helpers_panel import CARD, PANEL, open_part, record_streams, show
 from playwright.sync_api import Page, Request, Route
 from test_dashboard_view import DASHBOARD, open_dashboard
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from helpers_diagnosis import COMMAND, fake_doctor_route, healthy, kernel_cell, unhealthy
 from helpers_lab import Notebook
-from helpers_panel import NOTICE, PANEL, show, wait_for_text, open_part
+from helpers_panel import NOTICE, PANEL, open_part, show, wait_for_text
 
 Open = Callable[..., Notebook]
 DIAGNOSTICS = f"{PANEL} .jp-gpuwidget-diagnostics"
@@ -49,8 +49,8 @@ def open_doctor(
 
 def test_the_doctors_button(open_notebook: Open) -> None:
     """Before the user clicks the doctor's button in the panel's header, no checks run, and the panel has no
-    section of the doctor. The click opens the section and runs the checks; the button then has the color of the
-    worst status and names it. A second click closes the section."""
+    section of the doctor. The click opens the section and runs the checks; the button then has the color of
+    the worst status and names it. A second click closes the section."""
     notebook = open_notebook(["1"])
     requested = fake_doctor_route(notebook, (200, healthy()))
     show(notebook, 300)

@@ -378,8 +378,8 @@ def test_a_list_that_is_redrawn_while_its_menu_is_open(open_panel: Callable[...,
 
 
 def test_free_the_cache_of_a_notebook_that_is_not_open(open_panel: Callable[..., OpenPanel]) -> None:
-    """The user can free the cache of a kernel whose notebook is not open. The kernel's reply is shown at its row
-    and only there, and no connection to the kernel stays open."""
+    """The user can free the cache of a kernel whose notebook is not open. The kernel's reply is shown at its
+    row and only there, and no connection to the kernel stays open."""
     view = open_panel()
     other = view.open_second()
     script = view.notebook.script
@@ -412,7 +412,7 @@ def panel_of_a_holder(open_panel: Callable[..., OpenPanel]) -> OpenPanel:
 
 
 def test_free_the_cache_without_gpuwidget(open_panel: Callable[..., OpenPanel]) -> None:
-    """In a kernel without gpuwidget, the cache can't be freed: the menu's item is disabled and has the reason."""
+    """In a kernel without gpuwidget, the cache can't be freed. The menu's item is disabled and has the reason."""
     view = panel_of_a_holder(open_panel)
     wait_for_text(view.notebook, PANEL, "gpuwidget is not loaded in this kernel.")
     view.press_in_menu("train.ipynb")

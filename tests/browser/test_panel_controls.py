@@ -126,8 +126,8 @@ def test_a_package_in_the_notebooks_folder_is_refused(open_notebook: Open, lab: 
 
 
 def test_an_idle_kernel_is_checked_and_loaded_without_a_shift(open_notebook: Open) -> None:
-    """While an idle kernel is checked, the dropdown says so, which moves nothing. The result follows. The watch
-    button keeps its width."""
+    """While an idle kernel is checked, the dropdown says so, which moves nothing. The result follows. The
+    watch button keeps its width."""
     notebook = open_notebook(["1"])
     notebook.script(
         "window.sentences = [];"
@@ -163,9 +163,9 @@ def test_arrow_keys_do_not_choose_a_device(open_notebook: Open, lab: Lab) -> Non
 
 
 def test_a_click_on_a_chip_chooses_the_default_device(open_notebook: Open, lab: Lab) -> None:
-    """The chip with torch's name of the default device is filled. A click on another GPU's chip makes that GPU
-    the default device, and the card stays as it is. For two seconds, the panel says what the next cell runs on.
-    """
+    """The chip with torch's name of the default device is filled. A click on another GPU's chip makes that
+    GPU the default device, and the card stays as it is. For two seconds, the panel says what the next cell
+    runs on."""
     notebook = open_with_kernel(open_notebook, lab)
     page = notebook.page
     chip = f"{PANEL} .jp-gpuwidget-gpu-chip"
@@ -189,7 +189,7 @@ def test_the_option_for_new_tensors(open_notebook: Open, lab: Lab) -> None:
     notebook = open_with_kernel(open_notebook, lab)
     page = notebook.page
     last = f"{DEVICE} option:last-child"
-    assert page.locator(last).inner_text() == "☑ Also for new tensors (+1–3 µs per torch call)"
+    assert page.locator(last).inner_text() == "☑ Also for new tensors (+1\N{EN DASH}3 µs per torch call)"
     page.select_option(DEVICE, "new-tensors")
     wait_for_text(notebook, last, "☐ Also for new tensors")
     assert page.input_value(DEVICE) == ""

@@ -21,6 +21,7 @@ from helpers_panel import (
     machine,
     open_part,
     saved_workspace,
+    set_part,
     show,
     unreadable,
     use_font,
@@ -151,8 +152,8 @@ def test_everything_expanded_in_a_small_panel(open_notebook: Open, lab: Lab) -> 
 
 def test_large_fonts_and_zoom(two_gpu_lab: Lab, browser: BrowserContext) -> None:
     """With fonts of 13 and 18 px in panels of 240, 300 and 420 px, no text is cut off or overlaps another,
-    and the memory bars are at least 40 px wide. A folded row is one line. At a zoom of 200 %, every part can be
-    scrolled into view."""
+    and the memory bars are at least 40 px wide. A folded row is one line. At a zoom of 200 %, every part can
+    be scrolled into view."""
     faked: list[FakeOwnershipStream] = []
     known = uuids(two_gpu_lab)
     reports = [report(n, 3 * n, 60.0 * n) for n in range(2, 5)]
@@ -186,7 +187,15 @@ def test_large_fonts_and_zoom(two_gpu_lab: Lab, browser: BrowserContext) -> None
             assert len(bars) == 2, (pixels, width)
             assert min(bars) >= 40, (pixels, width, bars)
     folded = page.locator(f"{CARD} .jp-gpuwidget-gpu-head").nth(1)
-    assert folded.inner_text().replace("\u2007", "").split() == ["1", "H200", "11", "%", "ada:", "python", "train.py"]
+    assert folded.inner_text().replace("\u2007", "").split() == [
+        "1",
+        "H200",
+        "11",
+        "%",
+        "ada:",
+        "python",
+        "train.py",
+    ]
     assert folded.evaluate("row => row.clientHeight") == 22
     page.click(f"{SWITCHES} > summary")
     page.set_viewport_size({"width": 683, "height": 384})  # a window of 1366 by 768 px at 200 %
@@ -198,8 +207,8 @@ def test_large_fonts_and_zoom(two_gpu_lab: Lab, browser: BrowserContext) -> None
 
 def test_the_chosen_device_at_every_width(open_notebook: Open, lab: Lab) -> None:
     """The text of the device dropdown is one line at every width. At 240 px, it has room for the device, its
-    model and its free memory, and the rest ends with an ellipsis; the tooltip has all of it. The dropdown has a
-    caret, which no text covers."""
+    model and its free memory, and the rest ends with an ellipsis; the tooltip has all of it. The dropdown has
+    a caret, which no text covers."""
     notebook = open_notebook([helpers_kernel_state.cell(helpers_kernel_state.state(uuids(lab)))])
     page = notebook.page
     show(notebook, 300)
@@ -232,7 +241,7 @@ def test_the_chosen_device_at_every_width(open_notebook: Open, lab: Lab) -> None
 
 
 def test_memory_is_one_line(lab: Lab, browser: BrowserContext) -> None:
-    """In a panel of 240 px, the memory of this notebook and of others and the free memory fit into one line."""
+    """In a panel of 240 px, the notebook's memory, that of others and the free memory fit into one line."""
     notebook = lab.open(browser, lab.write("in-use.ipynb", ["1"]), kernel=False)
     show(notebook, 240)
     notebook.page.wait_for_selector(f"{CARD} canvas")
@@ -256,8 +265,9 @@ def test_two_gpus_in_a_window_of_768_px(two_gpu_lab: Lab, browser: BrowserContex
     notebook.run(0)
     notebook.wait_until_done()
     wait_for_text(notebook, f"{CARD} .jp-gpuwidget-gpu-badge", "cuda:1")
-    assert page.is_hidden(SWITCHES)
-    assert page.is_hidden(DIAGNOSTICS)
+    for part, section in (("switches", SWITCHES), ("health", DIAGNOSTICS)):
+        set_part(notebook, part, shown=False)  # as by default
+        page.wait_for_selector(section, state="hidden")
     assert page.inner_text(CELLS).split("\n") == ["Cells", "none watched yet"]
     assert [card["open"] for card in cards(notebook)] == [True, True]
     assert page.eval_on_selector(SCROLL, "node => node.scrollHeight === node.clientHeight")
@@ -298,9 +308,8 @@ def test_the_panel_is_the_same_after_a_reload(open_notebook: Open, lab: Lab) -> 
     show(notebook, 300)
     page.wait_for_selector(CARD)
     assert expanded(page) == {"switches": False, "health": False, "cells": True}
-    toggle = "await app.commands.execute('gpuwidget:toggle-part', {part: argument});"
     for part in ("switches", "health"):
-        notebook.script(toggle, part)
+        set_part(notebook, part, shown=True)
     before = [card["open"] for card in cards(notebook)[:2]]
     with page.expect_request(lambda request: uuids(lab)[1] in saved_workspace(request)):
         page.click(f"{ENERGY} > button")
@@ -324,4 +333,4 @@ def test_the_panel_is_the_same_after_a_reload(open_notebook: Open, lab: Lab) -> 
     wait_for_text(notebook, f"{DIAGNOSTICS} > summary", "no problems")
     assert page.inner_text(RUN_CHECKS) == "Run again"
     for part in ("switches", "health"):
-        notebook.script(toggle, part)
+        set_part(notebook, part, shown=False)

@@ -169,7 +169,7 @@ def test_memory_of_this_notebook_and_of_others(browser: BrowserContext, tmp_path
             "cuda:0 · H200 · 40 GiB free",
             "cuda:1 · H200 · 82 GiB free",
             "Most free memory (now cuda:1)",
-            "☑ Also for new tensors (+1–3 µs per torch call)",
+            "☑ Also for new tensors (+1\N{EN DASH}3 µs per torch call)",
         ]
         notebook.close()
 

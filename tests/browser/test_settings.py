@@ -140,8 +140,8 @@ def test_hidden_parts(lab: Lab, browser: BrowserContext) -> None:
 
 
 def test_the_parts_button(lab: Lab, browser: BrowserContext) -> None:
-    """By default, the panel has the default device, the GPUs with their holders, and the cells. The menu of the
-    button *Parts to show* shows and hides each part, and the choice is saved in the settings."""
+    """By default, the panel has the default device, the GPUs with their holders, and the cells. The menu of
+    the button *Parts to show* shows and hides each part, and the choice is saved in the settings."""
     notebook = open_watched(lab, browser, "parts.ipynb")
     page = notebook.page
     set_settings(notebook)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from helpers_lab import Notebook
-from helpers_panel import NOTICE, PANEL, show, wait_for_text, open_part
+from helpers_panel import NOTICE, PANEL, open_part, show, wait_for_text
 
 Open = Callable[..., Notebook]
 SETTINGS = f"{PANEL} .jp-gpuwidget-settings"
