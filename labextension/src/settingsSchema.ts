@@ -34,10 +34,9 @@ interface Property {
 
 /** Return the parts of the user interface that the user may show or hide, each with its translated title. */
 export function partTitles(trans: TranslationBundle): [keyof ShownSections, string][] {
-  return Object.entries(bundled.properties.show.properties).map(([part, { title }]) => [
-    part as keyof ShownSections,
-    trans._p('schema', title)
-  ]);
+  const { properties } = bundled.properties.show;
+  const translated = translatedObject(trans, properties, 'settings') as typeof properties;
+  return Object.entries(translated).map(([part, { title }]) => [part as keyof ShownSections, title]);
 }
 
 /**

@@ -412,7 +412,7 @@ def panel_of_a_holder(open_panel: Callable[..., OpenPanel]) -> OpenPanel:
 
 
 def test_free_the_cache_without_gpuwidget(open_panel: Callable[..., OpenPanel]) -> None:
-    """In a kernel without gpuwidget, the cache can't be freed. The menu's item is disabled and has the reason."""
+    """In a kernel without gpuwidget, the cache can't be freed: the menu's item is disabled and says why."""
     view = panel_of_a_holder(open_panel)
     wait_for_text(view.notebook, PANEL, "gpuwidget is not loaded in this kernel.")
     view.press_in_menu("train.ipynb")

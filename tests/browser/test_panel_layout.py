@@ -200,7 +200,7 @@ def test_large_fonts_and_zoom(two_gpu_lab: Lab, browser: BrowserContext) -> None
     page.click(f"{SWITCHES} > summary")
     page.set_viewport_size({"width": 683, "height": 384})  # a window of 1366 by 768 px at 200 %
     show(notebook, 300)
-    for part in (DEVICE, FOLD, f"{BAR}:visible", ROW):
+    for part in (DEVICE, FOLD, f"{CARD} .jp-gpuwidget-gpu-chart:visible", ROW):
         assert scroll_to(page, part), part
     notebook.close()
 

@@ -37,17 +37,14 @@ export class MemoryLine {
     const { trans } = this;
     const unit = memoryUnit([total, used]);
     if (used === null) {
-      this.used.set(trans.__('Memory %1', UNKNOWN), missing);
+      this.used.set(trans.__('Memory: %1', UNKNOWN), missing);
     } else if (here === null || other === null) {
       this.used.set(trans.__('%1 in use', shortMemory(used)));
     } else {
-      // The unit follows the last size only.
-      this.used.set(
-        trans.__('%1 mine · %2 others', shortFigure(here, unit), shortFigure(other, unit)),
-        trans.__('Memory of this notebook and of other processes')
-      );
+      // The unit follows the free memory only.
+      this.used.set(trans.__('%1 mine · %2 others', shortFigure(here, unit), shortFigure(other, unit)));
     }
-    this.free.set(free === null ? '' : trans.__('%1 %2 free', shortFigure(free, unit), unit.name));
+    this.free.set(free === null ? '' : trans.__('%1 free', `${shortFigure(free, unit)} ${unit.name}`));
     setAttribute(this.node, 'data-level', memoryLevel(used, total));
   }
 }

@@ -96,7 +96,7 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
     const partOf = (args: ReadonlyPartialJSONObject): keyof ShownSections | undefined =>
       titles.find(([part]) => part === args.part)?.[0];
     commands.addCommand(CommandIds.togglePart, {
-      label: args => titles.find(([part]) => part === args.part)?.[1] ?? trans.__('Show or Hide Part'),
+      label: args => titles.find(([part]) => part === args.part)?.[1] ?? trans.__('Parts to show'),
       describedBy: {
         args: {
           type: 'object',
