@@ -325,11 +325,12 @@ def test_interrupt_and_restart(open_panel: Callable[..., OpenPanel]) -> None:
     wait_for_text(view.notebook, ROW, "eval.ipynb")
     view.notebook.run(1)
     view.press_in_menu("train.ipynb", "ArrowDown")
+    # What a busy kernel has loaded is unknown.
     assert [text.strip() for text in page.locator(MENU).all_inner_texts()] == [
         "Open Notebook",
         "Interrupt Kernel",
         "Restart Kernel\N{HORIZONTAL ELLIPSIS}",
-        "Free PyTorch Cache (gpuwidget is not loaded)",
+        "Free PyTorch Cache",
         "Shut Down Kernel\N{HORIZONTAL ELLIPSIS}",
     ]
     for key in ("ArrowDown", "Enter"):
@@ -453,7 +454,7 @@ def test_hints(open_panel: Callable[..., OpenPanel]) -> None:
     view = open_panel()
     view.ownership.interval = 1000  # Then a jump of one hour is no gap between samples.
     view.ownership.reopen()
-    view.notebook.wait_for_changes(f"{PANEL} .jp-gpuwidget-gpu-list", 1)
+    view.notebook.wait_for(lambda: view.ownership.opened > 0)
     means = [{"seconds": seconds, "utilization": 12.4} for seconds in (600, 1800, 3600)]
     kernels = [
         kernel("k1", "eval.ipynb", idle_since=time.time() - 3 * 3600 - 60),

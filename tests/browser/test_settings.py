@@ -170,10 +170,21 @@ def test_sample_interval(lab: Lab, browser: BrowserContext) -> None:
 
     def opened(socket: WebSocket) -> None:
         if "gpuwidget/api/stream" in socket.url:
-            socket.on("framesent", lambda frame: requested.append(json.loads(frame)["interval_s"]))
+            socket.on("framesent", sent)
 
-    browser.on("page", lambda page: page.on("websocket", opened))
-    notebook = open_watched(lab, browser, "rate.ipynb")
+    def sent(frame: str | bytes) -> None:
+        message = json.loads(frame)
+        if message["type"] == "rate":
+            requested.append(message["interval_s"])
+
+    notebook = lab.open(
+        browser,
+        lab.write("rate.ipynb", ["1"]),
+        kernel=False,
+        prepare=lambda page: page.on("websocket", opened),
+    )
+    show(notebook)
+    notebook.page.wait_for_selector(CARD)
     set_settings(notebook, sampleSeconds=2)
     notebook.wait_for(lambda: requested[-1:] == [2])
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
