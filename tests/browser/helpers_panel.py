@@ -27,7 +27,8 @@ _USED = (57, 16, 129, 1, 60, 15, 1, 99)
 _CLIPPED = """
 return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
     .filter(node => node.checkVisibility() &&
-            !node.matches('select, option, canvas, .jp-gpuwidget-device-label'))
+            !node.matches('select, option, canvas, .jp-gpuwidget-device-label, .jp-gpuwidget-gpu-name,' +
+            '.jp-gpuwidget-gpu-user, .jp-gpuwidget-section-summary'))
     .filter(node => !argument || getComputedStyle(node).textOverflow !== 'ellipsis')
     .filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline')
     .map(node => `${node.className}: ${node.textContent}`);
@@ -37,6 +38,7 @@ _UNREADABLE = """
 // up to 14 characters fit. So does the summary of a section, except its last figures.
 const isLongName = node => node.textContent.length > 14 && node.matches(
     '.jp-gpuwidget-holder-name, .jp-gpuwidget-cells-label, .jp-gpuwidget-section-summary,' +
+    '.jp-gpuwidget-gpu-name,' +
     '.jp-gpuwidget-panel-recording, .jp-gpuwidget-panel-job') || node.matches('.jp-gpuwidget-gpu-user');
 const root = document.querySelector('.jp-gpuwidget-panel');
 const texts = [];

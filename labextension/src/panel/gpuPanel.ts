@@ -258,14 +258,15 @@ export class GpuPanel extends Widget implements IGpuPanel {
     const waiting = link === 'open' || link === 'opening';
     setAttribute(this.node, 'data-link', live ? 'live' : waiting ? 'waiting' : 'lost');
     const recording = origin?.recording ?? null;
-    this.recording.set(recording ?? '', recording ?? '');
+    const reason = this.shown.holders ? sharedReason(model.usage) : '';
+    this.recording.set(recording ?? '', [recording ?? '', reason].join('\n').trim());
     setHidden(this.recording.node, recording === null);
     this.updateUse(kernels.view.kernel?.id ?? null);
     this.notice.show(this.serverNotice(quiet, origin?.reason ?? null));
     this.placeNotice((model.sample?.gpus.length ?? 0) > 0);
-    const reason = this.shown.holders ? sharedReason(model.usage) : '';
     this.reason.set(reason);
-    setHidden(this.reason.node, reason === '');
+    // With a recording, the tooltip of its label has the reason.
+    setHidden(this.reason.node, reason === '' || recording !== null);
     this.device.update(
       model.server,
       {
