@@ -109,7 +109,7 @@ def test_a_context_without_torch(browser: BrowserContext, tmp_path: Path) -> Non
 
 
 def test_different_models(browser: BrowserContext, tmp_path: Path) -> None:
-    """On a machine with different GPUs, the panel shows each model and its memory at any width. Before CUDA
+    """On a machine with different GPUs, rows show the model, and its tooltip the whole name. Before CUDA
     starts, no GPU is labelled cuda:N, and a note says why and what makes the order certain."""
     models = ("RTX 3090", "RTX 4090", "V100", "A100", "H100")
     with lab_with(tmp_path, *profiles.machine(*models)) as (lab, _):
