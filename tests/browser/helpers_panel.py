@@ -38,7 +38,8 @@ _UNREADABLE = """
 // up to 14 characters fit. So does the summary of a section, except its last figures.
 const isLongName = node => node.textContent.length > 14 && node.matches(
     '.jp-gpuwidget-holder-name, .jp-gpuwidget-cells-label, .jp-gpuwidget-section-summary,' +
-    '.jp-gpuwidget-panel-recording, .jp-gpuwidget-panel-job') || node.matches('.jp-gpuwidget-gpu-user, .jp-gpuwidget-gpu-name');
+    '.jp-gpuwidget-panel-recording, .jp-gpuwidget-panel-job') ||
+    node.matches('.jp-gpuwidget-gpu-user, .jp-gpuwidget-gpu-name');
 const root = document.querySelector('.jp-gpuwidget-panel');
 const texts = [];
 const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
