@@ -17,7 +17,7 @@ from gpuwidget.kernel.attribution.cell_memory import CELL_MEMORY
 from gpuwidget.kernel.cells import skip_cell
 from gpuwidget.kernel.cells.options import HELP, find, parse, without_watch_line
 from gpuwidget.kernel.cells.watched_cells import CellWatcher, check
-from gpuwidget.kernel.commands.subcommands import find_command
+from gpuwidget.kernel.commands.subcommands import closest_command, find_command
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.kernel.error_hints import ErrorHints
@@ -244,6 +244,14 @@ class Extension:
                 self._device(*arguments[1:])
             elif (command := find_command(arguments[0])) is not None:
                 command(self._shell, arguments[1:])
+            elif (meant := closest_command(arguments)) is not None:
+                raise OptionError(
+                    translatable(
+                        "{command!r} is not a command. Did you mean {meant}?",
+                        command=f"%gpu {line}",
+                        meant=f"%gpu {meant}",
+                    )
+                )
             else:
                 raise OptionError(
                     translatable(

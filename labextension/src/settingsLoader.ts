@@ -2,10 +2,10 @@ import { PageConfig } from '@jupyterlab/coreutils';
 import type { Setting } from '@jupyterlab/services';
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import type { PartialJSONObject, ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { Signal } from '@lumino/signaling';
 
-import { readSettings, SETTINGS_ID, type Settings } from './settings';
+import { readSettings, SETTINGS_ID, type Settings, type ShownSections } from './settings';
 import { translatedSchema, withValidDefaults } from './settingsSchema';
 import type { IGpuSettings } from './tokens';
 import { sentence } from './ui/format';
@@ -36,7 +36,11 @@ type ValidationErrors = NonNullable<ReturnType<SettingsValidator['validateData']
 class GpuSettings implements IGpuSettings {
   private readonly _changed = new Signal<this, void>(this);
 
-  constructor(private _current: Settings) {}
+  /** `registered` is null if the settings could not be loaded, and therefore cannot be changed. */
+  constructor(
+    private _current: Settings,
+    private readonly registered: ISettingRegistry.ISettings | null
+  ) {}
 
   get current(): Settings {
     return this._current;
@@ -44,6 +48,11 @@ class GpuSettings implements IGpuSettings {
 
   get changed(): Signal<this, void> {
     return this._changed;
+  }
+
+  async togglePart(part: keyof ShownSections): Promise<void> {
+    const show = this.registered?.user.show as PartialJSONObject | undefined;
+    await this.registered?.set('show', { ...show, [part]: !this._current.show[part] });
   }
 
   replace(settings: Settings): void {
@@ -87,9 +96,9 @@ export async function loadSettings(options: SettingsLoaderOptions): Promise<IGpu
     registered = await loadRegistered(options, warn);
   } catch (error) {
     warn(loadFailure(trans, error));
-    return new GpuSettings(readSettings({})[0]);
+    return new GpuSettings(readSettings({})[0], null);
   }
-  const settings = new GpuSettings(read(registered.composite));
+  const settings = new GpuSettings(read(registered.composite), registered);
   registered.changed.connect(({ composite }) => {
     settings.replace(read(composite));
   });

@@ -7,6 +7,7 @@ import type {
 } from '@lumino/coreutils';
 
 import bundled from '../schema/panel.json';
+import type { ShownSections } from './settings';
 
 const TRANSLATED_KEYS: ReadonlySet<string> = new Set([
   'title',
@@ -29,6 +30,13 @@ interface Property {
   readonly oneOf?: readonly { readonly const: ReadonlyPartialJSONValue }[];
   readonly properties?: Readonly<Record<string, Property>>;
   readonly default?: PartialJSONValue | undefined;
+}
+
+/** Return the parts of the user interface that the user may show or hide, each with its translated title. */
+export function partTitles(trans: TranslationBundle): [keyof ShownSections, string][] {
+  const { properties } = bundled.properties.show;
+  const translated = translatedObject(trans, properties, 'settings') as typeof properties;
+  return Object.entries(translated).map(([part, { title }]) => [part as keyof ShownSections, title]);
 }
 
 /**

@@ -9,7 +9,7 @@ import type { ActiveKernel } from './kernel/activeKernel';
 import type { ActionTarget } from './memory/holders';
 import type { StatusMessage } from './memory/statusMessage';
 import type { PanelState } from './panel/panelState';
-import type { Settings } from './settings';
+import type { Settings, ShownSections } from './settings';
 import type { ConnectionState } from './stream/connection';
 import type { StreamModel } from './stream/streamModel';
 import type { Band } from './ui/chartBands';
@@ -23,6 +23,8 @@ export interface IGpuSettings {
   readonly current: Settings;
   /** Emitted after `current` has changed. */
   readonly changed: ISignal<this, void>;
+  /** Show a part of the user interface, or hide it. */
+  togglePart(part: keyof ShownSections): Promise<void>;
 }
 
 export const IGpuSettings = new Token<IGpuSettings>('jupyterlab-gpuwidget:IGpuSettings');
@@ -86,6 +88,10 @@ export interface ICellRuns {
   setVisible(view: object, visible: boolean): void;
   /** Scroll to a cell of the active notebook and select the cell. */
   reveal(cellId: string): void;
+  /** Whether the active notebook's kernel can compare runs. */
+  readonly comparable: boolean;
+  /** Compare two runs in a new cell below the active one. */
+  compare(one: CellRun, other: CellRun): void;
   /**
    * Return the time ranges in which cells used this GPU, sorted by start; empty if the clocks of kernel and
    * server differ.
@@ -138,7 +144,9 @@ export const CommandIds = {
   load: 'gpuwidget:load-in-kernel',
   dashboard: 'gpuwidget:open-dashboard',
   cluster: 'gpuwidget:open-cluster',
-  doctor: 'gpuwidget:examine'
+  doctor: 'gpuwidget:examine',
+  parts: 'gpuwidget:show-parts',
+  togglePart: 'gpuwidget:toggle-part'
 } as const;
 
 /** The commands for holders of GPU memory. */

@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { Signal } from '@lumino/signaling';
 
 import {
+  comparableKeys,
   CellRuns,
   RunningCells,
   runName,
@@ -12,6 +13,7 @@ import {
 } from '../src/cells/cellRuns';
 import { parseReport } from '../src/cells/report';
 import { ReportReader } from '../src/cells/reportReader';
+import type { CellRun } from '../src/cells/runTable';
 import type { KernelView } from '../src/kernel/activeKernel';
 import { runningTitle } from '../src/panel/cellRow';
 import type { KernelState, Sample } from '../src/wire';
@@ -75,6 +77,7 @@ function made(cells: FakeCells = new FakeCells([codeCell('a')])): {
   notebook: CellNotebook;
   server: { sample: Sample | null };
   revealed: string[];
+  ran: string[];
 } {
   const clock = new FakeClock();
   const kernels = new FakeKernels();
@@ -83,16 +86,20 @@ function made(cells: FakeCells = new FakeCells([codeCell('a')])): {
   const sources = { model: server, kernels } as unknown as CellRunSources;
   const found = new CellRuns(sources, new ReportReader(), running, clock);
   const revealed: string[] = [];
+  const ran: string[] = [];
   const notebook = {
     key: {},
     models: cells,
     reveal: (cellId: string) => {
       revealed.push(cellId);
+    },
+    run: (code: string) => {
+      ran.push(code);
     }
   };
   found.setNotebook(notebook);
   found.setVisible(found, true);
-  return { cells: found, kernels, running, clock, notebook, server, revealed };
+  return { cells: found, kernels, running, clock, notebook, server, revealed, ran };
 }
 
 function begin({ running, notebook, kernels, clock }: ReturnType<typeof made>, count = 4): void {
@@ -303,4 +310,21 @@ test('a run is named by its execution count, and by its label or its first line 
     [name(3, null, 'train()'), name(3, 'train', 'x = 1'), name(null, 'epoch 1', ''), name(3, null, '')],
     ['[3] train()', '[3] train', 'epoch 1', '[3]']
   );
+});
+
+test('two runs are compared in a new cell, the earlier one first, by cell number or label', () => {
+  const { cells, ran } = made();
+  const run = (count: number | null, started: number, label: string | null = null): CellRun => ({
+    key: `${String(count)} ${String(started)}`,
+    cellId: 'a',
+    code: '',
+    trusted: true,
+    report: { executionCount: count, started, label } as CellRun['report']
+  });
+  cells.compare(run(9, 20), run(5, 10));
+  cells.compare(run(null, 1, 'my run'), run(7, 2, 'seven'));
+  assert.deepEqual(ran, ['%gpu compare 5 9', '%gpu compare "my run" 7']);
+  // A run without a name can't be compared, nor one whose cell number belongs to a later run.
+  const keys = comparableKeys([run(5, 10), run(5, 30), run(null, 1), run(6, 5)]);
+  assert.deepEqual([...keys], ['5 30', '6 5']);
 });

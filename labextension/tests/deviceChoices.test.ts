@@ -111,7 +111,7 @@ test('an option has the model, the free memory and the number of holders, and it
   const owned = gpuUsage(0, [...others, holding(9, { kernel: 'mine' })], { unattributed: GIB });
   assert.deepEqual(optionOf({}, {}, owned), {
     value: 'cuda:0',
-    text: 'cuda:0 — H200 · 71 GiB free · you + 2 others',
+    text: 'cuda:0 · H200 · 71 GiB free · you + 2 others',
     title: [
       'GPU 1 · NVIDIA H200 · compute capability 9.0 · 71.2 GiB of 140.0 GiB free',
       'mine.ipynb (this notebook): 9.0 GiB',
@@ -133,22 +133,22 @@ test('the number of holders is left out if there are none, and this notebook is 
         kernels.map(kernel => holding(1, { kernel }))
       )
     ).text;
-  assert.equal(text(), 'cuda:0 — H200 · 71 GiB free');
-  assert.equal(text('mine'), 'cuda:0 — H200 · 71 GiB free · you');
-  assert.equal(text('a/eval'), 'cuda:0 — H200 · 71 GiB free · 1 other');
-  assert.equal(text('mine', 'a/eval'), 'cuda:0 — H200 · 71 GiB free · you + 1 other');
+  assert.equal(text(), 'cuda:0 · H200 · 71 GiB free');
+  assert.equal(text('mine'), 'cuda:0 · H200 · 71 GiB free · you');
+  assert.equal(text('a/eval'), 'cuda:0 · H200 · 71 GiB free · 1 other');
+  assert.equal(text('mine', 'a/eval'), 'cuda:0 · H200 · 71 GiB free · you + 1 other');
 });
 
 test('the number of other users’ processes is not shown', () => {
   const others = optionOf({}, {}, gpuUsage(0, [holding(30, { other_users: true })]));
-  assert.equal(others.text, 'cuda:0 — H200 · 71 GiB free · others');
+  assert.equal(others.text, 'cuda:0 · H200 · 71 GiB free · others');
   assert.equal(others.title.split('\n').at(-1), 'Other users: 30.0 GiB');
   const both = optionOf(
     {},
     {},
     gpuUsage(0, [holding(30, { other_users: true }), holding(9, { kernel: 'mine' }), holding(1, { pid: 7 })])
   );
-  assert.equal(both.text, 'cuda:0 — H200 · 71 GiB free · you + others');
+  assert.equal(both.text, 'cuda:0 · H200 · 71 GiB free · you + others');
 });
 
 test('names of processes that the kernel lists are left out if the server hides other users', () => {
@@ -162,7 +162,7 @@ test('names of processes that the kernel lists are left out if the server hides 
     assert.equal(title.split('\n')[0], 'GPU 1 · NVIDIA H200 · compute capability 9.0');
     return [text, ...title.split('\n').slice(1)];
   };
-  const device = 'cuda:0 — H200';
+  const device = 'cuda:0 · H200';
   assert.deepEqual(shown(), [device]);
   assert.deepEqual(shown('this notebook'), [`${device} · you`, 'This notebook']);
   assert.deepEqual(shown('ada: python x.py', 'process 7'), [`${device} · others`, 'Other processes']);
@@ -184,9 +184,9 @@ test('a tooltip names at most ten holders', () => {
 
 test('the names of the kernel do not tell how many processes there are', () => {
   const text = (...holders: string[]): string => optionOf({ memory_free: null, holders }).text;
-  assert.equal(text('this notebook', 'ada: python train.py'), 'cuda:0 — H200 · you + others');
-  assert.equal(text('this notebook'), 'cuda:0 — H200 · you');
-  assert.equal(text('ada: python train.py'), 'cuda:0 — H200 · others');
+  assert.equal(text('this notebook', 'ada: python train.py'), 'cuda:0 · H200 · you + others');
+  assert.equal(text('this notebook'), 'cuda:0 · H200 · you');
+  assert.equal(text('ada: python train.py'), 'cuda:0 · H200 · others');
   assert.equal(
     optionOf({ holders: ['this notebook', 'ada: python train.py'] }).title,
     'GPU 1 · NVIDIA H200 · compute capability 9.0 · 71.2 GiB of 140.0 GiB free\nThis notebook\nada: python train.py'
@@ -196,11 +196,11 @@ test('the names of the kernel do not tell how many processes there are', () => {
 test('a lost GPU cannot be chosen, and its option says why', () => {
   const missing = { memory_used: 'the GPU fell off the bus' };
   const { text, title, disabled } = optionOf({ memory_free: null }, { lost_since: 1000, missing });
-  assert.match(text, /^cuda:0 — H200 · lost since \d\d:\d\d:\d\d$/);
+  assert.match(text, /^cuda:0 · H200 · lost since \d\d:\d\d:\d\d$/);
   assert.match(title, /\nLost since \d\d:\d\d:\d\d: the GPU fell off the bus\./);
   assert.equal(disabled, true);
   const silent = optionOf({ memory_free: null }, { silent_since: 990 });
-  assert.deepEqual([silent.text, silent.disabled], ['cuda:0 — H200 · no answer', false]);
+  assert.deepEqual([silent.text, silent.disabled], ['cuda:0 · H200 · no answer', false]);
 });
 
 test('a device whose GPU is unknown has the models that it may be', () => {
@@ -215,7 +215,7 @@ test('a device whose GPU is unknown has the models that it may be', () => {
     unified_memory: false
   }));
   const { text, title } = optionOf({ ...choice('cuda:0', null), candidates });
-  assert.equal(text, 'cuda:0 — GeForce RTX 3090 / GeForce RTX 4090');
+  assert.equal(text, 'cuda:0 · GeForce RTX 3090 / GeForce RTX 4090');
   assert.equal(
     title.split('\n')[1],
     'GPU 1 · NVIDIA GeForce RTX 4090 · compute capability 8.6 · 23.5 GiB of 24.0 GiB free'

@@ -5,10 +5,21 @@ import './lab_stubs';
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { ServerConnection } from '@jupyterlab/services';
 
-import { HolderActions } from '../src/memory/holderActions';
+import { freeCacheProblem, HolderActions } from '../src/memory/holderActions';
+import type { KernelView } from '../src/kernel/activeKernel';
 import { StatusMessage } from '../src/memory/statusMessage';
 import { StreamModel } from '../src/stream/streamModel';
-import { FakeClock, gpuUsage, holding, reading, sample, serverKernel, trans, usage } from './fakes';
+import {
+  FakeClock,
+  gpuUsage,
+  holding,
+  kernelState,
+  reading,
+  sample,
+  serverKernel,
+  trans,
+  usage
+} from './fakes';
 
 /** Return the actions on the kernels of a server that has those with the ids `running`. */
 function setUp(running: readonly string[]): {
@@ -58,4 +69,20 @@ test('a kernel that no longer existed was not shut down', async () => {
   const { actions, message, ended } = setUp([]);
   await actions.shutDownNow('train');
   assert.deepEqual([message.text, ended], ['The kernel of train.ipynb had already ended.', []]);
+});
+
+test('torch’s cache can’t be freed where torch or gpuwidget is not loaded, and the menu says so', () => {
+  const problem = (condition: KernelView['condition'], kernel: string | null = 'mine'): string | null =>
+    freeCacheProblem(trans, { view: { kernel: { id: 'mine' }, condition } as KernelView }, kernel);
+  const state = kernelState();
+  const ready = (changes: Partial<typeof state>): string | null =>
+    problem({ kind: 'ready', state: { ...state, ...changes } });
+  assert.equal(ready({ torch: '2.9', cuda_initialized: true }), null);
+  assert.equal(ready({ torch: '2.9', cuda_initialized: false }), 'PyTorch has not used a GPU');
+  assert.equal(ready({ torch: null }), 'torch is not imported');
+  assert.equal(problem({ kind: 'not-loaded' }, null), 'gpuwidget is not loaded');
+  assert.equal(problem({ kind: 'not-python', language: 'R' }), 'not a Python kernel');
+  // It is unknown what another kernel has loaded.
+  assert.equal(problem({ kind: 'not-loaded' }, 'another'), null);
+  assert.equal(problem({ kind: 'querying' }), null);
 });

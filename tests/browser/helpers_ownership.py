@@ -24,6 +24,8 @@ class FakeOwnershipStream:
         server's interval."""
         self.ahead = 0.0
         """Seconds to add to the time of each sample."""
+        self.opened = 0
+        """Number of streams that have begun since :meth:`reopen`."""
         page.route_web_socket(re.compile("gpuwidget/api/stream"), self._opened)
 
     def send(
@@ -40,6 +42,7 @@ class FakeOwnershipStream:
 
     def reopen(self) -> None:
         """Close the stream, after which the page reconnects."""
+        self.opened = 0
         for route in self._routes:
             route.close()
 
@@ -49,8 +52,10 @@ class FakeOwnershipStream:
 
         def from_server(message: str | bytes) -> None:
             content = json.loads(message)
-            if content["type"] == "hello" and self.interval is not None:
-                content["interval_s"] = self.interval
+            if content["type"] == "hello":
+                self.opened += 1
+                if self.interval is not None:
+                    content["interval_s"] = self.interval
             if content["type"] == "sample":
                 content["sample"]["time"] += self.ahead
             if content["type"] == "changes":

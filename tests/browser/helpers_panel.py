@@ -27,16 +27,19 @@ _USED = (57, 16, 129, 1, 60, 15, 1, 99)
 _CLIPPED = """
 return [...document.querySelectorAll('.jp-gpuwidget-panel *')]
     .filter(node => node.checkVisibility() &&
-            !node.matches('select, option, canvas, .jp-gpuwidget-device-label'))
+            !node.matches('select, option, canvas, .jp-gpuwidget-device-label, .jp-gpuwidget-gpu-name,' +
+            '.jp-gpuwidget-gpu-user, .jp-gpuwidget-section-summary'))
     .filter(node => !argument || getComputedStyle(node).textOverflow !== 'ellipsis')
     .filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline')
     .map(node => `${node.className}: ${node.textContent}`);
 """
 _UNREADABLE = """
 // Names that users chose may be long. They end with an ellipsis, and their tooltip has them in full. Names of
-// up to 20 characters fit.
-const isLongName = node => node.textContent.length > 20 &&
-    node.matches('.jp-gpuwidget-holder-name, .jp-gpuwidget-cells-label');
+// up to 14 characters fit. So does the summary of a section, except its last figures.
+const isLongName = node => node.textContent.length > 14 && node.matches(
+    '.jp-gpuwidget-holder-name, .jp-gpuwidget-cells-label, .jp-gpuwidget-section-summary,' +
+    '.jp-gpuwidget-panel-recording, .jp-gpuwidget-panel-job') ||
+    node.matches('.jp-gpuwidget-gpu-user, .jp-gpuwidget-gpu-name');
 const root = document.querySelector('.jp-gpuwidget-panel');
 const texts = [];
 const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
@@ -58,7 +61,8 @@ for (const select of root.querySelectorAll('select')) {
     // The text of a dropdown is not in the document, so measure a copy that has its font and width.
     const style = getComputedStyle(select);
     const copy = document.createElement('div');
-    copy.textContent = select.selectedOptions[0]?.text ?? '';
+    // The device, its model and its free memory fit; the tooltip has the rest.
+    copy.textContent = (select.selectedOptions[0]?.text ?? '').split(' · ').slice(0, 3).join(' · ');
     for (const name of ['font', 'lineHeight', 'whiteSpace', 'paddingLeft', 'paddingRight']) {
         copy.style[name] = style[name];
     }
@@ -189,6 +193,25 @@ def show(notebook: Notebook, width: int | None = None) -> None:
         notebook.script(
             "await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));"
         )
+
+
+def set_part(notebook: Notebook, part: str, *, shown: bool) -> None:
+    """Show a part of the panel, or hide it, in the user's settings."""
+    notebook.script(
+        "const command = 'gpuwidget:toggle-part', args = {part: argument[0]};"
+        "if (app.commands.isToggled(command, args) !== argument[1]) {"
+        "  await app.commands.execute(command, args);"
+        "}",
+        [part, shown],
+    )
+
+
+def open_part(notebook: Notebook, part: str) -> None:
+    """Show a part of the panel that is hidden by default, and expand it: ``switches`` or ``health``, which is
+    the doctor."""
+    set_part(notebook, part, shown=True)
+    section = {"switches": "settings", "health": "diagnostics"}[part]
+    notebook.page.click(f"{PANEL} .jp-gpuwidget-{section} > summary")
 
 
 def hide(notebook: Notebook) -> None:

@@ -29,6 +29,7 @@ from helpers_panel import (
     SERVER_NOTICE,
     lab_with,
     machine,
+    open_part,
     show,
     uuids,
     wait_for_text,
@@ -303,7 +304,7 @@ def panel_switches(stage: Stage) -> Iterator[Notebook]:
         show(notebook)
         notebook.run(0)
         notebook.wait_until_done()
-        notebook.page.click(f"{PANEL} .jp-gpuwidget-settings > summary")
+        open_part(notebook, "switches")
         notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-settings-row")
         yield notebook
 
@@ -407,7 +408,7 @@ def _with_doctor(stage: Stage, diagnosis: dict[str, Any]) -> Iterator[Notebook]:
     """Open the panel with the doctor's section expanded, which shows this diagnosis of the server."""
     with stage.panel() as notebook:
         fake_doctor_route(notebook, (200, diagnosis))
-        notebook.page.click(f"{DOCTOR} > summary")
+        notebook.page.click(f"{PANEL} [data-jp-item-name=doctor]")
         notebook.page.wait_for_selector(f"{DOCTOR} .jp-gpuwidget-diagnostics-check")
         yield notebook
 

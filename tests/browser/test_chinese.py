@@ -10,7 +10,7 @@ import helpers_kernel_state
 import pytest
 from helpers_lab import Lab, Notebook
 from helpers_ownership import FakeOwnershipStream, allocation, gpu, kernel
-from helpers_panel import CARD, PANEL, clipped, lab_with, machine, show, uuids, wait_for_text
+from helpers_panel import CARD, PANEL, clipped, lab_with, machine, open_part, show, uuids, wait_for_text
 from playwright.sync_api import BrowserContext
 from test_cells_list import report, write_reports
 
@@ -97,7 +97,7 @@ def test_the_panel(lab: Lab, browser: BrowserContext) -> None:
     wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-hint", "空闲")
     for row in notebook.page.query_selector_all(f"{CARD}[data-open=false] .jp-gpuwidget-gpu-row")[:2]:
         row.click()
-    notebook.page.click(f"{PANEL} .jp-gpuwidget-settings > summary")
+    open_part(notebook, "switches")
     for width in (480, 300, 240):
         show(notebook, width)
         assert clipped(notebook) == []
@@ -115,7 +115,7 @@ def test_the_doctor_and_a_card(lab: Lab, browser: BrowserContext) -> None:
     notebook.run(0)
     notebook.wait_until_done()
     wait_for_text(notebook, f"{CARD} .jp-gpuwidget-gpu-badge", "cuda:7")
-    notebook.page.click(f"{DIAGNOSTICS} > summary")
+    open_part(notebook, "health")
     notebook.page.wait_for_selector(CHECKS)
     notebook.page.wait_for_selector(f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-run:enabled")
     assert english_texts(notebook, f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-checks") == []

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from helpers_diagnosis import fake_doctor_route, healthy
 from helpers_lab import Notebook
-from helpers_panel import CARD, PANEL, record_streams, show
+from helpers_panel import CARD, PANEL, open_part, record_streams, show
 from playwright.sync_api import Page, Request, Route
 from test_dashboard_view import DASHBOARD, open_dashboard
 
@@ -104,7 +104,7 @@ def test_disposed_views_stop_all_work(open_notebook: Open) -> None:
     )
     assert page.evaluate("window.changes") == 0
     assert failed == ["history"]
-    page.click(f"{DIAGNOSTICS} > summary")
+    open_part(notebook, "health")
     # Wait until server and kernel have replied, because a pending request would leave its timeout running.
     page.wait_for_selector(f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-run:enabled")
     page.wait_for_selector(f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-run:disabled", state="detached")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from helpers_diagnosis import COMMAND, fake_doctor_route, healthy, kernel_cell, unhealthy, without_gpu
 from helpers_lab import Notebook
-from helpers_panel import NOTICE, PANEL, show, wait_for_text
+from helpers_panel import NOTICE, PANEL, open_part, show, wait_for_text
 
 Open = Callable[..., Notebook]
 DIAGNOSTICS = f"{PANEL} .jp-gpuwidget-diagnostics"
@@ -42,31 +42,39 @@ def open_doctor(
     for cell in (0, 1):
         run(notebook, cell)
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
-    notebook.page.click(SUMMARY)
+    open_part(notebook, "health")
     notebook.page.wait_for_selector(CHECK)
     return notebook
 
 
-def test_no_check_runs_before_the_section_is_expanded(open_notebook: Open) -> None:
-    """While the doctor's section is collapsed, no checks run. Expanding it runs them once, and a button runs
-    them again."""
+def test_the_doctors_button(open_notebook: Open) -> None:
+    """Before the user clicks the doctor's button in the panel's header, no checks run, and the panel has no
+    section of the doctor. The click opens the section and runs the checks; the button then has the color of
+    the worst status and names it. A second click closes the section."""
     notebook = open_notebook(["1"])
     requested = fake_doctor_route(notebook, (200, healthy()))
     show(notebook, 300)
     wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")
-    assert texts(notebook, SUMMARY) == ["Doctor not run"]
+    page = notebook.page
+    button = f"{PANEL} [data-jp-item-name=doctor]"
+    assert page.is_hidden(SUMMARY)
+    assert page.get_attribute(f"{button} [title]", "title") == "GPU Doctor: not run"
     assert requested == []
-    notebook.page.click(SUMMARY)
+    page.click(button)
     wait_for_text(notebook, SUMMARY, "no problems")
+    page.wait_for_selector(f"{PANEL}[data-doctor=ok]")
+    page.wait_for_selector(f"{button} [title='GPU Doctor: no problems']")
     assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-summary") == [
         "No problems: all checks passed, from PyTorch to the GPU.",
         "gpuwidget is not running in this kernel.",
     ]
-    for _ in range(2):
-        notebook.page.click(SUMMARY)
+    page.click(button)
+    assert page.is_hidden(SUMMARY)
+    page.click(button)
+    assert page.is_visible(SUMMARY)
     assert len(requested) == 1
-    notebook.page.click(RUN_CHECKS)
-    notebook.page.wait_for_selector(f"{RUN_CHECKS}:enabled")
+    page.click(RUN_CHECKS)
+    page.wait_for_selector(f"{RUN_CHECKS}:enabled")
     assert len(requested) == 2
 
 

@@ -95,7 +95,7 @@ def test_a_choice_made_while_a_cell_runs(open_notebook: Open) -> None:
     notebook.run(1)
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
     notebook.page.select_option(DEVICE, "cpu")
-    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-device-notes", "next cell")
+    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-device-notebook", "next cell runs on cpu")
     assert not notebook.script("return window.gpuwidgetDone;")
     notebook.wait_until_done()
     notebook.run(2)

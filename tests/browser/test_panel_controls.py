@@ -16,6 +16,7 @@ from helpers_panel import DEVICE, LOAD_BUTTON, NOTICE, PANEL, show, uuids, wait_
 
 Open = Callable[..., Notebook]
 WATCH = f"{PANEL} .jp-gpuwidget-device-watch"
+CHOSEN = {"chosen": "cuda:1", "new_tensors": True, "pending": False, "present": "cuda:1", "note": None}
 _COUNT_REQUESTS = """
 window.requests = [];
 panel.sessionContext.session.kernel.anyMessage.connect((_, {msg, direction}) => {
@@ -78,7 +79,7 @@ def test_the_focus_ring(open_notebook: Open, lab: Lab) -> None:
     rows, has a ring of 2 px in the theme's color, which no other element clips."""
     notebook = open_with_kernel(open_notebook, lab)
     page = notebook.page
-    page.focus(DEVICE)
+    page.focus(WATCH)
     reached: list[str] = []
     for _ in range(20):
         name, *ring = page.evaluate(_FOCUSED)
@@ -87,7 +88,7 @@ def test_the_focus_ring(open_notebook: Open, lab: Lab) -> None:
         reached.append(name)
         assert ring == ["solid", "2px", True], name
         page.keyboard.press("Tab")
-    for part in ("device-dropdown", "device-watch", "section-head", "gpu-row", "cells-toggle"):
+    for part in ("device-dropdown", "device-watch", "gpu-row", "gpu-chip", "cells-toggle"):
         assert any(part in name for name in reached), (part, reached)
 
 
@@ -125,33 +126,26 @@ def test_a_package_in_the_notebooks_folder_is_refused(open_notebook: Open, lab: 
 
 
 def test_an_idle_kernel_is_checked_and_loaded_without_a_shift(open_notebook: Open) -> None:
-    """The first sentence about an idle kernel is 'Checking the kernel…', followed by the result. Loading
-    gpuwidget and choosing a device move nothing below the device section."""
+    """While an idle kernel is checked, the dropdown says so, which moves nothing. The result follows. The
+    watch button keeps its width."""
     notebook = open_notebook(["1"])
     notebook.script(
         "window.sentences = [];"
         "new MutationObserver(() => {"
-        "    const text = document.querySelector(argument)?.firstChild.textContent;"
+        "    const text = document.querySelector(argument)?.selectedOptions[0]?.text;"
         "    if (text && text !== window.sentences.at(-1)) { window.sentences.push(text); }"
         "}).observe(document.body, {subtree: true, childList: true, characterData: true});",
-        NOTICE,
+        DEVICE,
     )
     show(notebook, 300)
     wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")
-    assert notebook.page.evaluate("window.sentences") == [
-        "Checking the kernel…",
-        "gpuwidget is not loaded in this kernel.",
-    ]
-    section = f"{PANEL} .jp-gpuwidget-device-section"
-    height = "node => node.getBoundingClientRect().height"
-    before = notebook.page.eval_on_selector(section, height)
+    assert "Checking the kernel…" in notebook.page.evaluate("window.sentences")
     notebook.page.click(LOAD_BUTTON)
     notebook.page.wait_for_selector(f"{WATCH}:enabled")
     assert notebook.page.inner_text(WATCH) == "Watch cells"
-    assert notebook.page.eval_on_selector(section, height) == before
     width = notebook.page.eval_on_selector(WATCH, "node => node.offsetWidth")
     notebook.page.click(WATCH)
-    wait_for_text(notebook, WATCH, "Watching cells")
+    notebook.page.wait_for_selector(f"{WATCH}[aria-pressed=true]")
     assert notebook.page.eval_on_selector(WATCH, "node => node.offsetWidth") == width
 
 
@@ -166,6 +160,43 @@ def test_arrow_keys_do_not_choose_a_device(open_notebook: Open, lab: Lab) -> Non
     notebook.page.keyboard.press("Enter")
     notebook.page.wait_for_function("() => window.requests.some(each => each.ask === 'set_device')")
     assert [request["device"] for request in sent_requests(notebook, "set_device")] == ["cpu"]
+
+
+def test_a_click_on_a_chip_chooses_the_default_device(open_notebook: Open, lab: Lab) -> None:
+    """The chip with torch's name of the default device is filled. A click on another GPU's chip makes that
+    GPU the default device, and the card stays as it is. For two seconds, the panel says what the next cell
+    runs on."""
+    notebook = open_with_kernel(open_notebook, lab)
+    page = notebook.page
+    chip = f"{PANEL} .jp-gpuwidget-gpu-chip"
+    page.click(f"{chip}:has-text('cuda:1')")
+    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-device-notebook", "next cell runs on cuda:1")
+    page.wait_for_function("() => window.requests.some(each => each.ask === 'set_device')")
+    assert [request["device"] for request in sent_requests(notebook, "set_device")] == ["cuda:1"]
+    assert page.locator(f"{PANEL} [data-gpu-uuid][data-open=false]").count() == 0
+    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-device-notebook", ".ipynb")
+    notebook.script(
+        "await panel.sessionContext.session.kernel.requestExecute({code: argument}).done;",
+        cell(state(uuids(lab), device=CHOSEN)),
+    )
+    page.wait_for_selector(f"{chip}[aria-pressed=true]:has-text('cuda:1')")
+    assert page.locator(f"{chip}[aria-pressed=true]").count() == 1
+
+
+def test_the_option_for_new_tensors(open_notebook: Open, lab: Lab) -> None:
+    """The last option of the dropdown turns the default device for new tensors on or off. The dropdown then
+    still shows the device."""
+    notebook = open_with_kernel(open_notebook, lab)
+    page = notebook.page
+    last = f"{DEVICE} option:last-child"
+    assert page.locator(last).inner_text() == "☑ Also for new tensors (+1\N{EN DASH}3 µs per torch call)"
+    page.select_option(DEVICE, "new-tensors")
+    wait_for_text(notebook, last, "☐ Also for new tensors")
+    assert page.input_value(DEVICE) == ""
+    page.select_option(DEVICE, "cuda:1")
+    page.wait_for_function("() => window.requests.some(each => each.ask === 'set_device')")
+    assert [request["new_tensors"] for request in sent_requests(notebook, "set_device")] == [False]
+    page.select_option(DEVICE, "new-tensors")
 
 
 def test_two_quick_clicks_on_watch(open_notebook: Open, lab: Lab) -> None:

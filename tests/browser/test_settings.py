@@ -13,13 +13,12 @@ import helpers_kernel_state
 import pytest
 from helpers_lab import Lab, Notebook, new_page
 from helpers_panel import CARD, PANEL, clipped, lab_with, machine, show, uuids, wait_for_text
-from playwright.sync_api import BrowserContext, Error, Page
+from playwright.sync_api import BrowserContext, Error, Page, WebSocket
 from test_cells_list import report, write_reports
 
 CELLS = f"{PANEL} .jp-gpuwidget-cells"
 DASHBOARD = ".jp-gpuwidget-dashboard"
 DIAGNOSTICS = f"{PANEL} .jp-gpuwidget-diagnostics"
-RATE = f"{PANEL} .jp-gpuwidget-panel-rate"
 STATUS = ".jp-gpuwidget-status"
 SWITCHES = f"{PANEL} .jp-gpuwidget-settings"
 ROOT = Path(__file__).parents[2]
@@ -119,6 +118,7 @@ def test_hidden_parts(lab: Lab, browser: BrowserContext) -> None:
     notebook = open_watched(lab, browser, "show.ipynb")
     page = notebook.page
     parts = {"switches": SWITCHES, "cells": CELLS, "health": DIAGNOSTICS}
+    set_settings(notebook, show={"switches": True, "health": True})
     for part in parts.values():
         page.wait_for_selector(part, state="visible")
     holders = f"{CARD}[data-open=true] .jp-gpuwidget-holder-list"
@@ -133,10 +133,35 @@ def test_hidden_parts(lab: Lab, browser: BrowserContext) -> None:
     assert page.is_visible(CARD)
     notebook.script("await app.commands.execute('gpuwidget:examine');")
     page.wait_for_selector(DIAGNOSTICS, state="visible")  # The command shows the hidden section.
-    set_settings(notebook, show={"switches": False})
-    for name in ("cells", "health"):
+    set_settings(notebook)
+    for name in ("cells",):
         page.wait_for_selector(parts[name], state="visible")
-    page.wait_for_selector(SWITCHES, state="hidden")
+    for name in ("switches", "health"):
+        page.wait_for_selector(parts[name], state="hidden")
+    notebook.close()
+
+
+def test_the_parts_button(lab: Lab, browser: BrowserContext) -> None:
+    """By default, the panel has the default device, the GPUs with their holders, and the cells. The menu of
+    the button *Parts to show* shows and hides each part, and the choice is saved in the settings."""
+    notebook = open_watched(lab, browser, "parts.ipynb")
+    page = notebook.page
+    set_settings(notebook)
+    page.wait_for_selector(CELLS, state="visible")
+    for part in (SWITCHES, DIAGNOSTICS):
+        page.wait_for_selector(part, state="hidden")
+    button = f"{PANEL} [data-jp-item-name=parts]"
+    for state in ("visible", "hidden"):
+        page.click(button)
+        item = page.locator(".lm-Menu-item:has-text('PyTorch switches')")
+        assert ("lm-mod-toggled" in (item.get_attribute("class") or "")) == (state == "hidden")
+        item.click()
+        page.wait_for_selector(SWITCHES, state=state)
+    page.click(button)
+    toggled = page.locator(".lm-Menu-item.lm-mod-toggled").all_inner_texts()
+    assert len(toggled) == 5
+    page.keyboard.press("Escape")
+    set_settings(notebook)
     notebook.close()
 
 
@@ -163,23 +188,32 @@ def test_the_status_bar_is_a_meter_or_a_sentence_or_off(lab: Lab, browser: Brows
 
 
 def test_sample_interval(lab: Lab, browser: BrowserContext) -> None:
-    """The panel receives samples at the interval of the settings, and its header shows that interval. While a
-    dashboard is open, every sample arrives."""
-    notebook = open_watched(lab, browser, "rate.ipynb")
-    page = notebook.page
-    wait_for_text(notebook, RATE, "Updates 5\u00d7/s")
-    set_settings(notebook, sampleSeconds=2)
-    wait_for_text(notebook, RATE, "Updates every 2 s")
-    assert "Without it, updates arrive every 0.2 s" in (page.get_attribute(RATE, "title") or "")
-    notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
-    wait_for_text(notebook, RATE, "Updates 5\u00d7/s")
-    set_settings(notebook, sampleSeconds=0.1)
-    notebook.script("[...app.shell.widgets('main')].find(w => w.id.includes('dashboard')).close();")
-    page.wait_for_function(
-        "selector => document.querySelector(selector).title.includes('the server samples less often')",
-        arg=RATE,
+    """The page requests samples at the interval of the settings. While a dashboard is open, it requests every
+    sample."""
+    requested: list[float] = []
+
+    def opened(socket: WebSocket) -> None:
+        if "gpuwidget/api/stream" in socket.url:
+            socket.on("framesent", sent)
+
+    def sent(frame: str | bytes) -> None:
+        message = json.loads(frame)
+        if message["type"] == "rate":
+            requested.append(message["interval_s"])
+
+    notebook = lab.open(
+        browser,
+        lab.write("rate.ipynb", ["1"]),
+        kernel=False,
+        prepare=lambda page: page.on("websocket", opened),
     )
-    wait_for_text(notebook, RATE, "Updates 5\u00d7/s")
+    show(notebook)
+    notebook.page.wait_for_selector(CARD)
+    set_settings(notebook, sampleSeconds=2)
+    notebook.wait_for(lambda: requested[-1:] == [2])
+    notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
+    notebook.wait_for(lambda: requested[-1:] == [0])
+    set_settings(notebook)
     notebook.close()
 
 
@@ -236,7 +270,7 @@ def test_invalid_settings_are_replaced(
     show(notebook, 300)
     wait_for_text(notebook, CARD, "°F")
     wait_for_text(notebook, CARD, "GiB")
-    page.wait_for_selector(DIAGNOSTICS)
+    page.wait_for_selector(CELLS)
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
     page.wait_for_selector(f"{DASHBOARD} canvas")
     notebook.script("await app.commands.execute('apputils:display-notifications');")
@@ -371,7 +405,8 @@ def test_the_toolbar_of_the_panel(lab: Lab, browser: BrowserContext) -> None:
     notebook = lab.open(browser, lab.write("toolbar.ipynb", ["1"]), kernel=False)
     show(notebook, 240)
     buttons = f"{PANEL} .jp-Toolbar"
-    wait_for_text(notebook, buttons, "Dashboard")
+    for name in ("dashboard", "doctor", "parts"):
+        notebook.page.wait_for_selector(f"{buttons} [data-jp-item-name={name}] svg")
     notebook.page.wait_for_selector(f"{PANEL}[data-size~=narrow], {PANEL} [data-size~=narrow]")
     # The layout is complete some frames after the panel got its first values.
     for _ in range(50):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from helpers_lab import Notebook
-from helpers_panel import NOTICE, PANEL, show, wait_for_text
+from helpers_panel import NOTICE, PANEL, open_part, show, wait_for_text
 
 Open = Callable[..., Notebook]
 SETTINGS = f"{PANEL} .jp-gpuwidget-settings"
@@ -42,7 +42,7 @@ def notebook(open_notebook: Open) -> Notebook:
     show(made, 300)
     run(made, 0)
     wait_for_text(made, SUMMARY, "all default")
-    made.page.click(SUMMARY)
+    open_part(made, "switches")
     made.page.wait_for_selector(f"{BENCHMARK}:enabled")
     return made
 
@@ -108,10 +108,10 @@ def test_without_torch(open_notebook: Open) -> None:
     notebook = open_notebook(["%load_ext gpuwidget", "import torch"])
     show(notebook, 300)
     wait_for_text(notebook, SUMMARY, "PyTorch switches")
-    notebook.page.click(SUMMARY)
+    open_part(notebook, "switches")
     wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")
     assert notebook.page.inner_text(LOG) == UNAVAILABLE
-    notebook.page.click(f"{PANEL} .jp-gpuwidget-diagnostics > summary")
+    open_part(notebook, "health")
     assert notebook.page.inner_text(PANEL).count("gpuwidget is not loaded in this kernel.") == 1
     run(notebook, 0)
     wait_for_text(notebook, LOG, "Import torch in a cell to use the switches.")
@@ -127,7 +127,7 @@ def test_a_switch_that_the_kernel_lacks_is_not_shown(open_notebook: Open) -> Non
     show(notebook, 300)
     run(notebook, 0)
     wait_for_text(notebook, SUMMARY, "all default")
-    notebook.page.click(SUMMARY)
+    open_part(notebook, "switches")
     notebook.page.wait_for_selector(f"{BENCHMARK}:enabled")
     run(notebook, 1)
     notebook.page.wait_for_selector(BENCHMARK, state="detached")

@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import NoReturn
 
 from gpuwidget.measure.run import RunOptions
@@ -155,7 +156,9 @@ def parse(line: str) -> WatchOptions:
                 "%%gpuwatch: {error} in {line!r}. %%gpuwatch? shows the options.", error=error, line=line
             )
         ) from None
-    given = _PARSER.parse_args(arguments)
+    given, unknown = _PARSER.parse_known_args(arguments)
+    if unknown:
+        raise _unknown_option(unknown)
     if given.wait is not None and given.need is None:
         raise OptionError(translatable("%%gpuwatch: --wait requires --need. %%gpuwatch? shows the options."))
     gpus = tuple(name for word in given.gpu for name in word.split(",") if name)
@@ -168,6 +171,26 @@ def parse(line: str) -> WatchOptions:
         lines=given.lines,
         need=given.need,
         wait_s=given.wait,
+    )
+
+
+def _unknown_option(unknown: Sequence[str]) -> OptionError:
+    """Return the error for unknown arguments. It suggests an option that is similar to the first one."""
+    given = " ".join(unknown)
+    options = [name.lstrip("-") for action in _PARSER._actions for name in action.option_strings]
+    for meant in get_close_matches(unknown[0].lstrip("-").partition("=")[0], options, n=1):
+        return OptionError(
+            translatable(
+                "%%gpuwatch: unrecognized arguments: {given}. Did you mean {meant}? "
+                "%%gpuwatch? shows the options.",
+                given=given,
+                meant=f"--{meant}",
+            )
+        )
+    return OptionError(
+        translatable(
+            "%%gpuwatch: unrecognized arguments: {given}. %%gpuwatch? shows the options.", given=given
+        )
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from gpuwidget.model.lazy_imports import import_attribute
@@ -31,3 +32,17 @@ def find_command(subcommand: str) -> Command | None:
     module, name = _FUNCTIONS[subcommand]
     command: Command = import_attribute(module, name)
     return command
+
+
+def closest_command(words: Sequence[str]) -> str | None:
+    """Return the command that a user who typed these words after ``%gpu`` probably meant.
+
+    Return None if the first word is a command, or similar to none.
+    """
+    known = ("watch on", "watch off", "device", *_FUNCTIONS)
+    if words[0] in known:
+        return None
+    for typed in (" ".join(words), words[0]):
+        for command in get_close_matches(typed, known, n=1):
+            return command
+    return None

@@ -105,6 +105,8 @@ export interface CellNotebook {
   readonly models: CellModels | null;
   /** Scroll to a cell and select it. */
   reveal(cellId: string): void;
+  /** Insert a cell with this code below the active cell, and run it. */
+  run(code: string): void;
 }
 
 /** A cell that has started and has not ended yet. */
@@ -282,6 +284,14 @@ export class CellRuns implements ICellRuns {
     this.notebook?.reveal(cellId);
   }
 
+  get comparable(): boolean {
+    return this.sources.kernels.state !== null;
+  }
+
+  compare(one: CellRun, other: CellRun): void {
+    this.notebook?.run(compareCode(one, other));
+  }
+
   /**
    * Return the time ranges in which cells used the GPU with this UUID, sorted by start. If the clocks of the
    * kernel and the server differ, return no ranges.
@@ -402,6 +412,33 @@ export function runName({
 }: Pick<CellRun, 'report' | 'code'>): string {
   const count = executionCount === null ? '' : `[${String(executionCount)}]`;
   return [count, label ?? code].filter(part => part !== '').join(' ');
+}
+
+/** Return the code that compares two runs, the earlier one first. */
+export function compareCode(one: CellRun, other: CellRun): string {
+  const runs = [one, other].sort((a, b) => (a.report.started ?? 0) - (b.report.started ?? 0));
+  return `%gpu compare ${runs.map(compareName).join(' ')}`;
+}
+
+/**
+ * Return the keys of the runs that `%gpu compare` finds by their names. Of several runs with the same name, it
+ * finds the last one.
+ */
+export function comparableKeys(runs: readonly CellRun[]): ReadonlySet<string> {
+  const last = new Map<string, CellRun>();
+  for (const run of runs) {
+    const name = compareName(run);
+    const before = last.get(name)?.report.started ?? 0;
+    if (name !== '' && (run.report.started ?? 0) >= before) {
+      last.set(name, run);
+    }
+  }
+  return new Set([...last.values()].map(({ key }) => key));
+}
+
+/** Return the name by which `%gpu compare` finds a run; an empty text if the run has none. */
+function compareName({ report: { executionCount, label } }: CellRun): string {
+  return executionCount !== null ? String(executionCount) : label === null ? '' : JSON.stringify(label);
 }
 
 function bandOf(run: CellRun): Band | null {

@@ -60,6 +60,11 @@ export class CellTracker {
       models: panel.content.model?.cells ?? null,
       reveal: cellId => {
         void this.reveal(panel, cellId);
+      },
+      run: code => {
+        NotebookActions.insertBelow(panel.content);
+        panel.content.activeCell?.model.sharedModel.setSource(code);
+        void NotebookActions.run(panel.content, panel.sessionContext);
       }
     });
   }

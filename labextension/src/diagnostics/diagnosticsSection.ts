@@ -82,6 +82,21 @@ export class DiagnosticsSection {
     this.update();
   }
 
+  /** The worst status of the checks; empty before they have run. */
+  get status(): string {
+    return this.node.dataset.status ?? '';
+  }
+
+  /** A short description of the status. */
+  get summaryText(): string {
+    return this.summary.value;
+  }
+
+  /** Whether the section is visible and expanded. */
+  get isOpen(): boolean {
+    return this.node.open && !this.node.hidden;
+  }
+
   /** Show the current state. */
   update(): void {
     const { trans, model, kernels } = this.options;

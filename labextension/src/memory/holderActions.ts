@@ -14,6 +14,7 @@ import {
   losses
 } from './holders';
 import type { MessageKind, StatusMessage } from './statusMessage';
+import type { ActiveKernel } from '../kernel/activeKernel';
 import { ConnectedKernel } from '../kernel/kernel';
 import type { StreamModel } from '../stream/streamModel';
 import { element } from '../ui/dom';
@@ -59,9 +60,9 @@ export class HolderActions {
   /** Free torch's cache in a kernel. */
   async freeCache(kernel: string): Promise<void> {
     const name = this.nameOf(kernel);
-    this.message.set(this.trans.__('%1: freeing PyTorch’s cache…', name), 'progress');
+    this.message.set(this.trans.__('%1: freeing PyTorch’s cache…', name), 'progress', kernel);
     const [result, kind] = await this.freeCacheIn(kernel);
-    this.message.set(`${name}: ${result}`, kind);
+    this.message.set(`${name}: ${result}`, kind, kernel);
   }
 
   /** Return whether a kernel belongs to a notebook, a console or neither. */
@@ -75,7 +76,7 @@ export class HolderActions {
     const open = this.contextOf(this.widgetOf(id))?.session?.kernel;
     try {
       await (open ? open.interrupt() : KernelAPI.interruptKernel(id, this.services.serverSettings));
-      this.message.set(this.trans.__('The kernel of %1 was interrupted.', name));
+      this.message.set(this.trans.__('The kernel of %1 was interrupted.', name), 'result', id);
     } catch (error) {
       this.message.set(
         this.trans.__('The kernel of %1 could not be interrupted: %2', name, errorText(error)),
@@ -100,7 +101,9 @@ export class HolderActions {
       this.message.set(
         held === ''
           ? this.trans.__('The kernel of %1 was restarted.', name)
-          : this.trans.__('The kernel of %1 was restarted. It held %2.', name, held)
+          : this.trans.__('The kernel of %1 was restarted. It held %2.', name, held),
+        'result',
+        id
       );
     } catch (error) {
       this.message.set(
@@ -290,6 +293,41 @@ export class HolderActions {
 
   private nameOf(kernel: string): string {
     return kernelNameById(this.trans, this.model, kernel, this.sessionsOf(kernel)[0]?.name ?? null);
+  }
+}
+
+/**
+ * Return why torch's cache in a kernel can't be freed; null if it can, or if that is unknown. A `kernel` that is
+ * null stands for the active notebook's.
+ */
+export function freeCacheProblem(
+  trans: TranslationBundle,
+  { view }: Pick<ActiveKernel, 'view'>,
+  kernel: string | null
+): string | null {
+  const active = view.kernel?.id ?? null;
+  if ((kernel ?? active) === null) {
+    return trans.__('no kernel');
+  }
+  const { condition } = view;
+  if (kernel !== null && kernel !== active) {
+    return null;
+  }
+  switch (condition.kind) {
+    case 'ready':
+      return condition.state.torch === null
+        ? trans.__('torch is not imported')
+        : condition.state.cuda_initialized
+          ? null
+          : trans.__('PyTorch has not used a GPU');
+    case 'not-python':
+      return trans.__('not a Python kernel');
+    case 'querying':
+    case 'loading':
+    case 'unanswered':
+      return null;
+    default:
+      return trans.__('gpuwidget is not loaded');
   }
 }
 

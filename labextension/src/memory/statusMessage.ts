@@ -17,6 +17,8 @@ const SHOWN_MS: Readonly<Record<MessageKind, number | null>> = {
  * dismissed.
  */
 export class StatusMessage {
+  /** The id of the kernel that the message is about; null if it is about none. */
+  kernel: string | null = null;
   private sentence = '';
   private timer: number | null = null;
   private readonly changes = new Signal<this, void>(this);
@@ -33,8 +35,8 @@ export class StatusMessage {
     return this.sentence;
   }
 
-  /** Show a sentence. */
-  set(sentence: string, kind: MessageKind = 'result'): void {
+  /** Show a sentence. `kernel` is the id of the kernel that it is about. */
+  set(sentence: string, kind: MessageKind = 'result', kernel: string | null = null): void {
     if (this.timer !== null) {
       this.clock.cancel(this.timer);
       this.timer = null;
@@ -46,6 +48,7 @@ export class StatusMessage {
       });
     }
     this.sentence = sentence;
+    this.kernel = kernel;
     this.changes.emit();
   }
 

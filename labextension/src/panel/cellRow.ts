@@ -35,18 +35,19 @@ class Row {
   protected readonly peak = new Text('');
   protected readonly time = new Text('');
   protected readonly energy = new Text('');
+  protected readonly header: HTMLElement;
 
   constructor(reveal: () => void) {
     this.button.type = 'button';
     this.button.tabIndex = -1;
     this.button.append(this.name.node, this.mark.node);
-    const header = element('div', 'cells-row-header', this.button, this.day.node);
-    header.setAttribute('role', 'rowheader');
+    this.header = element('div', 'cells-row-header', this.button, this.day.node);
+    this.header.setAttribute('role', 'rowheader');
     const figures = [this.delta, this.peak, this.time, this.energy].map(({ node }) => node);
     for (const node of figures) {
       node.setAttribute('role', 'cell');
     }
-    this.node = element('div', 'cells-row', header, ...figures);
+    this.node = element('div', 'cells-row', this.header, ...figures);
     this.node.setAttribute('role', 'row');
     this.node.onclick = reveal;
   }
@@ -60,6 +61,8 @@ export interface RunActions {
   readonly showTime: () => void;
   /** Return why the time of the run can't be shown; null if it can. */
   readonly timeProblem: () => string | null;
+  /** Called when the user has ticked the run, or has removed its tick. */
+  readonly ticked: () => void;
 }
 
 /**
@@ -69,12 +72,14 @@ export class RunRow extends Row {
   private readonly report: CellReport;
   /** Whether JupyterLab trusts the cell's outputs. */
   readonly trusted: boolean;
+  /** Marks the run as one of the two to compare. */
+  readonly tick = element('input', '');
 
   constructor(
     trans: TranslationBundle,
     run: CellRun,
     { now, locale }: { now: number; locale: string },
-    { reveal, showTime, timeProblem }: RunActions
+    { reveal, showTime, timeProblem, ticked }: RunActions
   ) {
     super(reveal);
     const { report } = run;
@@ -85,6 +90,16 @@ export class RunRow extends Row {
     const [mark, meaning] = outcomeMark(trans, report) ?? ['', ''];
     const name = cellName(trans, run);
     this.name.set(name);
+    this.tick.type = 'checkbox';
+    this.tick.tabIndex = -1;
+    this.tick.onchange = ticked;
+    this.tick.setAttribute('aria-label', trans.__('Compare %1', name));
+    const label = element('label', 'cells-tick', this.tick);
+    label.title = trans.__('Tick two cells to compare them (%gpu compare)');
+    label.onclick = event => {
+      event.stopPropagation(); // A click elsewhere in the row reveals the cell.
+    };
+    this.header.prepend(label);
     this.mark.set(mark);
     this.day.set(report.started === null ? '' : otherDay(report.started, now, locale));
     setAttribute(

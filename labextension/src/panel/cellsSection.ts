@@ -3,6 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { RunningRow, RunRow, totalsText } from './cellRow';
 import type { PanelState } from './panelState';
 import type { ICellRuns } from '../tokens';
+import { comparableKeys } from '../cells/cellRuns';
 import { MAX_REPORTS } from '../cells/reportReader';
 import { sortedRuns, toggledSort, totals, type CellRun, type Column, type Sort } from '../cells/runTable';
 import { SERVER_HISTORY_S, type TimeRange } from '../dashboard/dashboardState';
@@ -46,6 +47,7 @@ export class CellsSection {
   private readonly rows = new Map<string, RunRow>();
   private shownRuns: readonly CellRun[] | null = null;
   private shownSort: Sort | null = null;
+  private comparableKeys: ReadonlySet<string> = new Set();
   private unit: MemoryUnit | null = null;
   private scale = memoryScale();
   /** The day for which the rows were created: they show the day of each run that started on another one. */
@@ -132,6 +134,13 @@ export class CellsSection {
       return;
     }
     this.updateRows(runs);
+    const { comparable } = this.cells;
+    for (const [key, row] of this.rows) {
+      const disabled = !comparable || !this.comparableKeys.has(key);
+      if (row.tick.disabled !== disabled) {
+        row.tick.disabled = disabled;
+      }
+    }
     setHidden(this.header, runs.length === 0);
     setHidden(this.empty.node, !this.isEmpty);
     this.running.update(running, this.unit ?? memoryUnit([]));
@@ -164,6 +173,7 @@ export class CellsSection {
     const unit = memoryUnit(runs.flatMap(({ report }) => [report.peak, Math.abs(report.delta ?? 0)]));
     this.reconcile(runs, unit);
     this.updateHeader(sort, unit);
+    this.comparableKeys = comparableKeys(runs);
     this.shownRuns = runs;
     this.shownSort = sort;
     this.unit = unit;
@@ -194,7 +204,10 @@ export class CellsSection {
             showTime: () => {
               this.showTime(run);
             },
-            timeProblem: () => this.timeProblem(run)
+            timeProblem: () => this.timeProblem(run),
+            ticked: () => {
+              this.compareTicked();
+            }
           }
         );
         this.rows.set(run.key, row);
@@ -296,6 +309,21 @@ export class CellsSection {
       : this.trans.__('Showing the last %1 of %2 reports in this notebook.', MAX_REPORTS, reports);
   }
 
+  /** Compare the two runs that the user has ticked. */
+  private compareTicked(): void {
+    const ticked = this.cells.runs.filter(({ key }) => this.rows.get(key)?.tick.checked);
+    const [one, other] = ticked;
+    if (one !== undefined && other !== undefined) {
+      for (const { key } of ticked) {
+        const row = this.rows.get(key);
+        if (row !== undefined) {
+          row.tick.checked = false;
+        }
+      }
+      this.cells.compare(one, other);
+    }
+  }
+
   private showTime({ report: { started, duration } }: CellRun): void {
     if (started !== null) {
       const length = duration ?? 0;
@@ -320,8 +348,8 @@ export class CellsSection {
       : this.trans.__('The dashboard shows the last 30 days.');
   }
 
-  // The list is a single tab stop; the arrow keys move the focus between its rows, and between the name and the
-  // time of a row.
+  // The list is a single tab stop; the arrow keys move the focus between its rows, and between the tick, the
+  // name and the time of a row.
 
   private get buttons(): HTMLElement[] {
     return [...this.list.querySelectorAll<HTMLElement>('.jp-gpuwidget-cells-name')];
@@ -340,9 +368,12 @@ export class CellsSection {
     const focused = document.activeElement;
     const name = focused?.closest('.jp-gpuwidget-cells-row')?.querySelector('.jp-gpuwidget-cells-name');
     if (event.key === 'ArrowRight' || event.key === 'ArrowLeft') {
-      const selector = event.key === 'ArrowRight' ? '.jp-gpuwidget-cells-time' : '.jp-gpuwidget-cells-name';
-      const target = name?.closest('.jp-gpuwidget-cells-row')?.querySelector<HTMLElement>(selector);
-      if (target !== null && target !== undefined && this.list.contains(target)) {
+      const controls = [
+        ...(name?.closest('.jp-gpuwidget-cells-row')?.querySelectorAll<HTMLElement>('input, button') ?? [])
+      ];
+      const at = controls.findIndex(control => control === focused);
+      const target = controls[event.key === 'ArrowRight' ? at + 1 : at - 1];
+      if (target !== undefined && this.list.contains(target)) {
         event.preventDefault();
         target.focus();
       }

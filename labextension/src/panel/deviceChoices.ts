@@ -107,7 +107,7 @@ export function defaultText(trans: TranslationBundle, device: DeviceState | null
 }
 
 /**
- * Return the option for a device, such as `cuda:0 — H200 · 71 GiB free · you + 7 others`. Its tooltip has the
+ * Return the option for a device, such as `cuda:0 · H200 · 71 GiB free · you + 7 others`. Its tooltip has the
  * exact figures and the names of the holders. A lost GPU cannot be chosen.
  */
 export function deviceOption(
@@ -131,7 +131,7 @@ export function deviceOption(
   ].filter(fact => fact !== '');
   return {
     value: device,
-    text: facts.length === 0 ? device : `${device} — ${facts.join(' · ')}`,
+    text: [device, ...facts].join(' · '),
     title: [
       ...gpuLines(trans, choice),
       ...(problem === null ? [] : [problem[1]]),
@@ -230,6 +230,11 @@ function holderLines(
 /** Return the text of the option "most free memory", with the device that has the most now. */
 export function mostFreeText(trans: TranslationBundle, { device }: DeviceChoice): string {
   return trans.__('Most free memory (now %1)', device);
+}
+
+/** Return the text of the option that turns the default device for new tensors on or off. */
+export function newTensorsText(trans: TranslationBundle, on: boolean): string {
+  return `${on ? '☑' : '☐'} ${trans.__('Also for new tensors (+1–3 µs per torch call)')}`;
 }
 
 /** Return a sentence that names the device which was selected by choosing "most free memory". */

@@ -7,6 +7,7 @@ import {
   mostFreeChosenText,
   mostFreeGpu,
   mostFreeText,
+  newTensorsText,
   withCurrentFree,
   withoutOtherProcesses,
   type DeviceOption,
@@ -16,12 +17,14 @@ import { orderNotes } from './deviceOrder';
 import { NoticeView } from './notice';
 import { deviceNotes, kernelNotice } from './panelMessages';
 import type { PanelState } from './panelState';
+import type { Clock } from '../clock';
 import type { ActiveKernel } from '../kernel/activeKernel';
 import type { ServerInfo } from '../stream/streamModel';
 import { element, openListOnKeys, setAttribute, Text } from '../ui/dom';
 import type { DeviceChoice, KernelState } from '../wire';
 
-const SLOT = '\u0000';
+/** For how long the section says what the next cell runs on after a choice, in milliseconds. */
+const CONFIRMED_MS = 2000;
 
 /**
  * The section with the active notebook's default device, and the button that turns watching of its cells on
@@ -29,19 +32,15 @@ const SLOT = '\u0000';
  */
 export class DeviceSection {
   readonly node: HTMLElement;
-  private readonly notebook = new Text('device-notebook', 'b');
+  private readonly notebook = new Text('device-notebook');
   private readonly busy = new Text('device-busy');
   private readonly dropdown: DeviceDropdown;
-  private readonly watchLabels = [new Text(''), new Text('')] as const;
-  private readonly watch = element(
-    'button',
-    'button jp-gpuwidget-device-watch',
-    ...this.watchLabels.map(({ node }) => node)
-  );
-  private readonly newTensors = element('input', '');
-  private readonly order = new Text('device-order', 'div');
+  private readonly watch: HTMLButtonElement;
   private readonly notes = new Text('device-notes', 'div');
   private readonly notice: NoticeView;
+  /** The device that the user has just chosen; null if that was longer ago. */
+  private confirmed: string | null = null;
+  private timer: number | null = null;
 
   /** If `hideOtherUsers` is true, the names of processes that the kernel lists are not shown. */
   constructor(
@@ -49,63 +48,66 @@ export class DeviceSection {
     private readonly kernels: ActiveKernel,
     private readonly panelState: PanelState,
     private readonly hideOtherUsers: boolean,
+    private readonly clock: Clock,
     showMessage: (sentence: string) => void
   ) {
-    this.dropdown = new DeviceDropdown(trans, (device, mostFree) => {
-      showMessage(mostFree === null ? '' : mostFreeChosenText(trans, mostFree));
-      void kernels.setDevice(device, this.newTensors.checked);
-    });
+    this.dropdown = new DeviceDropdown(
+      trans,
+      (device, mostFree) => {
+        showMessage(mostFree === null ? '' : mostFreeChosenText(trans, mostFree));
+        this.choose(device);
+      },
+      () => {
+        const chosen = kernels.state?.device.chosen ?? null;
+        panelState.newTensors = !this.newTensors;
+        if (chosen !== null) {
+          void kernels.setDevice(chosen, panelState.newTensors);
+        }
+      }
+    );
+    this.watch = element('button', 'button jp-gpuwidget-device-watch', trans.__('Watch cells'));
     this.watch.type = 'button';
-    const [off, on] = this.watchLabels;
-    off.set(trans.__('Watch cells'));
-    on.set(trans.__('Watching cells'));
     this.watch.title = trans.__('Show a one-line GPU summary under every cell (%gpu watch on)');
     this.watch.onclick = () => {
       // Read the state from the model: the button itself is updated only in the next frame.
       void kernels.setWatching(!kernels.watching);
     };
-    this.newTensors.type = 'checkbox';
-    this.newTensors.onchange = () => {
-      const { checked } = this.newTensors;
-      const chosen = kernels.state?.device.chosen ?? null;
-      panelState.newTensors = checked;
-      if (chosen !== null) {
-        void kernels.setDevice(chosen, checked);
-      }
-    };
-    const newTensors = element(
-      'label',
-      'device-new-tensors',
-      this.newTensors,
-      trans.__('Also create new tensors on this device (+1–3 µs per torch call)')
-    );
-    newTensors.title = trans.__(
-      'Off: only the current CUDA device changes, that is, the meaning of "cuda" without an index. This has no cost per call. On: new tensors for which the code gives no device are also on this device, and each torch call takes 1–3 µs longer.'
-    );
     this.notice = new NoticeView(trans, () => {
       void kernels.load();
     });
-    this.order.node.setAttribute('aria-live', 'polite');
-    // The notebook's name is a separate element within the translated sentence.
-    const [before = '', after = ''] = trans.__('Default device of %1', SLOT).split(SLOT);
+    const title = element('span', 'device-label', this.notebook.node, this.busy.node);
+    title.setAttribute('aria-live', 'polite');
     this.node = element(
       'section',
       'device-section',
-      element(
-        'div',
-        'device-title',
-        element('span', 'device-label', before, this.notebook.node, after),
-        this.busy.node
-      ),
-      element('div', 'device-controls', this.dropdown.box, this.watch),
-      element(
-        'div',
-        'device-state',
-        element('div', 'device-ready', newTensors, this.order.node, this.notes.node),
-        this.notice.node
-      )
+      element('div', 'device-title', title, this.watch),
+      this.dropdown.box,
+      this.notes.node,
+      this.notice.node
     );
     this.node.setAttribute('aria-label', trans.__('Active notebook'));
+  }
+
+  /** The default device of the active notebook, or the device that the user has requested; null if unknown. */
+  get device(): string | null {
+    const { view, state } = this.kernels;
+    const { device } = view.requested;
+    return state === null
+      ? null
+      : ((device === undefined ? state.device.chosen : device) ?? state.device.present);
+  }
+
+  /** Make a device the default device; null restores PyTorch's own. */
+  choose(device: string | null): void {
+    if (this.timer !== null) {
+      this.clock.cancel(this.timer);
+    }
+    this.confirmed = device;
+    this.timer = this.clock.after(CONFIRMED_MS, () => {
+      this.confirmed = null;
+      this.updateTitle();
+    });
+    void this.kernels.setDevice(device, this.newTensors);
   }
 
   /**
@@ -116,30 +118,23 @@ export class DeviceSection {
   update(server: ServerInfo | null, data: ServerData, shownReason: string | null): void {
     const { view, state, age } = this.kernels;
     const notice = kernelNotice(this.trans, view, server);
-    this.notebook.set(view.notebook ?? this.trans.__('(no notebook)'), view.notebook ?? '');
-    this.busy.set(
-      view.busy ? this.trans.__('busy') : '',
-      view.busy ? this.trans.__('The kernel is running a cell. A choice takes effect in the next cell') : ''
-    );
+    this.updateTitle();
     const { requested } = view;
     const device = requested.device === undefined ? (state?.device.chosen ?? null) : requested.device;
     const listed = state?.choices ?? [];
     const shown = this.hideOtherUsers ? withoutOtherProcesses(listed) : listed;
     const choices = withCurrentFree(shown, data.gpus, age);
-    this.dropdown.update(state, choices, device, data, notice?.text ?? state?.unavailable ?? '');
-    this.order.set(state === null ? '' : orderNotes(state.order));
+    const reason = notice?.text ?? state?.unavailable ?? '';
+    this.dropdown.update(state, choices, device, data, reason, notice?.brief === true, this.newTensors);
     this.watch.disabled = state === null;
     setAttribute(this.watch, 'aria-pressed', String(this.kernels.watching));
-    // Without a ready kernel, the notice takes the place of the option and the notes.
-    setAttribute(this.node, 'data-ready', String(notice === null));
-    this.newTensors.disabled = state === null || state.choices.length === 0;
-    if (requested.device === undefined) {
-      const chosen = state !== null && state.device.chosen !== null;
-      this.newTensors.checked = chosen ? state.device.new_tensors : this.panelState.newTensors;
-    }
     setAttribute(this.notes.node, 'aria-live', view.silentFor === null ? 'polite' : 'off');
-    this.notes.set(deviceNotes(this.trans, view, server?.version ?? null, shownReason));
-    this.notice.show(notice);
+    const notes = [
+      state === null ? '' : orderNotes(state.order),
+      deviceNotes(this.trans, view, server?.version ?? null, shownReason)
+    ];
+    this.notes.set(notes.filter(note => note !== '').join('\n'));
+    this.notice.show(notice?.brief === true ? null : notice);
   }
 
   /**
@@ -153,11 +148,38 @@ export class DeviceSection {
     this.dropdown.node.focus();
     return true;
   }
+
+  /** Whether a chosen device also applies to new tensors. */
+  private get newTensors(): boolean {
+    const device = this.kernels.state?.device;
+    return device === undefined || device.chosen === null || this.kernels.view.requested.device !== undefined
+      ? this.panelState.newTensors
+      : device.new_tensors;
+  }
+
+  /** Show the notebook's name or, after a choice, the device of the next cell. */
+  private updateTitle(): void {
+    const { trans, device } = this;
+    const { view, state } = this.kernels;
+    const pending = view.busy && state?.device.pending === true && state.device.note === null;
+    const next = device !== null && (pending || device === this.confirmed);
+    this.notebook.set(
+      next ? trans.__('next cell runs on %1', device) : (view.notebook ?? trans.__('(no notebook)')),
+      view.notebook ?? ''
+    );
+    setAttribute(this.notebook.node, 'data-next', next ? 'true' : '');
+    this.busy.set(
+      view.busy && !next ? trans.__('busy') : '',
+      view.busy ? trans.__('The kernel is running a cell. A choice takes effect in the next cell') : ''
+    );
+  }
 }
 
 const NO_DEVICE = '';
 /** The value of the option "most free memory". No torch device has this name. */
 const MOST_FREE = 'most-free';
+/** The value of the option that turns the default device for new tensors on or off. */
+const NEW_TENSORS = 'new-tensors';
 const NO_DATA: ServerData = { gpus: [], kernels: new Map(), time: NaN };
 
 /**
@@ -179,15 +201,20 @@ class DeviceDropdown {
   /**
    * `onChosen` is called with the device, or with null for none. If the user has picked "most free memory",
    * the second argument is the `DeviceChoice` of that GPU; otherwise it is null.
+   * `toggleNewTensors` is called when the user picks the option for new tensors.
    */
   constructor(
     private readonly trans: TranslationBundle,
-    onChosen: (device: string | null, mostFree: DeviceChoice | null) => void
+    onChosen: (device: string | null, mostFree: DeviceChoice | null) => void,
+    toggleNewTensors: () => void
   ) {
     this.node.setAttribute('aria-label', trans.__('Default PyTorch device'));
     this.node.onchange = () => {
       const { value } = this.node;
-      if (value !== MOST_FREE) {
+      if (value === NEW_TENSORS) {
+        this.node.value = this.device ?? NO_DEVICE;
+        toggleNewTensors();
+      } else if (value !== MOST_FREE) {
         onChosen(value === NO_DEVICE ? null : value, null);
       } else if (this.mostFree !== null) {
         // Select the option of the device itself, because another GPU may have the most free memory later.
@@ -198,29 +225,40 @@ class DeviceDropdown {
       }
     };
     openListOnKeys(this.node);
-    this.update(null, [], null, NO_DATA, '');
+    this.update(null, [], null, NO_DATA, '', false, false);
   }
 
   /**
    * Show `choices` as options, with `device` selected. If `state` is null, the dropdown is disabled, with
-   * `reason` as its tooltip.
+   * `reason` as its tooltip and, if `shown`, as its text. `newTensors` is whether the device also applies to
+   * new tensors.
    */
   update(
     state: KernelState | null,
     choices: readonly DeviceChoice[],
     device: string | null,
     data: ServerData,
-    reason: string
+    reason: string,
+    shown: boolean,
+    newTensors: boolean
   ): void {
     const { trans } = this;
     const options = [
-      option(NO_DEVICE, defaultText(trans, state?.device ?? null)),
+      option(NO_DEVICE, shown ? reason : defaultText(trans, state?.device ?? null)),
       ...choices.map(choice => deviceOption(trans, choice, data))
     ];
     this.device = device;
     this.mostFree = mostFreeGpu(choices, device);
     if (this.mostFree !== null) {
       options.push(option(MOST_FREE, mostFreeText(trans, this.mostFree)));
+    }
+    if (choices.length > 0) {
+      options.push({
+        ...option(NEW_TENSORS, newTensorsText(trans, newTensors)),
+        title: trans.__(
+          'Off: only the current CUDA device changes, that is, the meaning of "cuda" without an index. This has no cost per call. On: new tensors for which the code gives no device are also on this device, and each torch call takes 1–3 µs longer.'
+        )
+      });
     }
     const value = device ?? NO_DEVICE;
     const selected = options.find(each => each.value === value) ?? option(value, value);

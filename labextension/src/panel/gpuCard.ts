@@ -6,16 +6,17 @@ import { GpuChart, type ChartData, type ChartPoint } from './gpuChart';
 import { HolderList, type HolderContext, type OpenHolder } from './holderList';
 import { GpuRow } from './gpuRow';
 import { MemoryBar, memorySegments, type Segment } from './memoryBar';
-import { MemoryLine } from './memoryLine';
+import { memoryLevel, MemoryLine } from './memoryLine';
 import { gpuName, throttling, unavailability, unknownValues } from './panelMessages';
 import type { PanelState } from './panelState';
+import { holderName, type Holder } from '../memory/holders';
 import { memoryShares, type GpuNow } from '../stream/streamModel';
 import { element, setAttribute, setHidden, Text } from '../ui/dom';
 import { duration, gpuNumber, memory, memoryOf, moment, whole, withUnit } from '../ui/format';
 import type { Palette } from '../ui/chartBands';
 
-const CHART_HEIGHT = 44;
-const SPARKLINE_HEIGHT = 18;
+const CHART_HEIGHT = 32;
+const SPARKLINE_HEIGHT = 16;
 
 /** The dependencies that all cards share. */
 export interface CardContext {
@@ -23,6 +24,8 @@ export interface CardContext {
   readonly palette: () => Palette;
   readonly holders: OpenHolder;
   readonly panelState: PanelState;
+  /** Make a device the default device of the active notebook. */
+  readonly choose: (device: string) => void;
 }
 
 /** The data with which a card was last updated. */
@@ -53,26 +56,24 @@ export class GpuCard {
 
   constructor(
     private readonly uuid: string,
-    { trans, palette, holders, panelState }: CardContext
+    { trans, palette, holders, panelState, choose }: CardContext
   ) {
     this.trans = trans;
     this.sparkline = new GpuChart('jp-gpuwidget-gpu-sparkline', SPARKLINE_HEIGHT, palette);
     this.chart = new GpuChart('jp-gpuwidget-gpu-chart', CHART_HEIGHT, palette, (point, total) =>
       chartText(trans, point, total)
     );
-    this.row = new GpuRow(trans, this.sparkline, this.rowBar);
+    this.row = new GpuRow(trans, this.sparkline, this.rowBar, choose);
     this.memory = new MemoryLine(trans);
     this.holders = new HolderList(trans, holders, panelState, `holders ${uuid}`);
-    this.row.node.onclick = () => {
+    this.row.toggle.onclick = () => {
       this.setExpanded(!this.expanded);
       panelState.setExpanded(uuid, this.expanded);
     };
-    const axis = element('div', 'gpu-axis', element('span', '', '100 %'), element('span', '', '0'));
-    axis.setAttribute('aria-hidden', 'true'); // The chart's name has the values.
     const body = element(
       'div',
       'gpu-body',
-      element('div', 'gpu-plot', axis, this.chart.node),
+      this.chart.node,
       this.bar.node,
       this.memory.node,
       this.holders.node,
@@ -81,7 +82,7 @@ export class GpuCard {
       this.state.node
     );
     body.id = `jp-gpuwidget-gpu-${uuid}`;
-    setAttribute(this.row.node, 'aria-controls', body.id);
+    setAttribute(this.row.toggle, 'aria-controls', body.id);
     this.node = element('section', 'gpu-card', this.row.node, body);
     this.node.dataset.gpuUuid = uuid;
     this.setExpanded(false);
@@ -108,9 +109,17 @@ export class GpuCard {
     const { warnings, others } = throttling(trans, reading);
     setAttribute(this.node, 'aria-label', trans.__('GPU %1, %2', gpuNumber(gpu), gpuName(trans, gpu)));
     const parts = memoryShares(now);
-    this.row.update(now, parts, unavailable, warnings);
+    const holders = this.holders.sort(now, context.kernels);
+    const users = holders.filter(({ kind }) => kind !== 'unattributed');
+    this.row.update(now, {
+      unavailable,
+      warnings,
+      users: context.listed ? users.map(holder => this.userName(holder, context)) : [],
+      device: context.device
+    });
     this.memory.update(parts, gpu.memory_total, reading.missing.memory_used ?? '');
-    const segments = memorySegments(parts, this.holders.sort(now, context.kernels));
+    setAttribute(this.node, 'data-level', memoryLevel(parts.used, gpu.memory_total));
+    const segments = memorySegments(parts, holders);
     this.content = { now, context, segments };
     this.updateExpandedPart();
     this.updateFacts(now);
@@ -161,6 +170,10 @@ export class GpuCard {
     if (this.expanded && context.listed) {
       this.holders.update(now, context);
     }
+  }
+
+  private userName(holder: Holder, { kernels }: HolderContext): string {
+    return holder.active ? this.trans.__('you') : holderName(this.trans, holder, kernels.values())[0];
   }
 
   private updateFacts({ reading }: GpuNow): void {

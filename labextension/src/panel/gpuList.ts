@@ -1,8 +1,9 @@
 import { GpuCard, type CardContext } from './gpuCard';
+import type { ActionResult } from './holderList';
 import { kernelsOf } from '../memory/holders';
 import { expandedByDefault, type GpuNow, type StreamModel } from '../stream/streamModel';
 import type { Band } from '../ui/chartBands';
-import { element, VisibilityTracker } from '../ui/dom';
+import { element, setAttribute, VisibilityTracker } from '../ui/dom';
 import type { KernelState } from '../wire';
 
 /** The data that the list shows in addition to the samples. */
@@ -11,6 +12,10 @@ export interface GpuListContext {
   readonly activeKernel: string | null;
   /** Ids of the kernels for which a hint is shown. */
   readonly hinted: ReadonlySet<string>;
+  /** The default device of the active notebook; null if unknown. */
+  readonly device: string | null;
+  /** The result of the last action on a kernel. */
+  readonly result: ActionResult | null;
   /** Return the time ranges in which cells used the GPU with this UUID. */
   readonly bands: (uuid: string) => readonly Band[];
   /** Whether holders are shown, according to the settings. */
@@ -45,6 +50,8 @@ export class GpuList {
   update(model: StreamModel, state: KernelState | null, context: GpuListContext): void {
     const gpus = model.gpus(state, context.activeKernel);
     this.reconcile(gpus);
+    const models = new Set(gpus.map(({ gpu }) => gpu.name));
+    setAttribute(this.node, 'data-models', models.size > 1 ? 'mixed' : 'same');
     this.expandAutomatically(gpus, state);
     const data = { history: model.history, seconds: model.seconds, gap: model.gap };
     const holderContext = {
@@ -52,7 +59,8 @@ export class GpuList {
       time: model.sample?.time ?? NaN,
       hinted: context.hinted,
       listed: context.holders,
-      sharedReason: context.sharedReason
+      sharedReason: context.sharedReason,
+      device: context.device
     };
     this.repeatUpdate = () => {
       this.update(model, state, context);
@@ -66,7 +74,8 @@ export class GpuList {
       const visible = this.visibility.has(card.node);
       if (visible || this.isDue(uuid, holderContext.time)) {
         this.updated.set(uuid, holderContext.time);
-        card.update(now, holderContext, { ...data, bands: context.bands(uuid) }, visible);
+        const chartData = { ...data, bands: context.bands(uuid) };
+        card.update(now, { ...holderContext, result: visible ? context.result : null }, chartData, visible);
       }
     }
   }

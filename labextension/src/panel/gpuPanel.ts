@@ -10,6 +10,7 @@ import { HintList } from './hintList';
 import { NoticeView, StatusMessageView } from './notice';
 import { serverNotice, type Notice } from './panelMessages';
 import type { PanelState } from './panelState';
+import { BROWSER_CLOCK } from '../clock';
 import { SettingsSection } from './settingsSection';
 import { gpuHoursText, gpuHoursTitle, jobText } from '../memory/gpuHours';
 import { HintFinder, type Hint, type Thresholds } from '../memory/hints';
@@ -30,9 +31,7 @@ import { gpuIcon } from '../ui/icon';
 const LAYOUTS: readonly (readonly [width: number, name: string])[] = [
   [17, 'stacked narrow tiny'],
   [21.5, 'stacked narrow'],
-  [30, 'stacked'],
-  [36, 'wide'],
-  [Infinity, 'wide large']
+  [30, 'stacked']
 ];
 const NO_BANDS: readonly Band[] = [];
 
@@ -55,11 +54,8 @@ export interface PanelOptions {
 /** The panel in the sidebar. It opens the stream and queries the kernel only while it is visible. */
 export class GpuPanel extends Widget implements IGpuPanel {
   readonly panelState: PanelState;
-  /** A mark that shows whether samples arrive. */
-  private readonly dot = element('span', 'panel-dot');
   /** The buttons in the header, which JupyterLab's toolbar registry creates. */
   readonly toolbar = new Toolbar();
-  private readonly rate = new Text('panel-rate');
   private readonly recording = new Text('panel-recording', 'div');
   /** Why it is unknown who holds the memory of all GPUs. */
   private readonly reason = new Text('panel-reason', 'div');
@@ -76,15 +72,13 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private readonly scroll: HTMLElement;
   private readonly list: GpuList;
   private readonly cells: ICellRuns;
+  private readonly holders: IHolderActions;
   private readonly cellsSection: CellsSection;
   private readonly hintList: HintList;
   private readonly message: StatusMessageView;
   private readonly hintFinder = new HintFinder();
   private readonly sizes = new ResizeObserver(() => {
     this.updateLayout();
-  });
-  private readonly docked = new ResizeObserver(() => {
-    this.dock();
   });
   private thresholds: Thresholds;
   private shown: ShownSections;
@@ -109,34 +103,49 @@ export class GpuPanel extends Widget implements IGpuPanel {
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', trans.__('GPUs'));
     this.cells = cells;
+    this.holders = holders;
     this.panelState = panelState;
     this.thresholds = thresholds;
     this.shown = shown;
     this.notice = new NoticeView(trans, () => undefined);
     this.notice.node.classList.add('jp-gpuwidget-server-notice');
     this.cellsSection = new CellsSection(trans, cells, panelState, dashboard, locale);
-    this.device = new DeviceSection(trans, monitor.kernels, panelState, hideOtherUsers, sentence => {
-      holders.message.set(sentence);
-    });
+    const { message } = holders;
+    this.device = new DeviceSection(
+      trans,
+      monitor.kernels,
+      panelState,
+      hideOtherUsers,
+      BROWSER_CLOCK,
+      sentence => {
+        message.set(sentence);
+      }
+    );
     this.settings = new SettingsSection(trans, monitor.kernels, panelState);
     const palette = (): Palette => (this.palette ??= readPalette(this.node));
-    this.list = new GpuList({ trans, palette, holders, panelState });
+    this.list = new GpuList({
+      trans,
+      palette,
+      holders,
+      panelState,
+      choose: device => {
+        this.device.choose(device);
+      }
+    });
     this.hintList = new HintList(trans, holders, panelState);
-    this.message = new StatusMessageView(trans, holders.message);
+    this.message = new StatusMessageView(trans, message);
     this.legend = element(
       'div',
       'panel-legend',
-      element('span', 'panel-legend-utilization', trans.__('utilization')),
+      element('span', 'panel-legend-utilization', trans.__('util')),
       element('span', 'panel-legend-memory', trans.__('memory')),
       this.span.node
     );
-    this.dot.setAttribute('role', 'img');
     const heading = element('h2', '', trans.__('GPUs'));
-    const title = element('div', 'panel-title', this.dot, heading, this.rate.node);
     this.toolbar.node.setAttribute('aria-label', trans.__('Buttons of the GPU panel'));
     const header = new Panel();
     header.addClass('jp-gpuwidget-panel-header');
-    header.addWidget(new Widget({ node: title }));
+    header.addWidget(new Widget({ node: heading }));
     header.addWidget(this.toolbar);
     const layout = new PanelLayout();
     this.layout = layout;
@@ -153,19 +162,16 @@ export class GpuPanel extends Widget implements IGpuPanel {
       this.legend,
       this.list.node,
       this.use.node,
-      // This takes the free space. The parts below it are at the bottom, and the GPUs stay when a hint appears.
-      element('div', 'panel-space'),
-      this.hintList.node,
       this.cellsSection.node
     );
-    this.node.append(this.scroll, this.message.node);
+    // The hints are below everything that scrolls, so that nothing moves when one appears.
+    this.node.append(this.scroll, this.hintList.node, this.message.node);
     this.sizes.observe(this.node);
     this.sizes.observe(heading); // Its size changes with the font.
-    this.docked.observe(this.hintList.node);
-    this.docked.observe(this.cellsSection.node);
     monitor.changed.connect(this.update, this);
     cells.changed.connect(this.update, this);
     panelState.changed.connect(this.update, this);
+    message.changed.connect(this.update, this);
     document.addEventListener('visibilitychange', this.updateVisibility);
   }
 
@@ -178,7 +184,6 @@ export class GpuPanel extends Widget implements IGpuPanel {
   addSection(section: PanelSection): void {
     this.sections.push(section);
     this.scroll.append(section.node);
-    this.docked.observe(section.node);
   }
 
   /** Apply new settings. */
@@ -208,7 +213,6 @@ export class GpuPanel extends Widget implements IGpuPanel {
     }
     document.removeEventListener('visibilitychange', this.updateVisibility);
     this.sizes.disconnect();
-    this.docked.disconnect();
     this.list.dispose();
     this.settings.dispose();
     this.message.dispose();
@@ -251,21 +255,18 @@ export class GpuPanel extends Widget implements IGpuPanel {
     const origin = model.sample?.origin;
     const quiet = this.monitor.silentFor;
     const live = link === 'open' && quiet === null;
-    const connection = live ? 'live' : link === 'open' || link === 'opening' ? 'waiting' : 'lost';
-    setAttribute(this.node, 'data-link', connection);
-    for (const attribute of ['aria-label', 'title']) {
-      setAttribute(this.dot, attribute, this.connectionText(connection));
-    }
-    this.rate.set(this.rateText(live), live ? this.rateTitle() : '');
+    const waiting = link === 'open' || link === 'opening';
+    setAttribute(this.node, 'data-link', live ? 'live' : waiting ? 'waiting' : 'lost');
     const recording = origin?.recording ?? null;
-    this.recording.set(recording ?? '');
+    const reason = this.shown.holders ? sharedReason(model.usage) : '';
+    this.recording.set(recording ?? '', [recording ?? '', reason].join('\n').trim());
     setHidden(this.recording.node, recording === null);
     this.updateUse(kernels.view.kernel?.id ?? null);
     this.notice.show(this.serverNotice(quiet, origin?.reason ?? null));
     this.placeNotice((model.sample?.gpus.length ?? 0) > 0);
-    const reason = this.shown.holders ? sharedReason(model.usage) : '';
     this.reason.set(reason);
-    setHidden(this.reason.node, reason === '');
+    // With a recording, the tooltip of its label has the reason.
+    setHidden(this.reason.node, reason === '' || recording !== null);
     this.device.update(
       model.server,
       {
@@ -285,13 +286,18 @@ export class GpuPanel extends Widget implements IGpuPanel {
     const { state, view } = kernels;
     const hints = this.shown.hints ? this.hints() : [];
     this.hintList.update(hints, kernelsOf(model.usage));
+    const { text, kernel } = this.holders.message;
+    const result = text === '' || kernel === null ? null : { kernel, text, shown: false };
     this.list.update(model, view.silentFor === null || state === null ? state : withoutMemory(state), {
       activeKernel: view.kernel?.id ?? null,
       hinted: new Set(hints.flatMap(hint => (hint.kind === 'idle' ? hint.kernel.id : []))),
       bands: uuid => (this.shown.bands ? this.cells.bands(uuid) : NO_BANDS),
       holders: this.shown.holders,
-      sharedReason: reason
+      sharedReason: reason,
+      device: this.device.device,
+      result
     });
+    this.message.setAtHolder(result?.shown === true);
     if (this.shown.cells) {
       this.cellsSection.update();
     } else {
@@ -319,27 +325,6 @@ export class GpuPanel extends Widget implements IGpuPanel {
       // layout.
       setAttribute(this.node, 'data-size', LAYOUTS.find(([limit]) => size < limit)?.[1] ?? '');
     }
-  }
-
-  /**
-   * Keep the hints and the heads of collapsed sections visible at the bottom, one above the other, while the
-   * rest is scrolled.
-   */
-  private dock(): void {
-    const parts = [
-      ...this.sections.map(({ node }) => node).reverse(),
-      this.cellsSection.node,
-      this.hintList.node
-    ];
-    let bottom = 0;
-    for (const node of parts) {
-      const expanded = node.hasAttribute('open') || node.dataset.open === 'true';
-      node.classList.toggle('jp-gpuwidget-docked', !expanded);
-      // In an expanded section, which is positioned relatively, `bottom` would move it over the part above.
-      node.style.bottom = expanded ? '' : `${String(bottom)}px`;
-      bottom += expanded ? 0 : node.offsetHeight;
-    }
-    this.scroll.style.scrollPaddingBottom = `${String(bottom)}px`;
   }
 
   private readonly updateVisibility = (): void => {
@@ -380,9 +365,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   }
 
   private spanText(seconds: number): string {
-    return seconds >= 60 && seconds % 60 === 0
-      ? this.trans.__('last %1 min', seconds / 60)
-      : this.trans.__('last %1', duration(seconds));
+    return seconds >= 60 && seconds % 60 === 0 ? this.trans.__('%1 min', seconds / 60) : duration(seconds);
   }
 
   private clockSkewTitle(): string {
@@ -393,48 +376,6 @@ export class GpuPanel extends Widget implements IGpuPanel {
           'Cell runs are not shown: the clocks of the kernel and of the server differ by %1.',
           duration(Math.abs(seconds))
         );
-  }
-
-  private connectionText(connection: 'live' | 'waiting' | 'lost'): string {
-    switch (connection) {
-      case 'live':
-        return this.trans.__('Live');
-      case 'waiting':
-        return this.trans.__('Waiting for data');
-      case 'lost':
-        return this.trans.__('No connection to the server');
-    }
-  }
-
-  private rateText(live: boolean): string {
-    const interval = this.monitor.model.server?.interval;
-    if (!live || interval === undefined) {
-      return this.monitor.connectionState === 'lost' ? this.trans.__('reconnecting…') : '';
-    }
-    return interval < 1
-      ? this.trans.__('Updates %1×/s', Math.round(10 / interval) / 10)
-      : this.trans.__('Updates every %1 s', Math.round(10 * interval) / 10);
-  }
-
-  /**
-   * Return why the sampling interval differs from the interval of the settings or of the server; an empty
-   * text if it does not differ.
-   */
-  private rateTitle(): string {
-    const { server, ownInterval, minInterval } = this.monitor.model;
-    const seconds = (interval: number): number => Math.round(100 * interval) / 100;
-    if (server !== null && server.interval > ownInterval) {
-      return this.trans.__(
-        'Set by the minimum sampling interval in the settings. Without it, updates arrive every %1 s',
-        seconds(ownInterval)
-      );
-    }
-    return minInterval > 0 && minInterval < ownInterval
-      ? this.trans.__(
-          'The settings allow a sample every %1 s, but the server samples less often',
-          seconds(minInterval)
-        )
-      : '';
   }
 
   private serverNotice(quiet: number | null, reason: string | null): Notice | null {

@@ -3,83 +3,94 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { GpuChart } from './gpuChart';
 import type { MemoryBar } from './memoryBar';
 import { gpuName } from './panelMessages';
-import type { GpuNow, MemoryShares } from '../stream/streamModel';
-import { element, setAttribute, Text } from '../ui/dom';
-import { gpuNumber, memory, memoryOf, padded, whole, withUnit } from '../ui/format';
+import type { GpuNow } from '../stream/streamModel';
+import { element, setAttribute, setHidden, Text } from '../ui/dom';
+import { gpuNumber, padded, whole, withUnit } from '../ui/format';
+
+/** What a row shows in addition to the GPU's readings. */
+export interface RowContent {
+  /** A short and a long text about why there is no reading; null if there is one. */
+  readonly unavailable: readonly [string, string] | null;
+  /** The reasons for which the GPU is slowed down by a problem. */
+  readonly warnings: readonly string[];
+  /** The names of those who hold the GPU's memory, the most important first. */
+  readonly users: readonly string[];
+  /** The default device of the active notebook; null if unknown. */
+  readonly device: string | null;
+}
 
 /**
- * If other processes hold at least this many bytes of a GPU, its row has a mark. A display or an idle CUDA
- * context holds less.
+ * The row of a GPU: a button that expands and collapses the GPU's card, a button with torch's name of the GPU
+ * that makes it the default device, and, while the card is collapsed, the most important figures.
  */
-const IN_USE = 512 * 1024 ** 2;
-
-/** The row of a GPU: a button that expands and collapses the GPU's card. */
 export class GpuRow {
-  readonly node: HTMLButtonElement;
+  readonly node: HTMLElement;
+  readonly toggle: HTMLButtonElement;
   private readonly number = new Text('gpu-number');
-  private readonly name = new Text('');
+  private readonly name = new Text('gpu-name');
   private readonly badge = new Text('gpu-badge');
+  private readonly chip = element('button', 'gpu-chip', this.badge.node);
   private readonly warning = new Text('gpu-warning');
   private readonly utilization = new Text('gpu-utilization');
-  private readonly used = new Text('gpu-used');
-  private readonly others = new Text('gpu-others');
+  private readonly user = new Text('gpu-user');
   private readonly unavailable = new Text('gpu-unavailable');
 
+  /** `choose` is called with torch's name of a GPU that is to be the default device. */
   constructor(
     private readonly trans: TranslationBundle,
     sparkline: GpuChart,
-    bar: MemoryBar
+    bar: MemoryBar,
+    choose: (device: string) => void
   ) {
+    this.toggle = element('button', 'gpu-row', this.number.node, this.name.node);
+    this.chip.type = this.toggle.type = 'button';
+    this.chip.onclick = () => {
+      choose(this.badge.value);
+    };
     this.node = element(
-      'button',
-      'gpu-row',
-      this.number.node,
-      element('span', 'gpu-name', this.name.node, this.badge.node),
+      'div',
+      'gpu-head',
+      this.toggle,
+      this.chip,
       sparkline.node,
       element('span', 'gpu-now', this.warning.node, this.utilization.node),
-      element('span', 'gpu-usage', bar.node, this.used.node, this.others.node),
+      bar.node,
+      this.user.node,
       this.unavailable.node
     );
-    this.node.type = 'button';
   }
 
   setExpanded(expanded: boolean): void {
-    setAttribute(this.node, 'aria-expanded', String(expanded));
+    setAttribute(this.toggle, 'aria-expanded', String(expanded));
   }
 
-  /**
-   * Show the current data. `unavailable` is a short and a long text about why there is none; `warnings` are
-   * the reasons for which the GPU is slowed down by a problem.
-   */
-  update(
-    { gpu, reading, kernel }: GpuNow,
-    { used, other }: MemoryShares,
-    unavailable: readonly [string, string] | null,
-    warnings: readonly string[]
-  ): void {
+  /** Show the current data. */
+  update({ gpu, reading, kernel }: GpuNow, { unavailable, warnings, users, device }: RowContent): void {
     const { trans } = this;
     this.number.set(gpuNumber(gpu), gpu.uuid);
     this.name.set(gpuName(trans, gpu), gpu.name);
-    const device = kernel?.torch_device ?? '';
-    const context = kernel?.context === true;
-    this.badge.set(device, device === '' ? '' : badgeTitle(trans, context));
-    setAttribute(this.badge.node, 'data-context', context ? 'true' : '');
+    setAttribute(this.toggle, 'title', gpu.name);
+    const own = kernel?.torch_device ?? '';
+    const isDefault = own !== '' && own === device;
+    this.badge.set(own);
+    setHidden(this.chip, own === '');
+    setAttribute(
+      this.chip,
+      'title',
+      own === '' ? '' : badgeTitle(trans, kernel?.context === true, isDefault)
+    );
+    setAttribute(this.badge.node, 'data-context', kernel?.context === true ? 'true' : '');
+    setAttribute(this.chip, 'aria-pressed', String(isDefault));
     const [short, long] = unavailable ?? ['', ''];
+    this.chip.disabled = short !== '';
     this.unavailable.set(short, long);
     setAttribute(this.node, 'data-away', short === '' ? '' : 'true');
     this.utilization.set(
       withUnit(padded(whole(reading.utilization), 3), '%'),
       reading.utilization === null ? (reading.missing.utilization ?? '') : trans.__('GPU utilization')
     );
-    this.used.set(
-      memoryOf(trans, used, gpu.memory_total),
-      used === null ? (reading.missing.memory_used ?? '') : trans.__('Memory in use')
-    );
-    const shared = other !== null && other >= IN_USE;
-    this.others.set(
-      shared ? trans.__('Others') : '',
-      shared ? trans.__('Other processes hold %1', memory(other)) : ''
-    );
+    const [first = '', ...others] = users;
+    this.user.set(others.length === 0 ? first : `${first} +${String(others.length)}`, users.join('\n'));
     const warned = warnings.length > 0;
     this.warning.set(warned ? '▲' : '', warnings.join(', '));
     setAttribute(this.warning.node, 'role', warned ? 'img' : '');
@@ -87,10 +98,15 @@ export class GpuRow {
   }
 }
 
-/** Return the tooltip of the badge with torch's name of the GPU. `context` is whether the frame is solid. */
-export function badgeTitle(trans: TranslationBundle, context: boolean): string {
+/**
+ * Return the tooltip of the chip with torch's name of the GPU. `context` is whether its frame is solid.
+ * `isDefault` is whether it is filled.
+ */
+export function badgeTitle(trans: TranslationBundle, context: boolean, isDefault: boolean): string {
   return [
-    trans.__('PyTorch’s name for this GPU in this notebook'),
+    isDefault
+      ? trans.__('Filled: the default device of this notebook')
+      : trans.__('Click to make this GPU the default device of this notebook'),
     context
       ? trans.__('Solid frame: this notebook has a CUDA context on this GPU')
       : trans.__(

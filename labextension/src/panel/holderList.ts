@@ -29,6 +29,14 @@ export interface OpenHolder {
   readonly goTo: (target: ActionTarget) => void;
 }
 
+/** The message about the last action on a kernel, which is shown once, at a line of that kernel. */
+export interface ActionResult {
+  readonly kernel: string;
+  readonly text: string;
+  /** Whether a line shows the message. */
+  shown: boolean;
+}
+
 /** The data that the lines of all holders share. */
 export interface HolderContext {
   readonly kernels: ReadonlyMap<string, ServerKernel>;
@@ -40,6 +48,9 @@ export interface HolderContext {
   readonly listed: boolean;
   /** The reason that the panel shows once for all GPUs; empty if there is none. */
   readonly sharedReason: string;
+  /** The default device of the active notebook; null if unknown. */
+  readonly device: string | null;
+  readonly result: ActionResult | null;
 }
 
 /** The list of the holders of one GPU's memory, one per line. */
@@ -109,13 +120,17 @@ export class HolderList {
       trans.__('Memory of GPU %1 held by unknown processes', number)
     );
     const known = this.holders.filter(({ kind }) => kind !== 'unattributed');
+    if (known.length > 0) {
+      setAttribute(this.node, 'data-used', 'true');
+    }
     // Collapsing must hide at least two lines: a button in place of a single line would save no space.
     const collapsible = known.length > MAX_COLLAPSED + 1;
     const shown = collapsible && !expanded ? known.slice(0, MAX_COLLAPSED) : known;
     updateLines(this.list, shown, context, older);
     updateLines(
       this.unattributed,
-      this.holders.filter(({ kind }) => kind === 'unattributed'),
+      // If there is no other holder, the line would repeat the memory in use.
+      known.length === 0 ? [] : this.holders.filter(({ kind }) => kind === 'unattributed'),
       context,
       older
     );
@@ -164,6 +179,7 @@ class HolderLine {
   private readonly state = new Text('holder-state');
   private readonly torch = new Text('holder-torch');
   private readonly memory = new Text('holder-memory');
+  private readonly result = new Text('holder-result');
   private readonly button = element(
     'button',
     'icon-button jp-gpuwidget-holder-menu',
@@ -197,12 +213,13 @@ class HolderLine {
       this.torch.node,
       this.state.node,
       this.memory.node,
-      this.button
+      this.button,
+      this.result.node
     );
   }
 
   /** If `older` is true, the memory is from an older reading than the GPU's memory in use. */
-  update(holder: Holder, { kernels, time, hinted }: HolderContext, older: boolean): void {
+  update(holder: Holder, { kernels, time, hinted, result }: HolderContext, older: boolean): void {
     const { trans } = this;
     const { kernel, active, kind, holding } = holder;
     const [name, fullName] = holderName(trans, holder, kernels.values());
@@ -230,6 +247,11 @@ class HolderLine {
       );
     }
     this.memory.set(memory(holder.memory));
+    const shown = result !== null && !result.shown && result.kernel === kernel?.id;
+    this.result.set(shown ? result.text : '');
+    if (shown) {
+      result.shown = true;
+    }
     this.target = targetOf(holder);
     setAttribute(this.node, 'data-torch', torch ? 'true' : '');
     setAttribute(this.node, 'data-act', this.target === null ? '' : 'true');

@@ -1,48 +1,33 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { MemoryShares } from '../stream/streamModel';
-import { element, setHidden, Text } from '../ui/dom';
-import { figure, memoryUnit, UNKNOWN } from '../ui/format';
+import { element, setAttribute, Text } from '../ui/dom';
+import { memoryUnit, shortFigure, shortMemory, UNKNOWN } from '../ui/format';
 
-/** One share of a GPU's memory: what it is, in full and in short for a narrow panel, and its size. */
-class Share {
-  readonly node: HTMLElement;
-  private readonly label = new Text('gpu-share-label');
-  private readonly short = new Text('gpu-share-short');
-  private readonly size = new Text('gpu-share-size');
+/** From these shares of its memory in use on, a GPU is nearly full, and full. */
+const HIGH = 0.9;
+const FULL = 0.97;
 
-  constructor() {
-    this.node = element('span', 'gpu-share', this.label.node, this.short.node, this.size.node);
-  }
-
-  /** The share as one text; empty if it is hidden. */
-  get text(): string {
-    return this.node.hidden ? '' : `${this.label.value} ${this.size.value}`;
-  }
-
-  set(label: string, short: string, size: string, title = ''): void {
-    setHidden(this.node, size === '');
-    this.label.set(label);
-    this.short.set(short, label);
-    this.size.set(size, title);
-  }
+/** Return how full a GPU with `total` bytes is; empty if it has room, or if that is unknown. */
+export function memoryLevel(used: number | null, total: number | null): '' | 'high' | 'full' {
+  const share = used === null || total === null ? 0 : used / total;
+  return share >= FULL ? 'full' : share >= HIGH ? 'high' : '';
 }
 
 /** The line of a GPU's card with its memory: this notebook's, that of other processes, and free memory. */
 export class MemoryLine {
   readonly node: HTMLElement;
-  private readonly notebook = new Share();
-  private readonly others = new Share();
-  private readonly free = new Share();
+  private readonly used = new Text('');
+  private readonly free = new Text('gpu-free');
 
   constructor(private readonly trans: TranslationBundle) {
-    this.node = element('div', 'gpu-memory', this.notebook.node, this.others.node, this.free.node);
+    this.node = element('div', 'gpu-memory', this.used.node, this.free.node);
   }
 
   /** The line as one text. */
   get text(): string {
-    return [this.notebook, this.others, this.free]
-      .map(({ text }) => text)
+    return [this.used, this.free]
+      .map(({ value }) => value)
       .filter(text => text !== '')
       .join(', ');
   }
@@ -51,19 +36,15 @@ export class MemoryLine {
   update({ here, other, used, free }: MemoryShares, total: number | null, missing: string): void {
     const { trans } = this;
     const unit = memoryUnit([total, used]);
-    // The unit follows the last size only.
-    const last = (size: number | null): string => `${figure(size, unit)} ${unit.name}`;
-    const before = (size: number | null): string => (free === null ? last(size) : figure(size, unit));
     if (used === null) {
-      this.notebook.set(trans.__('Memory'), trans.__('Memory'), UNKNOWN, missing);
-      this.others.set('', '', '');
+      this.used.set(trans.__('Memory: %1', UNKNOWN), missing);
     } else if (here === null || other === null) {
-      this.notebook.set(trans.__('In use'), trans.__('In use'), before(used));
-      this.others.set('', '', '');
+      this.used.set(trans.__('%1 in use', shortMemory(used)));
     } else {
-      this.notebook.set(trans.__('This notebook'), trans.__('Mine'), figure(here, unit));
-      this.others.set(trans.__('Other processes'), trans.__('Others'), before(other));
+      // The unit follows the free memory only.
+      this.used.set(trans.__('%1 mine · %2 others', shortFigure(here, unit), shortFigure(other, unit)));
     }
-    this.free.set(trans.__('Free'), trans.__('Free'), free === null ? '' : last(free));
+    this.free.set(free === null ? '' : trans.__('%1 free', `${shortFigure(free, unit)} ${unit.name}`));
+    setAttribute(this.node, 'data-level', memoryLevel(used, total));
   }
 }

@@ -62,6 +62,7 @@ export class StatusMessageView {
     closeIcon.element({ tag: 'span' })
   );
   private readonly text = new Text('panel-message-text');
+  private atHolder = false;
 
   constructor(
     trans: TranslationBundle,
@@ -85,10 +86,17 @@ export class StatusMessageView {
     this.message.changed.disconnect(this.update, this);
   }
 
+  /** Set whether the message is visible at its holder instead. Screen readers still announce it. */
+  setAtHolder(atHolder: boolean): void {
+    this.atHolder = atHolder;
+    this.update();
+  }
+
   private update(): void {
     const { text } = this.message;
+    const isEmpty = text === '' || this.atHolder;
     this.text.set(text);
-    setHidden(this.close, text === '');
-    setAttribute(this.node, 'data-empty', text === '' ? 'true' : '');
+    setHidden(this.close, isEmpty);
+    setAttribute(this.node, 'data-empty', isEmpty ? 'true' : '');
   }
 }

@@ -20,6 +20,8 @@ export interface Notice {
   /** The URL of a page with more information. */
   readonly link?: string;
   readonly action?: 'load';
+  /** Whether the dropdown shows the sentence, which is short and soon replaced. */
+  readonly brief?: true;
   /** Whether the sentence contains a number of seconds that increases. */
   readonly countsSeconds?: true;
 }
@@ -115,9 +117,9 @@ export function kernelNotice(
     case 'no-kernel':
       return { text: trans.__('This notebook has no kernel.') };
     case 'starting':
-      return { text: trans.__('The kernel is starting.') };
+      return { text: trans.__('The kernel is starting.'), brief: true };
     case 'restarting':
-      return { text: trans.__('The kernel is restarting.') };
+      return { text: trans.__('The kernel is restarting.'), brief: true };
     case 'dead':
       return { text: trans.__('The kernel is dead. Restart it to choose a device.') };
     case 'unreachable':
@@ -125,7 +127,7 @@ export function kernelNotice(
     case 'not-python':
       return { text: trans.__('This kernel runs %1, not Python.', condition.language) };
     case 'querying':
-      return { text: trans.__('Checking the kernel…') };
+      return { text: trans.__('Checking the kernel…'), brief: true };
     case 'unanswered':
       return {
         text: trans.__(
@@ -143,11 +145,9 @@ export function kernelNotice(
         action: 'load'
       };
     case 'loading':
-      return {
-        text: view.busy
-          ? trans.__('Loading gpuwidget once the running cell has ended…')
-          : trans.__('Loading gpuwidget…')
-      };
+      return view.busy
+        ? { text: trans.__('Loading gpuwidget once the running cell has ended…') }
+        : { text: trans.__('Loading gpuwidget…'), brief: true };
     case 'not-installed':
       return {
         ...installNotice(trans, server, {
@@ -245,17 +245,8 @@ export function deviceNotes(
     view.restarted && device.chosen === null
       ? trans.__('The kernel was restarted: PyTorch uses its default device.')
       : null;
-  const pending = device.pending && device.note === null ? trans.__('Takes effect in the next cell') : null;
   const rejected = view.rejection?.ask === 'set_switch' ? null : (view.rejection?.reason ?? null);
-  return [
-    rejected,
-    unavailable === shownReason ? null : unavailable,
-    silent,
-    pending,
-    device.note,
-    restarted,
-    other
-  ]
+  return [rejected, unavailable === shownReason ? null : unavailable, silent, device.note, restarted, other]
     .filter(sentence => sentence !== null)
     .join('\n');
 }

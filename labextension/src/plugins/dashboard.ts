@@ -15,7 +15,7 @@ import { ServerApi } from '../stream/serverApi';
 import { isMetric } from '../dashboard/metrics';
 import type { MetricName } from '../metricTable';
 import { CommandIds, DOMAIN, ICellRuns, IClusterModel, IGpuSettings, IMonitor } from '../tokens';
-import { gpuIcon } from '../ui/icon';
+import { dashboardIcon, gpuIcon } from '../ui/icon';
 import { activateInMainArea, openInMainArea } from '../ui/mainArea';
 
 const RANK = 9;
@@ -72,9 +72,11 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
       openInMainArea({ shell, labShell, tracker }, widgetId(metric), content);
     };
     commands.addCommand(CommandIds.dashboard, {
-      label: args => (args.toolbar === true ? trans.__('Dashboard') : trans.__('GPU Dashboard')),
-      caption: trans.__('Every metric of every GPU over time'),
-      icon: args => (args.isLauncher === true ? gpuIcon : undefined),
+      label: trans.__('GPU Dashboard'),
+      // The caption names a button with only an icon.
+      caption: args =>
+        args.toolbar === true ? trans.__('GPU Dashboard') : trans.__('Every metric of every GPU over time'),
+      icon: args => (args.toolbar === true ? dashboardIcon : args.isLauncher === true ? gpuIcon : undefined),
       describedBy: {
         args: {
           type: 'object',

@@ -6,7 +6,8 @@ import { DiagnosticsModel } from '../diagnostics/diagnosticsModel';
 import { DiagnosticsSection } from '../diagnostics/diagnosticsSection';
 import { JupyterServerDoctor } from '../diagnostics/serverDoctor';
 import { CommandIds, DOMAIN, IGpuPanel, IGpuSettings, IMonitor } from '../tokens';
-import { setHidden } from '../ui/dom';
+import { setAttribute, setHidden } from '../ui/dom';
+import { doctorIcon } from '../ui/icon';
 import { showInSidebar } from '../ui/notebook7Layout';
 
 /**
@@ -33,9 +34,10 @@ export const diagnostics: JupyterFrontEndPlugin<void> = {
       'The kernel did not answer: a long call blocks it, or its version of gpuwidget is too old.'
     );
     const doctor = new JupyterServerDoctor(serviceManager.serverSettings, trans, languageCode);
+    const model = new DiagnosticsModel(doctor, kernels, noReply);
     const section = new DiagnosticsSection({
       trans,
-      model: new DiagnosticsModel(doctor, kernels, noReply),
+      model,
       kernels,
       panelState: panel.panelState,
       copy: text => {
@@ -47,13 +49,26 @@ export const diagnostics: JupyterFrontEndPlugin<void> = {
       setHidden(section.node, !settings.current.show.health);
     });
     panel.addSection(section);
+    model.changed.connect(() => {
+      setAttribute(panel.node, 'data-doctor', section.status);
+      commands.notifyCommandChanged(CommandIds.doctor);
+    });
     commands.addCommand(CommandIds.doctor, {
       label: trans.__('GPU Doctor'),
-      caption: trans.__(
-        'Check everything between PyTorch and the GPU, in the active notebook’s kernel and in the server'
-      ),
+      caption: args =>
+        args.toolbar === true
+          ? trans.__('GPU Doctor: %1', section.summaryText)
+          : trans.__(
+              'Check everything between PyTorch and the GPU, in the active notebook’s kernel and in the server'
+            ),
+      icon: args => (args.toolbar === true ? doctorIcon : undefined),
       describedBy: { args: { type: 'object', properties: {} } },
-      execute: () => {
+      execute: args => {
+        if (args.toolbar === true && section.isOpen) {
+          section.node.open = false;
+          setHidden(section.node, !settings.current.show.health);
+          return;
+        }
         showInSidebar(shell, panel);
         setHidden(section.node, false); // The command shows the section even if the settings hide it.
         section.open();

@@ -2,7 +2,6 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
-import { MenuSvg } from '@jupyterlab/ui-components';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import { BROWSER_CLOCK } from '../clock';
@@ -12,6 +11,8 @@ import { DOMAIN, IHolderActions, IMonitor, HolderCommandIds } from '../tokens';
 import { holderOf, holderSelector } from '../memory/runningHolders';
 import type { ActionTarget, HolderKind } from '../memory/holders';
 import type { ActiveKernel } from '../kernel/activeKernel';
+import { freeCacheProblem } from '../memory/holderActions';
+import { openMenu } from '../ui/menu';
 
 /** The commands of a kernel's menu, in this order. */
 const KERNEL_COMMANDS = [
@@ -47,8 +48,14 @@ export const memory: JupyterFrontEndPlugin<IHolderActions> = {
     addHolderCommands(app, actions, monitor.kernels, trans, palette);
     return {
       message,
-      openMenu: (target, button) => {
-        openHolderMenu(app.commands, target, button);
+      openMenu: ({ kernel, terminal }, button) => {
+        const args = kernel === null ? { terminal } : { kernel };
+        const ids = kernel === null ? [HolderCommandIds.goTo] : KERNEL_COMMANDS;
+        openMenu(
+          app.commands,
+          ids.map(command => ({ command, args })),
+          button
+        );
       },
       goTo: target => void actions.goTo(target),
       shutDown: kernel => void actions.shutDownNow(kernel)
@@ -135,12 +142,15 @@ function addHolderCommands(
     kernel => actions.restart(kernel)
   );
   commands.addCommand(HolderCommandIds.freeCache, {
-    label: trans.__('Free PyTorch Cache'),
+    label: args => {
+      const problem = freeCacheProblem(trans, activeKernel, targetOf(args).kernel);
+      return problem === null ? trans.__('Free PyTorch Cache') : trans.__('Free PyTorch Cache (%1)', problem);
+    },
     caption: trans.__(
       'Release the memory that PyTorch has cached but does not use (torch.cuda.empty_cache())'
     ),
     describedBy,
-    isEnabled: args => (targetOf(args).kernel ?? activeKernel.view.kernel) !== null,
+    isEnabled: args => freeCacheProblem(trans, activeKernel, targetOf(args).kernel) === null,
     execute: async args => {
       const kernel = targetOf(args).kernel ?? activeKernel.view.kernel?.id;
       if (kernel !== undefined) {
@@ -180,30 +190,4 @@ function openLabel(trans: TranslationBundle, kind: HolderKind): string {
     default:
       return trans.__('Open');
   }
-}
-
-/**
- * Open the menu of actions on `target` below `button`. When the menu closes, the button gets the focus again.
- */
-function openHolderMenu(
-  commands: JupyterFrontEnd['commands'],
-  { kernel, terminal }: ActionTarget,
-  button: HTMLElement
-): void {
-  const menu = new MenuSvg({ commands });
-  const args = kernel === null ? { terminal } : { kernel };
-  for (const command of kernel === null ? [HolderCommandIds.goTo] : KERNEL_COMMANDS) {
-    menu.addItem({ command, args });
-  }
-  button.setAttribute('aria-expanded', 'true');
-  menu.aboutToClose.connect(() => {
-    button.removeAttribute('aria-expanded');
-    button.focus();
-    // The command of the chosen item is executed after the menu has closed, so dispose of the menu later.
-    window.setTimeout(() => {
-      menu.dispose();
-    });
-  });
-  const { left, bottom } = button.getBoundingClientRect();
-  menu.open(left, bottom);
 }

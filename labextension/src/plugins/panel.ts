@@ -9,11 +9,14 @@ import { PageConfig } from '@jupyterlab/coreutils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { settingsIcon } from '@jupyterlab/ui-components';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import { historyLength } from '../dashboard/dashboardState';
 import { GpuPanel } from '../panel/gpuPanel';
 import { databaseStore, PanelState } from '../panel/panelState';
-import { SETTINGS_ID } from '../settings';
+import { SETTINGS_ID, type ShownSections } from '../settings';
+import { partTitles } from '../settingsSchema';
 import {
   CommandIds,
   DOMAIN,
@@ -25,6 +28,7 @@ import {
   IMonitor
 } from '../tokens';
 import { setUnits } from '../ui/format';
+import { openMenu } from '../ui/menu';
 
 const RANK = 700;
 /** The name of the panel's toolbar in JupyterLab's toolbar registry and in the settings schema. */
@@ -61,7 +65,8 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
       setUnits(units);
     };
     apply();
-    const widget = new GpuPanel((translator ?? nullTranslator).load(DOMAIN), monitor, {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const widget = new GpuPanel(trans, monitor, {
       cells,
       panelState: new PanelState(database && databaseStore(database, SETTINGS_ID)),
       holders,
@@ -85,6 +90,41 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
     holders.message.changed.connect(({ text }) => {
       if (text !== '' && !widget.isVisible) {
         widget.open(shell);
+      }
+    });
+    const titles = partTitles(trans);
+    const partOf = (args: ReadonlyPartialJSONObject): keyof ShownSections | undefined =>
+      titles.find(([part]) => part === args.part)?.[0];
+    commands.addCommand(CommandIds.togglePart, {
+      label: args => titles.find(([part]) => part === args.part)?.[1] ?? trans.__('Parts to show'),
+      describedBy: {
+        args: {
+          type: 'object',
+          properties: { part: { type: 'string', enum: titles.map(([part]) => part) } }
+        }
+      },
+      isToggled: args => {
+        const part = partOf(args);
+        return part !== undefined && settings.current.show[part];
+      },
+      execute: async args => {
+        const part = partOf(args);
+        if (part !== undefined) {
+          await settings.togglePart(part);
+        }
+      }
+    });
+    commands.addCommand(CommandIds.parts, {
+      label: trans.__('Parts to show'),
+      icon: settingsIcon,
+      describedBy: { args: { type: 'object', properties: {} } },
+      execute: () => {
+        const button = widget.node.querySelector<HTMLElement>('[data-jp-item-name=parts] > *');
+        openMenu(
+          commands,
+          titles.map(([part]) => ({ command: CommandIds.togglePart, args: { part } })),
+          button ?? widget.node
+        );
       }
     });
     if (toolbars !== null && settingRegistry !== null) {

@@ -178,7 +178,8 @@ export function shortMemory(size: Optional): string {
   return known(size) ? `${shortFigure(size, unit)} ${unit.name}` : UNKNOWN;
 }
 
-function shortFigure(size: number, unit: MemoryUnit): string {
+/** Return a size in bytes as a number in `unit` like `figure`, but from ten units on without a decimal. */
+export function shortFigure(size: number, unit: MemoryUnit): string {
   return size < 9.95 * unit.size ? figure(size, unit) : whole(size / unit.size);
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuwidget.kernel.cells.options import HELP, find_in_cell, parse, without_watch_line
+from gpuwidget.kernel.commands.subcommands import closest_command
 from gpuwidget.model.errors import OptionError
 
 
@@ -85,6 +86,32 @@ def test_exclusive_is_unknown() -> None:
             parse(line)
         assert str(raised.value) == message
     assert "--exclusive" not in HELP
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"), [("--ned 20GiB", "--need"), ("--quite", "--quiet"), ("--nolive", "--no-live")]
+)
+def test_a_misspelled_option(line: str, meant: str) -> None:
+    """The error for a misspelled option suggests the option that the user probably meant."""
+    with pytest.raises(OptionError) as raised:
+        parse(line)
+    assert f"unrecognized arguments: {line}. Did you mean {meant}?" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("memry --cells", "memory"),
+        ("docter", "doctor"),
+        ("wach off", "watch off"),
+        ("swiches cudnn.benchmark on", "switches"),
+        ("device cuda:1 twice", None),
+        ("nonsense", None),
+    ],
+)
+def test_a_misspelled_command(words: str, meant: str | None) -> None:
+    """``%gpu`` suggests the command that the user probably meant, unless there is none."""
+    assert closest_command(words.split()) == meant
 
 
 def test_an_unclosed_quote() -> None:
