@@ -227,8 +227,9 @@ def test_ticking_two_cells_compares_them(open_notebook: Open) -> None:
 
 
 def test_a_late_scroll_does_not_take_the_focus(open_notebook: Open, lab: Lab) -> None:
-    """If the user goes elsewhere while the notebook scrolls to a clicked cell, which is in the document and not
-    displayed, the focus stays there."""
+    """If the user goes elsewhere while the notebook scrolls to a clicked cell, the focus stays there. This
+    cell may be in the document without being displayed.
+    """
     path = write_reports(lab, "late.ipynb", [report(1, 1, 1.0), report(2, 2, 1.0)], cells=300)
     notebook = open_notebook(path, kernel=False)
     show(notebook)
@@ -242,9 +243,7 @@ def test_a_late_scroll_does_not_take_the_focus(open_notebook: Open, lab: Lab) ->
     notebook.page.click(f"{ROW} >> nth=1")
     notebook.page.wait_for_function("() => window.scrolled !== undefined")
     notebook.page.focus(f"{ROW} button >> nth=0")
-    notebook.script(
-        "window.rendered = true; window.scrolled(); await new Promise(done => setTimeout(done));"
-    )
+    notebook.script("window.rendered = true; window.scrolled(); await new Promise(done => setTimeout(done));")
     assert notebook.page.evaluate("() => document.activeElement.closest('.jp-gpuwidget-cells-row') !== null")
 
 
