@@ -29,10 +29,6 @@ CHROMIUM_ARGUMENTS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # Most of the CPU time of the browser tests goes to the start of JupyterLab's page. With these two options,
-    # Chromium takes about a fifth less for it.
-    "--renderer-process-limit=1",
-    "--js-flags=--no-opt --no-maglev",
 )
 PYTHON = os.environ.get("GPUWIDGET_TEST_LAB", sys.executable)
 """The Python interpreter that runs the JupyterLab under test and its kernels."""
