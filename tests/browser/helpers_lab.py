@@ -29,10 +29,6 @@ CHROMIUM_ARGUMENTS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # Most of the CPU time of the browser tests goes to the start of JupyterLab's page. With these two options
-    # and without some extensions (_UNUSED), Chromium takes about 1.5 s for it instead of 1.95 s.
-    "--renderer-process-limit=1",
-    "--js-flags=--no-opt --no-maglev",
 )
 PYTHON = os.environ.get("GPUWIDGET_TEST_LAB", sys.executable)
 """The Python interpreter that runs the JupyterLab under test and its kernels."""
@@ -55,10 +51,6 @@ SETTINGS = {
         "doNotDisturbMode": True,
     },
 }
-_UNUSED = """
-extensionmanager lsp debugger mermaid tooltip help hub imageviewer markdownviewer pdf vega5 csvviewer
-"""
-"""JupyterLab's own extensions that the tests do without, because gpuwidget has nothing to do with them."""
 _RECORD_LAYOUT_SHIFTS = """
 window.layoutShifts = [];
 new PerformanceObserver(list => {
@@ -124,10 +116,6 @@ class Lab:
             path = settings / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(value))
-        page = root / "config" / "labconfig" / "page_config.json"
-        page.parent.mkdir(parents=True)
-        unused = {f"@jupyterlab/{name}-extension": True for name in _UNUSED.split()}
-        page.write_text(json.dumps({"disabledExtensions": unused}))
         self.notebooks.mkdir()
         home = {
             "HOME": "home",
@@ -137,7 +125,7 @@ class Lab:
             "IPYTHONDIR": "ipython",
         }
         for folder in home.values():
-            (root / folder).mkdir(exist_ok=True)
+            (root / folder).mkdir()
         environment = {
             **os.environ,
             **{name: str(root / folder) for name, folder in home.items()},
