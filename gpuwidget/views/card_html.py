@@ -14,11 +14,19 @@ from gpuwidget.model import units
 from gpuwidget.model.report import GpuReport, Mark, Report
 from gpuwidget.model.terminal_text import clean_line
 from gpuwidget.model.translation import _
-from gpuwidget.views import card_details, card_gpus, card_text, card_workers, chart, elements, styles
+from gpuwidget.views import (
+    card_details,
+    card_gpus,
+    card_text,
+    card_workers,
+    chart,
+    elements,
+    headline,
+    styles,
+)
 from gpuwidget.views import card_summary as summary
 from gpuwidget.views.chart import Chart, Lane
 from gpuwidget.views.detail_levels import DetailLevel
-from gpuwidget.views.elements import Figure
 from gpuwidget.views.size_budget import bin_ends, bin_maxima, bin_means, make_bins
 from gpuwidget.views.styles import QUIET
 
@@ -32,8 +40,8 @@ _CLAUSE = re.compile(r"(?<=[:\N{FULLWIDTH COLON}])\s*")
 def card(report: Report, level: DetailLevel) -> str:
     """Return the full card as HTML. ``report`` must already be reduced to ``level``."""
     return styles.frame(
-        f"{lead(report.cell.label, summary.figures(report))}{_chart(report, level)}{_remarks(report)}"
-        f"{_advice(report)}"
+        f"{headline.lead(report.cell.label, summary.figures(report))}{_chart(report, level)}"
+        f"{_remarks(report)}{_advice(report)}"
         f"{_time(report) if report.advice else ''}{_gpus(report, level)}{_workers(report, level)}"
         f"{_folds(report, level)}",
         _STATUS_COLORS[report.cell.status],
@@ -49,12 +57,6 @@ def short_line(report: Report) -> str:
 def table(reports: Sequence[Report]) -> str:
     """Return an HTML table with one row per report."""
     return styles.scrollable(styles.html_table(card_text.table_rows(reports), left=2))
-
-
-def lead(label: str | None, figures: Sequence[Figure]) -> str:
-    """Return what is above the chart. The live chart has the same, so that the chart stays in its place."""
-    title = "" if label is None else styles.quiet(escape(clean_line(label, 80)))
-    return f"{title}<div style='min-height:62px'>{elements.figures_row(figures)}</div>"
 
 
 def _remarks(report: Report) -> str:

@@ -17,6 +17,7 @@ from gpuwidget.model.terminal_text import clean_line
 from gpuwidget.model.translation import _, capitalized
 from gpuwidget.views import styles
 from gpuwidget.views.elements import Figure
+from gpuwidget.views.headline import kept_qualifier, peak_qualifier
 
 DELTA = "\N{GREEK CAPITAL LETTER DELTA}"
 NOTE_LENGTH = 400
@@ -343,29 +344,6 @@ def _peak(report: Report, memory: MemorySummary) -> Figure:
     how = peak_qualifier(memory.kind, gpus[0].memory_total if len(gpus) == 1 else None, where)
     qualifier = _lines(how, children, pool)
     return Figure(units.memory(memory.peak), _("peak memory"), qualifier)
-
-
-def peak_qualifier(kind: MemoryKind, total: int | None, gpu: str | None) -> str:
-    """Return how a peak was measured, and of which GPU or how much memory, in one line.
-
-    ``total`` is the memory of the only GPU, and ``gpu`` names the one of several GPUs that has the peak.
-    """
-    if kind == "device":
-        return _("sampled, whole GPU") if gpu is None else _("sampled, whole {gpu}", gpu=gpu)
-    if kind == "torch":
-        if gpu is not None:
-            return _("exact, on {gpu}", gpu=gpu)
-        return _("exact") if total is None else _("exact, of {total}", total=units.memory(total))
-    if gpu is not None:
-        return _("sampled, on {gpu}", gpu=gpu)
-    return _("sampled") if total is None else _("sampled, of {total}", total=units.memory(total))
-
-
-def kept_qualifier(kind: MemoryKind, gpus: int) -> str:
-    """Return over which GPUs a change of memory is, in one line."""
-    if kind == "device":
-        return _("whole GPU") if gpus == 1 else _("{number} whole GPUs", number=gpus)
-    return _("{number} GPUs", number=gpus) if gpus > 1 else ""
 
 
 def _busy(gpus: Sequence[GpuReport]) -> Figure:

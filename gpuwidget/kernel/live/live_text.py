@@ -11,10 +11,9 @@ from gpuwidget.model import units
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import MemoryKind, sum_of_spans
 from gpuwidget.model.translation import _, counted, in_view_language, translatable
-from gpuwidget.views.card_html import lead
-from gpuwidget.views.card_summary import kept_qualifier, peak_qualifier
 from gpuwidget.views.chart import Chart, Lane, tooltips
 from gpuwidget.views.elements import Figure
+from gpuwidget.views.headline import kept_qualifier, lead, peak_qualifier
 from gpuwidget.views.time_axis import TimeAxis
 
 NO_GPU_IN_USE = translatable("This notebook holds no GPU memory yet.")
