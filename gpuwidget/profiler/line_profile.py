@@ -181,11 +181,14 @@ def check_coverage(time: CodeTime, counts: SampleCounts, duration_s: float) -> C
             reason = messages.not_sampled(percent)
         else:
             return time
-        return replace(time, reason=None, reason_ids=()).with_reasons(reason)
-    if missed < _MAX_MISSED_S or percent < 1:
+    elif missed < _MAX_MISSED_S or percent < 1:
         return time
-    lines = time.lines if percent <= _MAX_MISSED else ()
-    return replace(time, lines=lines).with_reasons(messages.not_sampled(percent))
+    else:
+        reason = messages.not_sampled(percent)
+        if percent <= _MAX_MISSED:
+            return time.with_reasons(reason)
+    # Without lines, the other reasons would be about lines that are not shown.
+    return replace(time, lines=(), reason=None, reason_ids=()).with_reasons(reason)
 
 
 def _merged_lines(

@@ -86,7 +86,7 @@ export class CellTracker {
     // scrolling ends early if something else scrolls at the same time, as the notebook does when the active
     // cell changes. Therefore, repeat the call until the cell is rendered, or the user goes to another cell.
     const wanted = (): boolean => notebook.isAttached && notebook.activeCell === cell;
-    // The active cell may be in the document (isConnected) and not be displayed.
+    // The active cell may be in the document without being displayed.
     const rendered = (): boolean => cell.node.getClientRects().length > 0;
     for (let attempt = 0; attempt < MAX_SCROLL_ATTEMPTS && wanted() && !rendered(); attempt++) {
       await notebook.scrollToItem(index, 'smart').catch(() => undefined);

@@ -56,6 +56,6 @@ def test_replaced_functions_of_time_change_no_duration(how: str) -> None:
     assert 0.0 <= found["started_late_s"] < 60.0
     assert found["t"] == sorted(found["t"])
     assert found["t"][0] >= 0.0
-    # On a busy machine, the run does not wait for a reading after its end.
+    # A run waits 0.25 s at most for the reading at its end. On a busy machine, the last point may be earlier.
     assert 0.1 <= found["t"][-1] < 60.0
     assert found["energy_j"] > 0

@@ -28,7 +28,6 @@ from helpers_frames import (
     time_of,
 )
 
-from gpuwidget.profiler import messages
 from gpuwidget.profiler.code_locations import OUTSIDE, CodeLocation, CodeLocator
 from gpuwidget.profiler.gil_waits import GilWaits
 from gpuwidget.profiler.preemption import is_at_preemption_point
@@ -369,6 +368,16 @@ def test_a_single_wait_that_holds_the_gil_is_shown() -> None:
     assert time.reason == f"For 97 % of the time, {HELD}"
 
 
+def test_reasons_of_lines_that_are_not_shown() -> None:
+    """If no lines are shown because too much could not be sampled, the profile has only this reason."""
+    run = waiting_run()
+    run.sample(PRINTING, 4.0, late=4.0)
+    profile = time_of(run, duration=8.0)
+    assert profile.lines == ()
+    assert profile.reason == "For 50 % of the run, the running code could not be sampled."
+    assert [reason.id for reason in profile.reason_ids] == ["partly-not-sampled"]
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="preempts after any operation")
 def test_an_iterator_that_waits_and_holds_the_gil() -> None:
     """If the sample finds a function that the next line has called, the line before the call is merged."""
@@ -396,5 +405,5 @@ def test_a_real_wait_at_the_start_of_a_run() -> None:
     profile = profiler.annotate(report(time.perf_counter() - began)).time
     assert profile is not None
     assert [(line.line, line.share) for line in profile.lines] in ([(1, 100.0)], [])
-    reasons = ("gil-blocked",) if profile.lines else ("gil-blocked-throughout", messages.not_sampled(100).id)
+    reasons = ("gil-blocked",) if profile.lines else ("gil-blocked-throughout", "partly-not-sampled")
     assert profile.reason_ids[0].id in reasons
