@@ -21,10 +21,21 @@ def skip(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
+_compiled: dict[tuple[str, ...], bytes] = {}
+"""The libraries that this process has compiled, by compiler, source and options."""
+
+
 def compile_library(source: Path, library: Path, *options: str) -> None:
     """Compile a C file into a shared library with ``$CC`` or ``cc``;
-    skip the test if there is no compiler."""
-    if not check_python.has_compiler():
-        skip(NO_COMPILER)
+    skip the test if there is no compiler.
+
+    Many tests need the same library, so it is compiled once and then copied.
+    """
     compiler = os.environ.get("CC", "cc")
-    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, source, *options], check=True)
+    key = (compiler, source.read_text(), *options)
+    if key not in _compiled:
+        if not check_python.has_compiler():
+            skip(NO_COMPILER)
+        subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, source, *options], check=True)
+        _compiled[key] = library.read_bytes()
+    library.write_bytes(_compiled[key])

@@ -146,6 +146,8 @@ class Lab:
             "--LabApp.expose_app_in_browser=True",
             "--JupyterNotebookApp.expose_app_in_browser=True",
             "--LabApp.extension_manager=readonly",
+            # The search for language servers starts npm and node, which takes time from the tests.
+            "--LanguageServerManager.autodetect=False",
             *options,
         ]
         self.start()

@@ -142,6 +142,8 @@ def test_everything_expanded_in_a_small_panel(open_notebook: Open, lab: Lab) -> 
         ROW,
     ):
         assert scroll_to(page, part), part
+    # Only the cards in view are updated with each sample, the others every 10 s.
+    scroll_to(page, f"{CARD} .jp-gpuwidget-gpu-row")
     before = page.eval_on_selector(PANEL, HEIGHTS)
     notebook.record_layout_shifts(PANEL)
     notebook.wait_for_changes(f"{PANEL} .jp-gpuwidget-gpu-list", 5)

@@ -248,6 +248,7 @@ def test_a_missing_program_skips_its_tests_but_not_in_ci(
     """If there is no C compiler, the tests that need one are skipped on a user's machine, and fail in CI."""
     monkeypatch.setenv("GPUWIDGET_TEST_NO_SKIPS", no_skips)
     monkeypatch.setenv("CC", str(tmp_path / "cc"))
+    (tmp_path / "a.c").touch()
     with pytest.raises(outcome, match=r"no C compiler with the C library's headers"):
         helpers_programs.compile_library(tmp_path / "a.c", tmp_path / "a.so")
 
