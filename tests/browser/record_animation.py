@@ -1,8 +1,9 @@
 """Record the animated picture of the README, docs/overview.gif, from a real JupyterLab page.
 
-``make animation`` runs this file. It needs ffmpeg. As in take_pictures.py, pytest provides the fixtures. The
-machine is the NVML stand-in, whose values are played from the packaged recording of H200s: the GPU on which
-the notebook computes has the recorded values, and the other one is idle. torch is the stand-in, too.
+``make animation`` runs this file. It needs ffmpeg. As in take_pictures.py, pytest provides the fixtures. It
+shows two moments: a cell whose GPU waits for data, and a cell that runs out of memory. The GPU is the NVML
+stand-in, whose utilization, power, temperature and clock are played from the packaged recording of H200s.
+torch is the real one, with an allocator that gives no memory to a stand-in for an H200.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers_lab import Notebook
-from helpers_panel import CARD, DEVICE, lab_with, show, wait_for_text
+from helpers_panel import CARD, lab_with, show, wait_for_text
 from playwright.sync_api import BrowserContext
 
 from gpuwidget.sources.replay import SHIPPED
@@ -30,49 +31,80 @@ GIF = ROOT / "docs" / "overview.gif"
 LIMIT = 2_000_000
 """Maximum size of the file in bytes."""
 _SIZE = (1120, 720)
-_PANEL_WIDTH = 300
+_PANEL_WIDTH = 240
 _FRAMES_PER_SECOND = 8
-_IDLE_S, _COMPUTING_S = 1.0, 13.0
-"""Positions in the recording, in seconds: all GPUs are idle; one GPU computes, and often waits for data."""
 _TRAINING = """
-import os, pathlib, time, torch
+import os, pathlib, sys, time
+sys.path.insert(0, TESTS)
+import torch
+from helpers_out_of_memory import LimitedGpu
 
-def train(epochs):
-    device = torch.empty(3, device="cuda").device
-    use = pathlib.Path(f"use-{device.index}.txt")
-    use.write_text(f"{os.getpid()} computing")
-    for epoch in range(epochs):
-        time.sleep(1.4)
-        print(f"epoch {epoch} on {device}: loss {2.31 / (epoch + 1.2):.3f}", flush=True)
-    use.write_text(f"{os.getpid()} idle")
+GIB = 2**30
+gpu = LimitedGpu(torch, 140 * GIB)
+gpu.install()
+torch.version.cuda = "13.0"
+os.sched_getaffinity = lambda pid: set(range(16))
+get_ipython().InteractiveTB.set_mode("Minimal")  # the traceback would show this machine's paths
+use = pathlib.Path("use.txt")
+
+def tell(state):
+    new = use.with_suffix(".new")
+    new.write_text(f"{os.getpid()} {state} {gpu.reserved}")
+    new.replace(use)
+
+class Activations(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, weights):
+        ctx.save_for_backward(gpu.empty(GIB * 3 // 4))
+        return gpu.empty(1)
+
+class Images(torch.utils.data.Dataset):
+    def __len__(self):
+        return 28
+
+    def __getitem__(self, number):
+        time.sleep(0.28)  # as if it decoded an image
+        return torch.zeros(1), 0
+
+loader = torch.utils.data.DataLoader(Images(), batch_size=4)
+model = gpu.empty(2 * GIB)
+weights = torch.ones((), requires_grad=True)
+
+def step(model, x, y):
+    tell("computing")
+    time.sleep(0.26)
+    loss = Activations.apply(weights)
+    tell("waiting")
+    return loss
+
+tell("waiting")
 """
+_SLOW = "for x, y in loader:\n    loss = step(model, x, y)"
 _CELLS = (
-    f"import sys; sys.path.insert(0, {str(ROOT / 'tests' / 'torch_standin')!r})",
-    "%load_ext gpuwidget\nimport torch\nfrom training import train\ntorch.cuda.init()",
-    "%%gpuwatch\ntrain(epochs=7)",
-    "%%gpuwatch\ntrain(epochs=4)",
+    "%load_ext gpuwidget\nfrom training import loader, model, step, x, y",
+    f"%%gpuwatch\n{_SLOW}",
+    "%%gpuwatch\nlosses = []\nfor epoch in range(1000):\n    loss = step(model, x, y)\n    losses.append(loss)",
 )
 
 
 def test_record_animation(browser: BrowserContext, tmp_path: Path) -> None:
-    """Record a watched cell with its live chart and card, and a second one after a click in the dropdown."""
+    """Record a watched cell that waits for its data, and one that runs out of memory."""
     machine = (
-        *("gpus=2", "gpu.*.memory_total=150754820096", "gpu.*.power_limit=700", "gpu.*.gpm=0"),
-        *(f"gpu.{gpu}.uuid=GPU-{gpu:08d}-aaaa-bbbb-cccc-dddddddddddd" for gpu in range(2)),
+        *("gpus=1", f"gpu.*.memory_total={140 * 2**30}", "gpu.*.power_limit=700", "gpu.*.gpm=0"),
+        "gpu.0.uuid=GPU-00000000-aaaa-bbbb-cccc-dddddddddddd",
     )
     with lab_with(tmp_path, *machine) as (lab, standin):
-        (lab.notebooks / "training.py").write_text(_TRAINING)
-        with _played(standin, machine, lab.notebooks):
+        tests = repr(str(ROOT / "tests"))
+        program = _TRAINING.replace("TESTS", tests)
+        (lab.notebooks / "training.py").write_text(f"{program}x, y = next(iter(loader))\n")
+        with _played(standin, machine, lab.notebooks / "use.txt"):
             path = lab.write("train.ipynb", _CELLS)
             notebook = lab.open(browser, path, width=_SIZE[0], height=_SIZE[1])
             show(notebook, _PANEL_WIDTH)
-            for cell in (0, 1):
-                notebook.run(cell)
-                notebook.wait_until_done()
-            # The first cell only makes the stand-in available. A user's notebook does not have it.
-            notebook.script("panel.content.model.sharedModel.deleteCell(0);")
+            notebook.run(0)
+            notebook.wait_until_done()
             wait_for_text(notebook, CARD, "H200")
-            notebook.page.wait_for_timeout(8000)
+            notebook.page.wait_for_timeout(5000)
             frames = tmp_path / "frames"
             frames.mkdir()
             with _screencast(notebook, frames):
@@ -83,45 +115,34 @@ def test_record_animation(browser: BrowserContext, tmp_path: Path) -> None:
 
 def _tour(notebook: Notebook) -> None:
     page = notebook.page
-    page.wait_for_timeout(1000)
-    notebook.run(1)
-    notebook.wait_until_done()
-    page.wait_for_timeout(3000)
-    page.focus(DEVICE)
-    page.wait_for_timeout(800)
-    page.select_option(DEVICE, "cuda:1")
-    page.wait_for_timeout(1500)
-    notebook.run(2)
-    notebook.script("await panel.content.scrollToItem(2, 'center');")
-    notebook.wait_until_done()
-    notebook.script("await panel.content.scrollToItem(2, 'end');")
-    page.wait_for_timeout(3500)
+    for cell, seconds in ((1, 5), (2, 7)):
+        page.wait_for_timeout(800)
+        notebook.run(cell)
+        notebook.script(f"await panel.content.scrollToItem({cell}, 'start');")
+        notebook.wait_until_done()
+        page.wait_for_timeout(1000 * seconds)
 
 
 @contextmanager
-def _played(standin: Standin, machine: tuple[str, ...], folder: Path) -> Iterator[None]:
-    """Let the stand-in's GPUs have recorded values. While the file ``use-N.txt`` in ``folder`` names a
-    process that computes, GPU N is busy. After that, it is idle, and the process holds its memory."""
+def _played(standin: Standin, machine: tuple[str, ...], use: Path) -> Iterator[None]:
+    """Let the stand-in's GPU have recorded values. The file ``use`` names the process that uses the GPU, whether
+    it computes or waits, and how much memory it has."""
     with gzip.open(SHIPPED) as file:
-        recorded = [json.loads(line) for line in file][1:]
+        values = [row["gpus"][0] for row in map(json.loads, list(file)[1:])]
+    rows = {
+        "computing": [each for each in values if each["util"] >= 95 and each["power_mw"] > 500_000],
+        "waiting": [each for each in values if each["util"] <= 2 and each["mem_used"] > 2**30],
+    }
     done = threading.Event()
 
     def play() -> None:
-        began: dict[int, float] = {}
-        held: dict[int, int] = {}
+        step = 0
         while not done.wait(0.1):
-            lines = list(machine)
-            for gpu in range(2):
-                use = folder / f"use-{gpu}.txt"
-                pid, state = use.read_text().split() if use.exists() else ("", "idle")
-                place = _IDLE_S
-                if state == "computing":
-                    place = _COMPUTING_S + time.monotonic() - began.setdefault(gpu, time.monotonic())
-                values = next(row for row in recorded if row["t"] >= place)["gpus"][0]
-                held[gpu] = max(held.get(gpu, 0), values["mem_used"])
-                lines += _lines(gpu, values | {"mem_used": held[gpu]})
-                lines += [f"gpu.{gpu}.compute={pid}:{held[gpu]}"] if pid else []
-            standin.scenario(*lines)
+            step += 1
+            pid, state, reserved = use.read_text().split() if use.exists() else ("", "waiting", "0")
+            memory = int(reserved) + (600 * 2**20 if pid else 0)
+            lines = [*machine, *_lines(rows[state][step % len(rows[state])] | {"mem_used": memory})]
+            standin.scenario(*lines, *([f"gpu.0.compute={pid}:{memory}"] if pid else []))
 
     thread = threading.Thread(target=play)
     thread.start()
@@ -132,14 +153,14 @@ def _played(standin: Standin, machine: tuple[str, ...], folder: Path) -> Iterato
         thread.join()
 
 
-def _lines(gpu: int, values: dict[str, Any]) -> list[str]:
+def _lines(values: dict[str, Any]) -> list[str]:
     return [
-        f"gpu.{gpu}.util={values['util']}",
-        f"gpu.{gpu}.memory_used={values['mem_used']}",
-        f"gpu.{gpu}.power={values['power_mw'] / 1000}",
-        f"gpu.{gpu}.temperature={values['temp_c']}",
-        f"gpu.{gpu}.sm_clock={values['sm_mhz']}",
-        f"gpu.{gpu}.throttle={values['throttle']}",
+        f"gpu.0.util={values['util']}",
+        f"gpu.0.memory_used={values['mem_used']}",
+        f"gpu.0.power={values['power_mw'] / 1000}",
+        f"gpu.0.temperature={values['temp_c']}",
+        f"gpu.0.sm_clock={values['sm_mhz']}",
+        f"gpu.0.throttle={values['throttle']}",
     ]
 
 
