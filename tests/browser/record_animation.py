@@ -13,7 +13,6 @@ import gzip
 import json
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,7 +82,7 @@ _SLOW = "for x, y in loader:\n    loss = step(model, x, y)"
 _CELLS = (
     "%load_ext gpuwidget\nfrom training import loader, model, step, x, y",
     f"%%gpuwatch\n{_SLOW}",
-    "%%gpuwatch\nlosses = []\nfor epoch in range(1000):\n    loss = step(model, x, y)\n    losses.append(loss)",
+    "%%gpuwatch\nlosses = []\nfor n in range(1000):\n    loss = step(model, x, y)\n    losses.append(loss)",
 )
 
 
@@ -125,8 +124,8 @@ def _tour(notebook: Notebook) -> None:
 
 @contextmanager
 def _played(standin: Standin, machine: tuple[str, ...], use: Path) -> Iterator[None]:
-    """Let the stand-in's GPU have recorded values. The file ``use`` names the process that uses the GPU, whether
-    it computes or waits, and how much memory it has."""
+    """Let the stand-in's GPU have recorded values. The file ``use`` names the process that uses the GPU,
+    whether it computes or waits, and how much memory it has."""
     with gzip.open(SHIPPED) as file:
         values = [row["gpus"][0] for row in map(json.loads, list(file)[1:])]
     rows = {
