@@ -418,9 +418,6 @@ class DeviceSwitch:
         with self._lock:
             # Inside a cell with --device, the user's choice stays pending until that cell has ended.
             choice = self._pending if torch is not None and len(self._levels) == 1 else None
-            if choice is not None:
-                # A choice that another thread makes from here on stays pending until the next cell.
-                self._pending = None
         if choice is not None:
             self._apply(torch, base, choice)
         elif len(self._levels) == 1 and base.waits_for_cuda and torch.cuda.is_initialized():
@@ -429,12 +426,12 @@ class DeviceSwitch:
 
     def _apply(self, torch: Any, base: _AppliedChoice, choice: _Choice) -> None:
         impossible = _impossible_reason(torch, choice.device)
+        inside_context = False
         try:
             note = base.apply(torch, *(_Choice(None, True) if impossible is not None else choice))
         except _InsideContext as inside:
             note = inside.args[0]
-            with self._lock:
-                self._pending = self._pending or choice
+            inside_context = True
         except Exception as error:
             note = translatable(
                 "{device} can't be torch's default device: {error}",
@@ -442,7 +439,12 @@ class DeviceSwitch:
                 error=_first_line(error),
             )
         with self._lock:
+            # Until here the choice is pending, so that another thread never sees the state before it. A
+            # choice that another thread has made meanwhile stays pending until the next cell.
+            if self._pending is choice and not inside_context:
+                self._pending = None
             self._applied = _Choice(base.device, base.new_tensors)
+            self._present = cuda_state.default_device()
             self._choice_note = impossible or note
 
     def _set_current_device(self, torch: Any, level: _AppliedChoice) -> None:

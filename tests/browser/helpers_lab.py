@@ -82,6 +82,15 @@ _released_ports: set[int] = set()
 contains the port."""
 
 
+def runs_until(end: Path) -> str:
+    """Return the source of a cell that runs until the file ``end`` exists.
+
+    A test that needs a running cell creates the file at the end: on a busy machine, a cell of some seconds
+    may end before the test has looked at it.
+    """
+    return f"import pathlib, time\nwhile not pathlib.Path({str(end)!r}).exists(): time.sleep(0.05)"
+
+
 def new_page(browser: BrowserContext, width: int = 1200, height: int = 800) -> Page:
     """Open a browser page of this size."""
     page = browser.new_page()

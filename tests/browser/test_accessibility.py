@@ -9,7 +9,7 @@ import helpers_kernel_state
 import pytest
 from helpers_axe import violations
 from helpers_diagnosis import fake_doctor_route, healthy, kernel_cell, unhealthy
-from helpers_lab import Lab, Notebook
+from helpers_lab import Lab, Notebook, runs_until
 from helpers_ownership import FakeOwnershipStream, allocation, gpu, kernel
 from helpers_panel import (
     CARD,
@@ -270,14 +270,16 @@ def test_a_recording_the_switches_and_the_doctor(open_notebook: Open) -> None:
     assert violations(notebook, PANEL) == []
 
 
-def test_a_card(open_notebook: Open) -> None:
+def test_a_card(open_notebook: Open, tmp_path: Path) -> None:
     """axe finds no violation in the live chart of a watched cell, nor in the card that replaces it."""
-    notebook = open_notebook(["%load_ext gpuwidget", "%%gpuwatch\nimport time; time.sleep(6)"])
+    end = tmp_path / "end"
+    notebook = open_notebook(["%load_ext gpuwidget", f"%%gpuwatch\n{runs_until(end)}"])
     notebook.run(0)
     notebook.wait_until_done()
     notebook.run(1)
     notebook.page.wait_for_selector(".gpuwidget-live .bqplot path.line", state="attached")
     live = violations(notebook, ".gpuwidget-live")
+    end.touch()
     notebook.wait_until_done()
     notebook.page.wait_for_selector(".gpuwidget-live", state="detached")
     notebook.page.wait_for_selector(CELL_CARD)

@@ -11,7 +11,7 @@ from typing import Any
 
 import helpers_kernel_state
 import nbformat
-from helpers_lab import Lab, Notebook, new_page
+from helpers_lab import Lab, Notebook, new_page, runs_until
 from helpers_panel import (
     DEVICE,
     GIB,
@@ -123,15 +123,16 @@ def run(notebook: Notebook, *cells: int) -> None:
         notebook.wait_until_done()
 
 
-def test_cells_that_ran_are_listed(open_notebook: Open) -> None:
+def test_cells_that_ran_are_listed(open_notebook: Open, tmp_path: Path) -> None:
     """While a watched cell is running, it is shown as running, and a queued cell is not shown. When the cell
     ends, it is added to the list."""
+    end = tmp_path / "end"
     notebook = open_notebook(
         [
             "%load_ext gpuwidget",
             WATCHED.format(label="first", body="import time; time.sleep(0.3)"),
             WATCHED.format(label="broken", body="1 / 0"),
-            "time.sleep(4)",
+            runs_until(end),
             "2",
         ]
     )
@@ -148,9 +149,10 @@ def test_cells_that_ran_are_listed(open_notebook: Open) -> None:
     assert "recording" in notebook.page.inner_text(f"{CELLS} .jp-gpuwidget-cells-notes")
     notebook.run(3)
     notebook.script("panel.content.activeCellIndex = 4; app.commands.execute('notebook:run-cell');")
-    wait_for_text(notebook, RUNNING, "[4] time.sleep(4)")
+    wait_for_text(notebook, RUNNING, "[4] import pathlib, time")
     wait_for_text(notebook, RUNNING, "2 s")
     assert names(notebook) == ["[2] first", "[3] broken✕"]
+    end.touch()
     notebook.page.wait_for_selector(RUNNING, state="hidden")
 
 

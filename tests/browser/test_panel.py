@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers_lab import Lab, Notebook
+from helpers_lab import Lab, Notebook, runs_until
 from helpers_panel import (
     CARD,
     DEVICE,
@@ -30,7 +30,6 @@ from playwright.sync_api import BrowserContext, WebSocket
 
 Open = Callable[..., Notebook]
 LABEL = "Recording of 4 \N{MULTIPLICATION SIGN} NVIDIA H200"
-SLEEP = "import time; time.sleep(8)"
 
 
 def test_a_card_for_each_gpu(open_notebook: Open, lab: Lab) -> None:
@@ -84,10 +83,11 @@ def test_the_button_loads_gpuwidget(open_notebook: Open) -> None:
     assert "load_ext" not in str(history)
 
 
-def test_a_choice_made_while_a_cell_runs(open_notebook: Open) -> None:
+def test_a_choice_made_while_a_cell_runs(open_notebook: Open, tmp_path: Path) -> None:
     """A device that the user chooses while a cell is running is confirmed before the cell ends, and applies
     from the next cell."""
-    notebook = open_notebook(["%load_ext gpuwidget\nimport torch", SLEEP, "torch.zeros(2).device"])
+    end = tmp_path / "end"
+    notebook = open_notebook(["%load_ext gpuwidget\nimport torch", runs_until(end), "torch.zeros(2).device"])
     show(notebook)
     notebook.run(0)
     notebook.wait_until_done()
@@ -97,6 +97,7 @@ def test_a_choice_made_while_a_cell_runs(open_notebook: Open) -> None:
     notebook.page.select_option(DEVICE, "cpu")
     wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-device-notebook", "next cell runs on cpu")
     assert not notebook.script("return window.gpuwidgetDone;")
+    end.touch()
     notebook.wait_until_done()
     notebook.run(2)
     notebook.wait_until_done()

@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from helpers_lab import Lab, Notebook
+from helpers_lab import Lab, Notebook, runs_until
 from helpers_panel import CARD, PANEL, hide, lab_with, machine, record_streams, show, wait_for_text
 from playwright.sync_api import BrowserContext
 
@@ -33,13 +33,6 @@ await kernel.sendControlMessage(message, true, true).done;
 """
 """JavaScript that sends the request of jupyter-resource-usage on the control channel. The kernel publishes
 ``idle`` for the request while the cell is still running."""
-
-
-def watched_cell(end: Path) -> str:
-    """Return the source of a watched cell that runs until the file ``end`` exists."""
-    return (
-        f"%%gpuwatch\nimport pathlib, time\nwhile not pathlib.Path({str(end)!r}).exists(): time.sleep(0.05)"
-    )
 
 
 def run_with_chart(notebook: Notebook, cell: int) -> None:
@@ -69,7 +62,7 @@ def test_a_watched_cell_runs_while_its_chart_is_shown(browser: BrowserContext, t
     kernel as busy. The Running panel lists the memory that the notebook holds."""
     with lab_with(tmp_path, *machine(1)) as (lab, standin):
         end = tmp_path / "end"
-        notebook = lab.open(browser, lab.write("train.ipynb", [LOAD, watched_cell(end)]))
+        notebook = lab.open(browser, lab.write("train.ipynb", [LOAD, f"%%gpuwatch\n{runs_until(end)}"]))
         page = notebook.page
         notebook.run(0)
         notebook.wait_until_done()
@@ -145,7 +138,7 @@ def test_a_cell_that_began_before_the_page(
     """If a page is loaded while a cell is running, it shows the cell as running and, later, that the cell has
     ended."""
     end = tmp_path / "end"
-    notebook = open_notebook([LOAD, watched_cell(end)])
+    notebook = open_notebook([LOAD, f"%%gpuwatch\n{runs_until(end)}"])
     show(notebook)
     notebook.run(0)
     notebook.wait_until_done()
@@ -173,7 +166,7 @@ def test_a_cell_that_ends_while_another_notebook_is_active(
     """If a cell ends while another notebook is active, the panel shows the kernel as idle when the cell's
     notebook becomes active again."""
     end = tmp_path / "end"
-    notebook = open_notebook([LOAD, watched_cell(end)])
+    notebook = open_notebook([LOAD, f"%%gpuwatch\n{runs_until(end)}"])
     show(notebook)
     notebook.run(0)
     notebook.wait_until_done()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from helpers_lab import Notebook
+from helpers_lab import Notebook, runs_until
 from helpers_panel import NOTICE, PANEL, open_part, show, wait_for_text
 
 Open = Callable[..., Notebook]
@@ -19,7 +20,6 @@ LOAD_BOTH = "%load_ext gpuwidget\nimport torch"
 NOW = "torch.backends.cudnn.benchmark, torch.get_float32_matmul_precision()"
 FEWER_SWITCHES = """import gpuwidget.kernel.devices.switch_requests as ours
 ours.TORCH_SWITCHES = tuple(kind for kind in ours.TORCH_SWITCHES if kind.name != "cudnn.benchmark")"""
-SLEEP = "import time; time.sleep(8)"
 
 
 def run(notebook: Notebook, cell: int) -> None:
@@ -36,9 +36,9 @@ def result(notebook: Notebook, cell: int) -> str:
 
 
 @pytest.fixture
-def notebook(open_notebook: Open) -> Notebook:
+def notebook(open_notebook: Open, tmp_path: Path) -> Notebook:
     """Open a notebook that has loaded gpuwidget and torch, and expand the panel's PyTorch switches."""
-    made = open_notebook([LOAD_BOTH, NOW, SLEEP, "%gpu switches cudnn.benchmark on"])
+    made = open_notebook([LOAD_BOTH, NOW, runs_until(tmp_path / "end"), "%gpu switches cudnn.benchmark on"])
     show(made, 300)
     run(made, 0)
     wait_for_text(made, SUMMARY, "all default")
@@ -59,19 +59,18 @@ def test_a_toggle_runs_its_statement(notebook: Notebook) -> None:
     assert result(notebook, 1) == "(True, 'high')"
 
 
-def test_a_switch_is_pending_while_a_cell_runs(notebook: Notebook) -> None:
+def test_a_switch_is_pending_while_a_cell_runs(notebook: Notebook, tmp_path: Path) -> None:
     """If the user changes a switch while a cell is running, the change is pending until the next cell, and
     the panel shows the new value and that it is pending."""
     height = notebook.page.evaluate(f"document.querySelector('{SETTINGS}').offsetHeight")
     notebook.run(2)
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
     notebook.page.click(BENCHMARK)
-    wait_for_text(
-        notebook, LOG, "Takes effect in the next cell: torch.backends.cudnn.benchmark = True", seconds=5
-    )
+    wait_for_text(notebook, LOG, "Takes effect in the next cell: torch.backends.cudnn.benchmark = True")
     wait_for_text(notebook, SUMMARY, "1 change in the next cell")
     assert notebook.page.is_checked(BENCHMARK)
     assert not notebook.script("return window.gpuwidgetDone;")
+    (tmp_path / "end").touch()
     notebook.wait_until_done()
     assert result(notebook, 1) == "(True, 'highest')"
     wait_for_text(notebook, LOG, "Ran: torch.backends.cudnn.benchmark = True")

@@ -252,7 +252,7 @@ class Kernel:
         """Run ``code`` without changing the history, the execution count or Out.
         The code must succeed and print nothing."""
         ran = self.ok(code, silent=True, store_history=False)
-        assert ran.text == ""
+        assert ran.text == "", ran.text
 
     def value(self, expression: str) -> str:
         """Return the repr of ``expression`` in the user's namespace,

@@ -14,6 +14,7 @@ from helpers_torch import make_torch
 
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import DeviceState
+from gpuwidget.pytorch import device_switch
 from gpuwidget.pytorch.device_switch import DeviceSwitch, cuda_index
 
 
@@ -59,6 +60,28 @@ def test_a_choice_applies_from_the_next_cell(torch: Any, switch: DeviceSwitch) -
     switch.after_cell()
     assert str(cell(switch, torch.get_default_device)) == "cuda:1"
     assert (switch.state.pending, switch.state.present) == (False, "cuda:1")
+
+
+def test_another_thread_sees_the_choice_while_it_is_applied(
+    torch: Any, switch: DeviceSwitch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The panel, which reads the state on another thread, shows the chosen device at each moment while the
+    choice is applied. A choice that is made in this moment stays pending."""
+    apply = device_switch._AppliedChoice.apply
+    seen: list[DeviceState] = []
+
+    def slow_apply(self: Any, *given: Any) -> str | None:
+        seen.append(in_a_thread(lambda: switch.state))
+        note = apply(self, *given)
+        seen.append(in_a_thread(lambda: switch.state))
+        in_a_thread(lambda: switch.choose("cuda:0"))
+        return note
+
+    monkeypatch.setattr(device_switch._AppliedChoice, "apply", slow_apply)
+    switch.choose("cuda:1")
+    switch.before_cell()
+    assert seen == [DeviceState("cuda:1", True, True, "cpu", None)] * 2
+    assert switch.state == DeviceState("cuda:0", True, True, "cuda:1", None)
 
 
 def test_new_tensors_cuda_and_the_current_device_follow(torch: Any, switch: DeviceSwitch) -> None:
