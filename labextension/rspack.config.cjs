@@ -3,7 +3,8 @@ const { SwcJsMinimizerRspackPlugin } = require('@rspack/core');
 
 /** Return the schema of the settings without the texts that only the settings editor shows. */
 function withoutTexts(text) {
-  const without = (schema, names) => JSON.parse(schema, (key, value) => (names.test(key) ? undefined : value));
+  const without = (schema, names) =>
+    JSON.parse(schema, (key, value) => (names.test(key) ? undefined : value));
   const schema = without(text, /^jupyter|^description$|^additionalProperties$/);
   const { show } = schema.properties;
   const bare = without(JSON.stringify(schema), /^title$/);
