@@ -317,7 +317,7 @@ rows => rows.map(row => {
 
 
 def test_sixteen_gpus(browser: BrowserContext, tmp_path: Path) -> None:
-    """With 16 GPUs in a panel of 240 px, each folded GPU is one row of 22 px, or 30 px with a font of 18 px,
+    """With 16 GPUs in a panel of 240 px, each folded GPU is one row of 22 px, or 31 px with a font of 18 px,
     with and without a scrollbar. Names that are too long end with an ellipsis, and their tooltip has them in
     full."""
     faked: list[FakeOwnershipStream] = []
@@ -338,7 +338,7 @@ def test_sixteen_gpus(browser: BrowserContext, tmp_path: Path) -> None:
         long = "a long name of a notebook that evaluates.ipynb"
         faked[0].send([kernel("k2", long)], [gpu(uuid, allocation(1, kernel="k2")) for uuid in known])
         page.wait_for_selector(f"{CARD} .jp-gpuwidget-gpu-user[title='{long}']", state="attached")
-        for pixels, height in ((13, 22), (18, 30)):
+        for pixels, height in ((13, 22), (18, 31)):
             use_font(notebook, pixels)
             for window in (2600, 500):
                 page.set_viewport_size({"width": 1200, "height": window})
