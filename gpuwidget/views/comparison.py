@@ -172,7 +172,9 @@ class Comparison:
         normal = "font-weight:400"
         _corner, *names, last = self._header()
         # An empty header confuses screen readers.
-        head = "<td></td>" + "".join(f"<th scope='col' style='{normal}'>{escape(name)}</th>" for name in names)
+        head = "<td></td>" + "".join(
+            f"<th scope='col' style='{normal}'>{escape(name)}</th>" for name in names
+        )
         head += f"<th scope='col' style='{normal};{LEFT}'>{escape(last)}</th>"
         body = "".join(
             f"<tr style='background:none'><th scope='row' style='{LEFT};{normal}'>"
