@@ -70,7 +70,7 @@ export class GpuRow {
     this.number.set(gpuNumber(gpu), gpu.uuid);
     const name = gpuName(trans, gpu);
     // The row of a MIG slice is below that of its GPU, which has the model's name.
-    this.name.set(gpu.mig_parent === null ? name : name.replace(/^.*(?=MIG )/, ''), gpu.name);
+    this.name.set(gpu.mig_parent === null ? name : name.replace(/^.* MIG /, ''), gpu.name);
     setAttribute(this.toggle, 'title', gpu.name);
     const own = kernel?.torch_device ?? '';
     const isDefault = own !== '' && own === device;
