@@ -101,7 +101,8 @@ export function paintRow(
     const value = values[row] ?? null;
     return value === null ? NaN : Math.round(HEAT_LEVELS * Math.min(1, value / top));
   };
-  const step = Math.min(...times.map((time, row) => time - (times[row - 1] ?? -Infinity)));
+  // The newest time may be closer to the one before.
+  const step = Math.min(...times.slice(1, -1).map((time, row) => time - (times[row] ?? 0)));
   ctx.save();
   ctx.fillStyle = color;
   for (let row = 0, first = 0; row < times.length; row++) {
