@@ -170,8 +170,11 @@ class Comparison:
         if not rows:
             return ""
         normal = "font-weight:400"
-        *names, last = self._header()
-        head = "".join(f"<th scope='col' style='{normal}'>{escape(name)}</th>" for name in names)
+        _corner, *names, last = self._header()
+        # An empty header confuses screen readers.
+        head = "<td></td>" + "".join(
+            f"<th scope='col' style='{normal}'>{escape(name)}</th>" for name in names
+        )
         head += f"<th scope='col' style='{normal};{LEFT}'>{escape(last)}</th>"
         body = "".join(
             f"<tr style='background:none'><th scope='row' style='{LEFT};{normal}'>"

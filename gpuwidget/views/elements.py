@@ -111,6 +111,7 @@ def small_table(rows: Sequence[Sequence[str]]) -> str:
     if not rows:
         return ""
     (first, *titles), *body = rows
+    corner = f"<th>{escape(first)}" if first else "<td>"  # An empty header confuses screen readers.
     header = "".join(f"<th scope='col'>{escape(title)}" for title in titles)
     lines = "".join(
         f"<tr><th scope='row'>{escape(row[0])}{''.join(f'<td>{styles.unbroken(cell)}' for cell in row[1:])}"
@@ -118,7 +119,7 @@ def small_table(rows: Sequence[Sequence[str]]) -> str:
     )
     return (
         f"<div style='overflow-x:auto'><table cellpadding='3' style='{styles.AUTO_TABLE}'>"
-        f"<thead><tr><th>{escape(first)}{header}<tbody>{lines}</table></div>"
+        f"<thead><tr>{corner}{header}<tbody>{lines}</table></div>"
     )
 
 

@@ -1,10 +1,1 @@
-import 'uplot/dist/uPlot.min.css';
-import './base.css';
-import './panel.css';
-import './gpu.css';
-import './dashboard.css';
-import './cells.css';
-import './status.css';
-import './memory.css';
-import './diagnostics.css';
-import './cluster.css';
+import './index.css';

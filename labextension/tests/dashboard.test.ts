@@ -25,7 +25,7 @@ import {
   unitOf,
   valueOf
 } from '../src/dashboard/metrics';
-import { abbreviate, groupLabels, rowRanges, sortNumbers } from '../src/dashboard/plotPainting';
+import { abbreviate, groupLabels, paintRow, rowRanges, sortNumbers } from '../src/dashboard/plotPainting';
 import { dashPattern, colorIndex } from '../src/dashboard/gpuColors';
 import { columnsFor } from '../src/dashboard/columns';
 import { setUnits } from '../src/ui/format';
@@ -243,6 +243,25 @@ test('overlapping labels form a group', () => {
   assert.equal(abbreviate(['10', '2', '0'], 3), '0 2 10');
   assert.equal(abbreviate(['3', '2', '1', '0', '10'], 3), '0 1 +3');
   assert.deepEqual(sortNumbers(['10 H200', '0:1 A100', '2 H200']), ['0:1 A100', '2 H200', '10 H200']);
+});
+
+test('the row of a heat map ends where a gap begins', () => {
+  const filled: [number, number][] = [];
+  const ctx = {
+    save: () => undefined,
+    restore: () => undefined,
+    fillRect: (x: number, _y: number, width: number) => filled.push([x, x + width])
+  };
+  const u = { ctx, bbox: { left: 0, width: 100 }, scales: { x: { min: 0, max: 100 } } };
+  Object.assign(globalThis, { devicePixelRatio: 1 });
+  // The gap between the samples at 12 and 60 has an unknown value in its middle.
+  const times = [10, 11, 12, 36, 60, 61];
+  const values = [50, 50, 50, null, 50, 50];
+  paintRow(u as unknown as Parameters<typeof paintRow>[0], times, values, 100, { y: 0, height: 5 }, 'red', 1);
+  assert.deepEqual(filled, [
+    [10, 13],
+    [60, 100]
+  ]);
 });
 
 test('runs of known values are separated by gaps', () => {

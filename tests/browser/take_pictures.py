@@ -42,6 +42,7 @@ from tests.nvml_standin import profiles
 
 FOLDER = Path(__file__).parents[2] / ".venv" / "pictures"
 TRANSLATION = "@jupyterlab/translation-extension/plugin.jupyterlab-settings"
+TORCH = Path(__file__).parents[1] / "torch_standin"
 DOCTOR = f"{PANEL} .jp-gpuwidget-diagnostics"
 WALL = ".jp-gpuwidget-cluster"
 TRAINING = """%%gpuwatch
@@ -343,6 +344,32 @@ def panel_lost_gpu(stage: Stage) -> Iterator[Notebook]:
 
 
 @state
+def panel_mig(stage: Stage) -> Iterator[Notebook]:
+    """The first GPU is divided into MIG slices."""
+    slices = [f"gpu.0.mig.{index}.memory_used={used * GIB}" for index, used in ((1, 3), (2, 9), (5, 17))]
+    sizes = [f"gpu.0.mig.{index}.memory_total={18 * GIB}" for index in (1, 2, 5)]
+    with stage.panel("gpu.0.mig=1 2 5", *slices, *sizes) as notebook:
+        yield notebook
+
+
+@state
+def nearly_full(stage: Stage) -> Iterator[Notebook]:
+    """The memory of the first GPU is 90 % full, that of the second 97 %."""
+    used = [f"gpu.{index}.memory_used={share * 140 * GIB // 100}" for index, share in ((0, 91), (1, 98))]
+    with stage.panel(*used) as notebook:
+        yield notebook
+
+
+@state
+def status_bar(stage: Stage) -> Iterator[Notebook]:
+    """The tiny meter in the status bar, which is the only view of the GPUs."""
+    with stage.notebook(kernel=False) as notebook:
+        notebook.page.wait_for_selector(".jp-gpuwidget-status-meter path[d*=L]", state="attached")
+        notebook.page.wait_for_timeout(20_000)  # of the sparkline
+        yield notebook
+
+
+@state
 def panel_hung_gpu(stage: Stage) -> Iterator[Notebook]:
     """The driver's calls for the first GPU hang."""
     with stage.lab() as (lab, standin):
@@ -483,6 +510,20 @@ def live_chart(stage: Stage) -> Iterator[Notebook]:
 
 
 @state
+def inline(stage: Stage) -> Iterator[Notebook]:
+    """The device row of ``%gpu`` and the live charts of ``gpuwidget.dashboard()``."""
+    load = f"import sys\nsys.path.insert(0, {str(TORCH)!r})\nimport torch\ntorch.cuda.init()"
+    cells = (load, "%load_ext gpuwidget", "%gpu", "import gpuwidget\ngpuwidget.dashboard()")
+    with stage.notebook(cells=cells) as notebook:
+        for cell in range(len(cells)):
+            notebook.run(cell)
+            notebook.wait_until_done()
+        notebook.page.wait_for_selector(".gpuwidget-dashboard .bqplot path.line", state="attached")
+        notebook.page.wait_for_timeout(5000)
+        yield notebook
+
+
+@state
 def outputs(stage: Stage) -> Iterator[Notebook]:
     """The outputs of a watched cell and of the commands of ``%gpu``."""
     with stage.notebook(cells=OUTPUTS) as notebook:
@@ -528,6 +569,19 @@ def _dashboard(notebook: Notebook) -> Notebook:
     notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
     notebook.page.wait_for_selector(".jp-gpuwidget-dashboard-chart canvas")
     return notebook
+
+
+@state
+def dashboard_gap(stage: Stage) -> Iterator[Notebook]:
+    """The dashboard after some seconds in which it was hidden."""
+    with stage.notebook(kernel=False) as notebook:
+        _dashboard(notebook).page.wait_for_timeout(12_000)
+        notebook.script("app.shell.activateById(panel.id);")
+        notebook.page.wait_for_timeout(15_000)
+        notebook.script("await app.commands.execute('gpuwidget:open-dashboard');")
+        notebook.page.click("button.jp-gpuwidget-dashboard-button:text('1 min')")
+        notebook.page.wait_for_timeout(8000)
+        yield notebook
 
 
 @state

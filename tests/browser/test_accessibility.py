@@ -270,6 +270,45 @@ def test_a_recording_the_switches_and_the_doctor(open_notebook: Open) -> None:
     assert violations(notebook, PANEL) == []
 
 
+OUT_OF_MEMORY = f"""import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+import torch
+from helpers_out_of_memory import LimitedGpu
+gpu = LimitedGpu(torch, 64 * 2**20)
+gpu.install()
+def mib(size): return gpu.empty(size * 2**18)
+model = mib(20)
+cache = [mib(6), mib(6)]"""
+CARDS = {
+    "card": ["%%gpuwatch\nimport time; time.sleep(3)"],
+    "compare": [
+        "%%gpuwatch --name first\nimport time; time.sleep(3)",
+        "%%gpuwatch --name second\nimport time; time.sleep(1)",
+        "%gpu compare first second",
+    ],
+    "out of memory": [OUT_OF_MEMORY, "%%gpuwatch\nresult = model[:1] + mib(16)"],
+}
+
+
+@pytest.mark.parametrize("cells", CARDS.values(), ids=CARDS)
+def test_an_expanded_card(
+    eight_gpu_lab: tuple[Lab, Standin], browser: BrowserContext, cells: list[str]
+) -> None:
+    """axe finds no violation in the card of a cell, of an out-of-memory error and of a comparison, in which
+    everything is expanded."""
+    lab, _ = eight_gpu_lab
+    notebook = lab.open(browser, lab.write("cards.ipynb", ["%load_ext gpuwidget", *cells]), height=TALL)
+    for cell in range(len(cells) + 1):
+        notebook.run(cell)
+        notebook.wait_until_done()
+    notebook.page.wait_for_selector(f"{CELL_CARD} details")
+    notebook.script(
+        "for (const node of document.querySelectorAll(`${argument} details`)) { node.open = true; }",
+        CELL_CARD,
+    )
+    assert violations(notebook, CELL_CARD) == []
+    notebook.close()
+
+
 def test_a_card(open_notebook: Open, tmp_path: Path) -> None:
     """axe finds no violation in the live chart of a watched cell, nor in the card that replaces it."""
     end = tmp_path / "end"

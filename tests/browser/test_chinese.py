@@ -123,7 +123,7 @@ def test_the_doctor_and_a_card(lab: Lab, browser: BrowserContext) -> None:
     notebook.wait_until_done()
     card = notebook.page.locator(".jp-OutputArea-output").last
     assert "峰值" in card.inner_text()
-    assert "详情" in card.inner_text()
+    assert card.locator("summary").last.inner_text() == "运行"
     notebook.close()
 
 

@@ -16,6 +16,7 @@ SUMMARY = f"{DIAGNOSTICS} > summary"
 ENVIRONMENT = f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-environment:not([hidden])"
 CHECK = f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-check"
 RUN_CHECKS = f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-run"
+BUTTON = f"{PANEL} [data-jp-item-name=doctor]"
 
 
 def texts(notebook: Notebook, selector: str) -> list[str]:
@@ -56,21 +57,20 @@ def test_the_doctors_button(open_notebook: Open) -> None:
     show(notebook, 300)
     wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")
     page = notebook.page
-    button = f"{PANEL} [data-jp-item-name=doctor]"
     assert page.is_hidden(SUMMARY)
-    assert page.get_attribute(f"{button} [title]", "title") == "GPU Doctor: not run"
+    assert page.get_attribute(f"{BUTTON} [title]", "title") == "GPU Doctor: not run"
     assert requested == []
-    page.click(button)
+    page.click(BUTTON)
     wait_for_text(notebook, SUMMARY, "no problems")
     page.wait_for_selector(f"{PANEL}[data-doctor=ok]")
-    page.wait_for_selector(f"{button} [title='GPU Doctor: no problems']")
+    page.wait_for_selector(f"{BUTTON} [title='GPU Doctor: no problems']")
     assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-summary") == [
         "No problems: all checks passed, from PyTorch to the GPU.",
         "gpuwidget is not running in this kernel.",
     ]
-    page.click(button)
+    page.click(BUTTON)
     assert page.is_hidden(SUMMARY)
-    page.click(button)
+    page.click(BUTTON)
     assert page.is_visible(SUMMARY)
     assert len(requested) == 1
     page.click(RUN_CHECKS)
@@ -84,7 +84,7 @@ def test_a_machine_without_a_gpu(open_notebook: Open) -> None:
     notebook = open_notebook(["1"])
     fake_doctor_route(notebook, (200, without_gpu()))
     show(notebook, 300)
-    notebook.page.click(SUMMARY)
+    notebook.page.click(BUTTON)
     wait_for_text(notebook, SUMMARY, "no NVIDIA GPU")
     assert notebook.page.get_attribute(DIAGNOSTICS, "data-status") == "skipped"
     assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-summary")[0] == without_gpu()["summary"]
@@ -117,7 +117,7 @@ def test_checks_without_a_result(open_notebook: Open) -> None:
     notebook = open_notebook(["1"])
     fake_doctor_route(notebook, (200, warned), (200, unknown))
     show(notebook, 300)
-    notebook.page.click(SUMMARY)
+    notebook.page.click(BUTTON)
     wait_for_text(notebook, SUMMARY, "1 warning: Shared memory")
     notebook.page.wait_for_selector(f"{RUN_CHECKS}:enabled")
     notebook.page.click(RUN_CHECKS)
@@ -223,7 +223,7 @@ def test_a_real_server(open_notebook: Open) -> None:
     """A real server accepts the page's request with its XSRF token, and runs its checks."""
     notebook = open_notebook(["1"])
     show(notebook, 300)
-    notebook.page.click(SUMMARY)
+    notebook.page.click(BUTTON)
     notebook.page.wait_for_selector(CHECK)
     titles = texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-check-title")
     assert {"PyTorch", "Shared memory", "gpuwidget"} <= set(titles)

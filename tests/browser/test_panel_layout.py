@@ -14,6 +14,7 @@ from helpers_ownership import FakeOwnershipStream, allocation, gpu, kernel
 from helpers_panel import (
     CARD,
     DEVICE,
+    GIB,
     LOAD_BUTTON,
     PANEL,
     cards,
@@ -298,6 +299,91 @@ def test_the_doctor_below_many_gpus(browser: BrowserContext, tmp_path: Path) -> 
         page.click(f"{PANEL} [data-jp-item-name=doctor]")
         wait_for_text(notebook, f"{DIAGNOSTICS} > summary", "no problems")
         assert count_visible(page, f"{DIAGNOSTICS} > summary", SCROLL) == 1
+        notebook.close()
+
+
+ROWS = """
+rows => rows.map(row => {
+    const cut = [...row.querySelectorAll('.jp-gpuwidget-gpu-name, .jp-gpuwidget-gpu-user')]
+        .filter(node => node.checkVisibility() && node.scrollWidth > node.clientWidth);
+    return {
+        height: row.clientHeight,
+        wide: row.scrollWidth > row.clientWidth,
+        cut: cut.length,
+        explained: cut.every(node => node.title !== '' && getComputedStyle(node).textOverflow === 'ellipsis'),
+    };
+})
+"""
+
+
+def test_sixteen_gpus(browser: BrowserContext, tmp_path: Path) -> None:
+    """With 16 GPUs in a panel of 240 px, each folded GPU is one row of 22 px, or 31 px with a font of 18 px,
+    with and without a scrollbar. Names that are too long end with an ellipsis, and their tooltip has them in
+    full."""
+    faked: list[FakeOwnershipStream] = []
+    with lab_with(tmp_path, *machine(16)) as (lab, _):
+        known = uuids(lab)
+        state = helpers_kernel_state.state(known)
+        path = lab.write("a long name of a notebook about training.ipynb", [helpers_kernel_state.cell(state)])
+        prepare = lambda page: faked.append(FakeOwnershipStream(page))  # noqa: E731
+        notebook = lab.open(browser, path, height=2600, prepare=prepare)
+        page = notebook.page
+        show(notebook, 240)
+        notebook.run(0)
+        notebook.wait_until_done()
+        wait_for_text(notebook, f"{CARD} .jp-gpuwidget-gpu-badge", "cuda:15")
+        # The cards of default and used devices are expanded: fold all.
+        for row in page.query_selector_all(f"{CARD}[data-open=true] .jp-gpuwidget-gpu-row"):
+            row.click()
+        long = "a long name of a notebook that evaluates.ipynb"
+        faked[0].send([kernel("k2", long)], [gpu(uuid, allocation(1, kernel="k2")) for uuid in known])
+        page.wait_for_selector(f"{CARD} .jp-gpuwidget-gpu-user[title='{long}']", state="attached")
+        for pixels, height in ((13, 22), (18, 31)):
+            use_font(notebook, pixels)
+            for window in (2600, 500):
+                page.set_viewport_size({"width": 1200, "height": window})
+                show(notebook, 240)
+                scrolls = page.eval_on_selector(SCROLL, "node => node.scrollHeight > node.clientHeight")
+                assert scrolls == (window == 500)
+                rows = page.eval_on_selector_all(f"{CARD} .jp-gpuwidget-gpu-head", ROWS)
+                assert len(rows) == 16
+                assert {row["height"] for row in rows} == {height}, (pixels, window)
+                assert not any(row["wide"] for row in rows), (pixels, window)
+                assert all(row["explained"] for row in rows), (pixels, window)
+                title = page.locator(f"{PANEL} .jp-gpuwidget-device-title")
+                assert title.evaluate("node => node.clientHeight") < 3 * pixels, (pixels, window)
+        name = page.locator(f"{PANEL} .jp-gpuwidget-device-notebook")
+        assert name.evaluate("node => getComputedStyle(node).textOverflow") == "ellipsis"
+        assert "a long name of a notebook about training.ipynb" in (name.get_attribute("title") or "")
+        notebook.close()
+
+
+LEVELS = """
+nodes => nodes.map(node => [
+    node.dataset.level ?? '',
+    getComputedStyle(node.querySelector('.jp-gpuwidget-gpu-body .jp-gpuwidget-gpu-bar')).backgroundImage,
+])
+"""
+
+
+def test_memory_that_is_nearly_full(browser: BrowserContext, tmp_path: Path) -> None:
+    """The memory bar of a GPU is amber from 90 % on and red from 97 % on, whoever holds the memory. So is the
+    meter in the status bar."""
+    used = [f"gpu.{index}.memory_used={share * 140 * GIB // 100}" for index, share in enumerate((89, 91, 98))]
+    with lab_with(tmp_path, *machine(3), *used) as (lab, standin):
+        notebook = lab.open(browser, lab.write("full.ipynb", ["1"]), kernel=False)
+        page = notebook.page
+        show(notebook, 240)
+        for row in page.locator(f"{CARD}[data-open=false] .jp-gpuwidget-gpu-row").all():
+            row.click()
+        page.wait_for_selector(f"{CARD}[data-level=full]")
+        levels = page.eval_on_selector_all(CARD, LEVELS)
+        assert [level for level, _ in levels] == ["", "high", "full"]
+        gray, amber, red = (bar.split("0%")[0] for _, bar in levels)
+        assert len({gray, amber, red}) == 3
+        page.wait_for_selector(".jp-gpuwidget-status-bar[data-level=hot]")
+        standin.scenario(*machine(3), *used[:2], f"gpu.2.memory_used={GIB}")
+        page.wait_for_selector(".jp-gpuwidget-status-bar[data-level=warm]")
         notebook.close()
 
 

@@ -158,8 +158,13 @@ def test_the_parts_button(lab: Lab, browser: BrowserContext) -> None:
         item.click()
         page.wait_for_selector(SWITCHES, state=state)
     page.click(button)
-    toggled = page.locator(".lm-Menu-item.lm-mod-toggled").all_inner_texts()
-    assert len(toggled) == 5
+    toggled = page.locator(".lm-Menu-item.lm-mod-toggled .lm-Menu-itemLabel").all_inner_texts()
+    assert toggled == [
+        "Hints about idle notebooks and underused GPUs",
+        "Holders of each GPU\N{RIGHT SINGLE QUOTATION MARK}s memory",
+        "Cell runs on the charts",
+        "Watched cells of the active notebook",
+    ]
     page.keyboard.press("Escape")
     set_settings(notebook)
     notebook.close()

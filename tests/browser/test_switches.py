@@ -41,8 +41,8 @@ def notebook(open_notebook: Open, tmp_path: Path) -> Notebook:
     made = open_notebook([LOAD_BOTH, NOW, runs_until(tmp_path / "end"), "%gpu switches cudnn.benchmark on"])
     show(made, 300)
     run(made, 0)
-    wait_for_text(made, SUMMARY, "all default")
     open_part(made, "switches")
+    wait_for_text(made, SUMMARY, "all default")
     made.page.wait_for_selector(f"{BENCHMARK}:enabled")
     return made
 

@@ -32,7 +32,10 @@ export class HolderBars {
           now.usage === null ? [] : sortedHolders(holdersOf(now.usage, kernels, now.activeKernelId), []);
         const shares = memoryShares(now);
         const names = holders
-          .filter(holder => holder.memory !== 0)
+          // Without another holder, memory of an unknown process is what the bar shows as used.
+          .filter(
+            ({ memory, kind }, _, { length }) => memory !== 0 && (kind !== 'unattributed' || length > 1)
+          )
           .map(holder => `${holderName(this.trans, holder, kernels.values())[0]} ${memory(holder.memory)}`);
         const [problem = null] = unavailability(this.trans, now.reading, NaN) ?? [];
         row.update(

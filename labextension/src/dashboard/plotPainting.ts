@@ -101,6 +101,8 @@ export function paintRow(
     const value = values[row] ?? null;
     return value === null ? NaN : Math.round(HEAT_LEVELS * Math.min(1, value / top));
   };
+  // The newest time may be closer to the one before.
+  const step = Math.min(...times.slice(1, -1).map((time, row) => time - (times[row] ?? 0)));
   ctx.save();
   ctx.fillStyle = color;
   for (let row = 0, first = 0; row < times.length; row++) {
@@ -109,10 +111,15 @@ export function paintRow(
     }
     const heat = level(row);
     if (!Number.isNaN(heat)) {
-      // A step lasts until the next one begins; the last step, until now.
+      // A step lasts until the next one begins, and before a gap as long as the shortest one. The last step lasts
+      // until now.
       const begin = x(times[first] ?? from);
+      const next = times[row + 1] ?? to;
+      const isLast = row + 1 === times.length;
+      const end =
+        Number.isNaN(level(row + 1)) && !isLast ? Math.min(next, (times[row] ?? from) + step) : next;
       ctx.globalAlpha = alpha * (LEAST_HEAT + ((1 - LEAST_HEAT) * heat) / HEAT_LEVELS);
-      ctx.fillRect(begin, y, Math.max(x(times[row + 1] ?? to) - begin, devicePixelRatio), height);
+      ctx.fillRect(begin, y, Math.max(x(end) - begin, devicePixelRatio), height);
     }
     first = row + 1;
   }

@@ -12,7 +12,7 @@ import type { PanelState } from './panelState';
 import { holderName, type Holder } from '../memory/holders';
 import { memoryShares, type GpuNow } from '../stream/streamModel';
 import { element, setAttribute, setHidden, Text } from '../ui/dom';
-import { duration, gpuNumber, memory, memoryOf, moment, whole, withUnit } from '../ui/format';
+import { duration, gpuNumber, memory, memoryOf, moment, padded, whole, withUnit } from '../ui/format';
 import type { Palette } from '../ui/chartBands';
 
 const CHART_HEIGHT = 32;
@@ -180,8 +180,10 @@ export class GpuCard {
     const { trans } = this;
     for (const [metric, text] of this.facts) {
       const value = reading[metric.name];
+      const shown = metricText(trans, metric.name, value, reading.power_limit_w);
       text.set(
-        metricText(trans, metric.name, value, reading.power_limit_w),
+        // The power is aligned at the left.
+        metric.kind === 'power' ? shown : padded(shown, metric.kind === 'clock' ? 8 : 6),
         value === null ? (reading.missing[metric.name] ?? '') : ''
       );
     }

@@ -68,7 +68,9 @@ export class GpuRow {
   update({ gpu, reading, kernel }: GpuNow, { unavailable, warnings, users, device }: RowContent): void {
     const { trans } = this;
     this.number.set(gpuNumber(gpu), gpu.uuid);
-    this.name.set(gpuName(trans, gpu), gpu.name);
+    const name = gpuName(trans, gpu);
+    // The row of a MIG slice is below that of its GPU, which has the model's name.
+    this.name.set(gpu.mig_parent === null ? name : name.replace(/^.* MIG /, ''), gpu.name);
     setAttribute(this.toggle, 'title', gpu.name);
     const own = kernel?.torch_device ?? '';
     const isDefault = own !== '' && own === device;

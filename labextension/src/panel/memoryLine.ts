@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { MemoryShares } from '../stream/streamModel';
 import { element, setAttribute, Text } from '../ui/dom';
-import { memoryUnit, shortFigure, shortMemory, UNKNOWN } from '../ui/format';
+import { memoryUnit, padded, shortFigure, shortMemory, UNKNOWN } from '../ui/format';
 
 /** From these shares of its memory in use on, a GPU is nearly full, and full. */
 const HIGH = 0.9;
@@ -44,7 +44,10 @@ export class MemoryLine {
       // The unit follows the free memory only.
       this.used.set(trans.__('%1 mine · %2 others', shortFigure(here, unit), shortFigure(other, unit)));
     }
-    this.free.set(free === null ? '' : trans.__('%1 free', `${shortFigure(free, unit)} ${unit.name}`));
+    const digits = shortFigure(total ?? 0, unit).length;
+    this.free.set(
+      free === null ? '' : trans.__('%1 free', `${padded(shortFigure(free, unit), digits)} ${unit.name}`)
+    );
     setAttribute(this.node, 'data-level', memoryLevel(used, total));
   }
 }
