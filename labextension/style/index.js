@@ -4,6 +4,7 @@ import './panel.css';
 import './gpu.css';
 import './dashboard.css';
 import './cells.css';
+import './cards.css';
 import './status.css';
 import './memory.css';
 import './diagnostics.css';
