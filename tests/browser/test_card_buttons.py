@@ -69,7 +69,6 @@ def test_compare_and_show_in_dashboard(open_notebook: Open, errors: list[str]) -
         notebook.run(cell)
         notebook.wait_until_done()
     assert notebook.script(LABELS) == ["Show in dashboard"]
-    notebook.record_layout_shifts(".jp-OutputArea-output")
     notebook.run(1)
     notebook.wait_until_done()
     notebook.page.wait_for_selector("text=vs. last run: time")

@@ -15,19 +15,19 @@ export const cards: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:cards',
   description: 'Buttons on the cards of watched cells and of out-of-memory errors.',
   autoStart: true,
-  requires: [ICellRuns, IClusterModel, INotebookTracker, IRenderMimeRegistry],
-  optional: [ITranslator],
+  requires: [ICellRuns, IClusterModel, IRenderMimeRegistry],
+  optional: [INotebookTracker, ITranslator],
   activate: (
     { commands }: JupyterFrontEnd,
     cells: ICellRuns,
     cluster: IClusterModel,
-    tracker: INotebookTracker,
     renderers: IRenderMimeRegistry,
+    tracker: INotebookTracker | null,
     translator: ITranslator | null
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const insert = (node: HTMLElement, code: string, run: boolean): void => {
-      const panel = tracker.find(({ content }) => content.node.contains(node));
+      const panel = tracker?.find(({ content }) => content.node.contains(node));
       const index = panel?.content.widgets.findIndex(cell => cell.node.contains(node)) ?? -1;
       if (panel !== undefined && index >= 0) {
         panel.content.activeCellIndex = index;
