@@ -402,7 +402,7 @@ def advised() -> Report:
                 True,
                 "The GPU waits for its data: 61 % of the time went to line 7 `for x, y in loader:` in "
                 "DataLoader._next_data, and the GPU was 4 % busy meanwhile.",
-                "loader has num_workers=0, pin_memory=False now. Try num_workers=15, pin_memory=True, "
+                "loader has `num_workers=0, pin_memory=False` now. Try num_workers=15, pin_memory=True, "
                 "persistent_workers=True.",
                 {"share": 61.2, "gpu_busy": 4.0, "utilization": 11.0, "call": "DataLoader._next_data"}
                 | cores,

@@ -15,19 +15,26 @@ from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import _, in_view_language
 from gpuwidget.views import card_html, card_text, size_budget
 from gpuwidget.views.card_summary import headline, is_silent
+from gpuwidget.views.comparison import LastRun, since_last_run
 from gpuwidget.views.detail_levels import FULL
 from gpuwidget.views.saved_outputs import output_metadata
 from gpuwidget.views.size_budget import Bundle, ReducedReport
 
 
-def bundle(report: Report, oom: Mapping[str, str] | None = None) -> Bundle:
-    """Return the full card of ``report``, at most 20 kB as JSON. It begins with the card ``oom``, if any."""
-    return size_budget.fit(report, partial(_below, oom or {}, _card))
+def bundle(report: Report, oom: Mapping[str, Any] | None = None, last: Report | None = None) -> Bundle:
+    """Return the full card of ``report``, at most 20 kB as JSON. It begins with the card ``oom``, if any.
+
+    ``last`` is the report of the last run of the same cell, with which the card compares the run.
+    """
+    changes = None if last is None else since_last_run(last, report)
+    return size_budget.fit(report, partial(_below, oom or {}, partial(_card, last=changes)))
 
 
-def line_bundle(report: Report, oom: Mapping[str, str] | None = None) -> Bundle | None:
+def line_bundle(
+    report: Report, oom: Mapping[str, Any] | None = None, last: Report | None = None
+) -> Bundle | None:
     """Return the one-line card of ``%gpu watch on``, like :func:`bundle`; its JSON has no timeline and no
-    time per line.
+    time per line, and it does not compare.
 
     Return None if the card would say nothing.
     """
@@ -37,7 +44,7 @@ def line_bundle(report: Report, oom: Mapping[str, str] | None = None) -> Bundle 
 
 
 def _below(
-    oom: Mapping[str, str], render: Callable[[ReducedReport], dict[str, str]], reduced: ReducedReport
+    oom: Mapping[str, Any], render: Callable[[ReducedReport], dict[str, str]], reduced: ReducedReport
 ) -> dict[str, str]:
     """Return what ``render`` returns, below the card of an out-of-memory error, so that both are one card."""
     made = render(reduced)
@@ -45,10 +52,10 @@ def _below(
 
 
 @in_view_language
-def _card(reduced: ReducedReport) -> dict[str, str]:
+def _card(reduced: ReducedReport, last: LastRun | None) -> dict[str, str]:
     return {
-        "text/plain": card_text.card(reduced.drawn, reduced.level),
-        "text/html": card_html.card(reduced.drawn, reduced.level),
+        "text/plain": card_text.card(reduced.drawn, reduced.level, last),
+        "text/html": card_html.card(reduced.drawn, reduced.level, last),
     }
 
 

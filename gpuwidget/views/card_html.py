@@ -26,6 +26,7 @@ from gpuwidget.views import (
 )
 from gpuwidget.views import card_summary as summary
 from gpuwidget.views.chart import Chart, Lane
+from gpuwidget.views.comparison import LastRun
 from gpuwidget.views.detail_levels import DetailLevel
 from gpuwidget.views.size_budget import bin_ends, bin_maxima, bin_means, make_bins
 from gpuwidget.views.styles import QUIET
@@ -37,13 +38,13 @@ _MAX_TITLE_LENGTH = 60
 _CLAUSE = re.compile(r"(?<=[:\N{FULLWIDTH COLON}])\s*")
 
 
-def card(report: Report, level: DetailLevel) -> str:
+def card(report: Report, level: DetailLevel, last: LastRun | None = None) -> str:
     """Return the full card as HTML. ``report`` must already be reduced to ``level``."""
     return styles.frame(
         f"{headline.lead(report.cell.label, summary.figures(report))}{_chart(report, level)}"
         f"{_remarks(report)}{_advice(report)}"
         f"{_time(report) if report.advice else ''}{_gpus(report, level)}{_workers(report, level)}"
-        f"{_folds(report, level)}",
+        f"{_folds(report, level, last)}",
         _STATUS_COLORS[report.cell.status],
     )
 
@@ -110,7 +111,7 @@ def _notice(advice: tuple[bool, str, str]) -> str:
     start = f"<b>{elements.with_code(title)}</b> " if rest and len(title) <= _MAX_TITLE_LENGTH else ""
     shown = elements.with_code(" ".join(rest) if start else text)
     unsure = "" if sure else f"<span style='{QUIET}'>({escape(_('unsure'))})</span> "
-    return elements.notice(f"{unsure}{start}{shown} {elements.with_code(fix)}")
+    return elements.notice(f"{unsure}{start}{shown} {elements.with_code(fix, is_fix=True)}")
 
 
 def _time(report: Report) -> str:
@@ -155,7 +156,7 @@ def _workers(report: Report, level: DetailLevel) -> str:
 # -- the details -----------------------------------------------------------------------------------------
 
 
-def _folds(report: Report, level: DetailLevel) -> str:
+def _folds(report: Report, level: DetailLevel, last: LastRun | None) -> str:
     unknown = card_details.unknown_values(report)
     marks = (report.timeline.marks if report.timeline is not None else ())[: level.marks]
     time, evidence = card_details.time_facts(report), card_details.evidence(report)
@@ -174,8 +175,15 @@ def _folds(report: Report, level: DetailLevel) -> str:
             elements.fold(_("Notes ({number})", number=len(report.notes)), _paragraphs(map(_, report.notes))),
             elements.fold(_("Marks ({number})", number=len(marks)), _marks(marks)),
             elements.fold(_("Run"), _facts(run if level.tables else run[:1])),
+            _since(last),
         )
     )
+
+
+def _since(last: LastRun | None) -> str:
+    """Return what changed since the last run. The labextension adds *Compare* and *Show in dashboard*."""
+    runs = f" data-runs='{last.numbers[0]} {last.numbers[1]}'" if last is not None else ""
+    return f"<span class='gpuwidget-since'{runs}>{escape(_(last.changes)) if last is not None else ''}</span>"
 
 
 def _hardware(report: Report, level: DetailLevel) -> str:

@@ -10,6 +10,7 @@ from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.model.translation import _
 from gpuwidget.views import card_details, card_gpus, card_workers
 from gpuwidget.views import card_summary as summary
+from gpuwidget.views.comparison import LastRun
 from gpuwidget.views.detail_levels import DetailLevel
 from gpuwidget.views.styles import text_table
 
@@ -21,13 +22,13 @@ _COMPACT_COLUMNS = 3
 """Number of columns in the table of many GPUs, which shows only memory and utilization."""
 
 
-def card(report: Report, level: DetailLevel) -> str:
+def card(report: Report, level: DetailLevel, last: LastRun | None = None) -> str:
     """Return the full card as text: at most twelve lines, if it has no table of several GPUs or workers."""
     label = report.cell.label
     name = f"{clean_line(label, 80)}: " if label is not None else ""
     lines = [
         name + " · ".join(summary.headline(report)),
-        " · ".join(summary.second_line(report)),
+        " · ".join([*summary.second_line(report), *([_(last.changes)] if last is not None else [])]),
         *summary.warnings(report),
     ]
     lines += [f"{_lower(label)}: {text} {fix}" for label, text, fix in _advice(report)]

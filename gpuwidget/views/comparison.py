@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuwidget.measure import notes
 from gpuwidget.measure.notes import gpu_name
@@ -238,6 +238,35 @@ def compare_reports(first: Report, second: Report, names: tuple[str, str]) -> Co
     )
 
 
+class LastRun(NamedTuple):
+    """How a run differs from the last run of the same cell."""
+
+    changes: str
+    numbers: tuple[int, int]
+    """The N of In[N] of both runs, by which ``%gpu compare`` finds them."""
+
+
+def since_last_run(last: Report, report: Report) -> LastRun | None:
+    """Return the changes of time and peak memory since ``last``; None if a run did not finish or has no
+    number."""
+    numbers = last.cell.execution_count, report.cell.execution_count
+    if numbers[0] is None or numbers[1] is None or _direction(last, report) is None:
+        return None
+    a, b = (_Run("", one, one.counted, None) for one in (last, report))
+    rows = _Rows(a, b)
+    rows.add("time", [one.cell.duration_s for one in (last, report)], units.duration)
+    if a.gpus and {gpu.uuid for gpu in a.gpus} == {gpu.uuid for gpu in b.gpus}:
+        rows.add("peak", [memory.peak for memory in _memory(a, b)[1]], units.memory)
+    found = {row.name: row.change for row in rows.rows}
+    time, peak = found.get("time"), found.get("peak")
+    if not time:
+        return None
+    if not peak:
+        return LastRun(translatable("vs. last run: time {time}", time=time), (numbers[0], numbers[1]))
+    changes = translatable("vs. last run: time {time}, peak {peak}", time=time, peak=peak)
+    return LastRun(changes, (numbers[0], numbers[1]))
+
+
 def run_name(report: Report, default: str) -> str:
     """Return the cell number and the label of a report, or ``default`` if it has neither."""
     cell = report.cell
@@ -441,8 +470,7 @@ def _add_time(rows: _Rows) -> None:
 def _add_memory(rows: _Rows) -> None:
     a, b = rows.a, rows.b
     if a.gpus and b.gpus:
-        kind = _common_kind(a, b)
-        both = [summary.summarize_memory(run.report, kind) for run in (a, b)]
+        kind, both = _memory(a, b)
         memory_peak = (
             translatable("{memory}, peak", memory=_MEMORY_KINDS[kind])
             if kind == "torch"
@@ -461,6 +489,12 @@ def _add_memory(rows: _Rows) -> None:
         rows.rows.append(ComparisonRow(memory_change, (first, second)))
     host = [run.report.host_memory.peak for run in (a, b)]
     rows.add(translatable("host memory, peak"), host, units.memory, lower_is_better=True)
+
+
+def _memory(a: _Run, b: _Run) -> tuple[MemoryKind, list[summary.MemorySummary]]:
+    """Return the kind of memory in which both runs are compared, and the memory of each."""
+    kind = _common_kind(a, b)
+    return kind, [summary.summarize_memory(run.report, kind) for run in (a, b)]
 
 
 def _common_kind(a: _Run, b: _Run) -> MemoryKind:

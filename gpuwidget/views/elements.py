@@ -21,8 +21,12 @@ _CODE = re.compile(
     r"|((?<!\S)%{1,2}[a-z][^,;()]*|--[a-z][\w-]*"  # a magic with its arguments, an option
     r"|\.?[A-Za-z_][\w.]*\([^()]*\)"  # a call
     r"|[A-Za-z_]\w*=(?:[^\s,;:()]|:(?=\w))+(?:, [A-Za-z_]\w*=(?:[^\s,;:()]|:(?=\w))+)*"  # arguments
-    r"|\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w+)+)"  # an attribute
+    r"|\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w+)+(?: = \w+)?)"  # an attribute, or a value for it
 )
+_STATEMENT = re.compile(r"%|[\w.]+ = |torch\.set_\w+\(|\w+\.to\('")
+"""The start of code that does its work as a cell."""
+_PART_OF_CODE = re.compile(r"[A-Za-z_]\w*(?:\.[\w.]+\(.|=)")
+"""The start of code to put into a cell: a call with arguments, or arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +161,27 @@ def notice(inner: str, color: str = styles.WARNING) -> str:
     )
 
 
-def with_code(text: str) -> str:
+def fix_code(code: str, *, is_statement: bool, style: str = "") -> str:
+    """Return the code of a fix. The labextension adds *Copy* to it, and *Insert cell* to a statement."""
+    look = f" style='{style}'" if style else ""
+    return f"<code class='gpuwidget-{'insert' if is_statement else 'copy'}'{look}>{escape(code)}</code>"
+
+
+def with_code(text: str, *, is_fix: bool = False) -> str:
     """Return a sentence as HTML in which everything to type is marked as code.
 
-    That is quoted text, magics and options, calls, arguments and attributes.
+    That is quoted text, magics and options, calls, arguments and attributes. A fix quotes what the user has,
+    and all else is code of the fix.
     """
     found, end = [], 0
     for match in _CODE.finditer(text):
         code = match[1] or match[2].rstrip(". ")
         rest = "" if match[1] else match[2][len(code) :]
-        found.append(f"{escape(text[end : match.start()])}<code>{escape(code)}</code>{escape(rest)}")
+        is_statement = _STATEMENT.match(code) is not None
+        if is_fix and not match[1] and (is_statement or _PART_OF_CODE.match(code)):
+            shown = fix_code(code, is_statement=is_statement)
+        else:
+            shown = f"<code>{escape(code)}</code>"
+        found.append(f"{escape(text[end : match.start()])}{shown}{escape(rest)}")
         end = match.end()
     return "".join([*found, escape(text[end:])])

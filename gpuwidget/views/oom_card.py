@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Literal
+from typing import Any, Literal
 
 from gpuwidget.heap.retention import Role
 from gpuwidget.measure.memory_holders import LAST_ERROR
@@ -22,6 +22,7 @@ from gpuwidget.measure.out_of_memory import (
     contradicts_itself,
 )
 from gpuwidget.model import units
+from gpuwidget.model.report import CARD_MIME_TYPE
 from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.model.translation import _, in_view_language, translatable
 from gpuwidget.views import elements, styles
@@ -102,7 +103,7 @@ class _Row:
 
 
 @in_view_language
-def bundle(context: OomContext, *, is_part: bool = False) -> dict[str, str]:
+def bundle(context: OomContext, *, is_part: bool = False) -> dict[str, Any]:
     """Return the mime bundle of the card. Its details are left out if they would take too much space.
 
     ``is_part`` tells whether it begins the card of a watched cell, which has its own chart of the memory.
@@ -120,6 +121,7 @@ def bundle(context: OomContext, *, is_part: bool = False) -> dict[str, str]:
     return {
         "text/plain": printable_lines("\n".join([*lines, *details])),
         "text/html": styles.frame(f"{inner}{folded}", styles.ERROR),
+        CARD_MIME_TYPE: {},
     }
 
 
@@ -413,8 +415,8 @@ def _steps(facts: OomFacts) -> list[tuple[str, list[OomFix]]]:
     return found
 
 
-def _numbered(facts: OomFacts) -> Iterator[tuple[str, list[tuple[int, str, str, str, str]]]]:
-    """Yield the caption of each group, and the number, text, code, reasons and size of each fix in it."""
+def _numbered(facts: OomFacts) -> Iterator[tuple[str, list[tuple[OomFix, int, str, str, str, str]]]]:
+    """Yield the caption of each group, and each fix in it with its number, text, code, reasons and size."""
     number = 0
     codes: dict[str | None, int] = {}
     for caption, fixes in _steps(facts):
@@ -427,7 +429,7 @@ def _numbered(facts: OomFacts) -> Iterator[tuple[str, list[tuple[int, str, str, 
                 why.append(_("the command of {number} does this too", number=done_by))
             code = fix.code if fix.code is not None and done_by == number else ""
             size = "" if fix.bytes is None else units.memory(fix.bytes)
-            group.append((number, clean_line(_(fix.text), _FIX), code, " · ".join(why), size))
+            group.append((fix, number, clean_line(_(fix.text), _FIX), code, " · ".join(why), size))
         yield caption, group
 
 
@@ -435,7 +437,7 @@ def _text_advice(facts: OomFacts) -> list[str]:
     lines = []
     for caption, fixes in _numbered(facts):
         lines += [caption] if caption else []
-        for number, text, code, why, size in fixes:
+        for _fix, number, text, code, why, size in fixes:
             lines.append(" · ".join(filter(None, (f"{number}. {text}", size))))
             lines += [f"    {line}" for line in (code, why) if line]
     return lines
@@ -445,8 +447,11 @@ def _html_advice(facts: OomFacts) -> str:
     found = ""
     for caption, fixes in _numbered(facts):
         found += styles.quiet(escape(caption)) if caption else ""
-        for number, text, code, why, size in fixes:
-            shown = f"{escape(text)} <code style='{_CODE}'>{escape(code)}</code>" if code else escape(text)
+        for fix, number, text, code, why, size in fixes:
+            shown = escape(text)
+            if code:  # what replaces a line of the failing code is no cell of its own
+                done = elements.fix_code(code, is_statement=fix.kind != "retention", style=_CODE)
+                shown += f" {done}"
             reasons = f"<br><span style='{QUIET};font-size:11px'>{escape(why)}</span>" if why else ""
             found += (
                 f"<div style='{_LINE}'><b>{number}</b> <span style='flex:1'>{shown}{reasons}</span> "

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
-from gpuwidget.model.report import MIME_TYPE
+from gpuwidget.model.report import CARD_MIME_TYPE, MIME_TYPE
 from gpuwidget.views.styles import FONT
 
 _MARK = "gpuwidget"
@@ -21,7 +21,7 @@ _WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 _CSS_CLASS = "gpuwidget-"
 """The start of the CSS classes that live charts and dashboards have."""
 _REFERENCE = re.compile(r"IPY_MODEL_(\S+)")
-_VIEWS = (MIME_TYPE, "text/html", "text/plain", _WIDGET_VIEW)
+_VIEWS = (MIME_TYPE, CARD_MIME_TYPE, "text/html", "text/plain", _WIDGET_VIEW)
 """The MIME types of gpuwidget's views."""
 
 

@@ -1,4 +1,5 @@
 import { alerts } from './plugins/alerts';
+import { cards } from './plugins/cards';
 import { cluster } from './plugins/cluster';
 import { cells, clusterModel, monitor } from './plugins/models';
 import { commands } from './plugins/commands';
@@ -19,6 +20,7 @@ export default [
   monitor,
   clusterModel,
   cells,
+  cards,
   memory,
   running,
   panel,

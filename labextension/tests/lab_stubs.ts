@@ -7,6 +7,18 @@ import Module from 'node:module';
 
 const STUBS: Readonly<Record<string, unknown>> = {
   '@jupyterlab/apputils': {},
+  '@jupyterlab/rendermime': {
+    // A widget that shows the HTML as text.
+    htmlRendererFactory: {
+      createRenderer: ({ mimeType }: { mimeType: string }) => ({
+        node: { textContent: '' },
+        renderModel(this: { node: { textContent: string } }, { data }: { data: Record<string, string> }) {
+          this.node.textContent = data[mimeType] ?? '';
+          return Promise.resolve();
+        }
+      })
+    }
+  },
   '@lumino/widgets': { Widget: Object }
 };
 

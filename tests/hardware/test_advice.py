@@ -268,7 +268,7 @@ def test_a_starved_gpu_and_more_workers(kernel: Kernel) -> None:
     kernel.run("loader = torch.utils.data.DataLoader(Slow(), batch_size=10)")
     starved = next(one for one in advice(kernel, _EPOCH) if one["rule"] == "input-pipeline")
     assert starved["evidence"]["num_workers"] == 0
-    assert starved["fix"].startswith("loader has num_workers=0, pin_memory=False now. Try num_workers=")
+    assert starved["fix"].startswith("loader has `num_workers=0, pin_memory=False` now. Try num_workers=")
     kernel.run(
         "loader = torch.utils.data.DataLoader(Slow(), batch_size=10, num_workers=12, prefetch_factor=4)"
     )

@@ -192,8 +192,8 @@ def test_interrupt_after_the_end(kernel: Kernel) -> None:
     kernel.setup(SETUP)
     kernel.setup(
         "from gpuwidget.views import card\nmade = card.bundle\n"
-        "def slow_bundle(report):\n    reached()\n    while not os.path.exists('go'): time.sleep(0.002)\n"
-        "    return made(report)\n"
+        "def slow_bundle(*given):\n    reached()\n    while not os.path.exists('go'): time.sleep(0.002)\n"
+        "    return made(*given)\n"
         "card.bundle = slow_bundle"
     )
     request = kernel.send("%%gpuwatch\n6 * 7")

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from helpers_kernel import Kernel, Ran, skip_without_torch
 
+from gpuwidget.model.report import CARD_MIME_TYPE
+
 TESTS = Path(__file__).parents[1]
 SETUP = f"""
 import sys; sys.path.insert(0, {str(TESTS)!r})
@@ -60,7 +62,7 @@ def card(ran: Ran) -> str:
     """Return the text of the only out-of-memory card,
     without the lines about values that the driver can't provide."""
     (bundle,) = displayed_after_error(ran)
-    assert set(bundle) == {"text/plain", "text/html"}
+    assert set(bundle) == {"text/plain", "text/html", CARD_MIME_TYPE}
     lines = [line for line in bundle["text/plain"].splitlines() if "Not known" not in line]
     return re.sub(r" {2,}", "  ", "\n".join(lines))
 

@@ -36,6 +36,8 @@ Label = str | float | None
 
 _MAX_REPORTS = 200
 _reports: deque[Report] = deque(maxlen=_MAX_REPORTS)
+_cell_of: deque[tuple[object, str] | None] = deque(maxlen=_MAX_REPORTS)
+"""For each report, the id and the code of its cell; None for a run outside a cell."""
 _entered: ContextVar[tuple[Run, ...]] = ContextVar("gpuwidget_runs", default=())
 """The runs of the watches around this code, the innermost last. A run that ended in another context stays."""
 _cells: list[Run] = []
@@ -86,9 +88,23 @@ def check(options: RunOptions) -> None:
     select_gpus(options.gpus, sampler.known_gpus)
 
 
-def keep(report: Report) -> None:
-    """Store a report for :func:`reports`."""
+def keep(report: Report, cell: tuple[object, str] | None = None) -> None:
+    """Store a report for :func:`reports`. ``cell`` is the id and the code of its cell."""
     _reports.append(report)
+    _cell_of.append(cell)
+
+
+def last_run(cell: tuple[object, str]) -> Report | None:
+    """Return the report of the last run of the cell with this id and code; without an id, of this code.
+
+    Return None if there is none, or if ``%gpu compare`` would find another run by the number of that run.
+    """
+    runs = zip(reversed(_reports), reversed(_cell_of), strict=False)
+    last = next((report for report, other in runs if other == cell), None)
+    if last is None:
+        return None
+    same = [report for report in _reports if report.cell.execution_count == last.cell.execution_count]
+    return last if len(same) == 1 else None
 
 
 def enter_cell(run: Run) -> None:

@@ -61,6 +61,9 @@ _EVERY_CELL = WatchOptions(run=RunOptions(), live=False, quiet=False, label=None
 """Options of a cell that has no ``%%gpuwatch`` line and is watched because ``%gpu watch on`` is in effect."""
 
 
+_Render = Callable[[Report, Mapping[str, Any] | None, Report | None], dict[str, Any] | None]
+
+
 class CellWatch:
     """Watches one cell, or the body of one ``%%gpuwatch`` magic.
 
@@ -78,7 +81,7 @@ class CellWatch:
         self._shell = shell
         self._view: live_display.LiveDisplay | None = None
         self._slot: OutputSlot | None = None
-        self._render: Callable[[Report, Mapping[str, str] | None], dict[str, Any] | None] | None = card.bundle
+        self._render: _Render | None = card.bundle
         """Makes the card from the report; None if no card is shown. A watch that fails before it knows its
         options has a full card."""
         self._restore_device: Callable[[], str | None] | None = None
@@ -86,9 +89,11 @@ class CellWatch:
         self._began = SYSTEM_CLOCK.time(), SYSTEM_CLOCK.monotonic()
         self._named: tuple[int | None, str | None] = None, None
         """The N of In[N] and the label."""
+        self._cell: tuple[object, str] | None = None
+        """The id and the code of the cell; None for the body of a magic."""
         self._failure: BaseException | None = None
         """Why there is no run, although the cell is watched."""
-        self.oom: dict[str, str] | None = None
+        self.oom: dict[str, Any] | None = None
         """The card of an out-of-memory error, with which the cell's card begins."""
 
     @property
@@ -149,6 +154,7 @@ class CellWatch:
         for what, error in failures.items():
             run.add_failure(what, error)
         if info is not None:
+            self._cell = getattr(info, "cell_id", None), raw_cell.strip()
             with Boundary(_LOG, "the outputs of a cell could not be prepared"):
                 self._prepare_outputs(run, info, show_chart=show_chart)
         watch_api.enter_cell(run)
@@ -209,10 +215,13 @@ class CellWatch:
                 return
             if self._wait_note is not None:
                 report = replace(report, notes=(*report.notes, self._wait_note))
-            watch_api.keep(report)
+            last = None
+            with Boundary(_LOG, "the last run of a cell could not be found"):
+                last = self._cell and watch_api.last_run(self._cell)
+            watch_api.keep(report, self._cell)
             if self._render is not None:
                 with Boundary(_LOG, "a card could not be shown", _tell_no_card):
-                    bundle = self._render(report, self.oom)
+                    bundle = self._render(report, self.oom, last)
                     if bundle is not None:
                         self._show(bundle)
                         self.oom = None

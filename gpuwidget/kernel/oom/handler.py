@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 class WatchedCell(Protocol):
     """A watched cell, whose card can begin with the card of an out-of-memory error."""
 
-    oom: dict[str, str] | None
+    oom: dict[str, Any] | None
 
     @property
     def has_card(self) -> bool:

@@ -653,7 +653,7 @@ def feed_the_gpu(cores: int | None) -> str:
 
 def _loader_settings(loader: Loader) -> str:
     return translatable(
-        "{name} has num_workers={num_workers}, pin_memory={pin_memory}",
+        "{name} has `num_workers={num_workers}, pin_memory={pin_memory}`",
         name=loader.name,
         num_workers=loader.num_workers,
         pin_memory=loader.pin_memory,

@@ -62,8 +62,7 @@ export class CellTracker {
         void this.reveal(panel, cellId);
       },
       run: code => {
-        NotebookActions.insertBelow(panel.content);
-        panel.content.activeCell?.model.sharedModel.setSource(code);
+        insertBelow(panel.content, code);
         void NotebookActions.run(panel.content, panel.sessionContext);
       }
     });
@@ -170,6 +169,12 @@ export class CellTracker {
       }
     }
   }
+}
+
+/** Insert a cell with this code below the active one, and select it. */
+export function insertBelow(notebook: Notebook, code: string): void {
+  NotebookActions.insertBelow(notebook);
+  notebook.activeCell?.model.sharedModel.setSource(code);
 }
 
 /** Return the errors and the last reports in a cell's outputs, in the notebook format. */

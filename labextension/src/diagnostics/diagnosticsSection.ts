@@ -3,6 +3,7 @@ import type { IDisposable } from '@lumino/disposable';
 
 import type { ActiveKernel } from '../kernel/activeKernel';
 import type { PanelState } from '../panel/panelState';
+import type { Copy } from '../ui/copyButton';
 import { element, setAttribute, setHidden, Text } from '../ui/dom';
 import type { TranslatedDiagnosis } from '../kernel/kernelReply';
 import {
@@ -13,7 +14,7 @@ import {
   type MergedChecks
 } from './diagnosticsMessages';
 import { newestDiagnosis, type DiagnosticsModel } from './diagnosticsModel';
-import { EnvironmentView, type Copy } from './environmentView';
+import { EnvironmentView } from './environmentView';
 
 /** The dependencies of the section. */
 export interface DiagnosticsOptions {
@@ -152,9 +153,6 @@ export class DiagnosticsSection {
   /** Disconnect from the model and cancel all timers. */
   dispose(): void {
     this.binding.dispose();
-    this.sharedView.dispose();
-    this.kernelView.dispose();
-    this.serverView.dispose();
     this.options.model.changed.disconnect(this.update, this);
   }
 }

@@ -1,6 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { element, setAttribute, setHidden, Text } from '../ui/dom';
+import { copyButton, type Copy } from '../ui/copyButton';
 import { moment } from '../ui/format';
 import type { TranslatedDiagnosis } from '../kernel/kernelReply';
 import type { Fix } from '../wire';
@@ -15,12 +16,8 @@ import {
 } from './diagnosticsMessages';
 import { newestDiagnosis, type DiagnosisState } from './diagnosticsModel';
 
-/** Copies a text to the clipboard. */
-export type Copy = (text: string) => void;
-/** Copies a text and confirms it on the button that was clicked. */
-type CopyFrom = (button: HTMLButtonElement, text: string) => void;
-
-const COPIED_MS = 2000;
+/** Returns a button with a label that copies a text. */
+type CopyButton = (label: string, text: () => string) => HTMLButtonElement;
 
 /** The diagnosis of an environment, or the checks that several environments share: a title, a summary and checks. */
 export class EnvironmentView {
@@ -29,19 +26,19 @@ export class EnvironmentView {
   private readonly summary = new Text('diagnostics-summary', 'div');
   private readonly checks = element('div', 'diagnostics-checks');
   private readonly about = new Text('diagnostics-about', 'div');
+  private readonly copyButton: CopyButton;
   private readonly copyJson: HTMLButtonElement;
   private shown: TranslatedDiagnosis | null = null;
   private shownChecks: readonly ShownCheck[] | null = null;
-  /** The copy button whose label currently confirms a click, and the timer that restores its label. */
-  private copied: { readonly restore: () => void; readonly timer: number } | null = null;
 
   constructor(
     private readonly trans: TranslationBundle,
-    private readonly copy: Copy
+    copy: Copy
   ) {
-    this.copyJson = copyButton(trans.__('Copy as JSON'), button => {
-      this.copyFrom(button, this.shown === null ? '' : toJson(this.shown));
-    });
+    this.copyButton = copyButton.bind(null, trans, copy, 'button jp-gpuwidget-diagnostics-copy');
+    this.copyJson = this.copyButton(trans.__('Copy as JSON'), () =>
+      this.shown === null ? '' : toJson(this.shown)
+    );
     this.node = element(
       'section',
       'diagnostics-environment',
@@ -76,7 +73,7 @@ export class EnvironmentView {
       const translate = translator(texts);
       this.checks.replaceChildren(
         ...mergeSkipped(this.trans, checks, translate).map(check =>
-          checkView(this.trans, check, translate, this.copyFrom)
+          checkView(this.trans, check, translate, this.copyButton)
         )
       );
     }
@@ -89,35 +86,6 @@ export class EnvironmentView {
         doctor?.python ?? ''
       );
     }
-  }
-
-  /** Cancel the timer of a copy button. */
-  dispose(): void {
-    this.endConfirmation();
-  }
-
-  /** Copy `text`, and show on `button` for a moment that it was copied. */
-  private readonly copyFrom: CopyFrom = (button, text) => {
-    this.endConfirmation();
-    this.copy(text);
-    const { textContent: label } = button;
-    // Keep the width, so that the elements next to the button do not move.
-    button.style.minWidth = `${String(button.offsetWidth)}px`;
-    button.textContent = this.trans.__('Copied');
-    this.copied = {
-      restore: () => {
-        button.textContent = label;
-      },
-      timer: window.setTimeout(() => {
-        this.endConfirmation();
-      }, COPIED_MS)
-    };
-  };
-
-  private endConfirmation(): void {
-    window.clearTimeout(this.copied?.timer);
-    this.copied?.restore();
-    this.copied = null;
   }
 
   private summaryOf(state: DiagnosisState): string {
@@ -146,7 +114,7 @@ function checkView(
   trans: TranslationBundle,
   { check, problems, causes }: ShownCheck,
   translate: Translate,
-  copyFrom: CopyFrom
+  copyButton: CopyButton
 ): HTMLElement {
   const { status, title, evidence } = check;
   const found = translate(check.found);
@@ -165,7 +133,7 @@ function checkView(
   for (const { problem, affects } of problems) {
     body.append(...problem.reasons.map(reason => element('div', '', translate(reason))));
     if (problem.fix !== null) {
-      body.append(...fixView(trans, problem.fix, translate, copyFrom));
+      body.append(...fixView(trans, problem.fix, translate, copyButton));
     }
     if (affects.length > 0) {
       body.append(element('div', '', trans.__('Also affected: %1.', titles(affects))));
@@ -199,7 +167,7 @@ function fixView(
   trans: TranslationBundle,
   fix: Fix,
   translate: Translate,
-  copyFrom: CopyFrom
+  copyButton: CopyButton
 ): HTMLElement[] {
   const { command } = fix;
   const head = element('div', '', element('b', '', trans.__('Fix:')), ` ${translate(fix.before)}`);
@@ -207,21 +175,14 @@ function fixView(
     return [head];
   }
   const after = textAfterCommand(translate(fix.after));
-  const button = copyButton(trans.__('Copy'), clicked => {
-    copyFrom(clicked, command);
-  });
   return [
     head,
-    element('div', 'diagnostics-fix', element('code', 'notice-command', command), button),
+    element(
+      'div',
+      'diagnostics-fix',
+      element('code', 'notice-command', command),
+      copyButton(trans.__('Copy'), () => command)
+    ),
     ...(after === '' ? [] : [element('div', '', after)])
   ];
-}
-
-function copyButton(label: string, onClick: (button: HTMLButtonElement) => void): HTMLButtonElement {
-  const button = element('button', 'button jp-gpuwidget-diagnostics-copy', label);
-  button.type = 'button';
-  button.onclick = () => {
-    onClick(button);
-  };
-  return button;
 }

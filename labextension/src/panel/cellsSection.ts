@@ -5,25 +5,13 @@ import type { PanelState } from './panelState';
 import type { ICellRuns } from '../tokens';
 import { comparableKeys } from '../cells/cellRuns';
 import { MAX_REPORTS } from '../cells/reportReader';
+import type { RunTimes } from '../cells/runTimes';
 import { sortedRuns, toggledSort, totals, type CellRun, type Column, type Sort } from '../cells/runTable';
-import { SERVER_HISTORY_S, type TimeRange } from '../dashboard/dashboardState';
 import { element, setAttribute, setHidden, Text } from '../ui/dom';
 import { memoryUnit, type MemoryUnit, memoryScale } from '../ui/format';
 
-/** Minimum time, in seconds, that the dashboard shows before and after a cell's run. */
-const MIN_MARGIN_S = 5;
-/** Fraction of a run's duration that the dashboard shows before and after it. */
-const MARGIN_SHARE = 0.1;
 /** The section's name in the saved state of the panel. */
 const NAME = 'cells';
-
-/** Shows the time of a run in the dashboard. */
-export interface DashboardLink {
-  /** How many seconds of history the dashboard can show. */
-  readonly historySeconds: number;
-  /** Open the dashboard with a part of the history. */
-  readonly show: (range: TimeRange) => void;
-}
 
 interface ColumnHeader {
   readonly node: HTMLElement;
@@ -57,7 +45,7 @@ export class CellsSection {
     private readonly trans: TranslationBundle,
     private readonly cells: ICellRuns,
     private readonly panelState: PanelState,
-    private readonly dashboard: DashboardLink,
+    private readonly times: RunTimes,
     private readonly locale: string
   ) {
     this.toggle.type = 'button';
@@ -202,9 +190,9 @@ export class CellsSection {
               this.cells.reveal(run.cellId);
             },
             showTime: () => {
-              this.showTime(run);
+              this.times.show(run.report);
             },
-            timeProblem: () => this.timeProblem(run),
+            timeProblem: () => this.times.problem(run.report),
             ticked: () => {
               this.compareTicked();
             }
@@ -322,30 +310,6 @@ export class CellsSection {
       }
       this.cells.compare(one, other);
     }
-  }
-
-  private showTime({ report: { started, duration } }: CellRun): void {
-    if (started !== null) {
-      const length = duration ?? 0;
-      const margin = Math.max(MIN_MARGIN_S, MARGIN_SHARE * length);
-      const from = this.cells.clockSkew.onServer(started);
-      this.dashboard.show({ from: from - margin, to: from + length + margin });
-    }
-  }
-
-  private timeProblem({ report: { started, duration } }: CellRun): string | null {
-    if (started === null) {
-      return this.trans.__('The report does not contain the cell’s start time.');
-    }
-    const { historySeconds } = this.dashboard;
-    const { clockSkew } = this.cells;
-    const now = clockSkew.pageOnServer(Date.now() / 1000);
-    if (clockSkew.onServer(started) + (duration ?? 0) >= now - historySeconds) {
-      return null;
-    }
-    return historySeconds <= SERVER_HISTORY_S
-      ? this.trans.__('The server stores only the last hour. A Prometheus server can store more.')
-      : this.trans.__('The dashboard shows the last 30 days.');
   }
 
   // The list is a single tab stop; the arrow keys move the focus between its rows, and between the tick, the

@@ -3,7 +3,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { Toolbar } from '@jupyterlab/ui-components';
 import { Panel, PanelLayout, Widget } from '@lumino/widgets';
 
-import { CellsSection, type DashboardLink } from './cellsSection';
+import { CellsSection } from './cellsSection';
+import type { RunTimes } from '../cells/runTimes';
 import { DeviceSection } from './deviceSection';
 import { GpuList } from './gpuList';
 import { HintList } from './hintList';
@@ -40,7 +41,7 @@ export interface PanelOptions {
   readonly panelState: PanelState;
   readonly cells: ICellRuns;
   readonly holders: IHolderActions;
-  readonly dashboard: DashboardLink;
+  readonly times: RunTimes;
   /** The limits at which hints are shown. */
   readonly thresholds: Thresholds;
   /** Which parts of the panel are shown. */
@@ -92,7 +93,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   constructor(
     private readonly trans: TranslationBundle,
     private readonly monitor: IMonitor,
-    { cells, panelState, holders, dashboard, thresholds, shown, hideOtherUsers, locale }: PanelOptions
+    { cells, panelState, holders, times, thresholds, shown, hideOtherUsers, locale }: PanelOptions
   ) {
     super();
     this.id = 'jp-gpuwidget-panel';
@@ -109,7 +110,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     this.shown = shown;
     this.notice = new NoticeView(trans, () => undefined);
     this.notice.node.classList.add('jp-gpuwidget-server-notice');
-    this.cellsSection = new CellsSection(trans, cells, panelState, dashboard, locale);
+    this.cellsSection = new CellsSection(trans, cells, panelState, times, locale);
     const { message } = holders;
     this.device = new DeviceSection(
       trans,

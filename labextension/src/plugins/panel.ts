@@ -12,7 +12,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { settingsIcon } from '@jupyterlab/ui-components';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
-import { historyLength } from '../dashboard/dashboardState';
+import { RunTimes } from '../cells/runTimes';
 import { GpuPanel } from '../panel/gpuPanel';
 import { databaseStore, PanelState } from '../panel/panelState';
 import { SETTINGS_ID, type ShownSections } from '../settings';
@@ -70,12 +70,7 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
       cells,
       panelState: new PanelState(database && databaseStore(database, SETTINGS_ID)),
       holders,
-      dashboard: {
-        historySeconds: historyLength(cluster !== null),
-        show: zoom => {
-          void commands.execute(CommandIds.dashboard, { state: { zoom: { ...zoom } } });
-        }
-      },
+      times: new RunTimes(trans, cells, commands, cluster !== null),
       thresholds: settings.current.hints,
       shown: settings.current.show,
       hideOtherUsers: PageConfig.getOption('gpuwidgetHideOtherUsers') === 'true',

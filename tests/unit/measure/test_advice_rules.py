@@ -238,7 +238,7 @@ def test_a_starved_gpu_by_its_line() -> None:
         "DataLoader._next_data. Meanwhile, the GPU was 4 % busy."
     )
     assert said.fix == (
-        "loader has num_workers=0, pin_memory=False now. Try num_workers=7, pin_memory=True, "
+        "loader has `num_workers=0, pin_memory=False` now. Try num_workers=7, pin_memory=True, "
         "persistent_workers=True."
     )
     assert said.evidence == {
@@ -349,21 +349,21 @@ def test_bursts_count_only_without_a_line_profile() -> None:
         (
             replace(LOADER, num_workers=7, pin_memory=True),
             RunContext(cores=8.0),
-            "loader has num_workers=7, pin_memory=True: this process may use 7 cores, so more "
+            "loader has `num_workers=7, pin_memory=True`: this process may use 7 cores, so more "
             "workers don't help. Make each item cheaper: store the items already decoded or smaller, and do "
             "the other transforms on the GPU.",
         ),
         (
             replace(LOADER, num_workers=2, prefetch_factor=2, persistent_workers=True),
             RunContext(cores=16.0, shared_memory=SharedMemory(64 * 1024**2, 60 * 1024**2)),
-            "loader has num_workers=2, pin_memory=False now. Try num_workers=8, pin_memory=True, "
+            "loader has `num_workers=2, pin_memory=False` now. Try num_workers=8, pin_memory=True, "
             "prefetch_factor=4. Workers pass batches through /dev/shm, which has only 60 MiB free: free or "
             "enlarge it first (in a container: --shm-size).",
         ),
         (
             replace(LOADER, pin_memory=True),
             RunContext(),
-            "loader has num_workers=0, pin_memory=True now. Try more workers, persistent_workers=True.",
+            "loader has `num_workers=0, pin_memory=True` now. Try more workers, persistent_workers=True.",
         ),
     ],
 )

@@ -48,7 +48,19 @@ TAGS = {
     *("table", "thead", "tbody", "tr", "th", "td", "svg", "g", "path", "text", "circle", "metadata"),
 }
 ATTRIBUTES = {
-    *("style", "title", "scope", "cellpadding", "width", "height", "role", "aria-label", "viewbox"),
+    *(
+        "style",
+        "class",
+        "data-runs",
+        "title",
+        "scope",
+        "cellpadding",
+        "width",
+        "height",
+        "role",
+        "aria-label",
+        "viewbox",
+    ),
     *("preserveaspectratio", "d", "fill", "stroke", "stroke-width", "stroke-dasharray", "opacity"),
     *(
         "vector-effect",
@@ -1033,7 +1045,10 @@ def test_one_piece_of_advice_is_open() -> None:
         "<b>The GPU waits for its data:</b> 61 % of the time went to line 7 <code>for x, y in loader:</code>"
         in opened
     )
-    assert "Try <code>num_workers=15, pin_memory=True, persistent_workers=True</code>." in opened
+    assert (
+        "loader has <code>num_workers=0, pin_memory=False</code> now. Try <code class='gpuwidget-copy'>"
+        "num_workers=15, pin_memory=True, persistent_workers=True</code>." in opened
+    )
     assert "ran at a lower clock" not in opened
     lines = Page(folded).text.splitlines()
     assert "More advice (2)" in lines

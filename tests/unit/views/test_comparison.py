@@ -15,8 +15,9 @@ from gpuwidget.kernel.cells import watch_api
 from gpuwidget.kernel.commands import compare_command
 from gpuwidget.kernel.commands.compare_command import compare
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.report import CodeTime, Level, Report, SoftwareVersions, Status
-from gpuwidget.views.comparison import Comparison, change
+from gpuwidget.model.report import CodeTime, Level, Report, RunInfo, SoftwareVersions, Status
+from gpuwidget.views import card
+from gpuwidget.views.comparison import Comparison, change, since_last_run
 
 BEFORE = report(gpu(0), cell=cell(14.0, execution_count=5))
 AFTER = report(
@@ -34,9 +35,11 @@ AFTER = report(
 @pytest.fixture(autouse=True)
 def _no_earlier_reports() -> Iterator[None]:
     """Remove the stored reports before and after each test."""
-    watch_api._reports.clear()
+    for stored in (watch_api._reports, watch_api._cell_of):
+        stored.clear()
     yield
-    watch_api._reports.clear()
+    for stored in (watch_api._reports, watch_api._cell_of):
+        stored.clear()
 
 
 def rows(made: Comparison) -> dict[str, tuple[str, str, str]]:
@@ -485,3 +488,63 @@ def test_every_pair_can_be_shown(make: object) -> None:
         assert "n/a n/a" not in data["text/plain"]
         assert made.rows[0].name == "time"
         assert repr(made) == data["text/plain"]
+
+
+def test_changes_since_the_last_run() -> None:
+    """The card of a cell tells the changes of its time and peak since its last run, with the numbers of
+    ``%gpu compare``."""
+    found = since_last_run(BEFORE, AFTER)
+    assert found is not None
+    assert found.changes == "vs. last run: time \N{MINUS SIGN}75 %, peak \N{MINUS SIGN}15 %"
+    assert found.numbers == (5, 9)
+    bundle = card.bundle(AFTER, last=BEFORE)
+    assert f"<span class='gpuwidget-since' data-runs='5 9'>{found.changes}</span>" in bundle["text/html"]
+    assert bundle["text/plain"].splitlines()[1].endswith(f" · {found.changes}")
+    assert "last run" not in str(card.bundle(AFTER))
+
+
+def test_an_equal_run() -> None:
+    """If nothing has changed since the last run, the card says so."""
+    found = since_last_run(BEFORE, replace(BEFORE, cell=cell(14.0, execution_count=6)))
+    assert found is not None
+    assert found.changes == "vs. last run: time ±0 %, peak ±0 %"
+
+
+def test_another_gpu_than_in_the_last_run() -> None:
+    """If a cell ran on another GPU than the last time, the peaks are not compared."""
+    found = since_last_run(BEFORE, report(gpu(1), cell=cell(7.0, execution_count=6)))
+    assert found is not None
+    assert found.changes == "vs. last run: time \N{MINUS SIGN}50 %"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        cell(7.0, execution_count=6, status="error"),
+        cell(7.0, execution_count=6, status="interrupted"),
+        cell(7.0, execution_count=None),
+    ],
+)
+def test_runs_that_are_not_compared_with_the_last_run(other: RunInfo) -> None:
+    """If one of the two runs did not finish, or has no number for ``%gpu compare``, the card does not compare
+    them."""
+    odd = replace(BEFORE, cell=other)
+    assert since_last_run(odd, AFTER) is None
+    assert since_last_run(AFTER, odd) is None
+
+
+def test_the_last_run_of_a_cell() -> None:
+    """The last run of a cell is the newest one with its id and its code. There is none if ``%gpu compare``
+    would find another run by its number."""
+    other = replace(BEFORE, cell=cell(1.0, execution_count=6))
+    watch_api.keep(BEFORE, ("a", "train()"))
+    watch_api.keep(other, ("b", "train()"))
+    assert watch_api.last_run(("a", "train()")) is BEFORE
+    assert watch_api.last_run(("b", "train()")) is other
+    assert watch_api.last_run(("a", "train(2)")) is None
+    assert watch_api.last_run((None, "train()")) is None
+    watch_api.keep(AFTER, ("a", "train()"))
+    assert watch_api.last_run(("a", "train()")) is AFTER
+    # The kernel has counted from 1 again.
+    watch_api.keep(replace(other, cell=cell(1.0, execution_count=9)), None)
+    assert watch_api.last_run(("a", "train()")) is None

@@ -401,3 +401,13 @@ def test_only_what_to_do_is_numbered() -> None:
         "  A smaller batch or more memory would only delay the error.",
     ]
     assert "A smaller batch or more memory would only delay the error" in data["text/html"]
+
+
+def test_what_the_labextension_adds_buttons_to() -> None:
+    """The card has the type that the labextension renders. The code of a fix that works as a cell is marked
+    for *Insert cell*, and what replaces a line of the failing code only for *Copy*."""
+    made = bundle(oom_context(oom_holder("variable", "old", 50, 3)))
+    assert made["application/vnd.gpuwidget.card+json"] == {}
+    assert re.findall(r"<code class='(.*?)'.*?>(.*?)</code>", made["text/html"]) == [
+        ("gpuwidget-insert", "%gpu free old --yes")
+    ]

@@ -1,0 +1,78 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { AddButtons } from './cardRenderer';
+import type { RunTimes } from './runTimes';
+import { copyButton, type Copy } from '../ui/copyButton';
+import { element, setAttribute } from '../ui/dom';
+
+/** What the buttons of a card do. */
+export interface CardActions {
+  readonly copy: Copy;
+  /** Insert a cell with this code below the cell of `node`, and run it if `run` is set. */
+  readonly insert: (node: HTMLElement, code: string, run: boolean) => void;
+  readonly times: Pick<RunTimes, 'show' | 'problem'>;
+}
+
+const BUTTON = 'button jp-gpuwidget-card-button';
+/** The class of a button that needs the notebook. Style sheets hide it anywhere else. */
+const CELL_BUTTON = `${BUTTON} jp-gpuwidget-card-cell`;
+
+/** Return a function that adds buttons to the elements of a card that the kernel has marked by their class. */
+export function cardButtons(trans: TranslationBundle, { copy, insert, times }: CardActions): AddButtons {
+  const button = (label: string, onClick: (button: HTMLButtonElement) => void): HTMLButtonElement => {
+    const node = element('button', CELL_BUTTON, label);
+    node.type = 'button';
+    node.onclick = () => {
+      onClick(node);
+    };
+    return node;
+  };
+  return (card, report) => {
+    const found: HTMLButtonElement[] = [];
+    for (const node of card.querySelectorAll('code.gpuwidget-copy, code.gpuwidget-insert')) {
+      const code = node.textContent;
+      const added = [copyButton(trans, copy, BUTTON, trans.__('Copy'), () => code)];
+      if (node.classList.contains('gpuwidget-insert')) {
+        const text = trans.__('Insert cell');
+        added.push(
+          button(text, clicked => {
+            insert(clicked, code, false);
+          })
+        );
+      }
+      for (const one of added) {
+        // Several fixes have buttons with the same label.
+        one.title = `${one.textContent}: ${code}`;
+      }
+      node.after(...added);
+      found.push(...added);
+    }
+    const place = card.querySelector<HTMLElement>('.gpuwidget-since');
+    const runs = place?.dataset.runs ?? '';
+    if (/^\d+ \d+$/.test(runs)) {
+      const compare = button(trans.__('Compare'), clicked => {
+        insert(clicked, `%gpu compare ${runs}`, true);
+      });
+      compare.title = trans.__('Compare with the last run of this cell (%gpu compare)');
+      found.push(compare);
+      place?.append(compare);
+    }
+    if (place && report !== null && report.started !== null) {
+      const show = button(trans.__('Show in dashboard'), () => {
+        if (times.problem(report) === null) {
+          times.show(report);
+        }
+      });
+      show.onmouseenter = show.onfocus = () => {
+        show.title = times.problem(report) ?? '';
+        setAttribute(show, 'aria-disabled', show.title === '' ? '' : 'true');
+      };
+      found.push(show);
+      place.append(show);
+    }
+    for (const one of found) {
+      // Enter and Space belong to the button, although the notebook has shortcuts with these keys.
+      one.dataset.lmSuppressShortcuts = 'true';
+    }
+  };
+}
