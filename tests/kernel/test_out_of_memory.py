@@ -241,6 +241,22 @@ def test_in_a_watched_cell(kernel: Kernel, before: str) -> None:
     assert "%gpu free model --yes" in data["text/html"]
 
 
+@pytest.mark.parametrize("above", ["%%time", "%%time --no-raise-error", "%%timeit -n 1 -r 1"])
+def test_below_another_cell_magic(kernel: Kernel, above: str) -> None:
+    """If %%gpuwatch is below another cell magic, the cell has a single card as well, which begins with the
+    out-of-memory card if the error is the cell's."""
+    kernel.ok(MODEL)
+    ran = kernel.run(f"{above}\n%%gpuwatch --label one\nmib(50)")
+    (data,) = [m.content["data"] for m in ran.messages if m.type == "display_data"]
+    assert ran.messages[-1].is_card
+    assert "one: time" in data["text/plain"]
+    if ran.reply["status"] == "error":
+        assert data["text/plain"].startswith("Out of memory on cuda:0: 50 MiB requested")
+    assert kernel.value("__import__('gpuwidget').last().cell.label") == "one"
+    assert kernel.value("__import__('gpuwidget').last().cell.status") == "error"
+    assert [m.is_card for m in kernel.ok("%%gpuwatch --no-live\nmib(1)").messages].count(True) == 1
+
+
 def test_below_a_watched_cell_without_a_card(kernel: Kernel) -> None:
     """The out-of-memory card is shown if the watched cell has no card of its own, and once if an outer cell
     fails with the same error."""
