@@ -109,7 +109,8 @@ def is_silent(report: Report) -> bool:
     if not report.shown:
         return reason is None or reason.id not in GPUS_UNKNOWN
     memory = headline_memory(report)
-    return all(
+    # What changed in a recording is not what this run changed.
+    return report.source.recording is not None or all(
         span.start is not None
         and span.start == span.end
         and units.memory(span.peak) in (units.memory(span.start), units.UNKNOWN)
