@@ -84,7 +84,9 @@ def _chart(report: Report, level: DetailLevel) -> str:
         Lane(
             name=" · ".join(name),
             utilization=bin_means(series[gpu.uuid].utilization, bins) if gpu.uuid in series else unknown,
-            memory=bin_maxima(series[gpu.uuid].device_memory, bins) if gpu.uuid in series else unknown,
+            memory=bin_maxima(series[gpu.uuid].device_memory, bins)
+            if gpu.uuid in series and level.drawn_memory
+            else unknown,
             memory_total=gpu.memory_total,
         )
         for gpu, name in zip(

@@ -112,13 +112,14 @@ def small_table(rows: Sequence[Sequence[str]]) -> str:
         return ""
     (first, *titles), *body = rows
     header = "".join(f"<th scope='col'>{escape(title)}" for title in titles)
+    left = f"style='{styles.LEFT}'"
     lines = "".join(
-        f"<tr><th scope='row'>{escape(row[0])}{''.join(f'<td>{styles.unbroken(cell)}' for cell in row[1:])}"
+        f"<tr><th scope='row' {left}>{escape(row[0])}{''.join(f'<td>{styles.unbroken(cell)}' for cell in row[1:])}"
         for row in body
     )
     return (
         f"<div style='overflow-x:auto'><table cellpadding='3' style='{styles.AUTO_TABLE}'>"
-        f"<thead><tr><th>{escape(first)}{header}<tbody>{lines}</table></div>"
+        f"<thead><tr><th {left}>{escape(first)}{header}<tbody>{lines}</table></div>"
     )
 
 

@@ -41,11 +41,12 @@ from gpuwidget.views.card_summary import ADVICE_LENGTH
 from gpuwidget.views.detail_levels import (
     BRIEF,
     COMPACT,
+    FEW_POINTS,
+    FEW_ROWS,
     FEWER_LINES,
     FULL,
     LEAST_CHART,
     MINIMAL,
-    NO_CHART,
     REDUCED,
     DetailLevel,
 )
@@ -158,7 +159,8 @@ def _candidates(report: Report) -> Iterator[ReducedReport]:
     yield reduce(report, BRIEF)
     yield reduce(report, LEAST_CHART)
     if len(report.shown) >= _MANY_GPUS:
-        yield reduce(report, NO_CHART)
+        yield reduce(report, FEW_POINTS)
+        yield reduce(report, FEW_ROWS)
     yield reduce(report, MINIMAL)
 
 
@@ -251,8 +253,11 @@ def to_json(reduced: ReducedReport) -> dict[str, Any]:
         del gpu["missing_ids"]
         if gpu["worked"] is None:
             del gpu["worked"]
-        if gpu["mig_parent"] is None:
-            del gpu["mig_parent"]
+        for name in ("mig_parent", "mig_index", "lost_since"):
+            if gpu[name] is None:
+                del gpu[name]
+        if not gpu["missing"]:
+            del gpu["missing"]
         if not gpu["children"]:
             del gpu["children"], gpu["children_memory"]
     return values

@@ -645,6 +645,7 @@ def test_sixteen_gpus_keep_every_value() -> None:
     assert stored[5]["torch"].items() <= whole.items()
     assert whole.keys() - stored[5]["torch"].keys() == {"inactive_split", "returnable"}
     assert bundle["text/html"].count("<th scope='row'") == 16
+    assert "<svg role='img'" in bundle["text/html"]
     assert any("this card omits" in note for note in bundle[MIME_TYPE]["notes"])
 
 
