@@ -216,10 +216,10 @@ def _paragraphs(texts: Iterable[str]) -> str:
 def _marks(marks: Sequence[Mark]) -> str:
     if not marks:
         return ""
-    times = [units.duration(mark.t) for mark in marks]
+    times, own = [units.duration(mark.t) for mark in marks], _("mark")
     width = max(map(len, times))
     lines = [
-        f"{time:>{width}}  {_('mark  ') if mark.kind == 'mark' else ''}{escape(mark.label)}"
+        f"{time:>{width}}  {f'{own}  ' if mark.kind == 'mark' else ''}{escape(mark.label)}"
         for time, mark in zip(times, marks, strict=True)
     ]
     text = "\n".join(lines)

@@ -354,7 +354,7 @@ def _peak(chart: Chart, panels: ChartPanels, panel: int) -> tuple[str, str]:
         return "", ""
     size, place = max(known)
     peak = units.memory(size)
-    text = _("peak {peak}", peak=peak) if panels.tiles else _("whole GPU: peak {peak}", peak=peak)
+    text = _("peak {peak}", peak=peak) if panels.tiles else _("GPU peak {peak}", peak=peak)
     at = _place(chart, chart.t[-place])
     x = panels.left(panel) + panels.width * at
     y = panels.floor(panel) - round(panels.height * min(1.0, size / _top(lane)))

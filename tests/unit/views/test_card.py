@@ -327,7 +327,7 @@ def test_the_text_form_is_short(make: Callable[[], Report]) -> None:
     ("make", "sentence"),
     [
         (reports.no_gpu, "The NVIDIA driver is not installed here. Install it to see GPUs."),
-        (reports.unused, "This notebook holds no memory on any of the 2 GPUs here."),
+        (reports.unused, "This notebook holds no memory on any of the 2 GPUs."),
         (
             reports.replay,
             "Recording of 4 NVIDIA H200, made 2026-11-21: the values come from the recording, not from this "

@@ -125,7 +125,7 @@ def test_the_axes_and_the_peak_are_labelled() -> None:
     labels = texts(html(chart(lane(), duration=14.0), 0))
     assert labels == [
         *("GPU utilization, %", "GPU memory, %", "100", "0"),
-        *("0", "5", "10", "14.0 s", "GPU 0", "whole GPU: peak 2.0 GiB"),
+        *("0", "5", "10", "14.0 s", "GPU 0", "GPU peak 2.0 GiB"),
     ]
     marker = "<circle cx='75%' cy='40' r='3'"
     assert marker in html(chart(lane()), 0)
@@ -191,4 +191,4 @@ def test_without_the_svg_only_the_way_to_see_it_is_left() -> None:
     left = re.sub(r"</?(?!div)[a-z]+\b[^>]*>", "", html(chart(lane()), 0))
     outside, _, inside = left.partition("<div style='position:relative;font-size:0'>")
     assert outside == UNTRUSTED
-    assert "whole GPU: peak 2.0 GiB" in inside
+    assert "GPU peak 2.0 GiB" in inside
