@@ -368,7 +368,7 @@ def _memory_chart(context: OomContext) -> str:
 
 
 def _unknown(context: OomContext) -> list[str]:
-    return [_("Not known: {reason}.", reason=clean_line(_(reason), 200)) for reason in context.unknown]
+    return [clean_line(_(reason), 240) for reason in context.unknown]
 
 
 def _further(context: OomContext) -> list[str]:

@@ -62,7 +62,7 @@ def card(ran: Ran) -> str:
     without the lines about values that the driver can't provide."""
     (bundle,) = displayed_after_error(ran)
     assert set(bundle) == {"text/plain", "text/html"}
-    lines = [line for line in bundle["text/plain"].splitlines() if "Not known" not in line]
+    lines = [line for line in bundle["text/plain"].splitlines() if "Couldn't tell" not in line]
     return re.sub(r" {2,}", "  ", "\n".join(lines))
 
 
