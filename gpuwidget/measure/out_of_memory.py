@@ -367,7 +367,7 @@ class OomContext:
     """Memory in use on the whole GPU during the last minute, as pairs (seconds ago, bytes). Empty if there
     are no samples."""
     unknown: tuple[str, ...]
-    """Texts that state what is unknown and why."""
+    """Sentences that state what is unknown and why."""
 
 
 def parse_message(message: str) -> OomMessage:

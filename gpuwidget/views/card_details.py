@@ -74,9 +74,13 @@ def left_behind(report: Report) -> list[list[str]]:
         first, also = holder_names(holder)
         named = holder.type is not None and holder.kind == "variable"
         kind = f" ({clean_line(holder.type or '', 40)})" if named else ""
-        on = _(" on {device}", device=holder.device) if several else ""
-        others = _(", also {names}", names=also) if also else ""
-        found.append([f"{first}{kind}{others}", f"{units.memory(holder.bytes)}{on}"])
+        name, size = f"{first}{kind}", units.memory(holder.bytes)
+        found.append(
+            [
+                _("{name}, also {names}", name=name, names=also) if also else name,
+                _("{size} on {device}", size=size, device=holder.device) if several else size,
+            ]
+        )
     return found
 
 
@@ -95,8 +99,10 @@ def unknown_values(report: Report) -> list[list[str]]:
     found = []
     for reason, fields in reasons.items():
         for gpus, names in groupby(fields, key=lambda name: fields[name]):
-            where = "" if len(gpus) == len(shown) else _(" of {gpus}", gpus=gpu_names(gpus))
-            found.append([f"{', '.join(names)}{where}", reason])
+            values = ", ".join(names)
+            if len(gpus) < len(shown):
+                values = _("{values} of {gpus}", values=values, gpus=gpu_names(gpus))
+            found.append([values, reason])
     return found + card_workers.unknown_values(report)
 
 
@@ -206,11 +212,11 @@ def _memory_line_name(line: LineMemory, report: Report) -> str:
         else _("{file} line {line}", file=_displayed_file(line.file), line=line.line)
     )
     if line.function is not None:
-        where += _(" in {function}", function=line.function)
+        where = _("{line} in {function}", line=where, function=line.function)
     if len({line.device for line in report.lines}) > 1:
         where += f", {line.device}"
     if line.called_from is not None:
-        where += _(", called from {file}", file=_displayed_file(line.called_from))
+        where = _("{line}, called from {file}", line=where, file=_displayed_file(line.called_from))
     return where
 
 

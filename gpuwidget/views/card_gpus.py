@@ -121,7 +121,7 @@ def _energy(gpu: GpuReport, unit: str) -> str:
 def _row_name(gpu: GpuReport, model: str) -> tuple[str, ...]:
     name = f"{gpu_number(gpu)} {model}".rstrip()
     if gpu.lost_since is not None:
-        name += _(" (lost)")
+        name = _("{gpu} (lost)", gpu=name)
     return (name,) if gpu.torch_device is None else (name, clean_line(gpu.torch_device, 16))
 
 
@@ -197,17 +197,12 @@ def fragmentation(report: Report, *, per_gpu: bool, only_large: bool = False) ->
     per_gpu = per_gpu and not is_compact(gpus)
     found = []
     for group in _groups(gpus, _describe_cache, per_gpu):
-        on = (
-            (
-                _(" on each of {gpus}", gpus=gpu_names(group))
-                if len(group) > 1
-                else _(" on {gpu}", gpu=gpu_names(group))
-            )
-            if len(report.shown) > 1
-            else ""
-        )
         first, *rest = _describe_cache(group)
-        found.append("; ".join([f"{first}{on}", *rest]))
+        if len(group) > 1:
+            first = _("{what} on each of {gpus}", what=first, gpus=gpu_names(group))
+        elif len(report.shown) > 1:
+            first = _("{what} on {gpu}", what=first, gpu=gpu_names(group))
+        found.append("; ".join([first, *rest]))
     return found
 
 
@@ -311,8 +306,12 @@ def _throttle_reasons(throttled: Sequence[Mapping[str, float]]) -> str:
     for reasons in throttled:
         for reason, seconds in reasons.items():
             longest[reason] = max(seconds, longest.get(reason, 0.0))
-    up_to = _("up to ") if any(dict(seconds) != longest for seconds in throttled) else ""
-    return ", ".join(f"{reason} {up_to}{units.duration(seconds)}" for reason, seconds in longest.items())
+    differ = any(dict(seconds) != longest for seconds in throttled)
+    times = {reason: units.duration(seconds) for reason, seconds in longest.items()}
+    return ", ".join(
+        _("{reason} up to {time}", reason=reason, time=time) if differ else f"{reason} {time}"
+        for reason, time in times.items()
+    )
 
 
 def _cached(gpu: GpuReport) -> int | None:
@@ -369,13 +368,11 @@ def _describe_cache(gpus: Sequence[GpuReport]) -> list[str]:
         )
     elif any(returnable):
         # "up to", because torch may release fewer pages of expandable segments than are free.
-        rest = _(", the rest shares segments with tensors") if any(fragmented) else ""
+        size = units.memory(max(returnable))
         parts.append(
-            _(
-                "up to {size} of it can be freed (%gpu free){rest}",
-                size=units.memory(max(returnable)),
-                rest=rest,
-            )
+            _("up to {size} of it can be freed (%gpu free), the rest shares segments with tensors", size=size)
+            if any(fragmented)
+            else _("up to {size} of it can be freed (%gpu free)", size=size)
         )
     elif any(fragmented):
         parts.append(_("none of it can be freed, because it shares segments with tensors"))

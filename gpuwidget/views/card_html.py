@@ -85,7 +85,9 @@ def _chart(report: Report, level: DetailLevel) -> str:
         Lane(
             name=" · ".join(name),
             utilization=bin_means(series[gpu.uuid].utilization, bins) if gpu.uuid in series else unknown,
-            memory=bin_maxima(series[gpu.uuid].device_memory, bins) if gpu.uuid in series else unknown,
+            memory=bin_maxima(series[gpu.uuid].device_memory, bins)
+            if gpu.uuid in series and level.drawn_memory
+            else unknown,
             memory_total=gpu.memory_total,
         )
         for gpu, name in zip(
@@ -222,10 +224,10 @@ def _paragraphs(texts: Iterable[str]) -> str:
 def _marks(marks: Sequence[Mark]) -> str:
     if not marks:
         return ""
-    times = [units.duration(mark.t) for mark in marks]
+    times, own = [units.duration(mark.t) for mark in marks], _("mark")
     width = max(map(len, times))
     lines = [
-        f"{time:>{width}}  {_('mark  ') if mark.kind == 'mark' else ''}{escape(mark.label)}"
+        f"{time:>{width}}  {f'{own}  ' if mark.kind == 'mark' else ''}{escape(mark.label)}"
         for time, mark in zip(times, marks, strict=True)
     ]
     text = "\n".join(lines)

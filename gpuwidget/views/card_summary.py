@@ -109,7 +109,8 @@ def is_silent(report: Report) -> bool:
     if not report.shown:
         return reason is None or reason.id not in GPUS_UNKNOWN
     memory = headline_memory(report)
-    return all(
+    # What changed in a recording is not what this run changed.
+    return report.source.recording is not None or all(
         span.start is not None
         and span.start == span.end
         and units.memory(span.peak) in (units.memory(span.start), units.UNKNOWN)
@@ -195,17 +196,15 @@ def explanations(report: Report) -> list[str]:
     if not report.gpus:
         return found or [_("No GPU was found.")]
     if not report.shown:
-        gpu_text = (
-            _("any of the {number} GPUs here", number=len(report.gpus))
-            if len(report.gpus) > 1
-            else _("the GPU here")
-        )
+        process = process_label(report).capitalize()
         found.append(
             _(
-                "{process} holds no memory on {gpu}.",
-                process=process_label(report).capitalize(),
-                gpu=gpu_text,
+                "{process} holds no memory on any of the {number} GPUs.",
+                process=process,
+                number=len(report.gpus),
             )
+            if len(report.gpus) > 1
+            else _("{process} holds no memory on the GPU.", process=process)
         )
     elif not report.attributed and source.recording is None:
         found.append(
@@ -392,7 +391,7 @@ def gpus_and_memory(report: Report) -> list[str]:
         segments.append(f"torch {units.memory_change(memory.start, memory.end)}")
     process = [gpu.process_memory for gpu in gpus if gpu.process_memory is not None]
     if len(process) == len(gpus):
-        held = f"{process_label(report)} {_start_to_end(process, total)}{_first_use(process)}"
+        held = _first_use(process, f"{process_label(report)} {_start_to_end(process, total)}")
         segments.append(", ".join(filter(None, (held, _in_children(gpus)))))
     else:
         whole = _("whole GPU") if len(gpus) == 1 else _("whole GPUs")
@@ -421,9 +420,11 @@ def _start_to_end(spans: Iterable[Span], total: int | None) -> str:
     return f"{change.rpartition(units.ARROW)[0]}{units.ARROW} {_(units.memory_of(held.end, total))}"
 
 
-def _first_use(spans: Sequence[Span]) -> str:
-    first = any(span.start == 0 and span.end for span in spans)
-    return _(", first use: its CUDA context included") if first else ""
+def _first_use(spans: Sequence[Span], memory: str) -> str:
+    """Return ``memory``, with a note if the process began to use a GPU."""
+    if not any(span.start == 0 and span.end for span in spans):
+        return memory
+    return _("{memory}, first use: its CUDA context included", memory=memory)
 
 
 def _in_children(gpus: Sequence[GpuReport]) -> str:
@@ -432,12 +433,16 @@ def _in_children(gpus: Sequence[GpuReport]) -> str:
     if not held:
         return ""
     most, where = max(held, key=lambda pair: pair[0])
-    on = _(" on {gpu}", gpu=gpu_name(where)) if len(gpus) > 1 else ""
     programs = clean_line(
         ", ".join(dict.fromkeys(name for _, gpu in held for name in gpu.children)), PROGRAMS_LENGTH
     )
+    if len(gpus) == 1:
+        return _("in child processes up to {most} ({programs})", most=units.memory(most), programs=programs)
     return _(
-        "in child processes up to {most}{on} ({programs})", most=units.memory(most), on=on, programs=programs
+        "in child processes up to {most} on {gpu} ({programs})",
+        most=units.memory(most),
+        gpu=gpu_name(where),
+        programs=programs,
     )
 
 

@@ -37,13 +37,17 @@ def worker_name(worker: WorkerReport) -> str:
 
     Dask numbers the workers of a local cluster, so a number becomes ``worker 0``.
     """
-    host = "" if worker.host is None else _(" on {host}", host=clean_line(worker.host, _NAME_LENGTH))
     if worker.rank is not None:
-        return f"rank {worker.rank}{host}"
-    name = clean_line(worker.name or "process", _NAME_LENGTH)
-    if worker.kind == "dask":
-        return f"worker {name}{host}" if name.isdigit() else f"{name}{host}"
-    return f"{name} ({worker.pid}){host}"
+        name = f"rank {worker.rank}"
+    else:
+        name = clean_line(worker.name or "process", _NAME_LENGTH)
+        if worker.kind != "dask":
+            name = f"{name} ({worker.pid})"
+        elif name.isdigit():
+            name = f"worker {name}"
+    if worker.host is None:
+        return name
+    return _("{worker} on {host}", worker=name, host=clean_line(worker.host, _NAME_LENGTH))
 
 
 def worker_status(worker: WorkerReport) -> str:
@@ -210,5 +214,6 @@ def _steps_title(workers: Sequence[WorkerReport]) -> str:
 def _steps(worker: WorkerReport) -> str | None:
     if worker.steps is None:
         return None
-    per_step = "" if worker.step_s is None else _(" \u00d7 {step_s}", step_s=units.duration(worker.step_s))
-    return f"{worker.steps}{per_step}"
+    if worker.step_s is None:
+        return f"{worker.steps}"
+    return f"{worker.steps} \u00d7 {units.duration(worker.step_s)}"

@@ -1,6 +1,7 @@
 """Draw a run's utilization and memory as a static SVG with one panel per GPU, as large as the live chart.
 
-Utilization is a filled line and memory a dashed line. All panels share a few paths with integer coordinates,
+Utilization is a filled line and memory a dashed line. More than eight GPUs have a low strip each, whose
+coordinates are coarse. All panels share a few paths with integer coordinates,
 so that even 16 panels stay small. The paths are stretched to the width of the output; the labels, the peaks'
 markers and everything else that must not be stretched is placed in percent of this width. The values shown on
 hover are HTML titles of empty elements on top of the SVG.
@@ -27,6 +28,15 @@ from gpuwidget.views.time_axis import TimeAxis
 
 _Panels = TypeVar("_Panels", bound="ChartPanels")
 _MIN_TILES = 5
+_MIN_STRIPS = 9
+_STRIP = 10
+"""Vertical units from one strip to the next. A strip is one unit lower."""
+_STRIPS_WIDTH = 64
+"""Horizontal units of the strips. With so few units, a point takes four bytes."""
+_STRIPS_LEFT, _DIGIT = 18, 6
+"""Pixels for the numbers on the left of the strips, and for one of their digits."""
+_STRIPS_FOOT = 20
+"""Pixels below the strips, for the legend."""
 _LEFT = "28px"
 RIGHT = "clamp(136px,30%,278px)"
 """The space beside the plots of rows. On the right are the live chart's readings, and this chart's legend."""
@@ -34,8 +44,6 @@ _HOVER_LABEL_LENGTH = 48
 _NAME_LENGTH = 20
 _MIN_LABEL_DISTANCE = 0.16
 """A tick that is closer than this fraction of the run to its end has no label."""
-_HALO = "paint-order:stroke;stroke:var(--jp-layout-color0,transparent);stroke-width:3px"
-"""Keeps text readable on top of lines, where the theme's background is known."""
 UNTRUSTED = translatable("Trust the notebook to see the chart")
 """The text that is left of the chart where a front end removes the SVG, as in an untrusted notebook."""
 
@@ -121,15 +129,19 @@ class Chart:
 def html(chart: Chart, hover_columns: int) -> str:
     """Return the chart as HTML with ``hover_columns`` tooltips over the run; tiles have none."""
     panels = ChartPanels.for_gpus(len(chart.lanes))
+    strips = len(chart.lanes) >= _MIN_STRIPS
     space = "" if panels.tiles else f"padding:0 {RIGHT} 0 {_LEFT};"
+    if strips:
+        space = f"padding-left:{_STRIPS_LEFT}px;"
     hover = "" if panels.tiles or not hover_columns else _hover(chart, hover_columns)
     untrusted = f"<metadata>{escape(_(UNTRUSTED))}</metadata>"
     return (
         f"<svg width='0' height='0' style='position:absolute'>{untrusted}</svg>"
         f"<div style='position:relative;font-size:0'><svg role='img' aria-label='{escape(chart.label)}' "
         f"style='display:block;box-sizing:border-box;width:100%;height:{panels.total_height}px;{space}"
-        f"overflow:visible'>{_plots(chart, panels)}"
-        f"<g font-size='10' fill='currentColor' style='{_HALO}'>{_labels(chart, panels)}</g></svg>"
+        f"overflow:visible'>{_strips(chart, panels) if strips else _plots(chart, panels)}"
+        f"<g font-size='10' fill='currentColor'>"
+        f"{_strip_labels(chart, panels) if strips else _labels(chart, panels)}</g></svg>"
         f"{hover}</div>"
     )
 
@@ -164,6 +176,40 @@ def _plots(chart: Chart, panels: ChartPanels) -> str:
         f"<path d='{utilization}' {thin} style='stroke:{UTILIZATION}' stroke-width='1.4'/>"
         f"<path d='{memory}' {thin} stroke='{MEMORY}' stroke-width='1.4' stroke-dasharray='4 3'/></svg>"
     )
+
+
+def _strips(chart: Chart, panels: ChartPanels) -> str:
+    """Return the lines of many GPUs, each in a strip of the whole width, all together as high as tiles."""
+    fill = memory = ""
+    xs = [round(_STRIPS_WIDTH * _place(chart, t)) for t in chart.t]
+    xs[0] = 0  # a value is the mean since the point before
+    for row, lane in enumerate(chart.lanes, 1):
+        floor = _STRIP * row
+        for run in _runs(xs, lane.utilization, 100.0, floor, _STRIP - 1):
+            fill += f"{_path([(run[0][0], floor), *run, (run[-1][0], floor)])}z"
+        for run in _runs(xs, lane.memory, _top(lane), floor, _STRIP - 1):
+            memory += _path(run)
+    thin = "vector-effect='non-scaling-stroke'"
+    dashed = f"<path d='{memory}' {thin} fill='none' stroke='{MEMORY}' stroke-dasharray='4 3'/>"
+    return (
+        f"<svg width='100%' height='{panels.total_height - _STRIPS_FOOT}' "
+        f"viewBox='0 0 {_STRIPS_WIDTH} {_STRIP * panels.panels}' preserveAspectRatio='none'><path d='{fill}' "
+        f"{thin} style='fill:{UTILIZATION};stroke:{UTILIZATION}' opacity='.6'/>"
+        f"{dashed if memory else ''}</svg>"
+    )
+
+
+def _strip_labels(chart: Chart, panels: ChartPanels) -> str:
+    """Return the numbers of the GPUs on the left of their strips, as one text, and the legend."""
+    text, xs, ys = "", [], []
+    step = (panels.total_height - _STRIPS_FOOT) / panels.panels
+    for row, lane in enumerate(chart.lanes):
+        number = lane.name.removeprefix("GPU ").partition(" ")[0]
+        text += number
+        xs += [f"{_DIGIT * place - 4}" for place in range(-len(number), 0)]
+        ys += [f"{step * (row + 1) - 4:.0f}"] * len(number)
+    numbers = f"<text x='{' '.join(xs)}' y='{' '.join(ys)}'>{escape(text)}</text>"
+    return numbers + _legend(chart, panels)
 
 
 def _ticks(chart: Chart, panels: ChartPanels, whole: int, line: str) -> str:
@@ -259,6 +305,8 @@ def _labels(chart: Chart, panels: ChartPanels) -> str:
                 found += [_text(100 * at, floor + 14, text, anchor) for at, text, anchor in times]
             name = escape(clean_line(lane.name, _NAME_LENGTH))
             found.append(f"<text x='100%' dx='14' y='{top + 9}' font-weight='600'>{name}</text>")
+            if peak:  # beside the plot, where no line crosses it
+                found.append(_key(top + 21, f"<circle cx='22' r='3' fill='{MEMORY}'/>", 36, peak))
         found.append(marker)
     return "".join(found)
 
@@ -278,14 +326,18 @@ def _legend(chart: Chart, panels: ChartPanels) -> str:
             ("100%", panels.floor(0) - 24 + 16 * row) if not panels.tiles else ("0", panels.total_height - 6)
         )
         shift = 14 if not panels.tiles else 170 * row
-        found += (
-            f"<svg x='{x}' y='{y - 3}' overflow='visible'><path d='M{shift} 0h16' stroke-width='2' "
-            f"style='stroke:{color}' stroke-dasharray='{dashes}'/><text x='{shift + 22}' y='3'>{escape(text)}"
-            "</text></svg>"
+        line = (
+            f"<path d='M{shift} 0h16' stroke-width='2' style='stroke:{color}' stroke-dasharray='{dashes}'/>"
         )
+        found += _key(y - 3, line, shift + 22, text, x)
     if panels.tiles:
         found += _text(100, panels.total_height - 6, f"0\N{EN DASH}{units.duration(chart.duration)}", "end")
     return found
+
+
+def _key(y: int, mark: str, left: int, text: str, x: str = "100%") -> str:
+    """Return a mark of the plots with its meaning, which begins ``left`` pixels from ``x``."""
+    return f"<svg x='{x}' y='{y}' overflow='visible'>{mark}<text x='{left}' y='3'>{escape(text)}</text></svg>"
 
 
 def _known(series: Iterable[Sequence[float | None]]) -> bool:
@@ -293,26 +345,19 @@ def _known(series: Iterable[Sequence[float | None]]) -> bool:
 
 
 def _peak(chart: Chart, panels: ChartPanels, panel: int) -> tuple[str, str]:
-    """Return the highest memory of a panel's GPU as text, and its marker; rows have the text beside it."""
+    """Return the highest memory of a panel's GPU as text, and its marker."""
     lane = chart.lanes[panel]
     known = [(size, -place) for place, size in enumerate(lane.memory) if size is not None]
     if not known:
         return "", ""
     size, place = max(known)
     peak = units.memory(size)
-    text = _("peak {peak}", peak=peak) if panels.tiles else _("whole GPU: peak {peak}", peak=peak)
+    text = _("peak {peak}", peak=peak) if panels.tiles else _("GPU peak {peak}", peak=peak)
     at = _place(chart, chart.t[-place])
     x = panels.left(panel) + panels.width * at
     y = panels.floor(panel) - round(panels.height * min(1.0, size / _top(lane)))
     marker = f"<circle cx='{x:.4g}%' cy='{y}' r='3' fill='{MEMORY}'/>"
-    if panels.tiles:
-        return text, marker
-    below = y < panels.floor(panel) - panels.height + 12
-    side, anchor = (-6, "end") if at > 0.6 else (6, "start")
-    return text, marker + (
-        f"<text x='{x:.4g}%' dx='{side}' y='{y + (13 if below else -6)}' text-anchor='{anchor}' "
-        f"fill='{MEMORY}'>{escape(text)}</text>"
-    )
+    return text, marker
 
 
 def _times(duration: float) -> Iterator[tuple[float, str, str]]:

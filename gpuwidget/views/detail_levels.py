@@ -35,6 +35,8 @@ class DetailLevel:
     """Maximum number of workers. Ranks are kept first."""
     note_length: int
     """Maximum number of characters of a note."""
+    drawn_memory: bool = True
+    """Whether the chart has the lines of the memory."""
     advice: int = 3
     evidence: bool = True
     """Whether the details show the figures on which advice is based. Otherwise, only the JSON contains
@@ -124,8 +126,8 @@ LEAST_CHART = replace(
     advice=1,
     tables=False,
 )
-NO_CHART = replace(BRIEF, name="no chart", drawn_points=0, tables=False)
-"""For more GPUs than a chart can show beside the JSON."""
+FEW_POINTS = replace(LEAST_CHART, name="few points", drawn_points=10, drawn_memory=False)
+"""For the strips of many GPUs, which take most of the space beside the JSON."""
 MINIMAL = replace(
     LEAST_CHART,
     name="minimal",
@@ -138,3 +140,5 @@ MINIMAL = replace(
     note_length=40,
     gpu_rows=6,
 )
+FEW_ROWS = replace(MINIMAL, name="few rows", drawn_points=8, drawn_memory=False)
+"""For many GPUs: the chart is kept, with fewer rows and shorter texts."""

@@ -115,10 +115,11 @@ def small_table(rows: Sequence[Sequence[str]]) -> str:
     if not rows:
         return ""
     (first, *titles), *body = rows
-    corner = f"<th>{escape(first)}" if first else "<td>"  # An empty header confuses screen readers.
     header = "".join(f"<th scope='col'>{escape(title)}" for title in titles)
+    left = f"style='{styles.LEFT}'"
+    corner = f"<th {left}>{escape(first)}" if first else "<td>"  # An empty header confuses screen readers.
     lines = "".join(
-        f"<tr><th scope='row'>{escape(row[0])}{''.join(f'<td>{styles.unbroken(cell)}' for cell in row[1:])}"
+        f"<tr><th scope='row' {left}>{escape(row[0])}{''.join(f'<td>{styles.unbroken(cell)}' for cell in row[1:])}"
         for row in body
     )
     return (

@@ -207,14 +207,18 @@ def _bar(facts: OomFacts, rows: Sequence[_Row]) -> str:
         )
         if piece.bytes >= _SHOWN_FROM * whole:
             keys += f"<span><b style='color:{color};{faded}'>{_KEYS[stripes]}</b> {name}</span> "
-    request = _("requested {size}", size=units.memory(requested))
-    request += " · " + _("{size} too much", size=units.memory(over)) if over else ""
-    request += " " + _("(drawn shorter)") if over > whole else ""
+    size, beyond = units.memory(requested), units.memory(over)
+    if over > whole:
+        request = _("requested {size} · {over} too much (drawn shorter)", size=size, over=beyond)
+    elif over:
+        request = _("requested {size} · {over} too much", size=size, over=beyond)
+    else:
+        request = _("requested {size}", size=size)
     drawn += f"<i style='width:{inside / scale:.2f}%;{_REQUEST};opacity:.6'></i>"
     drawn += f"<i style='width:{(free - inside) / scale:.2f}%'></i>"
     if over:
-        beyond = f"width:{min(over, whole) / scale:.2f}%;border-left:2px solid"
-        drawn += f"<i title='{escape(request)}' style='{beyond};{_REQUEST}'></i>"
+        width = f"width:{min(over, whole) / scale:.2f}%;border-left:2px solid"
+        drawn += f"<i title='{escape(request)}' style='{width};{_REQUEST}'></i>"
     keys += f"<span><b style='color:{styles.ERROR}'>{_KEYS[True]}</b> {styles.unbroken(request)}</span>"
     return f"<div style='{_BAR}'>{drawn}</div><div style='{_LEGEND}'>{keys}</div>"
 
@@ -259,16 +263,17 @@ def _held(held: OomHolder) -> _Row:
     names = [
         clean_line(_(name), _NAME) for name in held.holder.names if not (by_error and name == LAST_ERROR)
     ]
-    more = _(" and {number} more names", number=len(names) - _MAX_NAMES) if len(names) > _MAX_NAMES else ""
-    holder = " = ".join(names[:_MAX_NAMES]) + more
+    holder = " = ".join(names[:_MAX_NAMES])
+    if len(names) > _MAX_NAMES:
+        holder = _("{names} and {number} more names", names=holder, number=len(names) - _MAX_NAMES)
     if by_error:
-        holder += _(" (also reachable from the last error's traceback)")
+        holder = _("{holder} (also reachable from the last error's traceback)", holder=holder)
     name = names[0] if names else ""
     if held.is_error:
         name = _("this error's frames")
         holder = _("this error's frames (kept by the notebook itself)")
     elif held.holder.kind == "notebook":
-        holder += _(" (kept by the notebook itself)")
+        holder = _("{holder} (kept by the notebook itself)", holder=holder)
     elif held.holder.kind == "unknown":
         name = holder = _("autograd or unknown")
     cell = "" if held.holder.cell is None else f"In [{held.holder.cell}]"
@@ -330,16 +335,16 @@ def _memory_sentence(context: OomContext) -> str:
         return ""
     sizes = [size for _, size in known]
     highest = units.memory(max(sizes))
-    most = (
-        ""
-        if highest in map(units.memory, (sizes[0], sizes[-1]))
-        else _(", at most {highest}", highest=highest)
-    )
+    seconds, change = units.duration(known[0][0]), units.memory_change(sizes[0], sizes[-1])
+    if highest in map(units.memory, (sizes[0], sizes[-1])):
+        return _(
+            "The GPU's memory over the last {seconds}, sampled: {change}.", seconds=seconds, change=change
+        )
     return _(
-        "The GPU's memory over the last {seconds}, sampled: {change}{most}.",
-        seconds=units.duration(known[0][0]),
-        change=units.memory_change(sizes[0], sizes[-1]),
-        most=most,
+        "The GPU's memory over the last {seconds}, sampled: {change}, at most {highest}.",
+        seconds=seconds,
+        change=change,
+        highest=highest,
     )
 
 
@@ -365,7 +370,7 @@ def _memory_chart(context: OomContext) -> str:
 
 
 def _unknown(context: OomContext) -> list[str]:
-    return [_("Not known: {reason}.", reason=clean_line(_(reason), 200)) for reason in context.unknown]
+    return [clean_line(_(reason), 240) for reason in context.unknown]
 
 
 def _further(context: OomContext) -> list[str]:

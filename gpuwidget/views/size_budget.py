@@ -41,11 +41,12 @@ from gpuwidget.views.card_summary import ADVICE_LENGTH
 from gpuwidget.views.detail_levels import (
     BRIEF,
     COMPACT,
+    FEW_POINTS,
+    FEW_ROWS,
     FEWER_LINES,
     FULL,
     LEAST_CHART,
     MINIMAL,
-    NO_CHART,
     REDUCED,
     DetailLevel,
 )
@@ -59,11 +60,12 @@ _FEW_POINTS = 80
 _ROW_SIZE = 60
 """Lower bound of the size of one GPU's row in the HTML, in bytes."""
 _MANY_GPUS = 9
-"""Number of GPUs from which the chart may not fit beside the JSON."""
+"""Number of GPUs from which the chart consists of strips."""
 _BASE_SIZE = 1500
 """Lower bound of the size of a card's text and HTML without rows and panels, in bytes."""
 _PANEL_SIZE = 200
-"""Lower bound of the size of one GPU's panel of the chart in the HTML, in bytes."""
+_STRIP_SIZE = 12
+"""Lower bound of the size of one GPU's panel of the chart in the HTML, and of a strip, in bytes."""
 _SOURCE_LENGTH = 100
 _PATH_LENGTH = 60
 _FUNCTION_LENGTH = 40
@@ -137,7 +139,9 @@ def _smallest_rest(reduced: ReducedReport) -> int:
     """Return a lower bound of the size of the text and the HTML of a card with a chart."""
     if reduced.drawn.timeline is None or not reduced.level.drawn_points:
         return 0
-    return _BASE_SIZE + len(reduced.drawn.shown) * (_ROW_SIZE + _PANEL_SIZE)
+    gpus = len(reduced.drawn.shown)
+    panels = gpus * (_PANEL_SIZE if gpus < _MANY_GPUS else _STRIP_SIZE)
+    return _BASE_SIZE + min(gpus, reduced.level.gpu_rows) * _ROW_SIZE + panels
 
 
 def _candidates(report: Report) -> Iterator[ReducedReport]:
@@ -155,10 +159,12 @@ def _candidates(report: Report) -> Iterator[ReducedReport]:
     for level in levels:
         if size + _POINT_SIZE * min(count, level.points * len(report.gpus)) <= LIMIT:
             yield compact if level is COMPACT else reduce(report, level)
-    yield reduce(report, BRIEF)
+    if size <= LIMIT:
+        yield reduce(report, BRIEF)
     yield reduce(report, LEAST_CHART)
     if len(report.shown) >= _MANY_GPUS:
-        yield reduce(report, NO_CHART)
+        yield reduce(report, FEW_POINTS)
+        yield reduce(report, FEW_ROWS)
     yield reduce(report, MINIMAL)
 
 
@@ -251,8 +257,11 @@ def to_json(reduced: ReducedReport) -> dict[str, Any]:
         del gpu["missing_ids"]
         if gpu["worked"] is None:
             del gpu["worked"]
-        if gpu["mig_parent"] is None:
-            del gpu["mig_parent"]
+        for name in ("mig_parent", "mig_index", "lost_since"):
+            if gpu[name] is None:
+                del gpu[name]
+        if not gpu["missing"]:
+            del gpu["missing"]
         if not gpu["children"]:
             del gpu["children"], gpu["children_memory"]
     return values

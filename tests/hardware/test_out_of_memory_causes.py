@@ -64,5 +64,5 @@ def test_another_process(causes: CauseKernel) -> None:
         process.communicate("\n", timeout=60)
     print(text)
     assert "Make the batch" not in text
-    assert "Shut down" in first_advice(text) or "Not known: other processes" in text
+    assert "Shut down" in first_advice(text) or "Couldn't tell what other processes hold" in text
     causes.ok("x = take(10)")

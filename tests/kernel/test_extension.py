@@ -189,12 +189,16 @@ def test_gpuwatch_while_every_cell_is_watched(kernel: Kernel) -> None:
     assert len(kernel.ok("%%gpuwatch\n1").cards) == 1
 
 
-@pytest.mark.parametrize("line", ["%gpu watch maybe", "%gpu nonsense <b>"])
-def test_unknown_gpu_command(kernel: Kernel, line: str) -> None:
-    """An unknown %gpu command prints a list of the known commands, one per line, without a traceback."""
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("%gpu watch maybe", "Did you mean %gpu watch on?"), ("%gpu nonsense <b>", "%gpu watch [on|off]")],
+)
+def test_unknown_gpu_command(kernel: Kernel, line: str, expected: str) -> None:
+    """An unknown %gpu command prints the similar command, or else a list of the known commands, one per line,
+    without a traceback."""
     ran = kernel.run(line)
     assert (ran.reply["status"], ran.reply["ename"]) == ("error", "UsageError")
-    assert "%gpu watch [on|off]" in ran.text.splitlines()[2]
+    assert expected in ran.text
     assert [m for m in ran.messages if m.type == "error"] == []
 
 

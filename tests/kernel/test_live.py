@@ -11,7 +11,7 @@ from helpers_outputs import CARD, LIVE_PREFIX, WIDGET, own_outputs, shown
 
 TESTS = str(Path(__file__).parent.parent)
 SETUP = f"""
-import logging, sys, threading
+import logging, sys, threading, time
 sys.path.insert(0, {TESTS!r})
 import ipywidgets
 from dataclasses import replace
@@ -217,6 +217,41 @@ print("next"); r.wait(5); v.stop()
     ran = kernel.ok(code)
     assert live_outputs(ran)[-2:] == ["display_data chart", "update_display_data empty"]
     assert ran.text == "next\n"
+
+
+@pytest.mark.parametrize("wait", ["", "wait=True"])
+def test_the_chart_stays_away_from_a_progress_display(kernel: Kernel, wait: str) -> None:
+    """A cell that clears its outputs every few moments, as a progress display does, loses the chart with the
+    first call. The chart does not flash between the others, and the card is at the end."""
+    code = f"""
+r = Run(); v = start(r); r.wait(5)
+for step in range(6): clear_output({wait}); print(step); r.wait(5)
+v.stop(CARD)
+"""
+    ran = kernel.ok(code)
+    assert shown(ran.messages) == ["5\n", "card"]
+    assert live_outputs(ran).count("display_data chart") <= 1
+
+
+@pytest.mark.parametrize("clear", ["", "clear_output(); "])
+def test_a_chart_that_comes_too_late(kernel: Kernel, clear: str) -> None:
+    """If the thread that shows the chart is late, because the machine is busy, the chart does not take the
+    place of the card."""
+    code = f"""
+from gpuwidget.kernel.live.live_chart import LiveChart
+r = Run(); v = start(r); r.wait(5) if {bool(clear)} else None
+bundle, entered = LiveChart.bundle, threading.Event()
+def late(chart):
+    entered.set(); time.sleep(1); return bundle(chart)
+LiveChart.bundle = late
+v.view._shown = None
+{clear}entered.wait(30)
+v.stop(CARD); LiveChart.bundle = bundle
+v.view._thread.join(30)
+"""
+    ran = kernel.ok(code)
+    assert shown(ran.messages) == ["card"]
+    assert kernel.value("leftovers()") == kernel.value("before")
 
 
 ENDS = {

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers_kernel import Kernel, Ran, skip_without_torch
+from helpers_outputs import cards
 
 from gpuwidget.model.report import CARD_MIME_TYPE
 
@@ -63,7 +64,7 @@ def card(ran: Ran) -> str:
     without the lines about values that the driver can't provide."""
     (bundle,) = displayed_after_error(ran)
     assert set(bundle) == {"text/plain", "text/html", CARD_MIME_TYPE}
-    lines = [line for line in bundle["text/plain"].splitlines() if "Not known" not in line]
+    lines = [line for line in bundle["text/plain"].splitlines() if "Couldn't tell" not in line]
     return re.sub(r" {2,}", "  ", "\n".join(lines))
 
 
@@ -241,6 +242,46 @@ def test_in_a_watched_cell(kernel: Kernel, before: str) -> None:
     assert data["text/plain"].startswith("Out of memory on cuda:0: 50 MiB requested, 44 of 64 MiB free\n")
     assert data["text/plain"].partition("  By cell:")[2].count("\n")
     assert "%gpu free model --yes" in data["text/html"]
+
+
+MAGICS = """
+from IPython.core.magic import register_cell_magic
+@register_cell_magic
+def passes_on(line, cell):
+    options, _, body = cell.partition("\\n")
+    try:
+        get_ipython().run_cell_magic("gpuwatch", options.removeprefix("%%gpuwatch"), body)
+    except RuntimeError:
+        if line != "quiet": raise
+@register_cell_magic
+def runs_cell(line, cell): get_ipython().run_cell(cell).raise_error()
+"""
+
+
+@pytest.mark.parametrize("above", ["%%time", "%%timeit -n 1 -r 1", "%%passes_on", "%%runs_cell"])
+def test_below_another_cell_magic(kernel: Kernel, above: str) -> None:
+    """If %%gpuwatch is below another cell magic, the cell has a single card as well, which begins with the
+    out-of-memory card. The next cell is watched as usual."""
+    kernel.ok(MAGICS)
+    kernel.ok(MODEL)
+    ran = fails(kernel, f"{above}\n%%gpuwatch --no-live --name one\nmib(50)")
+    (shown,) = [message for message in ran.messages if message.type == "display_data"]
+    assert shown.is_card
+    text = shown.content["data"]["text/plain"]
+    assert text.startswith("Out of memory on cuda:0: 50 MiB requested")
+    assert "one: time" in text
+    assert kernel.value("__import__('gpuwidget').reports()[-1].cell.status") == repr("error")
+    (following,) = cards(kernel.ok("%%gpuwatch --no-live\nmib(1)").messages)
+    assert following["text/plain"].startswith("time ")
+
+
+def test_below_a_cell_magic_that_catches_the_error(kernel: Kernel) -> None:
+    """If the cell magic above %%gpuwatch catches the out-of-memory error, the card is below the cell, without
+    the error."""
+    kernel.ok(MAGICS)
+    ran = kernel.ok("%%passes_on quiet\n%%gpuwatch --no-live --name one\nmib(99)")
+    (shown,) = cards(ran.messages)
+    assert shown["text/plain"].startswith("one: time")
 
 
 def test_below_a_watched_cell_without_a_card(kernel: Kernel) -> None:

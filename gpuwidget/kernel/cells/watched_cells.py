@@ -43,6 +43,7 @@ from gpuwidget.model.report import Report, RunInfo, Status
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import _, error_text, in_view_language, translatable
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
+from gpuwidget.pytorch.oom_error import find_oom_error
 from gpuwidget.views import card
 from gpuwidget.views.card import CardReport
 from gpuwidget.views.saved_outputs import output_metadata
@@ -393,7 +394,13 @@ class CellWatcher:
         return watch
 
     def end_body(self, watch: CellWatch, error: BaseException | None) -> None:
-        """Finish a watch from :meth:`begin_body`; ``error`` is the body's exception, or None."""
+        """Finish a watch from :meth:`begin_body`; ``error`` is the body's exception, or None.
+
+        If the body ran out of memory, the watch is finished with its cell instead: the card of the error,
+        with which its card begins, is made after the traceback.
+        """
+        if error is not None and self._hand_over(watch, error):
+            return
         run = watch.run
         try:
             with Boundary(_LOG, "a cell's body could not be reported", _tell_no_card):
@@ -403,6 +410,24 @@ class CellWatcher:
             watch.abandon()
         if run is not None and run.wait_interrupted:
             interrupt_soon()
+
+    def _hand_over(self, watch: CellWatch, error: BaseException) -> bool:
+        """End the run of a body that ran out of memory. Return whether the cell's end shows its card."""
+        try:
+            cell = self._running.find(None)
+            own = None if cell is None else self._watches.get(cell)
+            if cell is None or own is None or own.watching or find_oom_error(error) is None:
+                return False
+            if watch.run is not None:
+                watch.run.end(watch_api.status_of(error), wait_context=allow_interrupts)
+                watch_api.leave_cell(watch.run)
+            watch.restore_device()
+            self._watches[cell] = watch
+            cell.on_lost.append(watch.discard)
+        except BaseException as failure:
+            stopped(_LOG, "a cell's body could not be handed over to its cell", failure)
+            return False
+        return True
 
     def watch_of(self, result: Any) -> CellWatch | None:
         """Return the watch of the cell that has this result, if it is watched."""

@@ -28,7 +28,6 @@ _LOG = logging.getLogger(__name__)
 DELAY_S = 0.5
 """Seconds that a cell must run before its chart is shown."""
 _STOP_TIMEOUT_S = 0.25
-_RENEW_EVERY_S = 1.0
 _LIBRARIES = ("ipywidgets", "bqplot")
 
 _import_lock = threading.Lock()
@@ -92,7 +91,6 @@ class LiveDisplay:
         self._chart: LiveChart | None = None
         self._shown: LiveChart | None = None
         """The chart that the slot shows."""
-        self._renewed_at = float("-inf")
 
     def show(self) -> None:
         """Start the thread that shows the chart and updates it. Call this once, from any thread."""
@@ -172,17 +170,20 @@ class LiveDisplay:
                 outdated.close()
 
     def _show(self, chart: LiveChart) -> None:
-        """Display the chart in its slot, or in a new slot if the cell has cleared its outputs."""
+        """Display the chart in its slot, or in a new output if the cell has cleared its outputs.
+
+        Where the cell clears them every few seconds, the chart would appear and disappear as often, and move
+        the page each time. It then stays away.
+        """
         slot = self._slot
         if self._stopping.is_set() or (self._shown is chart and not slot.cleared) or slot.captured:
             return
         if not slot.cleared:
             slot.fill(chart.bundle())
             self._shown = chart
-        elif not slot.clear_pending and SYSTEM_CLOCK.monotonic() - self._renewed_at >= _RENEW_EVERY_S:
+        elif not slot.clear_pending and not slot.clears_often:
             slot.renew(chart.bundle())
             self._shown = chart
-            self._renewed_at = SYSTEM_CLOCK.monotonic()
 
     def _close_chart(self) -> None:
         try:

@@ -53,10 +53,14 @@ _LOG = logging.getLogger(__name__)
 
 _NO_STATE = AllocatorState(None, None, None, None, None, None, (), False)
 _FLUSH_CUPY = "cupy.get_default_memory_pool().free_all_blocks()"
-_NO_DRIVER = translatable("other processes: the driver was not queried or did not answer")
-_NOT_FOUND = translatable("holders of torch's memory: gpuwidget could not search the variables")
+_NO_DRIVER = translatable(
+    "Couldn't tell what other processes hold, because the driver was not queried or did not answer."
+)
+_NOT_FOUND = translatable(
+    "Couldn't tell who holds torch's memory, because gpuwidget could not search the variables."
+)
 _NOT_ALL_FOUND = translatable(
-    "some holders of torch's memory: the search reached a limit and left out some objects"
+    "Couldn't tell all holders of torch's memory, because the search reached a limit and left out some objects."
 )
 _EARLIER = translatable("an earlier error's frames, not collected yet")
 _TIME_LIMIT_S = 0.8
@@ -89,7 +93,9 @@ def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -
     unknown = [incomplete] if incomplete is not None else []
     no_counters = cuda_state.no_counters_reason()
     if no_counters is not None:
-        unknown.append(translatable("holders of torch's memory: {reason}", reason=no_counters.text))
+        unknown.append(
+            translatable("Couldn't tell who holds torch's memory, because {reason}.", reason=no_counters.text)
+        )
     gpu, others, reasons = _non_torch_memory(index, state)
     unknown += reasons
     counted = state.allocated is not None and index is not None
@@ -578,7 +584,8 @@ def _non_torch_memory(
                 _NO_DRIVER
                 if reason is None
                 else translatable(
-                    "other processes: {reason}", reason=with_english(reason, reason.rstrip("."))
+                    "Couldn't tell what other processes hold ({reason}).",
+                    reason=with_english(reason, reason.rstrip(".")),
                 )
             ],
         )
@@ -592,7 +599,7 @@ def _non_torch_memory(
         OtherMemory(holder.names[0], holder.bytes, holder.names[0] not in libraries)
         for holder in found.holders
     )
-    return found.gpu, others, [note.rstrip(".") for note in found.notes]
+    return found.gpu, others, list(found.notes)
 
 
 def _processes_in_message(message: OomMessage) -> tuple[OtherMemory, ...]:

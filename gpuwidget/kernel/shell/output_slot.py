@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import contextvars
 import logging
+import math
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpuwidget.measure.printed_lines import PRINTED_LINES
 from gpuwidget.model.boundary import Boundary, stopped
+from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.views.saved_outputs import output_metadata
 
 _LOG = logging.getLogger(__name__)
@@ -25,6 +28,10 @@ EMPTY: Mapping[str, Any] = {}
 
 _IDENT = b"display_data"
 """First frame of a message on the IOPub socket: the topic that subscribers filter by."""
+_OFTEN_S = 5.0
+_MARGIN_S = 1.0
+"""A cell that cleared its outputs twice within ``_OFTEN_S`` probably does so again, unless it has not for
+twice as long and ``_MARGIN_S``."""
 _Message = dict[str, Any]
 
 
@@ -44,6 +51,8 @@ class OutputSlot:
         before_pending = self._reserve_after_text if for_card else lambda: None
         self._clears = _ClearOutputWatch(shell, channel.message_id, before_pending)
         self._open = True
+        self._lock = threading.Lock()
+        """Held while another thread may send, so that nothing of it follows what :meth:`close` shows."""
 
     @classmethod
     def reserve(cls, shell: Any, *, for_card: bool = False) -> OutputSlot | None:
@@ -69,15 +78,16 @@ class OutputSlot:
         ``data`` replaces the slot's content. If the cell has cleared the slot, or if an update does not reach
         it, ``data`` is shown below the cell's outputs instead.
         """
-        if not self._open:
-            return
-        self._open = False
+        with self._lock:
+            if not self._open:
+                return
+            self._open = False
         clears = self._clears
         clears.stop()
         if self._display_id is not None and (clears.pending or not clears.cleared) and self._updatable:
-            self.fill(data)
+            self._update(data)
             return
-        self.fill(EMPTY)
+        self._update(EMPTY)
         if data:
             self._append(data)
 
@@ -112,19 +122,34 @@ class OutputSlot:
         """Whether an Output widget currently captures the cell's outputs."""
         return _is_captured(self.channel.message_id)
 
+    @property
+    def clears_often(self) -> bool:
+        """Whether the cell clears its outputs every few seconds, as a progress display does.
+
+        False once it has not done so for twice as long as before.
+        """
+        return self._clears.often
+
     def fill(self, data: Mapping[str, Any]) -> None:
-        """Replace the slot's content. Any thread may call this method."""
-        if self._display_id is not None:
-            self.channel.update(data, self._display_id)
+        """Replace the content of the slot, unless it is closed. Any thread may call this method."""
+        with self._lock:
+            if self._open:
+                self._update(data)
 
     def renew(self, data: Mapping[str, Any]) -> None:
-        """Show a new output below the others, after the cell cleared the slot.
+        """Show a new output below the others, after the cell cleared the slot, unless the slot is closed.
 
         Any thread may call this method.
         """
-        self._clears.cleared = False
-        self.fill(EMPTY)
-        self._send_new(data)
+        with self._lock:
+            if self._open:
+                self._clears.cleared = False
+                self._update(EMPTY)
+                self._send_new(data)
+
+    def _update(self, data: Mapping[str, Any]) -> None:
+        if self._display_id is not None:
+            self.channel.update(data, self._display_id)
 
     def _append(self, data: Mapping[str, Any]) -> None:
         """Show an output below the cell's outputs."""
@@ -238,6 +263,13 @@ class _ClearOutputWatch:
         """Whether a ``clear_output(wait=True)`` has not taken effect yet."""
         self.cleared = False
         """Whether the cell's outputs have been cleared. :meth:`OutputSlot.renew` resets this."""
+        self._cleared_at = self._interval_s = math.inf
+
+    @property
+    def often(self) -> bool:
+        """Whether the last two clears were a few seconds apart, and a third one may follow soon."""
+        quiet_s = SYSTEM_CLOCK.monotonic() - self._cleared_at
+        return self._interval_s < _OFTEN_S and quiet_s < 2 * self._interval_s + _MARGIN_S
 
     def start(self) -> None:
         """Start watching. Call it on the thread that runs the cell: the publisher's hooks are thread-local.
@@ -266,14 +298,19 @@ class _ClearOutputWatch:
                 self._publisher.clear_output = self._previous_override
 
     def _clear_output(self, *args: Any, **kwargs: Any) -> Any:
-        wait = kwargs.get("wait", args[0] if args else False)
+        wait = bool(kwargs.get("wait", args[0] if args else False))
         if wait and not self.pending:
             try:
                 if self._is_from_cell(self._publisher.parent_header):
                     self._before_pending()
             except BaseException as error:
                 stopped(_LOG, "the output slot could not be reserved", error)
-        result = self._original(*args, **kwargs)
+        try:
+            return self._original(*args, **kwargs)
+        finally:  # even if an interrupt arrives after the message was sent
+            self._note_clear(wait=wait)
+
+    def _note_clear(self, *, wait: bool) -> None:
         try:
             parent = self._publisher.parent_header
             if self._is_from_cell(parent):
@@ -285,7 +322,6 @@ class _ClearOutputWatch:
                 PRINTED_LINES.clear()  # an Output widget that may have captured some of the lines
         except BaseException as error:
             stopped(_LOG, "clear_output could not be observed", error)
-        return result
 
     def _on_message(self, message: _Message) -> _Message:
         try:
@@ -308,6 +344,8 @@ class _ClearOutputWatch:
 
     def take_effect(self) -> None:
         """Note that the cell's outputs are cleared now."""
+        now = SYSTEM_CLOCK.monotonic()
+        self._interval_s, self._cleared_at = abs(now - self._cleared_at), now
         self.pending = False
         self.cleared = True
         PRINTED_LINES.unsubscribe(self._on_text)

@@ -97,7 +97,7 @@ def test_other_holders(small_gpu: LimitedGpu, driver_memory: dict[str, NonTorchM
         OtherMemory(CONTEXT, 6 * MIB, False),
         OtherMemory("bob: train.py", 20 * MIB, True),
     )
-    assert context.unknown == ("A remark",)
+    assert context.unknown == ("A remark.",)
 
 
 def test_without_a_driver(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def test_without_a_driver(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     context = failure(small_gpu, 80 * MIB)
     assert context.facts.others == (OtherMemory("another process (4123)", 12 * MIB, True),)
-    assert context.unknown == ("other processes: no driver here",)
+    assert context.unknown == ("Couldn't tell what other processes hold (no driver here).",)
 
 
 def test_the_pool_of_cupy(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,9 @@ def test_without_counters(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     context = collect_context(None, error, FailedCell(None, 3))
     assert (context.facts.device, context.facts.held, context.facts.at_start) == ("cuda:1", (), None)
-    assert context.unknown[0] == "holders of torch's memory: CUDA is not initialized in this process"
+    assert context.unknown[0] == (
+        "Couldn't tell who holds torch's memory, because CUDA is not initialized in this process."
+    )
 
 
 def test_a_search_that_reaches_its_limit(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +149,10 @@ def test_a_search_that_reaches_its_limit(small_gpu: LimitedGpu, monkeypatch: pyt
     monkeypatch.setattr(sys.modules["__main__"], "kept", small_gpu.empty(10 * MIB // 4), raising=False)
     monkeypatch.setattr(sys.modules["__main__"], "rest", [[]], raising=False)
     cell = FailedCell("train()", 3, {0: 0})
-    left_out = "some holders of torch's memory: the search reached a limit and left out some objects"
+    left_out = (
+        "Couldn't tell all holders of torch's memory, because the search reached a limit and left out some "
+        "objects."
+    )
     for limit_s, variables in ((60.0, ("kept",)), (0.0, None)):
         monkeypatch.setattr(context_module, "_TIME_LIMIT_S", limit_s)
         context = failure(small_gpu, 80 * MIB, cell)
@@ -167,5 +172,8 @@ def test_if_the_search_fails(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPa
     kept = small_gpu.empty(10 * MIB // 4)
     context = failure(small_gpu, 80 * MIB, FailedCell(None, 3, {0: 0}))
     assert (context.facts.held, context.facts.allocated, context.cells) == ((), 10 * MIB, ())
-    assert "holders of torch's memory: gpuwidget could not search the variables" in context.unknown
+    assert (
+        "Couldn't tell who holds torch's memory, because gpuwidget could not search the variables."
+        in context.unknown
+    )
     assert kept is not None

@@ -339,7 +339,7 @@ def test_the_text_form_is_short(make: Callable[[], Report]) -> None:
     ("make", "sentence"),
     [
         (reports.no_gpu, "The NVIDIA driver is not installed here. Install it to see GPUs."),
-        (reports.unused, "This notebook holds no memory on any of the 2 GPUs here."),
+        (reports.unused, "This notebook holds no memory on any of the 2 GPUs."),
         (
             reports.replay,
             "Recording of 4 NVIDIA H200, made 2026-11-21: the values come from the recording, not from this "
@@ -657,7 +657,9 @@ def test_sixteen_gpus_keep_every_value() -> None:
     assert stored[5]["torch"].items() <= whole.items()
     assert whole.keys() - stored[5]["torch"].keys() == {"inactive_split", "returnable"}
     assert bundle["text/html"].count("<th scope='row'") == 16
+    assert "<svg role='img'" in bundle["text/html"]
     assert any("this card omits" in note for note in bundle[MIME_TYPE]["notes"])
+    assert {"mig_index", "mig_parent", "lost_since", "missing"} & stored[5].keys() == set()
 
 
 def fullest(*gpus: GpuReport) -> Report:
@@ -898,15 +900,16 @@ def unchanged(**changes: Any) -> Report:
         ),
         (unchanged().with_notes(notes.not_measured({"the run": "OSError"})), False),
         (empty_report(CardReport, reports.cell(0.2)), False),
+        (replace(reports.replay(), cell=reports.cell(0.2)), True),
     ],
     ids=[
         *("unchanged", "no GPU used", "no GPU", "long", "error", "long on the GPU", "kept memory", "advice"),
-        *("workers", "unknown memory", "not measured", "GPUs unknown"),
+        *("workers", "unknown memory", "not measured", "GPUs unknown", "recording"),
     ],
 )
 def test_silence(report: Report, silent: bool) -> None:
     """While ``%gpu watch on`` is in effect, there is no card below a cell that ended well, was short and
-    changed nothing. A failure to measure is never silent."""
+    changed nothing. A failure to measure is never silent. What changes in a recording is not the cell's."""
     assert (card.line_bundle(report) is None) == silent
 
 

@@ -10,7 +10,7 @@ from helpers_reports import gib, gpu, report, worker
 
 from gpuwidget.measure import reasons
 from gpuwidget.model.messages import message_ids, texts
-from gpuwidget.model.report import MIME_TYPE, Advice, Mark, Span
+from gpuwidget.model.report import MIME_TYPE, Advice, CodeTime, LineTime, Mark, Span
 from gpuwidget.model.translation import use_language
 from gpuwidget.views import card_workers
 from gpuwidget.views.card import bundle
@@ -115,6 +115,22 @@ def test_many_workers_fit_in_the_card() -> None:
         assert 0 < kept <= count
         left_out = f"{count - kept} of {count} rows of workers"
         assert (left_out in made["text/html"]) == (kept < count)
+
+
+def test_code_lines_yield_before_points_and_rows() -> None:
+    """With eight GPUs, long lines of code and 64 workers, a card has at most 20 kB. It keeps a row per GPU and
+    the chart with fewer points, and leaves out lines of code."""
+    gpus = [gpu(number) for number in range(8)]
+    lines = tuple(LineTime(n, "é<" * 200, 8.0, 33.0, "é" * 200, "é" * 200) for n in range(12))
+    time = CodeTime(lines, 1890, 0.02, None, 104.0, 382.0, 2.5)
+    ranks = tuple(worker(rank, gpu=gpus[rank % 8].uuid) for rank in range(64))
+    made = bundle(replace(report(*gpus, workers=ranks), time=time))
+    assert len(json.dumps(made, ensure_ascii=False).encode()) <= LIMIT
+    assert len(made[MIME_TYPE]["time"]["lines"]) < 3
+    assert "<svg role='img'" in made["text/html"]
+    table, _, workers = made["text/html"].partition("</table>")
+    assert table.count("<th scope='row'") == 8
+    assert workers.count("<th scope='row'") >= 6
 
 
 def test_the_workers_that_matter_are_on_the_card() -> None:

@@ -242,10 +242,12 @@ def test_no_bar_without_figures(name: str) -> None:
 
 def test_memory_without_a_known_holder() -> None:
     """If no holder is known, the bar says so, and the folded part contains the reason."""
-    context = oom_context(facts={"fragmented": None}, unknown=("other processes: no driver here",))
+    context = oom_context(
+        facts={"fragmented": None}, unknown=("Couldn't tell what other processes hold (no driver here).",)
+    )
     assert pieces(context)[0] == ("holder unknown 137.7 GiB", 95.82)
     folded = bundle(context)["text/html"].partition("<details")[2]
-    assert "Not known: other processes: no driver here." in folded
+    assert "Couldn't tell what other processes hold (no driver here)." in unescape(folded)
 
 
 def test_the_first_step_does_more_than_free_the_frames() -> None:
@@ -312,8 +314,8 @@ def test_unknown_values() -> None:
         | {"uses": ()},
         unknown=(
             (
-                "who holds torch's memory: torch uses the allocator cudaMallocAsync, which "
-                "provides only some counters"
+                "Couldn't tell who holds torch's memory, because torch uses the allocator cudaMallocAsync, "
+                "which provides only some counters."
             ),
         ),
     )
@@ -321,7 +323,7 @@ def test_unknown_values() -> None:
         "Out of memory on cuda:0: 6.0 GiB requested",
         "  No single known fix would have been enough.",
         (
-            "  Not known: who holds torch's memory: torch uses the allocator cudaMallocAsync, "
+            "  Couldn't tell who holds torch's memory, because torch uses the allocator cudaMallocAsync, "
             "which provides only some counters."
         ),
     ]
