@@ -35,7 +35,8 @@ _STATUS_COLORS = {"ok": styles.UTILIZATION, "error": styles.ERROR, "interrupted"
 _CHIP = "display:inline-block;border:1px solid;border-radius:9px;padding:0 8px"
 _MIN_POINTS = 3
 _MAX_TITLE_LENGTH = 60
-_CLAUSE = re.compile(r"(?<=[:\N{FULLWIDTH COLON}])\s*")
+_CLAUSE = re.compile(r"(?<=[:.])\s+|(?<=[\N{FULLWIDTH COLON}\N{IDEOGRAPHIC FULL STOP}])\s*")
+"""The end of the first clause of an advice, which is its title."""
 
 
 def card(report: Report, level: DetailLevel, last: LastRun | None = None) -> str:

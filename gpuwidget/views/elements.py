@@ -21,7 +21,7 @@ _CODE = re.compile(
     r"|((?<!\S)%{1,2}[a-z][^,;()]*|--[a-z][\w-]*"  # a magic with its arguments, an option
     r"|\.?[A-Za-z_][\w.]*\([^()]*\)"  # a call
     r"|[A-Za-z_]\w*=(?:[^\s,;:()]|:(?=\w))+(?:, [A-Za-z_]\w*=(?:[^\s,;:()]|:(?=\w))+)*"  # arguments
-    r"|\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w+)+(?: = \w+)?)"  # an attribute, or a value for it
+    r"|\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w+)+(?: = \w+|:\d+)?)"  # an attribute, a value for it, or a line of a file
 )
 _STATEMENT = re.compile(r"%|[\w.]+ = |torch\.set_\w+\(|\w+\.to\('")
 """The start of code that does its work as a cell."""
@@ -119,7 +119,8 @@ def small_table(rows: Sequence[Sequence[str]]) -> str:
     left = f"style='{styles.LEFT}'"
     corner = f"<th {left}>{escape(first)}" if first else "<td>"  # An empty header confuses screen readers.
     lines = "".join(
-        f"<tr><th scope='row' {left}>{escape(row[0])}{''.join(f'<td>{styles.unbroken(cell)}' for cell in row[1:])}"
+        f"<tr><th scope='row' {left}>{escape(row[0])}"
+        f"{''.join(f'<td>{styles.unbroken(cell)}' for cell in row[1:])}"
         for row in body
     )
     return (
