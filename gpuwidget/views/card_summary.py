@@ -437,9 +437,7 @@ def _in_children(gpus: Sequence[GpuReport]) -> str:
         ", ".join(dict.fromkeys(name for _, gpu in held for name in gpu.children)), PROGRAMS_LENGTH
     )
     if len(gpus) == 1:
-        return _(
-            "in child processes up to {most} ({programs})", most=units.memory(most), programs=programs
-        )
+        return _("in child processes up to {most} ({programs})", most=units.memory(most), programs=programs)
     return _(
         "in child processes up to {most} on {gpu} ({programs})",
         most=units.memory(most),

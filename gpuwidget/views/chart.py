@@ -337,9 +337,7 @@ def _legend(chart: Chart, panels: ChartPanels) -> str:
 
 def _key(y: int, mark: str, left: int, text: str, x: str = "100%") -> str:
     """Return a mark of the plots with its meaning, which begins ``left`` pixels from ``x``."""
-    return (
-        f"<svg x='{x}' y='{y}' overflow='visible'>{mark}<text x='{left}' y='3'>{escape(text)}</text></svg>"
-    )
+    return f"<svg x='{x}' y='{y}' overflow='visible'>{mark}<text x='{left}' y='3'>{escape(text)}</text></svg>"
 
 
 def _known(series: Iterable[Sequence[float | None]]) -> bool:

@@ -242,7 +242,9 @@ def test_no_bar_without_figures(name: str) -> None:
 
 def test_memory_without_a_known_holder() -> None:
     """If no holder is known, the bar says so, and the folded part contains the reason."""
-    context = oom_context(facts={"fragmented": None}, unknown=("Couldn't tell what other processes hold (no driver here).",))
+    context = oom_context(
+        facts={"fragmented": None}, unknown=("Couldn't tell what other processes hold (no driver here).",)
+    )
     assert pieces(context)[0] == ("holder unknown 137.7 GiB", 95.82)
     folded = bundle(context)["text/html"].partition("<details")[2]
     assert "Couldn't tell what other processes hold (no driver here)." in unescape(folded)
