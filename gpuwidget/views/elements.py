@@ -114,7 +114,8 @@ def small_table(rows: Sequence[Sequence[str]]) -> str:
     header = "".join(f"<th scope='col'>{escape(title)}" for title in titles)
     left = f"style='{styles.LEFT}'"
     lines = "".join(
-        f"<tr><th scope='row' {left}>{escape(row[0])}{''.join(f'<td>{styles.unbroken(cell)}' for cell in row[1:])}"
+        f"<tr><th scope='row' {left}>{escape(row[0])}"
+        f"{''.join(f'<td>{styles.unbroken(cell)}' for cell in row[1:])}"
         for row in body
     )
     return (
