@@ -127,7 +127,6 @@ LEAST_CHART = replace(
     tables=False,
 )
 FEW_POINTS = replace(LEAST_CHART, name="few points", drawn_points=10, drawn_memory=False)
-"""For the strips of many GPUs, which take most of the space beside the JSON."""
 MINIMAL = replace(
     LEAST_CHART,
     name="minimal",
@@ -141,4 +140,3 @@ MINIMAL = replace(
     gpu_rows=6,
 )
 FEW_ROWS = replace(MINIMAL, name="few rows", drawn_points=8, drawn_memory=False)
-"""For many GPUs: the chart is kept, with fewer rows and shorter texts."""

@@ -162,9 +162,8 @@ def _candidates(report: Report) -> Iterator[ReducedReport]:
     if size <= LIMIT:
         yield reduce(report, BRIEF)
     yield reduce(report, LEAST_CHART)
-    if len(report.shown) >= _MANY_GPUS:
-        yield reduce(report, FEW_POINTS)
-        yield reduce(report, FEW_ROWS)
+    yield reduce(report, FEW_POINTS)
+    yield reduce(report, FEW_ROWS)
     yield reduce(report, MINIMAL)
 
 

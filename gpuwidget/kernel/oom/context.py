@@ -60,7 +60,8 @@ _NOT_FOUND = translatable(
     "Couldn't tell who holds torch's memory, because gpuwidget could not search the variables."
 )
 _NOT_ALL_FOUND = translatable(
-    "Couldn't tell all holders of torch's memory, because the search reached a limit and left out some objects."
+    "Couldn't tell all holders of torch's memory, because the search reached a limit and left out some "
+    "objects."
 )
 _EARLIER = translatable("an earlier error's frames, not collected yet")
 _TIME_LIMIT_S = 0.8

@@ -118,8 +118,8 @@ def test_many_workers_fit_in_the_card() -> None:
 
 
 def test_code_lines_yield_before_points_and_rows() -> None:
-    """With eight GPUs, long lines of code and 64 workers, a card has at most 20 kB. It keeps a row per GPU and
-    the chart with fewer points, and leaves out lines of code."""
+    """With eight GPUs, long lines of code and 64 workers, a card has at most 20 kB. It keeps a row per GPU
+    and the chart with fewer points, and leaves out lines of code."""
     gpus = [gpu(number) for number in range(8)]
     lines = tuple(LineTime(n, "é<" * 200, 8.0, 33.0, "é" * 200, "é" * 200) for n in range(12))
     time = CodeTime(lines, 1890, 0.02, None, 104.0, 382.0, 2.5)

@@ -105,11 +105,11 @@ def test_many_gpus_have_a_strip_each(gpus: int) -> None:
     assert memory.count("M") == gpus
     numbers, *keys = texts(picture)
     assert numbers == "00:1" + "".join(str(n) for n in range(2, gpus))
-    assert keys == ["GPU utilization, %", "GPU memory, %", "0–4.0 s"]
+    assert keys == ["GPU utilization, %", "GPU memory, %", "0\N{EN DASH}4.0 s"]
     xs, ys = re.findall(r"<text x='([-\d ]+)' y='([\d ]+)'", picture)[0]
     assert xs.split()[:4] == ["-10", "-22", "-16", "-10"]
     assert len(ys.split()) == len(numbers)
-    assert [title for title in re.findall(r"title='", picture)] == []
+    assert "title=" not in picture
 
 
 def test_memory_without_a_total() -> None:
