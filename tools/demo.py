@@ -12,7 +12,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,9 +20,11 @@ import urllib.error
 import urllib.request
 import webbrowser
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import nbformat
+from jupyter_server.serverapp import list_running_servers
 from jupyterlab_server.workspaces_handler import WorkspacesManager
 from nbformat.sign import NotebookNotary
 
@@ -32,7 +33,6 @@ from gpuwidget.sources.replay import START_VARIABLE, TRAINING_S
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 QUICKSTART = "quickstart.ipynb"
-FIRST_PORT = 8888
 PANEL = "jp-gpuwidget-panel"
 SIGNATURES = Path(sys.prefix) / "demo_signatures.db"
 """The database with the demo's signatures of notebooks. It is separate from the user's database, so that
@@ -78,11 +78,10 @@ def server_environment(environment: Mapping[str, str], source: str, token: str, 
     return {**made, SOURCE_VARIABLE: source, "JUPYTER_TOKEN": token, "JUPYTER_PREFER_ENV_PATH": "1"}
 
 
-def server_command(port: int) -> list[str]:
-    """Return the command that starts JupyterLab on ``port``. If the port is in use, JupyterLab fails."""
+def server_command() -> list[str]:
+    """Return the command that starts JupyterLab. If the default port is in use, it takes another one."""
     command = [
         *(sys.executable, "-m", "jupyterlab", "--no-browser", "--ServerApp.ip=127.0.0.1"),
-        *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0"),
         *(f"--ServerApp.root_dir={NOTEBOOKS}", f"--LabApp.default_url=/lab/tree/{QUICKSTART}"),
         f"--LabApp.workspaces_dir={WORKSPACES}",
         *(f"--NotebookNotary.db_file={SIGNATURES}", "--ServerApp.log_level=WARN"),
@@ -104,18 +103,6 @@ def open_panel(folder: Path = WORKSPACES) -> None:
     if not workspaces.list_workspaces():
         layout = {"data": {"layout-restorer:data": _LAYOUT}, "metadata": {"id": "default"}}
         workspaces.save("default", json.dumps(layout))
-
-
-def free_port(first: int = FIRST_PORT) -> int:
-    """Return ``first`` if that port is free, else the next free port after it."""
-    for port in range(first, first + 100):
-        with socket.socket() as tried:
-            try:
-                tried.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise SystemExit(f"No free port from {first} to {first + 99} on 127.0.0.1.")
 
 
 def has_browser(environment: Mapping[str, str]) -> bool:
@@ -147,15 +134,21 @@ def write_redirect(folder: Path, url: str) -> Path:
     return page
 
 
-def wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:
-    """Wait until the server responds. Raises SystemExit if it exits first or does not respond in time."""
+def wait_until_ready(server: subprocess.Popen[bytes]) -> str:
+    """Wait until the server responds, and return its URL, which ends with a slash.
+
+    Raises SystemExit if it exits first or does not respond in time. The URL is the one that the server itself
+    reports: at a port that was free a moment ago, another user's server may answer.
+    """
     deadline = time.monotonic() + _READY_S
     while server.poll() is None and time.monotonic() < deadline:
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.2)
+        for running in list_running_servers():
+            url: str = running["url"]
+            with suppress(urllib.error.URLError, OSError):
+                if running["pid"] == server.pid:
+                    urllib.request.urlopen(f"{url}api", timeout=5).close()
+                    return url
+        time.sleep(0.2)
     server.terminate()
     raise SystemExit(f"JupyterLab did not start. Its output is in {LOG}.")
 
@@ -183,8 +176,7 @@ def end_on_signals(server: subprocess.Popen[bytes]) -> None:
 def main() -> int:
     """Run the demo until the server ends; return its exit status."""
     source, sentence = choose_source(os.environ)
-    token, port = secrets.token_hex(16), free_port()
-    base = f"http://127.0.0.1:{port}"
+    token = secrets.token_hex(16)
     environment = server_environment(os.environ, source, token, time.time())
     trust_quickstart()
     open_panel()
@@ -196,12 +188,11 @@ def main() -> int:
         # SIGTERM. On Ctrl-C, Jupyter would ask for confirmation on a thread that its signal handler starts
         # and that can hang.
         subprocess.Popen(
-            server_command(port), env=environment, start_new_session=True, stdout=log, stderr=log
+            server_command(), env=environment, start_new_session=True, stdout=log, stderr=log
         ) as server,
     ):
         end_on_signals(server)
-        wait_until_ready(server, f"{base}/api?token={token}")
-        url = f"{base}/lab/tree/{QUICKSTART}?token={token}"
+        url = f"{wait_until_ready(server)}lab/tree/{QUICKSTART}?token={token}"
         print(f"\n{sentence}\n\n    {url}\n\nJupyterLab's log: {LOG}\nCtrl-C ends it.", flush=True)
         if has_browser(os.environ):
             webbrowser.open(write_redirect(Path(folder), url).as_uri())

@@ -153,7 +153,7 @@ def test_the_dashboard(kernel: Kernel) -> None:
     assert [option.split(" · ")[0] for option in offered] == [f"cuda:{n}" for n in range(len(models))]
     for option, model in zip(offered, models, strict=True):
         assert model in option
-        assert option.split(" · ")[3].endswith(" free")
+        assert option.split(" · ")[2].endswith(" free")
 
 
 KNOWN_ERRORS = {

@@ -201,9 +201,14 @@ def test_awaited_objects_run_no_user_code() -> None:
     asked: list[str] = []
     source = "await Odd()\nawait Odd()\n"
 
+    async def sampled() -> None:
+        enough = profiler._counts.samples + 30
+        while profiler._counts.samples < enough:
+            await asyncio.sleep(0.01)
+
     class Steps:
         def __init__(self) -> None:
-            self.steps = asyncio.sleep(0.4).__await__()
+            self.steps = sampled().__await__()
 
         def __getattr__(self, name: str) -> Any:
             asked.append(name)
@@ -227,10 +232,11 @@ def test_awaited_objects_run_no_user_code() -> None:
         await eval(body, {"Odd": Odd})
         profiler.stop()
 
+    began = time.perf_counter()
     asyncio.run(run())
-    time = profiler.annotate(report(0.8)).time
-    assert time is not None
-    assert [one.line for one in sorted(time.lines, key=lambda one: one.line or 0)] == [1, 2]
+    profile = profiler.annotate(report(time.perf_counter() - began)).time
+    assert profile is not None
+    assert [one.line for one in sorted(profile.lines, key=lambda one: one.line or 0)] == [1, 2]
     assert asked in (
         [],
         ["send", "send"],
@@ -412,19 +418,20 @@ def test_an_await_counts_for_its_line() -> None:
     """While a cell awaits something, the time is attributed to the line of the ``await`` and to the awaited
     call.
     """
-    source = "import asyncio\nawait asyncio.sleep(0.6)\n"
+    source = "import asyncio\nwhile not sampled(): await asyncio.sleep(0.2)\n"
     profiler = real_profiler(FakeStreams(0))
     body = compile(source, CELL, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
     async def run() -> None:
         profiler.start()
-        await eval(body, {})
+        await eval(body, {"sampled": lambda: profiler._counts.samples >= 30})
         profiler.stop()
 
+    began = time.perf_counter()
     asyncio.run(run())
-    time = profiler.annotate(report(0.6)).time
-    assert time is not None
-    (line,) = time.lines
+    profile = profiler.annotate(report(time.perf_counter() - began)).time
+    assert profile is not None
+    (line,) = profile.lines
     assert (line.line, line.call, line.frame) == (2, "asyncio.tasks.sleep", None)
     assert line.share == pytest.approx(100.0)
 

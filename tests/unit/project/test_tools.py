@@ -6,13 +6,13 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
@@ -277,15 +277,6 @@ def test_the_demo_opens_a_browser_only_where_there_is_one() -> None:
         assert demo.has_browser({}) is False
 
 
-def test_the_demo_finds_a_free_port() -> None:
-    """If the default port is in use, the demo uses a higher port."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        assert demo.free_port(port) > port
-
-
 @contextmanager
 def running_demo(home: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run the demo with a temporary home directory, and yield its process and URL. Afterwards, stop it with
@@ -363,6 +354,19 @@ def test_the_demo_serves_the_quickstart(tmp_path: Path) -> None:
         assert {cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code"} == {True}
         assert specs["default"] == "python3"
         assert specs["kernelspecs"]["python3"]["spec"]["argv"][0] in ("python", sys.executable)
+
+
+def test_two_demos_at_the_same_time(tmp_path: Path) -> None:
+    """If two users start the demo at the same moment, each gets the URL of their own server."""
+    homes = tmp_path / "one", tmp_path / "other"
+    for home in homes:
+        home.mkdir()
+    with ExitStack() as demos, ThreadPoolExecutor() as pool:
+        started = list(pool.map(lambda home: demos.enter_context(running_demo(home)), homes))
+        for _, url in started:
+            base, _, token = url.partition("/lab/tree/quickstart.ipynb?token=")
+            with urllib.request.urlopen(f"{base}/api/status?token={token}") as answer:
+                assert answer.status == 200
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="reads command lines from /proc")
