@@ -21,7 +21,7 @@ _CODE = re.compile(
     r"|((?<!\S)%{1,2}[a-z][^,;()]*|--[a-z][\w-]*"  # a magic with its arguments, an option
     r"|\.?[A-Za-z_][\w.]*\([^()]*\)"  # a call
     r"|[A-Za-z_]\w*=(?:[^\s,;:()]|:(?=\w))+(?:, [A-Za-z_]\w*=(?:[^\s,;:()]|:(?=\w))+)*"  # arguments
-    r"|\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w+)+(?: = \w+|:\d+)?)"  # an attribute, a value for it, or a line of a file
+    r"|\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w+)+(?: = \w+|:\d+)?)"  # an attribute, its value, a file and its line
 )
 _STATEMENT = re.compile(r"%|[\w.]+ = |torch\.set_\w+\(|\w+\.to\('")
 """The start of code that does its work as a cell."""
