@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
 import webbrowser
 from collections.abc import Mapping
@@ -142,9 +141,10 @@ def wait_until_ready(server: subprocess.Popen[bytes]) -> str:
     """
     deadline = time.monotonic() + _READY_S
     while server.poll() is None and time.monotonic() < deadline:
-        for running in list_running_servers():
-            url: str = running["url"]
-            with suppress(urllib.error.URLError, OSError):
+        # The server does not respond yet, or the file in which a server reports its URL is half written.
+        with suppress(OSError, ValueError):
+            for running in list_running_servers():
+                url: str = running["url"]
                 if running["pid"] == server.pid:
                     urllib.request.urlopen(f"{url}api", timeout=5).close()
                     return url

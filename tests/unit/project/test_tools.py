@@ -357,7 +357,7 @@ def test_the_demo_serves_the_quickstart(tmp_path: Path) -> None:
 
 
 def test_two_demos_at_the_same_time(tmp_path: Path) -> None:
-    """If two users start the demo at the same moment, each gets the URL of their own server."""
+    """If two people start the demo at the same moment, each gets the URL of their own server."""
     homes = tmp_path / "one", tmp_path / "other"
     for home in homes:
         home.mkdir()
