@@ -67,6 +67,8 @@ _COLORS: dict[bool | None, str] = {
 """The color of a change for the better and the worse, mixed with the text's color to be readable."""
 _MANY_TIMES = 10.0
 """From this ratio on, a change is shown as a factor, because a percentage would be hard to read."""
+_LEAST_VERDICT = 0.01
+"""A smaller relative change is neither better nor worse: equal runs differ as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +256,7 @@ def since_last_run(last: Report, report: Report) -> LastRun | None:
         return None
     a, b = (_Run("", one, one.counted, None) for one in (last, report))
     rows = _Rows(a, b)
-    rows.add("time", [one.cell.duration_s for one in (last, report)], units.duration)
+    rows.add("time", _until_finished(last, report), units.duration)
     if a.gpus and {gpu.uuid for gpu in a.gpus} == {gpu.uuid for gpu in b.gpus}:
         rows.add("peak", [memory.peak for memory in _memory(a, b)[1]], units.memory)
     found = {row.name: row.change for row in rows.rows}
@@ -279,9 +281,10 @@ def run_name(report: Report, default: str) -> str:
 
 
 def _direction(first: Report, second: Report) -> str | None:
-    """Return how much faster or slower the second run was; None if one did not finish, or took no time."""
-    times = [report.cell.duration_s for report in (first, second)]
-    if any(report.cell.status != "ok" for report in (first, second)) or min(times) <= 0:
+    """Return how much faster or slower the second run was; None if one did not finish or took no time, and if
+    it is unknown when its GPUs finished."""
+    times = [time for time in _until_finished(first, second) if time is not None]
+    if any(report.cell.status != "ok" for report in (first, second)) or len(times) < 2 or min(times) <= 0:
         return None
     factor = max(times) / min(times)
     text = f"{factor:.0f}" if factor >= 99.5 else f"{factor:.1f}" if factor >= 1.95 else f"{factor:.2f}"
@@ -292,6 +295,22 @@ def _direction(first: Report, second: Report) -> str | None:
     if times[1] < times[0]:
         return translatable("{factor}\N{MULTIPLICATION SIGN} faster", factor=text)
     return translatable("{factor}\N{MULTIPLICATION SIGN} slower", factor=text)
+
+
+def _have_tail(*reports: Report) -> bool:
+    """Return whether the GPU worked noticeably longer than the code in any of the runs."""
+    return any((report.cell.gpu_tail_s or 0.0) >= summary.NEGLIGIBLE_WAIT_S for report in reports)
+
+
+def _until_finished(*reports: Report) -> list[float | None]:
+    """Return how long each run took until its GPUs had finished; None if that is unknown.
+
+    Code that only starts work on the GPU ends early, so the time of the code says little about such runs.
+    """
+    cells = [report.cell for report in reports]
+    if all(cell.gpu_tail_s is None for cell in cells):
+        return [cell.duration_s for cell in cells]
+    return [None if cell.gpu_tail_s is None else cell.duration_s + cell.gpu_tail_s for cell in cells]
 
 
 def _chart(a: _Run, b: _Run) -> Chart | None:
@@ -413,8 +432,8 @@ class _Rows:
             # A relative change is meaningless if either value is displayed as zero.
             changed = change(first, second)
         better = None
-        if lower_is_better and changed and shown[0] != shown[1] and self._finished:
-            better = (second or 0) < (first or 0)
+        if lower_is_better and changed and first and second is not None and self._finished:
+            better = second < first if abs(second / first - 1) >= _LEAST_VERDICT else None
         numbers = [
             self.footnotes.setdefault(reason, len(self.footnotes) + 1) if reason else 0 for reason in reasons
         ]
@@ -454,7 +473,9 @@ def _reason(run: _Run, field: str) -> str:
 def _add_time(rows: _Rows) -> None:
     a, b = rows.a, rows.b
     cells = (a.report.cell, b.report.cell)
-    rows.add(translatable("time"), [cell.duration_s for cell in cells], units.duration, lower_is_better=True)
+    until_finished = _have_tail(a.report, b.report)
+    code = [cell.duration_s for cell in cells]
+    rows.add(translatable("time"), code, units.duration, lower_is_better=not until_finished)
     if a.part is not None and b.part is not None:
         rows.add(translatable("of which warm-up"), (a.warm_up_s, b.warm_up_s), units.duration)
         parts = [
@@ -462,8 +483,8 @@ def _add_time(rows: _Rows) -> None:
             for part, cell in zip((a.part, b.part), cells, strict=True)
         ]
         rows.add(translatable("of which steady part"), parts, units.duration)
-    if any((cell.gpu_tail_s or 0.0) >= summary.NEGLIGIBLE_WAIT_S for cell in cells):
-        done = [None if cell.gpu_tail_s is None else cell.duration_s + cell.gpu_tail_s for cell in cells]
+    if until_finished:
+        done = _until_finished(a.report, b.report)
         rows.add(translatable("time until the GPU finished"), done, units.duration, lower_is_better=True)
 
 

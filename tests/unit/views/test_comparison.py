@@ -320,6 +320,45 @@ def test_the_direction(seconds: float, said: str) -> None:
     assert str(made).splitlines()[0] == f"In [5] → In [9]: {said}"
 
 
+@pytest.mark.parametrize(
+    ("tails", "said", "verdict"),
+    [
+        # Code that only starts the work ends early: 4.3 s and 0.1 s of code, but 4.3 s and 2.3 s of work.
+        ((0.0, 2.2), "1.87\N{MULTIPLICATION SIGN} faster", True),
+        ((0.0, 0.0), "43.0\N{MULTIPLICATION SIGN} faster", None),
+        ((0.0, 6.0), "1.42\N{MULTIPLICATION SIGN} slower", False),
+        ((None, None), "43.0\N{MULTIPLICATION SIGN} faster", None),
+        ((0.0, None), None, None),
+        ((1.0, None), None, None),
+    ],
+)
+def test_the_direction_includes_the_work_of_the_gpu(
+    tails: tuple[float | None, float | None], said: str | None, verdict: bool | None
+) -> None:
+    """A run whose code ends before its work on the GPU is not called faster for that. If it is unknown when
+    one of the runs finished, neither is called faster."""
+    first = replace(BEFORE, cell=cell(4.3, execution_count=5, gpu_tail_s=tails[0]))
+    second = replace(AFTER, cell=cell(0.1, execution_count=9, gpu_tail_s=tails[1]))
+    made = compare(first, second)
+    assert made.direction == said
+    found = {row.name: row.is_better for row in made.rows}
+    assert found.get("time until the GPU finished") is verdict
+    assert (found["time"] is None) == ("time until the GPU finished" in found)
+    since = since_last_run(first, second)
+    assert (since is None) == (said is None)
+    if since is not None and verdict is not None:
+        change_of_time = {True: "\N{MINUS SIGN}47 %", False: "+42 %"}[verdict]
+        assert since.changes.startswith(f"vs. last run: time {change_of_time}")
+
+
+def test_a_small_difference_is_neither_better_nor_worse() -> None:
+    """Two runs of the same code differ by less than 1 %: such a change has its sign, but no verdict."""
+    made = compare(BEFORE, replace(BEFORE, cell=cell(13.9, execution_count=9)))
+    assert [(row.change, row.is_better) for row in made.rows if row.name == "time"] == [
+        ("\N{MINUS SIGN}0.7 %", None)
+    ]
+
+
 @pytest.mark.parametrize("status", ["error", "interrupted"])
 def test_no_direction_for_a_run_that_did_not_finish(status: Status) -> None:
     """A run that did not finish is neither faster nor slower, and none of its values is better or worse."""
