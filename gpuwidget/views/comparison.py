@@ -298,8 +298,13 @@ def _direction(first: Report, second: Report) -> str | None:
 
 
 def _have_tail(*reports: Report) -> bool:
-    """Return whether the GPU worked noticeably longer than the code in any of the runs."""
-    return any((report.cell.gpu_tail_s or 0.0) >= summary.NEGLIGIBLE_WAIT_S for report in reports)
+    """Return whether the GPU worked visibly longer than the code in any of the runs."""
+    cells = [report.cell for report in reports]
+    tails = [(cell.duration_s, cell.gpu_tail_s or 0.0) for cell in cells]
+    return any(
+        tail >= summary.NEGLIGIBLE_WAIT_S and units.duration(code) != units.duration(code + tail)
+        for code, tail in tails
+    )
 
 
 def _until_finished(*reports: Report) -> list[float | None]:

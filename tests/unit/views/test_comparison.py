@@ -351,6 +351,13 @@ def test_the_direction_includes_the_work_of_the_gpu(
         assert since.changes.startswith(f"vs. last run: time {change_of_time}")
 
 
+def test_a_short_rest_of_work_has_no_row() -> None:
+    """The time until the GPU finished is left out if it reads as the time of the code."""
+    made = compare(BEFORE, replace(AFTER, cell=cell(3.5, execution_count=9, gpu_tail_s=0.01)))
+    assert [row.is_better for row in made.rows if row.name == "time"] == [True]
+    assert "time until the GPU finished" not in [row.name for row in made.rows]
+
+
 def test_a_small_difference_is_neither_better_nor_worse() -> None:
     """Two runs of the same code differ by less than 1 %: such a change has its sign, but no verdict."""
     made = compare(BEFORE, replace(BEFORE, cell=cell(13.9, execution_count=9)))
