@@ -254,7 +254,7 @@ def _time_line(line: LineTime) -> CodeLine:
     source = " " * min(line.indent, _MAX_INDENT) + clean_line(line.source, _SOURCE_LENGTH)
     if line.line is None:
         source = _("outside the cell's lines")
-    parts = [units.percent(line.share)]
+    parts, places = [units.percent(line.share)], []
     share_shown = _shown(line.share)
     bar = [(share_shown, UNKNOWN)]
     if line.gpu_busy is not None:
@@ -266,17 +266,17 @@ def _time_line(line: LineTime) -> CodeLine:
         # Name only the frame with the largest share.
         share = line.frames[0].share if line.frames else line.share
         share_text = "" if share > 0.9 * line.share else f" ({units.percent(share)})"
-        parts.append(_("at {frame}{share}", frame=clean_line(line.frame, _SOURCE_LENGTH), share=share_text))
+        places.append(_("at {frame}{share}", frame=clean_line(line.frame, _SOURCE_LENGTH), share=share_text))
     if line.call is not None:
         call_share = line.call_share
         share_text = (
             "" if call_share is None or call_share > 0.9 * line.share else f" ({units.percent(call_share)})"
         )
-        parts.append(f"{_(in_call(clean_line(line.call, _SOURCE_LENGTH)))}{share_text}")
+        places.append(f"{_(in_call(clean_line(line.call, _SOURCE_LENGTH)))}{share_text}")
     number = "" if line.line is None else f"{line.line}"
     if line.until is not None:
         number += f"\N{EN DASH}{line.until}"
-    return CodeLine(number, source, bar, " · ".join(parts))
+    return CodeLine(number, source, bar, " · ".join(parts), " · ".join(places))
 
 
 def _shown(percentage: float) -> float:

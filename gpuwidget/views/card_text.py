@@ -106,12 +106,15 @@ def _advice(report: Report) -> list[tuple[str, str, str]]:
 
 def _details(report: Report) -> list[str]:
     """Return the details that the text form shows, because a terminal can't expand a section."""
-    found = [
-        _("line {line} `{source}`: {text}", line=line.number, source=line.source.strip(), text=line.text)
-        if line.number
-        else f"{line.source}: {line.text}"
-        for line in card_details.time_lines(report)
-    ]
+    found = []
+    for line in card_details.time_lines(report):
+        text = " · ".join(filter(None, (line.text, line.place)))
+        source = line.source.strip()
+        found.append(
+            _("line {line} `{source}`: {text}", line=line.number, source=source, text=text)
+            if line.number
+            else f"{source}: {text}"
+        )
     found += [
         _("left behind: {holder}: {size}", holder=holder, size=size)
         for holder, size in card_details.left_behind(report)

@@ -55,6 +55,8 @@ class CodeLine:
     """The parts of the bar, see :func:`bar`."""
     text: str
     """The figures of the bar in words."""
+    place: str = ""
+    """The function and the call in which most of the line's time was spent."""
 
 
 def figures_row(figures: Iterable[Figure]) -> str:
@@ -97,7 +99,7 @@ def bar(parts: Iterable[tuple[float, str]], style: str = f"width:{_BAR_WIDTH}px;
 
 
 def code_lines(lines: Iterable[CodeLine]) -> str:
-    """Return lines of code, each with its number, source, bar, and the bar's figures."""
+    """Return lines of code, each with its number, source, bar and the bar's figures, above its place."""
     cut = "white-space:pre;overflow:hidden;text-overflow:ellipsis"
     rows = "".join(
         "<div style='display:flex;grid-gap:8px;align-items:center'>"
@@ -105,6 +107,11 @@ def code_lines(lines: Iterable[CodeLine]) -> str:
         f"<code style='flex:0 1 260px;{cut};background:none'>{escape(line.source)}</code> "
         f"{bar(line.parts, f'flex:0 1 {_BAR_WIDTH}px')} "
         f"<span style='flex:1 0 140px;{cut}'>{escape(line.text)}</span></div>"
+        + (
+            f"<div style='margin-left:32px;font-size:11px;{QUIET}'>{escape(line.place)}</div>"
+            if line.place
+            else ""
+        )
         for line in lines
     )
     return f"<div style='margin:4px 0;font-size:12px'>{rows}</div>"

@@ -106,15 +106,19 @@ def timed(*lines: LineTime, **changes: Any) -> Report:
 
 
 def texts(*lines: LineTime) -> list[tuple[str, str, str]]:
-    """Return the number, the source and the figures of each line of code."""
-    return [(line.number, line.source, line.text) for line in time_lines(timed(*lines))]
+    """Return the number, the source, and the figures and the place of each line of code."""
+    both = "{0.text} / {0.place}"
+    return [
+        (line.number, line.source, both.format(line).removesuffix(" / "))
+        for line in time_lines(timed(*lines))
+    ]
 
 
 def test_a_line_of_code() -> None:
     """A line of code has its number, its source, its share of the time, the GPU's activity and the line's
     most frequent call.
     """
-    assert texts(LOADER) == [("7", "for x, y in loader:", "61 % · GPU 4.1 % busy · in DataLoader._next_data")]
+    assert texts(LOADER) == [("7", "for x, y in loader:", "61 % · GPU 4.1 % busy / in DataLoader._next_data")]
 
 
 def test_code_keeps_its_indentation() -> None:
@@ -150,7 +154,7 @@ def test_a_line_whose_time_is_in_the_users_modules() -> None:
         FrameTime("train.py:33 step", 10.0, None, None),
     )
     one = LineTime(2, "step(x)", 30.0, None, None, "train.py:31 step", frames=frames)
-    assert texts(one) == [("2", "step(x)", "30 % · at train.py:31 step (20 %)")]
+    assert texts(one) == [("2", "step(x)", "30 % / at train.py:31 step (20 %)")]
     assert texts(replace(one, frames=frames[:1], share=21.0))[0][2].endswith("at train.py:31 step")
 
 
