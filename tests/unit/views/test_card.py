@@ -1038,6 +1038,23 @@ def test_memory_that_children_and_the_notebook_held() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("said", "title"),
+    [
+        ("The GPU waits for its data. Loading took 97 %.", "<b>The GPU waits for its data.</b> Loading took"),
+        ("The GPU waits for its data: 61 % of the time.", "<b>The GPU waits for its data:</b> 61 %"),
+        (f"{'long ' * 12}first sentence. A second one.", "long first sentence. A second one."),
+        ("Only one sentence.", "Only one sentence."),
+    ],
+)
+def test_the_title_of_a_piece_of_advice(said: str, title: str) -> None:
+    """A short first clause of a piece of advice is its title, in bold. A long or an only clause is not."""
+    (advice, *_) = reports.advised().advice
+    made = html(replace(reports.advised(), advice=(replace(advice, text=said),)))
+    assert title in made
+    assert ("<b>The GPU" in made) == title.startswith("<b>")
+
+
 def test_one_piece_of_advice_is_open() -> None:
     """One piece of advice is shown below the chart, what to type marked as code. At most two others are in
     the details. HTML markup in them is escaped.

@@ -16,6 +16,7 @@ from gpuwidget.views.elements import with_code
         ("torch.where(m, a, b)", "<code class='gpuwidget-copy'>torch.where(m, a, b)</code>"),
         ("Try num_workers=8.", "Try <code class='gpuwidget-copy'>num_workers=8</code>."),
         ("You have `num_workers=0`.", "You have <code>num_workers=0</code>."),
+        ("Line 3 calls train.py:31 often.", "Line 3 calls <code>train.py:31</code> often."),
         ("Use .item() or nonzero()", "Use <code>.item()</code> or <code>nonzero()</code>"),
     ],
 )
