@@ -265,10 +265,10 @@ def _runs(
 def _path(points: Sequence[tuple[int, int]]) -> str:
     """Return SVG path data. Coordinates after the first point are relative, which makes the data shorter."""
     x, y = points[0]
-    data = [f"M{x} {y}"]
     if len(points) == 1:
-        # A single point would be invisible, so draw a line of one unit.
-        data.append("h1")
+        # A single point would be invisible, so draw a dash.
+        return f"M{max(0, x - 3)} {y}h6"
+    data = [f"M{x} {y}"]
     for next_x, next_y in points[1:]:
         dx, dy = next_x - x, next_y - y
         if dy == 0:

@@ -55,7 +55,7 @@ def test_unknown_values_are_gaps() -> None:
     """While a value is unknown, its line has a gap, instead of being at 0."""
     known_at_both_ends = lane(utilization=(50.0, None, None, 50.0), memory=(None,) * 4)
     _, fill, busy, memory = paths(html(chart(known_at_both_ends), 0))
-    assert busy == "M150 40h1M600 40h1"
+    assert busy == "M147 40h6M597 40h6"
     assert fill == "M150 72v-32v32zM600 72v-32v32z"
     assert memory == ""
 
