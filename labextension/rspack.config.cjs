@@ -36,7 +36,11 @@ module.exports = {
       // rest of their schema.
       { test: /schema\/panel\.json$/, type: 'json', parser: { parse: text => withoutTexts(text) } },
       { test: /\.css$/, enforce: 'pre', loader: 'builtin:lightningcss-loader', options: { minify: true } },
-      { test: /style\/index\.css$/, enforce: 'pre', loader: require.resolve('./joinStyles.cjs') },
+      {
+        test: /(?:style\/index|uPlot\.min)\.css$/,
+        enforce: 'pre',
+        loader: require.resolve('./joinStyles.cjs')
+      },
       { test: /uPlot\.esm\.js$/, loader: require.resolve('./trimUplot.cjs') }
     ]
   }

@@ -2,7 +2,7 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { badgeTitle } from '../src/panel/gpuRow';
-import { memoryLevel } from '../src/panel/memoryLine';
+import { memoryLevel } from '../src/ui/format';
 import { trans } from './fakes';
 
 test('the tooltip of a GPU’s torch name explains its frame', () => {

@@ -157,9 +157,9 @@ test('the meter goes on if a GPU is lost, and says that its memory is not all', 
 
 for (const [percent, level] of [
   [89.9, ''],
-  [90, 'warm'],
-  [96.9, 'warm'],
-  [97, 'hot']
+  [90, 'high'],
+  [96.9, 'high'],
+  [97, 'full']
 ] as const) {
   test(`memory of ${String(percent)} % has the level '${level}', also if it is only one GPU's`, () => {
     const full = reading(0, { memory_used: Math.ceil((percent / 100) * 140 * GIB) });

@@ -381,9 +381,9 @@ def test_memory_that_is_nearly_full(browser: BrowserContext, tmp_path: Path) -> 
         assert [level for level, _ in levels] == ["", "high", "full"]
         gray, amber, red = (bar.split("0%")[0] for _, bar in levels)
         assert len({gray, amber, red}) == 3
-        page.wait_for_selector(".jp-gpuwidget-status-bar[data-level=hot]")
+        page.wait_for_selector(".jp-gpuwidget-status-bar[data-level=full]")
         standin.scenario(*machine(3), *used[:2], f"gpu.2.memory_used={GIB}")
-        page.wait_for_selector(".jp-gpuwidget-status-bar[data-level=warm]")
+        page.wait_for_selector(".jp-gpuwidget-status-bar[data-level=high]")
         notebook.close()
 
 

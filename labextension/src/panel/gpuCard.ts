@@ -6,13 +6,23 @@ import { GpuChart, type ChartData, type ChartPoint } from './gpuChart';
 import { HolderList, type HolderContext, type OpenHolder } from './holderList';
 import { GpuRow } from './gpuRow';
 import { MemoryBar, memorySegments, type Segment } from './memoryBar';
-import { memoryLevel, MemoryLine } from './memoryLine';
+import { MemoryLine } from './memoryLine';
 import { gpuName, throttling, unavailability, unknownValues } from './panelMessages';
 import type { PanelState } from './panelState';
 import { holderName, type Holder } from '../memory/holders';
 import { memoryShares, type GpuNow } from '../stream/streamModel';
 import { element, setAttribute, setHidden, Text } from '../ui/dom';
-import { duration, gpuNumber, memory, memoryOf, moment, padded, whole, withUnit } from '../ui/format';
+import {
+  duration,
+  gpuNumber,
+  memory,
+  memoryLevel,
+  memoryOf,
+  moment,
+  padded,
+  whole,
+  withUnit
+} from '../ui/format';
 import type { Palette } from '../ui/chartBands';
 
 const CHART_HEIGHT = 32;

@@ -2,17 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { MemoryShares } from '../stream/streamModel';
 import { element, setAttribute, Text } from '../ui/dom';
-import { memoryUnit, padded, shortFigure, shortMemory, UNKNOWN } from '../ui/format';
-
-/** From these shares of its memory in use on, a GPU is nearly full, and full. */
-const HIGH = 0.9;
-const FULL = 0.97;
-
-/** Return how full a GPU with `total` bytes is; empty if it has room, or if that is unknown. */
-export function memoryLevel(used: number | null, total: number | null): '' | 'high' | 'full' {
-  const share = used === null || total === null ? 0 : used / total;
-  return share >= FULL ? 'full' : share >= HIGH ? 'high' : '';
-}
+import { memoryLevel, memoryUnit, padded, shortFigure, shortMemory, UNKNOWN } from '../ui/format';
 
 /** The line of a GPU's card with its memory: this notebook's, that of other processes, and free memory. */
 export class MemoryLine {

@@ -14,6 +14,8 @@ import {
   duration,
   gpuNumber,
   memory,
+  memoryLevel,
+  type MemoryLevel,
   memoryOf,
   memoryScale,
   model,
@@ -34,9 +36,6 @@ const SHORT_CELL_MS = 1000;
 /** The sparkline has a point for every five seconds of the last two minutes. */
 const POINT_S = 5;
 const POINTS = 24;
-/** Percentages of a GPU's memory from which on a meter is amber, and red. */
-const WARM_PERCENT = 90;
-const HOT_PERCENT = 97;
 
 /**
  * The text of the status item: the utilization and memory of the active notebook's GPU or, before gpuwidget is
@@ -172,7 +171,7 @@ export interface Meter {
   /** Used memory in percent of the total, of the GPUs whose memory is known; null if there is none. */
   readonly percent: number | null;
   /** Whether the memory of one of the GPUs is nearly full. */
-  readonly level: 'warm' | 'hot' | '';
+  readonly level: MemoryLevel;
   /** The memory, such as `16 of 140 GiB`, or `≥ 155 GiB, 1 lost` if the memory of a GPU is unknown. */
   readonly memory: string;
 }
@@ -249,7 +248,7 @@ function meterOf(trans: TranslationBundle, readings: readonly GpuReading[]): Met
       known++;
       used += reading.memory_used;
       total += gpu.memory_total;
-      highest = Math.max(highest, (100 * reading.memory_used) / gpu.memory_total);
+      highest = Math.max(highest, reading.memory_used / gpu.memory_total);
     }
   }
   const amount =
@@ -257,7 +256,7 @@ function meterOf(trans: TranslationBundle, readings: readonly GpuReading[]): Met
   return {
     utilization: meanUtilization(readings),
     percent: total > 0 ? (100 * used) / total : null,
-    level: highest >= HOT_PERCENT ? 'hot' : highest >= WARM_PERCENT ? 'warm' : '',
+    level: memoryLevel(highest, 1),
     memory: lost > 0 ? trans.__('%1, %2 lost', amount, lost) : amount
   };
 }

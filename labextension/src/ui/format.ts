@@ -339,3 +339,16 @@ export function errorText(error: unknown): string {
 export function sentence(error: string): string {
   return error.replace(/[^.!?。！？]$/, '$&.');
 }
+
+/** From these shares of its memory in use on, a GPU is nearly full, and full. */
+const HIGH = 0.9;
+const FULL = 0.97;
+
+/** How full a GPU's memory is. */
+export type MemoryLevel = '' | 'high' | 'full';
+
+/** Return how full a GPU with `total` bytes is; empty if it has room, or if that is unknown. */
+export function memoryLevel(used: number | null, total: number | null): MemoryLevel {
+  const share = used === null || total === null ? 0 : used / total;
+  return share >= FULL ? 'full' : share >= HIGH ? 'high' : '';
+}
