@@ -14,7 +14,7 @@ const LABEL_HEIGHT = 11;
 /** Minimum distance between two ticks of the y axis. */
 const TICK_DISTANCE = 28;
 const MAX_INTERVALS = 5;
-const TIME_AXIS_HEIGHT = 18;
+const TIME_AXIS_HEIGHT = 21;
 /** Space on both sides of the labels at the ends of the lines. */
 const LABEL_GAP = 4;
 /** Maximum number of GPU indices in one label. */
@@ -238,7 +238,7 @@ export class Plot {
         {
           ...axis,
           size: TIME_AXIS_HEIGHT,
-          gap: 3,
+          gap: 6,
           space: 64,
           values: (_, splits, __, ___, step) => splits.map(time => timeLabel(time, step))
         },
