@@ -46,8 +46,9 @@ class FakeClock:
             with self._lock:
                 self._now = max(self._now + seconds, math.nextafter(self._now, math.inf))
             return
-        entry = (condition, None if seconds is None else self._now + seconds, threading.current_thread())
         with self._lock:
+            # If the clock advanced between these two lines, nothing would wake the thread.
+            entry = (condition, None if seconds is None else self._now + seconds, threading.current_thread())
             self._waiting.append(entry)
         condition.wait()
         with self._lock:
