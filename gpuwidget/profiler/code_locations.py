@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from gpuwidget.model.cell_source import UNKNOWN_SOURCE, CellSource, MagicBody
 from gpuwidget.model.report import WAITING_FOR_CHILD
+from gpuwidget.model.thread_frames import caller_of
 from gpuwidget.model.user_files import MAGIC_FILES, is_user_file
 from gpuwidget.profiler import preemption
 from gpuwidget.profiler.code_names import MODULE_NAMES, fixed_name, frame_name, function_name
@@ -134,7 +135,7 @@ class CodeLocator:
                     outside = key
                 if kind == _NAMED_CALL and not named:
                     named = key
-            frame = frame.f_back
+            frame = caller_of(frame)
         if cell:
             return CodeLocation(cell, cell_offset, user, user_offset, named or call)
         return self._locate_await(user, user_offset, named or call, named or outside)
@@ -149,7 +150,7 @@ class CodeLocator:
         while frame is not None:
             if self._is_cell_module(frame.f_code):
                 found = frame.f_code
-            frame = frame.f_back
+            frame = caller_of(frame)
         if found is None:
             found = next((f.f_code for f in self._await_chain() if self._is_cell_module(f.f_code)), None)
         if found is not None:
@@ -253,7 +254,7 @@ class CodeLocator:
                 roots.append(current.f_code)
                 if file == self._cell_file:
                     break
-            current = current.f_back
+            current = caller_of(current)
         level = len(roots) - 1
         if level < 1 or roots[-1].co_filename != self._cell_file:
             return None

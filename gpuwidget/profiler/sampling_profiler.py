@@ -25,6 +25,7 @@ from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.messages import Message
 from gpuwidget.model.report import CodeTime, Report
+from gpuwidget.model.thread_frames import caller_of, frames_of_threads
 from gpuwidget.model.translation import translatable
 from gpuwidget.profiler.activity_check import check_activity
 from gpuwidget.profiler.code_locations import CodeLocator
@@ -71,7 +72,7 @@ class SamplingProfiler:
         *,
         windows: CounterWindows | None = None,
         clock: Clock = SYSTEM_CLOCK,
-        frames: Callable[[], dict[int, FrameType]] = sys._current_frames,
+        frames: Callable[[], dict[int, FrameType]] = frames_of_threads,
     ) -> None:
         self._locator = locator
         self._source = source
@@ -253,7 +254,7 @@ class SamplingProfiler:
         self._gil_waits.add(sample.cpu_s or 0.0)
         waited = self._counts.was_preempted(sample) or self._counts.waited_without_running(sample)
         if frame is not None and waited and is_at_function_entry(frame):
-            frame = frame.f_back
+            frame = caller_of(frame)
         location = self._locator.locate(frame)
         del frame
         bits = self._streams.busy() if self._queries_streams else None

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from gpuwidget.model.boundary import Boundary
+from gpuwidget.model.thread_frames import caller_of, frames_of_threads
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,12 +35,12 @@ def spawned_ranks() -> dict[int, SpawnedRank]:
     if _SPAWN not in sys.modules:
         return {}
     found: dict[int, SpawnedRank] = {}
-    for top in sys._current_frames().values():
+    for top in frames_of_threads().values():
         frame: FrameType | None = top
         while frame is not None:
             with Boundary(_LOG, "the ranks of torch's launcher could not be read", foreign=True):
                 found |= _ranks_in(frame)
-            frame = frame.f_back
+            frame = caller_of(frame)
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.readings import Activity
 from gpuwidget.model.samples import Gpu, Sample
+from gpuwidget.model.thread_frames import caller_of, frames_of_threads
 from gpuwidget.sampler.guarded_source import GuardedSource
 from gpuwidget.sampler.poll_loops import FastPollLoop, SlowPoll, SlowPollLoop
 from gpuwidget.sampler.poll_threads import HUNG_AFTER_S, PollThread, PollThreads
@@ -241,7 +241,7 @@ class Sampler:
 
     def current_call(self) -> str | None:
         """Return the NVML function that a thread of the sampler is calling; None if there is none."""
-        frames = sys._current_frames()
+        frames = frames_of_threads()
         with self._wake_fast:
             threads = self._threads.threads
         for thread in threads:
@@ -249,7 +249,7 @@ class Sampler:
             while frame is not None:
                 if frame.f_code.co_name.startswith("nvml"):
                     return frame.f_code.co_name
-                frame = frame.f_back
+                frame = caller_of(frame)
         return None
 
     def _waiting_since(self) -> float:
