@@ -151,10 +151,10 @@ def check_report(
     code_began = ended - seconds if full else ended
     code_ended = sent + seconds if full else sent
     for gpu in report["gpus"]:
-        name = f"GPU {gpu['index']}" + ("" if gpu["mig_index"] is None else f":{gpu['mig_index']}")
+        name = f"GPU {gpu['index']}" + ("" if gpu.get("mig_index") is None else f":{gpu['mig_index']}")
 
         def served(what: str, since: float, until: float, gpu: Mapping[str, Any] = gpu) -> Sequence[float]:
-            return values(gpu["index"], gpu["mig_index"], what, since - _LATE_S, until + _LATE_S)
+            return values(gpu["index"], gpu.get("mig_index"), what, since - _LATE_S, until + _LATE_S)
 
         for field, what in (("device_memory", "memory"), ("process_memory", "own")):
             span = gpu[field] or {"start": None, "end": None, "peak": None}
@@ -208,7 +208,7 @@ def check_report(
             ("sm_activity", "gpm.2"),
         ):
             known = [value for value in series[field] if value is not None]
-            found = values(gpu["index"], gpu["mig_index"], what, sent - _LATE_S, ended + _LATE_S)
+            found = values(gpu["index"], gpu.get("mig_index"), what, sent - _LATE_S, ended + _LATE_S)
             if known and not found:
                 yield f"GPU {gpu['index']}: the timeline has {field}, but the driver returned none"
             elif known and not (min(found) - 0.5 <= min(known) and max(known) <= max(found) + 0.5):

@@ -35,7 +35,10 @@ def test_advice_about_a_switch(fp32: Kernel) -> None:
     assert [one["rule"] for one in advice] == ["tensor-cores-idle"]
     assert advice[0]["evidence"]["tf32_matmul"] is False
     assert "and used 2 % of the tensor cores. TF32 is off for matrix products." in card["text/plain"]
-    assert "<code>torch.set_float32_matmul_precision(&#x27;high&#x27;)</code> for TF32." in card["text/html"]
+    fix = (
+        "<code class='gpuwidget-insert'>torch.set_float32_matmul_precision(&#x27;high&#x27;)</code> for TF32."
+    )
+    assert fix in card["text/html"]
 
 
 def test_loaders_are_searched_in_the_notebook(fp32: Kernel) -> None:

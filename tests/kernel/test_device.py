@@ -12,6 +12,8 @@ import pytest
 from helpers_kernel import TORCH_STANDIN, Kernel
 from nvml_standin import Standin, build
 
+from gpuwidget.views.card_summary import SHORT_S
+
 NOW = "str(torch.get_default_device())"
 _PANEL_TIMEOUT_S = 2.0
 """The number of seconds for which the panel waits for a reply."""
@@ -197,9 +199,10 @@ def test_replies_to_the_panel(with_torch: Kernel) -> None:
 def test_watching_from_the_panel(with_torch: Kernel) -> None:
     """The panel's watch toggle and %gpu watch change the same setting."""
     assert with_torch.answer_to(ask="watch", on=True)["state"]["watching"] is True
-    assert len(with_torch.ok("1").cards) == 1
+    long = f"import time; time.sleep({SHORT_S})"  # a short cell that changes nothing has no card
+    assert len(with_torch.ok(long).cards) == 1
     assert with_torch.answer_to(ask="watch", on=False)["state"]["watching"] is False
-    assert with_torch.ok("1").cards == []
+    assert with_torch.ok(long).cards == []
 
 
 def test_a_hung_driver_does_not_delay_the_panel(start_kernel: Callable[..., Kernel], tmp_path: Path) -> None:

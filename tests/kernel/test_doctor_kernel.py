@@ -74,8 +74,8 @@ def test_the_doctor_magic(start: Callable[[str], Kernel]) -> None:
     (shown,) = (m.content["data"] for m in kernel.ok("%gpu doctor").messages if m.type == "display_data")
     assert sorted(shown) == ["text/html", "text/plain"]
     lines = shown["text/plain"].splitlines()
-    assert "BROKEN   PyTorch          2.10.0, which can't be imported" in lines
-    assert "BROKEN   cuDNN            libcudnn.so.9 missing" in lines
+    assert "BROKEN   PyTorch        2.10.0, which can't be imported" in lines
+    assert "BROKEN   cuDNN          libcudnn.so.9 missing" in lines
     assert "libcudnn.so.9 missing" in shown["text/html"]
     assert kernel.value("[name for name in ('torch', 'pynvml') if name in __import__('sys').modules]") == "[]"
 
@@ -98,7 +98,7 @@ def test_the_doctor_function(start: Callable[[str], Kernel]) -> None:
         for m in kernel.ok("import gpuwidget\ngpuwidget.doctor()").messages
         if m.type == "execute_result"
     )
-    assert "OK       PyTorch          2.10.0, built for CUDA 12.8" in shown["text/plain"].splitlines()
+    assert "OK       PyTorch        2.10.0, built for CUDA 12.8" in shown["text/plain"].splitlines()
     assert shown["text/html"].startswith("<div style=")
     assert kernel.value("_.doctor.place, _.doctor.variables.get('GPUWIDGET_SOURCE')") == "('kernel', 'none')"
 

@@ -148,6 +148,7 @@ def test_terminal_ipython(tmp_path: Path) -> None:
         "assert run('%%gpuwatch\\nimport asyncio\\nawait asyncio.sleep(0, 5)').result == 5\n"
         "assert not run('%%gpuwatch --nonsense\\nran = 1').success and 'ran' not in shell.user_ns\n"
         "assert run('%gpu watch on').success and run('7').result == 7\n"
+        "run('import time; time.sleep(1)')\n"
         "assert run('%unload_ext gpuwidget').success\n"
         "run('8')\n"
     )
@@ -156,7 +157,7 @@ def test_terminal_ipython(tmp_path: Path) -> None:
     assert "Traceback" not in ran.stderr
     parts = ran.stdout.split(">>>\n")[1:]
     cards = ["recording" in part.lower() for part in parts]
-    assert cards == [False, True, True, True, False, False, True, False, False]
+    assert cards == [False, True, True, True, False, False, False, True, False, False]
     assert parts[1].count("labelled") == 1
     assert parts[2].count("ZeroDivisionError: division by zero") == 1
 

@@ -305,10 +305,15 @@ class _ClearOutputWatch:
                     self._before_pending()
             except BaseException as error:
                 stopped(_LOG, "the output slot could not be reserved", error)
+        sent = True
         try:
             return self._original(*args, **kwargs)
+        except Exception:
+            sent = False  # a stream could not be flushed, which happens before the message is sent
+            raise
         finally:  # even if an interrupt arrives after the message was sent
-            self._note_clear(wait=wait)
+            if sent:
+                self._note_clear(wait=wait)
 
     def _note_clear(self, *, wait: bool) -> None:
         try:
