@@ -109,6 +109,7 @@ def test_a_fix(lab: Lab, open_notebook: Open, errors: list[str]) -> None:
     button(notebook, "Copy").click()
     page.wait_for_selector("button >> text=Copied")
     assert page.evaluate("navigator.clipboard.readText()") == FIX
+    page.mouse.move(0, 0)
     page.wait_for_selector("button >> text=Copied", state="detached")
     button(notebook, "Insert cell").click()
     assert notebook.script(SOURCES) == ["train()", "train()", "%gpu free --yes", "last"]

@@ -95,7 +95,7 @@ def test_disposed_views_stop_all_work(open_notebook: Open) -> None:
     page.wait_for_selector(f"{CSV}:disabled")
     dispose(notebook, "jp-gpuwidget-dashboard")
     page.wait_for_function("() => window.jupyterapp.shell.currentWidget !== null")
-    rows = f"{CARD} .jp-gpuwidget-gpu-row"
+    rows = CARD
     before = page.locator(rows).all_inner_texts()
     page.wait_for_function(
         "([rows, before]) =>"

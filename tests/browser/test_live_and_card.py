@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
-from helpers_lab import Notebook
+from helpers_lab import Notebook, runs_until
 
 from gpuwidget.views.chart import UNTRUSTED
 
@@ -99,10 +100,11 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_chart_then_card(open_notebook: Open, theme: str) -> None:
+def test_chart_then_card(open_notebook: Open, tmp_path: Path, theme: str) -> None:
     """A running cell shows a chart whose colors match the theme. When the cell ends, a card replaces the
     chart: its own chart has the place and the size that the live one had, and no frame shows neither."""
-    notebook = open_notebook([LOAD, THREE_SECONDS], theme=theme)
+    end = tmp_path / "end"
+    notebook = open_notebook([LOAD, f"%%gpuwatch\n{runs_until(end)}"], theme=theme)
     run_to_the_end(notebook, 0)
     notebook.run(1)
     notebook.page.wait_for_selector(LINES, state="attached")
@@ -110,6 +112,7 @@ def test_chart_then_card(open_notebook: Open, theme: str) -> None:
     assert abs(luminance(colours["text"]) - luminance(colours["page"])) > 0.5
     live = notebook.script(LAST_PLOT)
     notebook.script(WATCH_FRAMES)
+    end.touch()
     notebook.wait_until_done()
     notebook.page.wait_for_selector(LIVE, state="detached")
     assert len(outputs_with(notebook, 1, CARD)) == 1
@@ -188,13 +191,15 @@ def test_redrawn_five_times_a_second_while_busy(open_notebook: Open) -> None:
     notebook.wait_until_done()
 
 
-def test_recording_is_labelled(open_notebook: Open) -> None:
+def test_recording_is_labeled(open_notebook: Open, tmp_path: Path) -> None:
     """If the GPUs come from a recording, the chart and the card show the recording's label."""
-    notebook = open_notebook([LOAD, THREE_SECONDS])
+    end = tmp_path / "end"
+    notebook = open_notebook([LOAD, f"%%gpuwatch\n{runs_until(end)}"])
     run_to_the_end(notebook, 0)
     notebook.run(1)
     notebook.page.wait_for_selector(f"{LIVE} .gpuwidget-last .gpuwidget-chip")
     label = notebook.page.inner_text(f"{LIVE} .gpuwidget-last .gpuwidget-chip")
+    end.touch()
     notebook.wait_until_done()
     recording = outputs_with(notebook, 1, CARD)[0][CARD]["source"]["recording"]
     assert label == recording

@@ -2,12 +2,11 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { element } from './dom';
 
-const COPIED_MS = 2000;
-
 /** Copies a text to the clipboard. */
 export type Copy = (text: string) => void;
 
-/** Return a button with this class and label, which copies the text and shows for a moment that it has. */
+/** Return a button with this class and label, which copies the text, and shows that it has until the pointer or the
+ * focus leaves it. */
 export function copyButton(
   trans: TranslationBundle,
   copy: Copy,
@@ -15,7 +14,6 @@ export function copyButton(
   label: string,
   text: () => string
 ): HTMLButtonElement {
-  let timer: number | undefined;
   const button = element('button', className, label);
   button.type = 'button';
   button.onclick = () => {
@@ -23,10 +21,9 @@ export function copyButton(
     // Keep the width, so that the elements next to the button do not move.
     button.style.minWidth = `${String(button.offsetWidth)}px`;
     button.textContent = trans.__('Copied');
-    window.clearTimeout(timer);
-    timer = window.setTimeout(() => {
-      button.textContent = label;
-    }, COPIED_MS);
+  };
+  button.onblur = button.onpointerleave = () => {
+    button.textContent = label;
   };
   return button;
 }
