@@ -73,6 +73,19 @@ def test_figures_of_several_gpus() -> None:
     )
 
 
+def test_figures_of_mig_slices() -> None:
+    """A GPU that is divided into MIG slices does not count beside its slices, which have the same memory and
+    power."""
+    parent = gpu_progress(0)
+    slices = tuple(
+        replace(parent, gpu=replace(parent.gpu, uuid=f"MIG-{n}", mig_index=n, mig_parent=parent.gpu.uuid))
+        for n in range(2)
+    )
+    header = visible(run_header(replace(progress(), gpus=(parent, *slices))))
+    assert header == visible(run_header(replace(progress(), gpus=slices)))
+    assert "+4.0 GiB memory added 2 GPUs 90 % GPU busy mean so far 1225 W" in header
+
+
 @pytest.mark.parametrize(
     "changed",
     [
