@@ -46,16 +46,17 @@ def _figures(progress: Progress) -> list[Figure]:
     total = sum_of_spans(spans)
     highest, _so_far = gpus[max(range(len(spans)), key=lambda place: spans[place].peak or 0)]
     number = units.gpu_number(highest.gpu.index, highest.gpu.mig_index)
+    added = units.memory_delta(total.start, total.end)
     only = highest.gpu.memory_total if len(gpus) == 1 else None
     return [
         Figure(
             units.memory(total.peak),
             _("peak memory"),
-            peak_qualifier(kind, only, f"GPU {number}" if len(gpus) > 1 else None),
+            ""
+            if total.peak is None
+            else peak_qualifier(kind, only, f"GPU {number}" if len(gpus) > 1 else None),
         ),
-        Figure(
-            units.memory_delta(total.start, total.end), _("memory added"), kept_qualifier(kind, len(gpus))
-        ),
+        Figure(added, _("memory added"), "" if added == units.UNKNOWN else kept_qualifier(kind, len(gpus))),
         _busy([so_far.utilization for _gpu, so_far in gpus]),
         _total_power([gpu.reading for gpu, _so_far in gpus]),
     ]

@@ -110,8 +110,7 @@ def test_unknown_figures() -> None:
         reading=replace(reading(0), power_w=None),
     )
     assert visible(run_header(replace(progress(), gpus=(gpu,)))) == (
-        "3.0 s time n/a peak memory sampled, whole GPU n/a memory added whole GPU n/a GPU busy mean so far "
-        "n/a power"
+        "3.0 s time n/a peak memory n/a memory added n/a GPU busy mean so far n/a power"
     )
 
 
