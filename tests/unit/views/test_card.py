@@ -356,7 +356,7 @@ def test_the_text_form_with_many_warnings() -> None:
     """More warnings than the text form has lines leave a last line that tells how much is left out."""
     lost = [gpu(n, lost_since=1e9 + 60 * n) for n in range(12)]
     made = replace(reports.report(*lost, points=20), notes=("a note",) * 5)
-    assert "  and 5 more lines in the HTML form" in text(made).splitlines()
+    assert "  and 6 more lines in the HTML form" in text(made).splitlines()
     assert "  a note" not in text(made).splitlines()
 
 
