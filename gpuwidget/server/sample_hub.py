@@ -43,9 +43,9 @@ milliseconds, so they are sent in batches. The messages for one sample are sent 
 unless older messages are still in the queue.
 """
 _TIME_SLICE_S = 0.001
-"""Seconds for which a history query is encoded, or a recording read, before other requests run. A single part may take a little
-longer. The encoding runs on the event loop: a thread would not help, because the JSON encoder holds the GIL
-until it has finished."""
+"""Seconds for which a history query is encoded, or a recording read, before other requests run. A single part
+may take a little longer. The encoding runs on the event loop: a thread would not help, because the JSON
+encoder holds the GIL until it has finished."""
 _WRITE_SIZE = 1 << 16
 _PAST_S = 120.0
 _PAST_INTERVAL_S = 0.5

@@ -240,8 +240,7 @@ def _range(values: Sequence[float | None], text: Callable[[float | None], str]) 
 
 
 def _known_for(text: str, known: int, gpus: int) -> str:
-    """Return ``text``, which describes ``gpus`` GPUs, with how many of them it is known for, unless for all or
-    none."""
+    """Return ``text`` with for how many of the GPUs it is known, unless it is known for all or none."""
     if known in (0, gpus):
         return text
     return f"{text} ({_('known for {known} of {number} GPUs', known=known, number=gpus)})"
@@ -253,8 +252,8 @@ def _memory_cells(report: Report, gpus: Sequence[GpuReport]) -> list[tuple[str, 
     kinds: tuple[tuple[str, Sequence[Span | None], bool], ...] = (
         (_("whole GPU"), [gpu.device_memory for gpu in gpus], False),
         (process_label(report), [gpu.process_memory for gpu in gpus], False),
-        (_("torch allocated"), [memory and memory.allocated for memory in torch], True),
-        (_("torch reserved"), [memory and memory.reserved for memory in torch], True),
+        (_("torch allocated"), [None if memory is None else memory.allocated for memory in torch], True),
+        (_("torch reserved"), [None if memory is None else memory.reserved for memory in torch], True),
     )
     found = [(name, *_memory_change(spans, exact=exact)) for name, spans, exact in kinds]
     children = [gpu.children_memory for gpu in gpus if gpu.children_memory is not None]
@@ -276,7 +275,7 @@ def _memory_change(spans: Sequence[Span | None], *, exact: bool) -> tuple[str, .
     if not known:
         return ()
     texts = {units.memory_change(span.start, span.end) for span in known}
-    changes = [change for span in known if (change := _change(span)) is not None]
+    changes = [size for span in known if (size := _change(span)) is not None]
     change = texts.pop() if len(texts) == 1 else _range(changes, lambda size: units.memory_delta(0, size))
     peaks = [span.peak for span in known if span.peak is not None]
     peak = sampled(_range(peaks, units.memory), exact=exact) if peaks else units.UNKNOWN
@@ -316,8 +315,8 @@ def _links(
     name: str, links: Sequence[Traffic | None]
 ) -> list[tuple[str, list[Level | None], Callable[[float | None], str]]]:
     return [
-        (_("{name} in", name=name), [traffic and traffic.rx for traffic in links], _rate),
-        (_("{name} out", name=name), [traffic and traffic.tx for traffic in links], _rate),
+        (_("{name} in", name=name), [None if link is None else link.rx for link in links], _rate),
+        (_("{name} out", name=name), [None if link is None else link.tx for link in links], _rate),
     ]
 
 
