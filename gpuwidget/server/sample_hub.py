@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import deque
 from collections.abc import Collection
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
+from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.installation import documentation
 from gpuwidget.model.samples import Sample
@@ -28,6 +30,8 @@ from gpuwidget.server.slurm import SlurmMonitor
 from gpuwidget.server.wire import SCHEMA, MemoryOwnership
 from gpuwidget.version import __version__
 
+_LOG = logging.getLogger(__name__)
+
 _MAX_ARRIVED = 64
 """The maximum number of samples that wait until the event loop is free. If there are more, the oldest are
 dropped."""
@@ -39,9 +43,9 @@ milliseconds, so they are sent in batches. The messages for one sample are sent 
 unless older messages are still in the queue.
 """
 _TIME_SLICE_S = 0.001
-"""Seconds for which a history query is encoded before other requests run. A single part may take a little
-longer. The encoding runs on the event loop: a thread would not help, because the JSON encoder holds the GIL
-until it has finished."""
+"""Seconds for which a history query is encoded, or a recording read, before other requests run. A single part
+may take a little longer. The encoding runs on the event loop: a thread would not help, because the JSON
+encoder holds the GIL until it has finished."""
 _WRITE_SIZE = 1 << 16
 _PAST_S = 120.0
 _PAST_INTERVAL_S = 0.5
@@ -121,6 +125,7 @@ class SampleHub:
         self._activity_clients: set[StreamClient] = set()
         self._rate_limit: RateLimit[StreamClient] = RateLimit(interval_s)
         self._encoding = asyncio.Lock()
+        self._reading_past = asyncio.Lock()
         self._newest: EncodedSample | None = None
         self._have_newest: set[StreamClient] = set()
         """Clients to which the newest sample was sent."""
@@ -131,16 +136,32 @@ class SampleHub:
 
     # -- clients -------------------------------------------------------------------------------------
 
+    async def read_past(self) -> None:
+        """Add the last minutes of a recording to the history, for the first client that joins.
+
+        Other requests can run between the samples. A client may join even if the past can't be read.
+        """
+        passing = (asyncio.CancelledError,)
+        async with self._reading_past:
+            if self._clients or self._always_on:
+                return
+            with Boundary(_LOG, "the past of a recording could not be read", passing=passing):
+                since = max(self._history.newest + _PAST_INTERVAL_S, self.now - _PAST_S)
+                started = SYSTEM_CLOCK.monotonic()
+                for sample in self._sampler.recorded_past(since, _PAST_INTERVAL_S):
+                    if sample.time <= self._history.newest:
+                        break  # sampling has begun meanwhile
+                    self._history.add(sample)
+                    if SYSTEM_CLOCK.monotonic() - started >= _TIME_SLICE_S:
+                        await asyncio.sleep(0)
+                        started = SYSTEM_CLOCK.monotonic()
+
     def join(self, client: StreamClient, history_s: float) -> None:
         """Send the initial message with ``history_s`` seconds of history, then the owners of the memory.
 
         From then on, the client receives all samples. If the history is very large, the initial message
         contains only its newest part.
         """
-        if not self._clients and not self._always_on:
-            since = max(self._history.newest + _PAST_INTERVAL_S, self.now - _PAST_S)
-            for sample in self._sampler.recorded_past(since, _PAST_INTERVAL_S):
-                self._history.add(sample)
         self._clients.add(client)
         self._update_subscription()
         if self._newest is not None:

@@ -107,9 +107,10 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, GpuWidgetHandler):
             raise web.HTTPError(426, _NOT_A_WEBSOCKET)
         await super().get()
 
-    def open(self, *args: Any, **kwargs: Any) -> None:
+    async def open(self, *args: Any, **kwargs: Any) -> None:
         """Send the initial message and start pinging the client."""
         super().open(*args, **kwargs)
+        await self._hub.read_past()
         self._hub.join(self, self._history_s)
 
     def on_message(self, message: str | bytes) -> None:

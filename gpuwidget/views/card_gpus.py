@@ -184,7 +184,11 @@ def _table(report: Report, describe: _Describe, titles: tuple[str, str], *, per_
     header = [
         f"{gpu_names(group)}, {title}" if len(groups) > 1 else title for group in groups for title in titles
     ]
-    rows = [[name, *(cell for column in columns for cell in column.get(name, ("", "")))] for name in names]
+    rows = [
+        [name, *(cell for column in columns for cell in column.get(name, ("", "")) or (units.UNKNOWN,) * 2)]
+        for name in names
+        if any(any(column.get(name, ())) for column in columns)
+    ]
     return [["", *header], *rows] if rows else []
 
 
@@ -235,20 +239,27 @@ def _range(values: Sequence[float | None], text: Callable[[float | None], str]) 
     return _("{low} to {high}", low=number if high.partition(" ")[2] == unit else low, high=high)
 
 
+def _known_for(text: str, known: int, gpus: int) -> str:
+    """Return ``text`` with for how many of the GPUs it is known, unless it is known for all or none."""
+    if known in (0, gpus):
+        return text
+    return f"{text} ({_('known for {known} of {number} GPUs', known=known, number=gpus)})"
+
+
 def _memory_cells(report: Report, gpus: Sequence[GpuReport]) -> list[tuple[str, ...]]:
-    torch = [gpu.torch for gpu in gpus if gpu.torch is not None]
+    """Return the name, change and peak of each kind of memory, or only the name if none is known."""
+    torch = [gpu.torch for gpu in gpus]
     kinds: tuple[tuple[str, Sequence[Span | None], bool], ...] = (
         (_("whole GPU"), [gpu.device_memory for gpu in gpus], False),
         (process_label(report), [gpu.process_memory for gpu in gpus], False),
-        (_children(gpus), [gpu.children_memory for gpu in gpus], False),
-        (_("torch allocated"), [memory.allocated for memory in torch], True),
-        (_("torch reserved"), [memory.reserved for memory in torch], True),
+        (_("torch allocated"), [None if memory is None else memory.allocated for memory in torch], True),
+        (_("torch reserved"), [None if memory is None else memory.reserved for memory in torch], True),
     )
-    return [
-        (name, *_memory_change(known, exact=exact))
-        for name, spans, exact in kinds
-        if (known := [span for span in spans if span is not None])
-    ]
+    found = [(name, *_memory_change(spans, exact=exact)) for name, spans, exact in kinds]
+    children = [gpu.children_memory for gpu in gpus if gpu.children_memory is not None]
+    if children:  # other GPUs may have had no child processes
+        found.insert(2, (_children(gpus), *_memory_change(children, exact=False)))
+    return found
 
 
 def _children(gpus: Sequence[GpuReport]) -> str:
@@ -257,15 +268,22 @@ def _children(gpus: Sequence[GpuReport]) -> str:
     return f"{name} ({clean_line(programs, PROGRAMS_LENGTH)})" if programs else name
 
 
-def _memory_change(spans: Sequence[Span], *, exact: bool) -> tuple[str, str]:
-    """Return the change and the peak as text. ``exact`` is whether the peak is a count, not a sample."""
-    changes = {units.memory_change(span.start, span.end) for span in spans}
-    if len(changes) > 1:
-        changes = {_range([_change(span) for span in spans], lambda change: units.memory_delta(0, change))}
-    return changes.pop(), sampled(_range([span.peak for span in spans], units.memory), exact=exact)
+def _memory_change(spans: Sequence[Span | None], *, exact: bool) -> tuple[str, ...]:
+    """Return the change and the peak as text; nothing if no memory is known. ``exact`` is whether the peak is
+    a count, not a sample."""
+    known = [span for span in spans if span is not None]
+    if not known:
+        return ()
+    texts = {units.memory_change(span.start, span.end) for span in known}
+    changes = [size for span in known if (size := _change(span)) is not None]
+    change = texts.pop() if len(texts) == 1 else _range(changes, lambda size: units.memory_delta(0, size))
+    peaks = [span.peak for span in known if span.peak is not None]
+    peak = sampled(_range(peaks, units.memory), exact=exact) if peaks else units.UNKNOWN
+    return _known_for(change, len(changes), len(spans)), _known_for(peak, len(peaks), len(spans))
 
 
 def _hardware_cells(gpus: Sequence[GpuReport]) -> list[tuple[str, ...]]:
+    """Return the name, mean and highest reading of each metric, or only the name if none is known."""
     metrics: tuple[tuple[str, Sequence[Level | None], Callable[[float | None], str]], ...] = (
         (_("utilization"), [gpu.utilization for gpu in gpus], units.percent),
         ("SM", [gpu.sm_activity for gpu in gpus], units.percent),
@@ -277,22 +295,28 @@ def _hardware_cells(gpus: Sequence[GpuReport]) -> list[tuple[str, ...]]:
         *_links("PCIe", [gpu.pcie for gpu in gpus]),
         *_links("NVLink", [gpu.nvlink for gpu in gpus]),
     )
-    cells: list[tuple[str, ...]] = [
-        (name, _range([level.mean for level in known], text), _range([level.max for level in known], text))
-        for name, levels, text in metrics
-        if (known := [level for level in levels if level is not None])
-    ]
-    reasons = _throttle_reasons([gpu.throttled for gpu in gpus if gpu.throttled is not None])
-    return [*cells, (_("throttled"), reasons, "")] if reasons else cells
+    cells = [(name, *_levels(levels, text)) for name, levels, text in metrics]
+    throttled = [gpu.throttled for gpu in gpus if gpu.throttled is not None]
+    reasons = _throttle_reasons(throttled)
+    if reasons or not throttled:
+        known = (_known_for(reasons, len(throttled), len(gpus)), "") if throttled else ()
+        cells.append((_("throttled"), *known))
+    return cells
+
+
+def _levels(levels: Sequence[Level | None], text: Callable[[float | None], str]) -> tuple[str, ...]:
+    """Return the range of the means and of the highest readings as text; nothing if none is known."""
+    known = [level for level in levels if level is not None]
+    ranges = [_range([level.mean for level in known], text), _range([level.max for level in known], text)]
+    return tuple(_known_for(found, len(known), len(levels)) for found in ranges) if known else ()
 
 
 def _links(
     name: str, links: Sequence[Traffic | None]
 ) -> list[tuple[str, list[Level | None], Callable[[float | None], str]]]:
-    known = [traffic for traffic in links if traffic is not None]
     return [
-        (_("{name} in", name=name), [traffic.rx for traffic in known], _rate),
-        (_("{name} out", name=name), [traffic.tx for traffic in known], _rate),
+        (_("{name} in", name=name), [None if link is None else link.rx for link in links], _rate),
+        (_("{name} out", name=name), [None if link is None else link.tx for link in links], _rate),
     ]
 
 

@@ -110,9 +110,12 @@ def _advice(report: Report) -> str:
 
 def _notice(advice: tuple[bool, str, str]) -> str:
     sure, text, fix = advice
-    title, *rest = _CLAUSE.split(text, 1)
-    start = f"<b>{elements.with_code(title)}</b> " if rest and len(title) <= _MAX_TITLE_LENGTH else ""
-    shown = elements.with_code(" ".join(rest) if start else text)
+    ends = (end for end in _CLAUSE.finditer(text) if text.count("`", 0, end.start()) % 2 == 0)
+    end = next(ends, None)  # not inside of code
+    start = ""
+    if end is not None and end.start() <= _MAX_TITLE_LENGTH:
+        start, text = f"<b>{elements.with_code(text[: end.start()])}</b> ", text[end.end() :]
+    shown = elements.with_code(text)
     unsure = "" if sure else f"<span style='{QUIET}'>({escape(_('unsure'))})</span> "
     return elements.notice(f"{unsure}{start}{shown} {elements.with_code(fix, is_fix=True)}")
 
@@ -197,21 +200,20 @@ def _hardware(report: Report, level: DetailLevel) -> str:
 def _memory(report: Report, level: DetailLevel) -> str:
     left = card_details.left_behind(report)
     return (
-        (elements.small_table(_memory_kinds(report, level)) if level.tables else "")
+        ("".join(map(elements.small_table, _memory_kinds(report, level))) if level.tables else "")
         + (elements.small_table([[_("left behind"), _("memory")], *left]) if left else "")
         + elements.small_table(card_details.memory_rows(report))
         + _paragraphs(card_gpus.fragmentation(report, per_gpu=level.per_gpu))
     )
 
 
-def _memory_kinds(report: Report, level: DetailLevel) -> list[list[str]]:
-    host = report.host_memory
-    change, peak = units.memory_change(host.start, host.end), units.memory(host.peak)
-    header, *rows = card_gpus.memory_table(report, per_gpu=level.per_gpu) or [
-        ["", _("start → end"), _("peak")]
-    ]
-    blank = [""] * (len(header) - 3)
-    return [header, *rows, [_("host memory of this process"), change, peak, *blank]]
+def _memory_kinds(report: Report, level: DetailLevel) -> list[list[list[str]]]:
+    """Return the table of memory. The host's memory is in a table of its own if the GPUs have columns."""
+    memory, header = report.host_memory, ["", _("start → end"), _("peak")]
+    change, peak = units.memory_change(memory.start, memory.end), units.memory(memory.peak)
+    host = [_("host memory of this process"), change, peak]
+    table = card_gpus.memory_table(report, per_gpu=level.per_gpu) or [header]
+    return [[*table, host]] if len(table[0]) == len(header) else [table, [header, host]]
 
 
 def _facts(rows: Iterable[Sequence[str]]) -> str:

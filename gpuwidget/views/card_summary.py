@@ -61,13 +61,8 @@ def figures(report: Report) -> list[Figure]:
             Figure(units.memory(host.peak), _("host memory peak"), process_label(report)),
             Figure(units.memory_delta(host.start, host.end), _("host memory kept"), process_label(report)),
         ]
-    memory, gpus = headline_memory(report), report.memory_gpus
-    kept = Figure(
-        units.memory_delta(memory.start, memory.end),
-        _("memory kept"),
-        kept_qualifier(memory.kind, len(gpus)) if report.source.recording is None else _("a recording"),
-    )
-    found = [time, _peak(report, memory), kept]
+    memory = headline_memory(report)
+    found = [time, _peak(report, memory), _kept(report, memory)]
     counted = report.counted
     return [*found, _busy(counted), _energy(counted)] if counted else found
 
@@ -79,7 +74,10 @@ def headline(report: Report) -> list[str]:
 
 
 def short_line(report: Report) -> list[str]:
-    """Return the segments of the one-line card of ``%gpu watch on``. Unknown figures are omitted."""
+    """Return the segments of the one-line card of ``%gpu watch on``. Unknown figures are omitted.
+
+    If only memory changed that the figures don't show, such as that of a library beside torch, it follows.
+    """
     time, *others = figures(report)
     segments = [_segment(time)]
     if not report.shown:
@@ -87,7 +85,10 @@ def short_line(report: Report) -> list[str]:
     else:
         memory, rest = others[:2], [replace(figure, qualifier="") for figure in others[2:]]
         segments += [_segment(figure) for figure in (*memory, *rest) if figure.value != units.UNKNOWN]
-        segments += [gpu_names(report.memory_gpus), *not_counted(report)]
+        changed = [] if report.source.recording is not None else _changed_kinds(report)
+        hidden = changed and report.memory_kinds()[0] not in changed
+        segments += gpus_and_memory(report) if hidden else [gpu_names(report.memory_gpus)]
+        segments += not_counted(report)
     named = zip(report.notes, report.note_ids, strict=False)
     segments += [_(note) for note, note_id in named if note_id.id == notes.NOT_MEASURED]
     return segments + ([_("a recording")] if report.source.recording is not None else [])
@@ -108,14 +109,27 @@ def is_silent(report: Report) -> bool:
         return False
     if not report.shown:
         return reason is None or reason.id not in GPUS_UNKNOWN
-    memory = headline_memory(report)
     # What changed in a recording is not what this run changed.
-    return report.source.recording is not None or all(
-        span.start is not None
-        and span.start == span.end
-        and units.memory(span.peak) in (units.memory(span.start), units.UNKNOWN)
-        for span in memory.spans
-    )
+    return report.source.recording is not None or not _changed_kinds(report)
+
+
+def _changed_kinds(report: Report) -> list[MemoryKind]:
+    """Return the kinds of memory that the run changed, or of which this is unknown.
+
+    Where the process's memory is known, the rest of the GPU's memory is that of other processes.
+    """
+    kinds = report.memory_kinds()
+    return [
+        kind
+        for kind in kinds
+        if (kind != "device" or "process" not in kinds)
+        and not all(map(_is_unchanged, report.memory_spans(kind)))
+    ]
+
+
+def _is_unchanged(span: Span) -> bool:
+    known = None not in (span.start, span.end, span.peak)
+    return known and span.start == span.end and units.memory(span.peak) == units.memory(span.start)
 
 
 def no_gpu(report: Report) -> str:
@@ -331,6 +345,8 @@ def _time(report: Report) -> Figure:
 
 def _peak(report: Report, memory: MemorySummary) -> Figure:
     """Return the highest memory peak of any one GPU, and whether child processes held part of it."""
+    if memory.peak is None:
+        return Figure(units.UNKNOWN, _("peak memory"), title=_why_no_memory(report, memory.kind))
     gpus, gpu = report.memory_gpus, memory.peak_gpu
     children = pool = ""
     where = gpu_name(gpu) if gpu is not None and len(gpus) > 1 else None
@@ -343,6 +359,22 @@ def _peak(report: Report, memory: MemorySummary) -> Figure:
     how = peak_qualifier(memory.kind, gpus[0].memory_total if len(gpus) == 1 else None, where)
     qualifier = _lines(how, children, pool)
     return Figure(units.memory(memory.peak), _("peak memory"), qualifier)
+
+
+def _kept(report: Report, memory: MemorySummary) -> Figure:
+    """Return the change of the memory of all GPUs."""
+    change, label = units.memory_delta(memory.start, memory.end), _("memory kept")
+    if report.source.recording is not None:
+        return Figure(change, label, _("a recording"))
+    if change == units.UNKNOWN:
+        return Figure(change, label, title=_why_no_memory(report, memory.kind))
+    return Figure(change, label, kept_qualifier(memory.kind, len(report.memory_gpus)))
+
+
+def _why_no_memory(report: Report, kind: MemoryKind) -> str:
+    """Return why a figure of the headline's memory is unknown."""
+    field = "torch" if kind == "torch" else f"{kind}_memory"
+    return next((reason for gpu in report.memory_gpus if (reason := _reason(gpu, field))), "")
 
 
 def _busy(gpus: Sequence[GpuReport]) -> Figure:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import zip_longest
 
+from gpuwidget.measure.notes import NOT_MEASURED
 from gpuwidget.model import units
 from gpuwidget.model.report import Report
 from gpuwidget.model.terminal_text import clean_line, printable_lines
@@ -36,7 +38,7 @@ def card(report: Report, level: DetailLevel, last: LastRun | None = None) -> str
     lines += [recording] if recording is not None else []
     lines += summary.explanations(report)
     details = _details(report)
-    room = _MAX_LINES - len(lines)
+    room = max(1, _MAX_LINES - len(lines))
     lines += details if len(details) <= room else details[: room - 1]
     if len(details) > room:
         lines.append(_("and {number} more lines in the HTML form", number=len(details) - room + 1))
@@ -105,8 +107,21 @@ def _advice(report: Report) -> list[tuple[str, str, str]]:
 
 
 def _details(report: Report) -> list[str]:
-    """Return the details that the text form shows, because a terminal can't expand a section."""
-    found = []
+    """Return the details that the text form shows, because a terminal can't expand a section.
+
+    What was not measured comes first, so that it is not left out, and the lines of code come last.
+    """
+    ids = [note.id for note in report.note_ids][: len(report.notes)]
+    named = list(zip_longest(report.notes, ids))
+    found = [_(note) for note, note_id in named if note_id == NOT_MEASURED]
+    unknown = [f"{values} ({reason})" for values, reason in card_details.unknown_values(report)]
+    if unknown:
+        found.append(_("n/a: {values}", values="; ".join(unknown)))
+    found += [
+        _("left behind: {holder}: {size}", holder=holder, size=size)
+        for holder, size in card_details.left_behind(report)
+    ]
+    found += [_(note) for note, note_id in named if note_id != NOT_MEASURED]
     for line in card_details.time_lines(report):
         text = " · ".join(filter(None, (line.text, line.place)))
         source = line.source.strip()
@@ -115,18 +130,10 @@ def _details(report: Report) -> list[str]:
             if line.number
             else f"{source}: {text}"
         )
-    found += [
-        _("left behind: {holder}: {size}", holder=holder, size=size)
-        for holder, size in card_details.left_behind(report)
-    ]
     by_line = card_details.memory_rows(report)
     if by_line:
         found += [_("torch's memory by line:"), *text_table(by_line)]
     found += card_gpus.fragmentation(report, per_gpu=False, only_large=True)
-    unknown = [f"{values} ({reason})" for values, reason in card_details.unknown_values(report)]
-    if unknown:
-        found.append(_("n/a: {values}", values="; ".join(unknown)))
-    found += [_(note) for note in report.notes]
     return [clean_line(line, summary.NOTE_LENGTH) if line.strip() else line for line in found]
 
 

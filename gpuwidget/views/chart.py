@@ -105,7 +105,7 @@ class Lane:
     memory: tuple[float | None, ...]
     """Bytes in use on the whole GPU."""
     memory_total: int | None
-    """Total bytes of the GPU's memory. If None, the lane is scaled to the highest value."""
+    """Total bytes of the GPU's memory. If None, no memory is drawn, because the axis is in percent."""
     compared: tuple[float | None, ...] = ()
     """Utilization of another run, drawn as a gray line; empty without another run."""
 
@@ -162,7 +162,7 @@ def _plots(chart: Chart, panels: ChartPanels) -> str:
             # Tiles have no outline, because a filled shape alone takes fewer bytes.
             utilization += "" if panels.tiles else _path(run)
             fill += f"{_path([(run[0][0], floor), *run, (run[-1][0], floor)])}z"
-        for run in _runs(xs, lane.memory, _top(lane), floor, height):
+        for run in _memory_runs(xs, lane, floor, height):
             memory += _path(run)
         for run in _runs(xs, lane.compared, 100.0, floor, height):
             compared += _path(run)
@@ -187,7 +187,7 @@ def _strips(chart: Chart, panels: ChartPanels) -> str:
         floor = _STRIP * row
         for run in _runs(xs, lane.utilization, 100.0, floor, _STRIP - 1):
             fill += f"{_path([(run[0][0], floor), *run, (run[-1][0], floor)])}z"
-        for run in _runs(xs, lane.memory, _top(lane), floor, _STRIP - 1):
+        for run in _memory_runs(xs, lane, floor, _STRIP - 1):
             memory += _path(run)
     thin = "vector-effect='non-scaling-stroke'"
     dashed = f"<path d='{memory}' {thin} fill='none' stroke='{MEMORY}' stroke-dasharray='4 3'/>"
@@ -237,11 +237,6 @@ def _place(chart: Chart, t: float) -> float:
     return min(1.0, max(0.0, t / chart.duration))
 
 
-def _top(lane: Lane) -> float:
-    """Return the bytes at the top of a lane."""
-    return lane.memory_total or max((size for size in lane.memory if size is not None), default=0) or 1
-
-
 def _runs(
     xs: Sequence[int], values: Sequence[float | None], highest: float, floor: int, height: int
 ) -> Iterator[list[tuple[int, int]]]:
@@ -260,6 +255,11 @@ def _runs(
             run.append(point)
     if run:
         yield run
+
+
+def _memory_runs(xs: Sequence[int], lane: Lane, floor: int, height: int) -> Iterator[list[tuple[int, int]]]:
+    """Yield the stretches of a lane's memory; none if its percentage is unknown."""
+    return _runs(xs, lane.memory, lane.memory_total, floor, height) if lane.memory_total else iter(())
 
 
 def _path(points: Sequence[tuple[int, int]]) -> str:
@@ -306,7 +306,8 @@ def _labels(chart: Chart, panels: ChartPanels) -> str:
             name = escape(clean_line(lane.name, _NAME_LENGTH))
             found.append(f"<text x='100%' dx='14' y='{top + 9}' font-weight='600'>{name}</text>")
             if peak:  # beside the plot, where no line crosses it
-                found.append(_key(top + 21, f"<circle cx='22' r='3' fill='{MEMORY}'/>", 36, peak))
+                key = f"<circle cx='22' r='3' fill='{MEMORY}'/>" if marker else ""
+                found.append(_key(top + 21, key, 36 if key else 14, peak))
         found.append(marker)
     return "".join(found)
 
@@ -318,7 +319,12 @@ def _legend(chart: Chart, panels: ChartPanels) -> str:
     keys = (
         (_known(lane.compared for lane in chart.lanes), "#888", "", compared),
         (_known(lane.utilization for lane in chart.lanes), UTILIZATION, "", own),
-        (_known(lane.memory for lane in chart.lanes), MEMORY, "4 3", _("GPU memory, %")),
+        (
+            _known(lane.memory for lane in chart.lanes if lane.memory_total),
+            MEMORY,
+            "4 3",
+            _("GPU memory, %"),
+        ),
     )
     found = ""
     for row, (_shown, color, dashes, text) in enumerate(key for key in keys if key[0]):
@@ -345,7 +351,7 @@ def _known(series: Iterable[Sequence[float | None]]) -> bool:
 
 
 def _peak(chart: Chart, panels: ChartPanels, panel: int) -> tuple[str, str]:
-    """Return the highest memory of a panel's GPU as text, and its marker."""
+    """Return the highest memory of a panel's GPU as text, and its marker if it has a place in the plot."""
     lane = chart.lanes[panel]
     known = [(size, -place) for place, size in enumerate(lane.memory) if size is not None]
     if not known:
@@ -353,9 +359,11 @@ def _peak(chart: Chart, panels: ChartPanels, panel: int) -> tuple[str, str]:
     size, place = max(known)
     peak = units.memory(size)
     text = _("peak {peak}", peak=peak) if panels.tiles else _("GPU peak {peak}", peak=peak)
+    if not lane.memory_total:
+        return text, ""
     at = _place(chart, chart.t[-place])
     x = panels.left(panel) + panels.width * at
-    y = panels.floor(panel) - round(panels.height * min(1.0, size / _top(lane)))
+    y = panels.floor(panel) - round(panels.height * min(1.0, size / lane.memory_total))
     marker = f"<circle cx='{x:.4g}%' cy='{y}' r='3' fill='{MEMORY}'/>"
     return text, marker
 

@@ -142,10 +142,13 @@ class Comparison:
         return styles.frame("".join(parts), styles.UTILIZATION)
 
     def _split(self) -> tuple[list[ComparisonRow], list[ComparisonRow]]:
-        """Return the rows whose values differ, and the rows with equal values."""
+        """Return the rows whose values differ, and the rows with equal values.
+
+        A change for the better or the worse may be too small to be seen in the rounded values.
+        """
         rows: tuple[list[ComparisonRow], list[ComparisonRow]] = [], []
         for row in self.rows:
-            rows[row.values[0] == row.values[1]].append(row)
+            rows[row.values[0] == row.values[1] and row.is_better is None].append(row)
         return rows
 
     def _chart(self) -> str:
@@ -288,7 +291,7 @@ def _direction(first: Report, second: Report) -> str | None:
         return None
     factor = max(times) / min(times)
     text = f"{factor:.0f}" if factor >= 99.5 else f"{factor:.1f}" if factor >= 1.95 else f"{factor:.2f}"
-    if units.duration(times[0]) == units.duration(times[1]):
+    if units.duration(times[0]) == units.duration(times[1]) and _verdict(times[0], times[1]) is None:
         return translatable("the same time")
     if text == "1.00":
         return translatable("about the same time")
@@ -438,7 +441,7 @@ class _Rows:
             changed = change(first, second)
         better = None
         if lower_is_better and changed and first and second is not None and self._finished:
-            better = second < first if abs(second / first - 1) >= _LEAST_VERDICT else None
+            better = _verdict(first, second)
         numbers = [
             self.footnotes.setdefault(reason, len(self.footnotes) + 1) if reason else 0 for reason in reasons
         ]
@@ -454,6 +457,11 @@ class _Rows:
     @property
     def _finished(self) -> bool:
         return all(run.report.cell.status == "ok" for run in (self.a, self.b))
+
+
+def _verdict(first: float, second: float) -> bool | None:
+    """Return whether the lower ``second`` is better; None if the change is negligible."""
+    return second < first if abs(second / first - 1) >= _LEAST_VERDICT else None
 
 
 def _points(first: float | None, second: float | None) -> str:

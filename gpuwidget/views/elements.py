@@ -31,7 +31,7 @@ _PART_OF_CODE = re.compile(r"[A-Za-z_]\w*(?:\.[\w.]+\(.|=)")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One labelled figure of a headline."""
+    """One labeled figure of a headline."""
 
     value: str
     label: str

@@ -352,6 +352,8 @@ def _memory_chart(context: OomContext) -> str:
     words = _memory_sentence(context)
     if not words:
         return ""
+    if not context.facts.total:  # the chart is in percent
+        return f"<div>{escape(words)}</div>"
     whole = max(context.recent[0][0], 1.0)
     t: list[float] = []
     sizes: list[int | None] = []

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
 from fakes import FakeClock, FakeSource
 from helpers_samples import h200, reading, sample
 
+from gpuwidget.model.samples import Sample
 from gpuwidget.sampler import Sampler
 from gpuwidget.server.encoded_samples import EncodedSample
 from gpuwidget.server.kernel_inventory import InventorySnapshot, KernelInventory
@@ -99,6 +101,55 @@ async def test_a_whole_sample_follows_a_dropped_one() -> None:
     assert hub._have_newest == {client, late}
     hub.leave(client)
     hub.leave(late)
+    hub.close()
+
+
+def past_of(hub: SampleHub, monkeypatch: pytest.MonkeyPatch, times: Iterable[float]) -> None:
+    """Let the hub's sampler have a recording, which is slow to read, with samples at these times."""
+
+    def recorded_past(since: float, interval_s: float) -> Iterator[Sample]:
+        for at in times:
+            time.sleep(0.002)
+            yield sample((h200(0), reading(h200(0))), time=at)
+
+    monkeypatch.setattr(hub._sampler, "recorded_past", recorded_past)
+
+
+async def test_reading_the_past_of_a_recording_delays_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the last minutes of a recording are read for the first client, other requests run. A live sample
+    that arrives meanwhile ends the reading, and is kept."""
+    clock = FakeClock()
+    hub = SampleHub(Sampler(FakeSource(), clock), Nobody(), clock, interval_s=0.2, history_s=600.0)
+    now = clock.time()
+    past_of(hub, monkeypatch, [now - 10 + n for n in range(9)])
+    reading_past = asyncio.ensure_future(hub.read_past())
+    turns = 0
+    while not reading_past.done():
+        turns += 1
+        if turns == 5:
+            hub._history.add(sample((h200(0), reading(h200(0))), time=now))
+        await asyncio.sleep(0)
+    await reading_past
+    assert turns >= 5
+    assert hub._history.newest == now
+    times = json.loads(hub.history(600.0))["t"]
+    assert 3 <= len(times) < 9
+    hub.close()
+
+
+@pytest.mark.stops_errors
+async def test_a_past_that_can_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a recording's past can't be read to its end, a client joins nevertheless, with what was read."""
+    clock = FakeClock()
+    hub = SampleHub(Sampler(FakeSource(), clock), Nobody(), clock, interval_s=0.2, history_s=600.0)
+
+    def broken() -> Iterator[float]:
+        yield clock.time() - 5
+        raise ValueError("a broken recording")
+
+    past_of(hub, monkeypatch, broken())
+    await hub.read_past()
+    assert hub._history.newest == clock.time() - 5
     hub.close()
 
 

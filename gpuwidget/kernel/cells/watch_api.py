@@ -35,9 +35,9 @@ Label = str | float | None
 """A label of a run: text, or a number such as the number of an epoch."""
 
 _MAX_REPORTS = 200
-_reports: deque[Report] = deque(maxlen=_MAX_REPORTS)
-_cell_of: deque[tuple[object, str] | None] = deque(maxlen=_MAX_REPORTS)
-"""For each report, the id and the code of its cell; None for a run outside a cell."""
+_reports: deque[tuple[Report, tuple[object, str] | None]] = deque(maxlen=_MAX_REPORTS)
+"""Each report with the id and the code of its cell; None for a run outside a cell. Threads may append at any
+time, so iterate over a copy."""
 _entered: ContextVar[tuple[Run, ...]] = ContextVar("gpuwidget_runs", default=())
 """The runs of the watches around this code, the innermost last. A run that ended in another context stays."""
 _cells: list[Run] = []
@@ -90,8 +90,7 @@ def check(options: RunOptions) -> None:
 
 def keep(report: Report, cell: tuple[object, str] | None = None) -> None:
     """Store a report for :func:`reports`. ``cell`` is the id and the code of its cell."""
-    _reports.append(report)
-    _cell_of.append(cell)
+    _reports.append((report, cell))
 
 
 def last_run(cell: tuple[object, str]) -> Report | None:
@@ -99,11 +98,11 @@ def last_run(cell: tuple[object, str]) -> Report | None:
 
     Return None if there is none, or if ``%gpu compare`` would find another run by the number of that run.
     """
-    runs = zip(reversed(_reports), reversed(_cell_of), strict=False)
-    last = next((report for report, other in runs if other == cell), None)
+    runs = tuple(_reports)
+    last = next((report for report, other in reversed(runs) if other == cell), None)
     if last is None:
         return None
-    same = [report for report in _reports if report.cell.execution_count == last.cell.execution_count]
+    same = [report for report, _cell in runs if report.cell.execution_count == last.cell.execution_count]
     return last if len(same) == 1 else None
 
 
@@ -294,7 +293,7 @@ def mark(text: str) -> None:
 
 def reports() -> Reports:
     """Return the last 200 reports of this process, oldest first; each displays as its card."""
-    return Reports(_reports)
+    return Reports(report for report, _cell in tuple(_reports))
 
 
 def sample() -> Sample:

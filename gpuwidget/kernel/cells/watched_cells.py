@@ -258,17 +258,22 @@ class CellWatch:
 
     def abandon(self) -> None:
         """Stop watching, without a card. Safe to call twice."""
-        self.stop_listening()
-        if self.run is not None:
-            self.run.abandon()
-            watch_api.leave_cell(self.run)
-        with Boundary(_LOG, "the outputs of a cell could not be closed"):
-            self._close_outputs()
-        oom, self.oom = self.oom, None
-        if oom is not None:
-            # The card that should have begun with it was not shown.
-            self._shell.display_pub.publish(data=oom, metadata=output_metadata())
-        self.run = self._failure = None
+        run, self.run, self._failure = self.run, None, None
+        try:
+            with Boundary(_LOG, "a cell's error could not be ignored"):
+                self.stop_listening()
+            with Boundary(_LOG, "the run of a cell could not be abandoned"):
+                if run is not None:
+                    run.abandon()
+            if run is not None:
+                watch_api.leave_cell(run)
+            with Boundary(_LOG, "the outputs of a cell could not be closed"):
+                self._close_outputs()
+        finally:
+            oom, self.oom = self.oom, None
+            if oom is not None:
+                # The card that should have begun with it was not shown.
+                self._shell.display_pub.publish(data=oom, metadata=output_metadata())
 
     def discard(self) -> None:
         """Stop watching a cell that ended without a ``post_run_cell`` event. Never raises."""

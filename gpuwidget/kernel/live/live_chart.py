@@ -79,7 +79,7 @@ class LiveChart:
         if window is None:
             classes.append("gpuwidget-run")
         if progress.label is not None:
-            classes.append("gpuwidget-labelled")
+            classes.append("gpuwidget-labeled")
         charts = (self._figure(scales),) if progress.gpus else ()
         self._root = self._register(
             ipywidgets.Box(

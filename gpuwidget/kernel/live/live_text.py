@@ -10,6 +10,7 @@ from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.model import units
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import MemoryKind, sum_of_spans
+from gpuwidget.model.samples import without_mig_parents
 from gpuwidget.model.translation import _, counted, in_view_language, translatable
 from gpuwidget.views.chart import Chart, Lane, tooltips
 from gpuwidget.views.elements import Figure
@@ -33,8 +34,9 @@ def run_header(progress: Progress) -> str:
 
 
 def _figures(progress: Progress) -> list[Figure]:
-    """Return memory, utilization and power over all GPUs."""
-    gpus = [(gpu, gpu.so_far) for gpu in progress.gpus if gpu.so_far is not None]
+    """Return memory, utilization and power over all GPUs, each counted once as in the card."""
+    once = {gpu.uuid for gpu in without_mig_parents(gpu.gpu for gpu in progress.gpus)}
+    gpus = [(gpu, gpu.so_far) for gpu in progress.gpus if gpu.so_far is not None and gpu.gpu.uuid in once]
     if not gpus:
         return []
     own = [so_far.process_memory for _gpu, so_far in gpus]
@@ -44,16 +46,17 @@ def _figures(progress: Progress) -> list[Figure]:
     total = sum_of_spans(spans)
     highest, _so_far = gpus[max(range(len(spans)), key=lambda place: spans[place].peak or 0)]
     number = units.gpu_number(highest.gpu.index, highest.gpu.mig_index)
+    added = units.memory_delta(total.start, total.end)
     only = highest.gpu.memory_total if len(gpus) == 1 else None
     return [
         Figure(
             units.memory(total.peak),
             _("peak memory"),
-            peak_qualifier(kind, only, f"GPU {number}" if len(gpus) > 1 else None),
+            ""
+            if total.peak is None
+            else peak_qualifier(kind, only, f"GPU {number}" if len(gpus) > 1 else None),
         ),
-        Figure(
-            units.memory_delta(total.start, total.end), _("memory added"), kept_qualifier(kind, len(gpus))
-        ),
+        Figure(added, _("memory added"), "" if added == units.UNKNOWN else kept_qualifier(kind, len(gpus))),
         _busy([so_far.utilization for _gpu, so_far in gpus]),
         _total_power([gpu.reading for gpu, _so_far in gpus]),
     ]

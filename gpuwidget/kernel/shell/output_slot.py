@@ -51,8 +51,9 @@ class OutputSlot:
         before_pending = self._reserve_after_text if for_card else lambda: None
         self._clears = _ClearOutputWatch(shell, channel.message_id, before_pending)
         self._open = True
-        self._lock = threading.Lock()
-        """Held while another thread may send, so that nothing of it follows what :meth:`close` shows."""
+        self._lock = threading.RLock()
+        """Held while another thread may send, so that nothing of it follows what :meth:`close` shows, and so
+        that two threads don't add two outputs."""
 
     @classmethod
     def reserve(cls, shell: Any, *, for_card: bool = False) -> OutputSlot | None:
@@ -166,7 +167,7 @@ class OutputSlot:
             del publisher._flush_streams
 
     def _reserve_after_text(self) -> None:
-        if self._display_id is not None and not self.cleared:
+        if not self._is_missing:
             return
         # The publisher flushes both streams before it sends the clear message. Streams that the user has
         # installed would then pass on text after the empty output. Flush them now, so that the text is shown
@@ -174,11 +175,19 @@ class OutputSlot:
         with Boundary(_LOG, "the user's stream could not be flushed", foreign=True):
             sys.stdout.flush()
             sys.stderr.flush()
-        self._send_new(EMPTY)
+        with self._lock:
+            if self._is_missing:  # unless the live thread renewed it during the flush
+                self._send_new(EMPTY)
+
+    @property
+    def _is_missing(self) -> bool:
+        """Whether the cell has no output of the slot that could be updated."""
+        return self._display_id is None or self.cleared
 
     def _send_new(self, data: Mapping[str, Any]) -> None:
-        self._display_id = f"gpuwidget-live-{uuid.uuid4().hex}"
-        self.channel.display(data, self._display_id)
+        display_id = f"gpuwidget-live-{uuid.uuid4().hex}"
+        self._display_id = display_id
+        self.channel.display(data, display_id)
 
 
 class IOPubChannel:

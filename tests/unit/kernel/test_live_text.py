@@ -73,6 +73,19 @@ def test_figures_of_several_gpus() -> None:
     )
 
 
+def test_figures_of_mig_slices() -> None:
+    """A GPU that is divided into MIG slices does not count beside its slices, which have the same memory and
+    power."""
+    parent = gpu_progress(0)
+    slices = tuple(
+        replace(parent, gpu=replace(parent.gpu, uuid=f"MIG-{n}", mig_index=n, mig_parent=parent.gpu.uuid))
+        for n in range(2)
+    )
+    header = visible(run_header(replace(progress(), gpus=(parent, *slices))))
+    assert header == visible(run_header(replace(progress(), gpus=slices)))
+    assert "+4.0 GiB memory added 2 GPUs 90 % GPU busy mean so far 1225 W" in header
+
+
 @pytest.mark.parametrize(
     "changed",
     [
@@ -97,8 +110,7 @@ def test_unknown_figures() -> None:
         reading=replace(reading(0), power_w=None),
     )
     assert visible(run_header(replace(progress(), gpus=(gpu,)))) == (
-        "3.0 s time n/a peak memory sampled, whole GPU n/a memory added whole GPU n/a GPU busy mean so far "
-        "n/a power"
+        "3.0 s time n/a peak memory n/a memory added n/a GPU busy mean so far n/a power"
     )
 
 

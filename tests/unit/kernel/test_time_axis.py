@@ -45,7 +45,7 @@ def test_a_run_fills_most_of_the_axis() -> None:
 
 
 def test_labels_of_times() -> None:
-    """A time is labelled with the seconds since the axis's beginning, or on an axis up to now, with those
+    """A time is labeled with the seconds since the axis's beginning, or on an axis up to now, with those
     before now."""
     assert TimeAxis.reaching(7.0).label(2.5) == "2.5 s"
     assert TimeAxis.last(120.0).label(90.0) == "\N{MINUS SIGN}30.0 s"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import helpers_reports as reports
 import pytest
 from fakes import FakeClock, FakeSource
 
@@ -331,3 +333,24 @@ def test_gpus_are_accepted_if_the_driver_does_not_answer(monkeypatch: pytest.Mon
         with pytest.raises(OptionError):
             watch_api.check(RunOptions(gpus=("7",)))
     sampler.stop()
+
+
+def test_threads_keep_reports_with_their_cells() -> None:
+    """Watches may end on several threads at once. Each report is still found as the last run of its cell."""
+
+    def keep(first: int) -> None:
+        for number in range(first, first + 40):
+            watch_api.keep(reports.report(cell=reports.cell(execution_count=number)), (number, "code"))
+
+    threads = [threading.Thread(target=keep, args=(40 * number,)) for number in range(4)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    last = [watch_api.last_run((number, "code")) for number in range(160)]
+    assert [report and report.cell.execution_count for report in last] == list(range(160))

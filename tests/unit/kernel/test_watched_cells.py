@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -76,3 +77,27 @@ def test_an_interrupt_of_the_wait_for_the_gpu(monkeypatch: pytest.MonkeyPatch, n
     text = "Interrupted while gpuwidget waited for the GPU: the cell's code had already ended."
     assert (str(result.error_in_exec), len(later)) == (("None", 1) if nested else (text, 0))
     assert shown == ([] if nested else [(KeyboardInterrupt, [f"KeyboardInterrupt: {text}"])])
+
+
+@pytest.mark.stops_errors
+@pytest.mark.parametrize("step", ["stop_listening", "abandon", "interrupt"])
+def test_the_card_about_exhausted_memory_is_never_lost(step: str) -> None:
+    """If the watch of a cell that ran out of memory can't be ended, the card about the memory is shown
+    nevertheless, once."""
+
+    def broken() -> None:
+        raise KeyboardInterrupt if step == "interrupt" else RuntimeError(step)
+
+    shown: list[Any] = []
+    publisher = SimpleNamespace(publish=lambda data, metadata: shown.append(data))
+    watch = CellWatch(SimpleNamespace(display_pub=publisher))
+    watch.oom = {"text/plain": "out of memory"}
+    watch.run = SimpleNamespace(abandon=broken if step == "abandon" else lambda: None)  # type: ignore[assignment]
+    if step != "abandon":
+        watch.stop_listening = broken
+    with suppress(KeyboardInterrupt):
+        watch.abandon()
+    watch.stop_listening = lambda: None
+    watch.abandon()
+    assert shown == [{"text/plain": "out of memory"}]
+    assert not watch.watching

@@ -335,6 +335,31 @@ def test_the_text_form_is_short(make: Callable[[], Report]) -> None:
     assert len(text(reports.short()).splitlines()) <= 4
 
 
+def test_the_text_form_keeps_what_was_not_measured() -> None:
+    """In the text form, what was not measured and why values are unknown stands above what the notebook left
+    in memory, notes and lines of code, so that the latter are left out first."""
+    line = LineTime(1, "x = step()", 50.0, None, None, None)
+    made = replace(
+        reports.left_behind(),
+        time=CodeTime((line,), 100, 0.1, None, None, None, None),
+        gpus=(replace(reports.left_behind().gpus[0], power_w=None, missing={"power_w": "no sensor"}),),
+        notes=("a note",),
+        note_ids=(MessageId("a note", {}),),
+    ).with_notes(notes.not_measured({"time by line": "OSError"}))
+    found = [line.strip().partition(":")[0] for line in text(made).splitlines()[2:]]
+    assert found[0].startswith("Could not be measured")
+    assert found[1:7] == ["n/a", *["left behind"] * 4, "a note"]
+    assert found[7].startswith("line 1 `x = step()`")
+
+
+def test_the_text_form_with_many_warnings() -> None:
+    """More warnings than the text form has lines leave a last line that tells how much is left out."""
+    lost = [gpu(n, lost_since=1e9 + 60 * n) for n in range(12)]
+    made = replace(reports.report(*lost, points=20), notes=("a note",) * 5)
+    assert "  and 6 more lines in the HTML form" in text(made).splitlines()
+    assert "  a note" not in text(made).splitlines()
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
@@ -433,7 +458,26 @@ def test_unknown_values_read_na_with_their_reason() -> None:
     assert f"  n/a: {line}" in text(reports.little_known()).splitlines()
 
 
-def test_unified_memory_is_labelled() -> None:
+@pytest.mark.parametrize("kind", ["torch", "process_memory", "device_memory"])
+def test_unknown_memory_has_no_qualifier(kind: str) -> None:
+    """If the peak and the change of memory are unknown, the figures do not say how exact they are, but why
+    they are unknown."""
+    unknown, reserved = Span(None, None, None), Span(gib(1), gib(1), gib(1))
+    less: dict[str, Any] = {} if kind == "torch" else {"torch": None}
+    less |= {"process_memory": None} if kind == "device_memory" else {}
+    less[kind] = TorchMemory(unknown, reserved, 0, 0, 0) if kind == "torch" else unknown
+    if kind == "process_memory":
+        less[kind] = Span(None, None, gib(3))
+    made = reports.report(gpu(0, **less, missing={kind: "for a reason"}))
+    line = text(made).splitlines()[0]
+    assert "memory kept n/a · " in line
+    if kind != "process_memory":  # a process without a known peak is not the headline's
+        assert "peak memory n/a · " in line
+        assert "title='for a reason'>n/a</b><br>peak memory</div>" in html(made)
+    assert "title='for a reason'>n/a</b><br>memory kept</div>" in html(made)
+
+
+def test_unified_memory_is_labeled() -> None:
     """The card says that a GPU uses the host's memory."""
     shared = reports.report(reports.gpu(0, name="NVIDIA GB10", unified_memory=True))
     assert ("GPUs", "GPU 0 GB10, unified memory (cuda:0)") in facts(shared)
@@ -509,7 +553,7 @@ def test_the_card_is_readable_without_svg_and_styles(make: Callable[[], Report])
 
 
 @EVERY
-def test_colours_have_a_fallback(make: Callable[[], Report]) -> None:
+def test_colors_have_a_fallback(make: Callable[[], Report]) -> None:
     """Every CSS variable of JupyterLab's theme has a fallback value, so that the card is readable in front
     ends without this theme.
     """
@@ -542,7 +586,7 @@ def test_screen_readers() -> None:
     assert (table.count("<th scope='col'"), table.count("<th scope='row'")) == (11, 2)
 
 
-def test_errors_have_text_and_a_colour() -> None:
+def test_errors_have_text_and_a_color() -> None:
     """The time of a failed run has the qualifier 'stopped by an error', and the card has a left border in the
     theme's error colour.
     """
@@ -745,6 +789,24 @@ def test_gpus_that_differ_have_separate_columns() -> None:
     ]
 
 
+def test_a_value_that_some_gpus_lack_does_not_count_for_all() -> None:
+    """In the details, a value that is unknown for a GPU is n/a in the GPU's column. In a column of several
+    GPUs, the value tells for how many it is known. The memory of the host is not in a column of a GPU."""
+    bare = gpu(1, sm_occupancy=None, process_memory=None, torch=None, throttled=None)
+    made = reports.report(gpu(0, throttled={"too hot": 3.0}), bare, points=20)
+    full = rows(made)
+    assert [row for row in full if row.split("|")[1] in ("SM occupancy", "torch allocated", "throttled")] == [
+        "|torch allocated|11.4 → 14.3 GiB|14.6 GiB|n/a|n/a",
+        "|SM occupancy|4.4 %|24 %|n/a|n/a",
+        "|throttled|too hot 3.0 s||n/a|n/a",
+    ]
+    place = full.index("|host memory of this process|1.9 → 2.1 GiB|2.4 GiB")
+    assert full[place - 1] == "||start → end|peak"
+    many = rows(reports.report(bare, *(gpu(n) for n in range(2, 8)), points=20))
+    assert "|torch allocated|11.4 → 14.3 GiB (known for 6 of 7 GPUs)|14.6 GiB (known for 6 of 7 GPUs)" in many
+    assert "|SM occupancy|4.4 % (known for 6 of 7 GPUs)|24 % (known for 6 of 7 GPUs)" in many
+
+
 def test_means_of_many_gpus() -> None:
     """For eight GPUs, the values of the hardware counters are ranges in one column."""
     eight = reports.report(*(gpu(n, sm_occupancy=Level(4.0 + n, 20.0)) for n in range(8)), points=20)
@@ -876,7 +938,14 @@ def unchanged(**changes: Any) -> Report:
     """Return the report of a short cell that left torch's memory as it was."""
     held = Span(gib(1), gib(1), gib(1))
     torch = TorchMemory(held, held, 0, 0, 0)
-    return replace(reports.report(gpu(0, torch=torch), duration=0.2, points=2), **changes)
+    same = gpu(0, torch=torch, process_memory=Span(gib(2), gib(2), gib(2)))
+    return replace(reports.report(same, duration=0.2, points=2), **changes)
+
+
+def grown(**changes: Any) -> Report:
+    """Return :func:`unchanged` with other memory of its GPU."""
+    made = unchanged()
+    return replace(made, gpus=(replace(made.gpus[0], **changes),))
 
 
 @pytest.mark.parametrize(
@@ -901,16 +970,31 @@ def unchanged(**changes: Any) -> Report:
         (unchanged().with_notes(notes.not_measured({"the run": "OSError"})), False),
         (empty_report(CardReport, reports.cell(0.2)), False),
         (replace(reports.replay(), cell=reports.cell(0.2)), True),
+        (grown(process_memory=Span(gib(2), gib(7), gib(7))), False),
+        (grown(process_memory=Span(gib(2), gib(2), None)), False),
+        (grown(torch=TorchMemory(Span(gib(1), gib(1), None), Span(gib(1), gib(1), gib(1)), 0, 0, 0)), False),
+        (grown(process_memory=None), False),
     ],
     ids=[
         *("unchanged", "no GPU used", "no GPU", "long", "error", "long on the GPU", "kept memory", "advice"),
-        *("workers", "unknown memory", "not measured", "GPUs unknown", "recording"),
+        *("workers", "unknown memory", "not measured", "GPUs unknown", "recording", "process grew"),
+        *("no process peak", "no torch peak", "GPU grew"),
     ],
 )
 def test_silence(report: Report, silent: bool) -> None:
     """While ``%gpu watch on`` is in effect, there is no card below a cell that ended well, was short and
     changed nothing. A failure to measure is never silent. What changes in a recording is not the cell's."""
     assert (card.line_bundle(report) is None) == silent
+
+
+def test_memory_that_the_figures_do_not_show() -> None:
+    """If torch's memory is as it was, but the process's memory grew, the one-line card says so."""
+    bundle = card.line_bundle(grown(process_memory=Span(gib(2), gib(7), gib(7))))
+    assert bundle is not None
+    assert bundle["text/plain"].endswith(
+        "memory kept ±0 · GPU busy 11 % · energy 2.3 kJ · GPU 0 H200 (cuda:0) · torch 1.0 → 1.0 GiB · "
+        "this notebook 2.0 → 7.0 of 140.4 GiB"
+    )
 
 
 def as_card(report: Report) -> CardReport:
@@ -1045,6 +1129,10 @@ def test_memory_that_children_and_the_notebook_held() -> None:
         ("The GPU waits for its data: 61 % of the time.", "<b>The GPU waits for its data:</b> 61 %"),
         (f"{'long ' * 12}first sentence. A second one.", "long first sentence. A second one."),
         ("Only one sentence.", "Only one sentence."),
+        (
+            "The GPU waits in `for a in b: pass` now. Why?",
+            "<b>The GPU waits in <code>for a in b: pass</code> now.</b>",
+        ),
     ],
 )
 def test_the_title_of_a_piece_of_advice(said: str, title: str) -> None:

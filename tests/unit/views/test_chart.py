@@ -113,13 +113,17 @@ def test_many_gpus_have_a_strip_each(gpus: int) -> None:
 
 
 def test_memory_without_a_total() -> None:
-    """If the size of the GPU's memory is unknown, the highest memory value is at the top of the lane."""
-    assert paths(html(chart(lane(total=None)), 0))[3] == "M150 40h150l150-32h150"
-    nothing = lane(memory=(0, 0, 0, 0), total=None)
-    assert paths(html(chart(nothing), 0))[3] == "M150 72h450"
+    """If the size of a GPU's memory is unknown, its share in percent is, too. So the memory has no line, no
+    marker and no key, but the text says its peak."""
+    for gpus in (1, 5, 9):
+        picture = html(chart(*[lane(total=None)] * gpus), 0)
+        assert "".join(paths(picture)[3:]) == ""
+        assert "<circle" not in picture
+        assert "GPU memory, %" not in picture
+    assert texts(html(chart(lane(total=None)), 0))[-1] == "GPU peak 2.0 GiB"
 
 
-def test_the_axes_and_the_peak_are_labelled() -> None:
+def test_the_axes_and_the_peak_are_labeled() -> None:
     """The chart has 0 and 100 percent, round times and the run's end, the GPU's name, and a marker of the
     highest memory."""
     labels = texts(html(chart(lane(), duration=14.0), 0))

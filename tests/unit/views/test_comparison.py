@@ -35,11 +35,9 @@ AFTER = report(
 @pytest.fixture(autouse=True)
 def _no_earlier_reports() -> Iterator[None]:
     """Remove the stored reports before and after each test."""
-    for stored in (watch_api._reports, watch_api._cell_of):
-        stored.clear()
+    watch_api._reports.clear()
     yield
-    for stored in (watch_api._reports, watch_api._cell_of):
-        stored.clear()
+    watch_api._reports.clear()
 
 
 def rows(made: Comparison) -> dict[str, tuple[str, str, str]]:
@@ -594,3 +592,16 @@ def test_the_last_run_of_a_cell() -> None:
     # The kernel has counted from 1 again.
     watch_api.keep(replace(other, cell=cell(1.0, execution_count=9)), None)
     assert watch_api.last_run(("a", "train()")) is None
+
+
+def test_a_change_that_rounding_hides() -> None:
+    """A run that took 4 % longer is slower, even if both times are the same in tenths of a second. Its time
+    is not among the equal values."""
+    made = compare(
+        replace(BEFORE, cell=cell(1.0, execution_count=5)),
+        replace(BEFORE, cell=cell(1.04, execution_count=9)),
+    )
+    headline, _names, time, *others = str(made).splitlines()
+    assert headline == "In [5] → In [9]: 1.04\N{MULTIPLICATION SIGN} slower"
+    assert " ".join(time.split()) == "time 1.0 s 1.0 s +4.0 % worse"
+    assert others == [f"  Not shown: {len(made.rows) - 1} equal values"]

@@ -306,6 +306,15 @@ def test_no_chart_without_samples() -> None:
     assert "sampled" not in few["text/plain"]
 
 
+def test_no_chart_without_the_total() -> None:
+    """If the size of the GPU's memory is unknown, the card has no chart, whose axis is in percent, but still
+    the sentence about the last minute."""
+    made = busy_server()
+    html = bundle(replace(made, facts=replace(made.facts, total=None)))["text/html"]
+    assert "sampled: 98.0 → 137.0 GiB.</div>" in html
+    assert "<svg" not in html
+
+
 def test_unknown_values() -> None:
     """Unknown values are omitted, not shown as 0, and the card contains the reason."""
     bare = oom_context(
