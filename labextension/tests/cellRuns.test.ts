@@ -347,12 +347,20 @@ test('only runs of the present process of the kernel can be compared', () => {
   assert.equal(comparable(4), false); // The report is from the file.
   begin(all);
   assert.deepEqual(
-    [comparable(4), comparable(4, started - 60), comparable(3), cells.comparable({ ...run(4, started), trusted: false })],
+    [
+      comparable(4),
+      comparable(4, started - 60),
+      comparable(3),
+      cells.comparable({ ...run(4, started), trusted: false })
+    ],
     [true, false, false, false]
   );
   begin(all, 9);
   const { report } = run(9, started);
-  assert.deepEqual([running.knows(notebook.key, report, [4, 9]), running.knows(notebook.key, report, [5, 9])], [true, false]);
+  assert.deepEqual(
+    [running.knows(notebook.key, report, [4, 9]), running.knows(notebook.key, report, [5, 9])],
+    [true, false]
+  );
   begin(all, 1); // The counts start again after a restart that this page did not see.
   assert.deepEqual([comparable(4), comparable(9), comparable(1)], [false, false, true]);
   let emitted = 0;

@@ -22,7 +22,10 @@ const CELL_BUTTON = `${BUTTON} jp-gpuwidget-card-cell`;
 /** The class of a button that compares two runs. */
 const COMPARE = 'jp-gpuwidget-card-compare';
 /** The report of the newer of the two runs that a button compares, with the execution counts of both. */
-const comparedRuns = new WeakMap<Element, { readonly report: CellReport; readonly counts: readonly number[] }>();
+const comparedRuns = new WeakMap<
+  Element,
+  { readonly report: CellReport; readonly counts: readonly number[] }
+>();
 
 /**
  * Show those *Compare* buttons in `node` whose runs the present process of the kernel knows, and hide the others:

@@ -193,7 +193,8 @@ export class RunningCells {
    */
   end(notebook: object, request: string | null): StartedCell | null {
     const running = this.cells.get(notebook);
-    const cell = running !== undefined && (request ?? running.request) === running.request ? running.cell : null;
+    const cell =
+      running !== undefined && (request ?? running.request) === running.request ? running.cell : null;
     const forgotten = request === null && this.starts.delete(notebook);
     if (cell !== null) {
       this.cells.delete(notebook);
@@ -208,11 +209,7 @@ export class RunningCells {
    * Return whether this page has seen the present process of a notebook's kernel run the cell of this report,
    * and the cells with these execution counts.
    */
-  knows(
-    notebook: object,
-    { executionCount, started }: CellReport,
-    counts: readonly number[] = []
-  ): boolean {
+  knows(notebook: object, { executionCount, started }: CellReport, counts: readonly number[] = []): boolean {
     const starts = this.starts.get(notebook);
     const start = executionCount === null ? undefined : starts?.get(executionCount);
     return (
