@@ -55,18 +55,16 @@ export function cardButtons(trans: TranslationBundle, { copy, insert, times }: C
     const found: HTMLButtonElement[] = [];
     for (const node of card.querySelectorAll('code.gpuwidget-copy, code.gpuwidget-insert')) {
       const code = node.textContent;
-      const added = [copyButton(trans, copy, BUTTON, trans.__('Copy'), () => code)];
+      const copying = copyButton(trans, copy, BUTTON, trans.__('Copy'), () => code);
+      // Several fixes have buttons with the same label.
+      copying.title = trans.__('Copy: %1', code);
+      const added = [copying];
       if (node.classList.contains('gpuwidget-insert')) {
-        const text = trans.__('Insert cell');
-        added.push(
-          button(text, clicked => {
-            insert(clicked, code, false);
-          })
-        );
-      }
-      for (const one of added) {
-        // Several fixes have buttons with the same label.
-        one.title = `${one.textContent}: ${code}`;
+        const inserting = button(trans.__('Insert cell'), clicked => {
+          insert(clicked, code, false);
+        });
+        inserting.title = trans.__('Insert cell: %1', code);
+        added.push(inserting);
       }
       node.after(...added);
       found.push(...added);

@@ -194,7 +194,7 @@ export class RunningCells {
   end(notebook: object, request: string | null): StartedCell | null {
     const running = this.cells.get(notebook);
     const cell =
-      running !== undefined && (request ?? running.request) === running.request ? running.cell : null;
+      running === undefined || (request !== null && running.request !== request) ? null : running.cell;
     const forgotten = request === null && this.starts.delete(notebook);
     if (cell !== null) {
       this.cells.delete(notebook);

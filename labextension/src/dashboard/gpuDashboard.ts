@@ -40,6 +40,7 @@ import { Legend } from './legend';
 import { MAX_LINES } from './metricChart';
 import { METRICS } from './metrics';
 import { RenderThrottle } from './renderThrottle';
+import { currentState } from '../stream/streamModel';
 import { gapsOf, type TimeAxis } from './timeSeries';
 import { Toolbar } from './toolbar';
 
@@ -339,7 +340,8 @@ export class GpuDashboard extends Widget {
     setAttribute(this.node, 'data-heat', hasHeatMaps && !lines ? 'true' : '');
     this.legend.update(gpus, this.current.hidden);
     const { kernels, model } = this.monitor;
-    const all = node === null ? model.gpus(kernels.state, kernels.view.kernel?.id ?? null) : [];
+    const listed = node === null && this.settings.current.show.holders;
+    const all = listed ? model.gpus(currentState(kernels), kernels.view.kernel?.id ?? null) : [];
     this.holders.update(
       all.filter(({ gpu }) => !this.current.hidden.includes(gpu.uuid)),
       model.usage
@@ -568,6 +570,7 @@ export class GpuDashboard extends Widget {
   private handleSettings(): void {
     this.cells.setVisible(this, this.active && this.settings.current.show.bands);
     this.redrawBands();
+    this.update();
   }
 
   /** Draw the bands after a change, such as the end of a cell. */
