@@ -2,7 +2,7 @@ import { Token } from '@lumino/coreutils';
 import type { ISignal } from '@lumino/signaling';
 import type { Widget } from '@lumino/widgets';
 
-import type { ClockSkew, FinishedCell, RunningCell } from './cells/cellRuns';
+import type { ClockSkew, FinishedCell, RunningCell, RunningCells } from './cells/cellRuns';
 import type { ClusterModel } from './cluster/clusterModel';
 import type { CellRun } from './cells/runTable';
 import type { ActiveKernel } from './kernel/activeKernel';
@@ -82,14 +82,16 @@ export interface ICellRuns {
   readonly incompatible: number;
   /** Number of reports in the notebook. `runs` contains only the last ones if there are very many. */
   readonly reports: number;
+  /** The running cells of all notebooks, and what the present processes of their kernels have run. */
+  readonly runningCells: Pick<RunningCells, 'changed' | 'knows'>;
   /** The running cell, or null if no cell runs. */
   readonly running: RunningCell | null;
   /** Set whether `view` is visible. Outputs are read only while any view is visible. */
   setVisible(view: object, visible: boolean): void;
   /** Scroll to a cell of the active notebook and select the cell. */
   reveal(cellId: string): void;
-  /** Whether the active notebook's kernel can compare runs. */
-  readonly comparable: boolean;
+  /** Return whether the active notebook's kernel can compare this run with another one. */
+  comparable(run: CellRun): boolean;
   /** Compare two runs in a new cell below the active one. */
   compare(one: CellRun, other: CellRun): void;
   /**

@@ -312,19 +312,60 @@ test('a run is named by its execution count, and by its label or its first line 
   );
 });
 
-test('two runs are compared in a new cell, the earlier one first, by cell number or label', () => {
+const run = (count: number | null, started: number, label: string | null = null): CellRun => ({
+  key: `${String(count)} ${String(started)}`,
+  cellId: 'a',
+  code: '',
+  trusted: true,
+  report: { executionCount: count, started, label } as CellRun['report']
+});
+
+test('two runs are compared in a new cell by their execution counts, the earlier one first', () => {
   const { cells, ran } = made();
-  const run = (count: number | null, started: number, label: string | null = null): CellRun => ({
-    key: `${String(count)} ${String(started)}`,
-    cellId: 'a',
-    code: '',
-    trusted: true,
-    report: { executionCount: count, started, label } as CellRun['report']
-  });
   cells.compare(run(9, 20), run(5, 10));
-  cells.compare(run(null, 1, 'my run'), run(7, 2, 'seven'));
-  assert.deepEqual(ran, ['%gpu compare 5 9', '%gpu compare "my run" 7']);
-  // A run without a name can't be compared, nor one whose cell number belongs to a later run.
-  const keys = comparableKeys([run(5, 10), run(5, 30), run(null, 1), run(6, 5)]);
+  assert.deepEqual(ran, ['%gpu compare 5 9']);
+  // A run without a count can't be compared, nor one whose count belongs to a later run.
+  const untrusted = { ...run(7, 5), trusted: false };
+  const keys = comparableKeys([run(5, 10), run(5, 30), run(null, 1), run(6, 5), untrusted]);
   assert.deepEqual([...keys], ['5 30', '6 5']);
+});
+
+test('the label of a report, which anyone may have written, never becomes code', () => {
+  const { cells, ran } = made();
+  const hostile = '{__import__("os").system("id")}';
+  cells.compare(run(null, 1, hostile), run(7, 2, hostile));
+  cells.compare(run(6, 1, hostile), run(7, 2, hostile));
+  assert.deepEqual(ran, ['%gpu compare 6 7']);
+});
+
+test('only runs of the present process of the kernel can be compared', () => {
+  const all = made();
+  const { cells, kernels, running, notebook } = all;
+  kernels.say(holding(1));
+  const started = NOW - 1;
+  const comparable = (count: number, at = started): boolean => cells.comparable(run(count, at));
+  assert.equal(comparable(4), false); // The report is from the file.
+  begin(all);
+  assert.deepEqual(
+    [
+      comparable(4),
+      comparable(4, started - 60),
+      comparable(3),
+      cells.comparable({ ...run(4, started), trusted: false })
+    ],
+    [true, false, false, false]
+  );
+  begin(all, 9);
+  const { report } = run(9, started);
+  assert.deepEqual(
+    [running.knows(notebook.key, report, [4, 9]), running.knows(notebook.key, report, [5, 9])],
+    [true, false]
+  );
+  begin(all, 1); // The counts start again after a restart that this page did not see.
+  assert.deepEqual([comparable(4), comparable(9), comparable(1)], [false, false, true]);
+  let emitted = 0;
+  running.changed.connect(() => emitted++);
+  running.end(notebook.key, 'message');
+  running.end(notebook.key, null);
+  assert.deepEqual([comparable(1), emitted], [false, 2]);
 });

@@ -204,11 +204,13 @@ test('a gap is between the samples around it, and before the first sample', () =
     series.restart(history(t));
     const axis = { times: [], indices: [] };
     series.axis(from, 0.2, axis);
-    return gapsOf(axis, { from, to: 100 });
+    return gapsOf(axis, { from, to: 100 }, series.since);
   };
   assert.deepEqual(gaps([10, 11, 12, 13, 14, 50, 51], 8), [[14, 50]]);
   assert.deepEqual(gaps([10, 11, 12, 13, 14], 0), [[0, 10]]);
   assert.deepEqual(gaps([], 0), [[0, 100]]);
+  // A longer range was chosen, whose history is not loaded yet.
+  assert.deepEqual(gaps([10, 11, 12, 13, 14], -900), [[0, 10]]);
 });
 
 test('the charts have the number of columns that fills the window best', () => {

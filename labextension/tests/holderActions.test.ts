@@ -5,14 +5,15 @@ import './lab_stubs';
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { ServerConnection } from '@jupyterlab/services';
 
-import { freeCacheProblem, HolderActions } from '../src/memory/holderActions';
+import { disabledFreeCacheLabel, HolderActions } from '../src/memory/holderActions';
 import type { KernelView } from '../src/kernel/activeKernel';
-import { StatusMessage } from '../src/memory/statusMessage';
-import { StreamModel } from '../src/stream/streamModel';
+import { ActionResult, StatusMessage } from '../src/memory/statusMessage';
+import { currentState, StreamModel } from '../src/stream/streamModel';
 import {
   FakeClock,
   gpuUsage,
   holding,
+  kernelGpu,
   kernelState,
   reading,
   sample,
@@ -72,17 +73,44 @@ test('a kernel that no longer existed was not shut down', async () => {
 });
 
 test('torch’s cache can’t be freed where torch or gpuwidget is not loaded, and the menu says so', () => {
-  const problem = (condition: KernelView['condition'], kernel: string | null = 'mine'): string | null =>
-    freeCacheProblem(trans, { view: { kernel: { id: 'mine' }, condition } as KernelView }, kernel);
+  const label = (condition: KernelView['condition'], kernel: string | null = 'mine'): string | null =>
+    disabledFreeCacheLabel(trans, { view: { kernel: { id: 'mine' }, condition } as KernelView }, kernel);
   const state = kernelState();
   const ready = (changes: Partial<typeof state>): string | null =>
-    problem({ kind: 'ready', state: { ...state, ...changes } });
+    label({ kind: 'ready', state: { ...state, ...changes } });
   assert.equal(ready({ torch: '2.9', cuda_initialized: true }), null);
-  assert.equal(ready({ torch: '2.9', cuda_initialized: false }), 'PyTorch has not used a GPU');
-  assert.equal(ready({ torch: null }), 'torch is not imported');
-  assert.equal(problem({ kind: 'not-loaded' }, null), 'gpuwidget is not loaded');
-  assert.equal(problem({ kind: 'not-python', language: 'R' }), 'not a Python kernel');
+  assert.equal(
+    ready({ torch: '2.9', cuda_initialized: false }),
+    'Free PyTorch Cache (PyTorch has not used a GPU)'
+  );
+  assert.equal(ready({ torch: null }), 'Free PyTorch Cache (torch is not imported)');
+  assert.equal(label({ kind: 'not-python', language: 'R' }), 'Free PyTorch Cache (not a Python kernel)');
+  assert.equal(label({ kind: 'not-loaded' }, null), 'Free PyTorch Cache (gpuwidget is not loaded)');
+  assert.equal(label({ kind: 'dead' }), 'Free PyTorch Cache (the kernel has died)');
+  assert.equal(label({ kind: 'restarting' }), 'Free PyTorch Cache (the kernel is starting)');
+  assert.equal(label({ kind: 'unreachable' }), 'Free PyTorch Cache (the kernel cannot be reached)');
+  assert.equal(label({ kind: 'not-installed' }), 'Free PyTorch Cache (not available in this kernel)');
   // It is unknown what another kernel has loaded.
-  assert.equal(problem({ kind: 'not-loaded' }, 'another'), null);
-  assert.equal(problem({ kind: 'querying' }), null);
+  assert.equal(label({ kind: 'not-loaded' }, 'another'), null);
+  assert.equal(label({ kind: 'querying' }), null);
+});
+
+test('the result of an action is at one line, which keeps it when it is updated again', () => {
+  const result = new ActionResult('mine', 'done');
+  const [other, first, second] = [{}, {}, {}];
+  const texts = (): string[] => [
+    result.at(other, 'another'),
+    result.at(first, 'mine'),
+    result.at(second, 'mine')
+  ];
+  assert.deepEqual(texts(), ['', 'done', '']);
+  assert.deepEqual(texts(), ['', 'done', '']);
+  assert.equal(result.shown, true);
+});
+
+test('the memory figures of a kernel that does not reply are unknown', () => {
+  const state = kernelState({ gpus: [kernelGpu(0, { process_memory: 5 })] });
+  const memory = (silentFor: number | null): (number | null)[] | undefined =>
+    currentState({ state, view: { silentFor } })?.gpus.map(gpu => gpu.process_memory);
+  assert.deepEqual([memory(null), memory(30)], [[5], [null]]);
 });

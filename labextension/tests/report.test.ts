@@ -2,7 +2,8 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { parseReport, type CellReport } from '../src/cells/report';
-import { GIB } from './fakes';
+import { memoryTitle } from '../src/panel/cellRow';
+import { GIB, trans } from './fakes';
 import { report, reportedGpu, span } from './fakes_cells';
 
 function read(value: unknown): CellReport {
@@ -160,9 +161,19 @@ test('values of another type count as unknown', () => {
 
 test('a report of a recording is labelled as one, and what changed in it is not what the cell kept', () => {
   const source = { kind: 'replay', reason: null, recording: 'Recording of 4 × NVIDIA H200' };
-  const { recording, delta, peak } = read(report(3, { source }));
+  const parsed = read(report(3, { source }));
+  const { recording, delta, peak, gpus } = parsed;
   assert.equal(recording, 'Recording of 4 × NVIDIA H200');
-  assert.deepEqual([delta, peak !== null], [null, true]);
+  assert.deepEqual([delta, peak !== null, gpus.map(gpu => gpu.delta)], [null, true, [null]]);
+  assert.equal(
+    memoryTitle(trans, parsed),
+    [
+      'Allocated by PyTorch: n/a, peak 5.0 GiB',
+      'GPU 0 (cuda:0): n/a, peak 5.0 GiB',
+      'The change is unknown: what changed in a recording is not what the cell kept.',
+      'Recording of 4 × NVIDIA H200'
+    ].join('\n')
+  );
 });
 
 test('numbers that no run can have are unknown', () => {

@@ -13,7 +13,7 @@ import {
 } from '../src/status/newestSample';
 import { statusText, StatusModel, type Meter } from '../src/status/statusModel';
 import { StreamModel } from '../src/stream/streamModel';
-import type { KernelState, Sample } from '../src/wire';
+import type { KernelState, Reading, Sample } from '../src/wire';
 import {
   FakeClock,
   FakeKernel,
@@ -270,11 +270,12 @@ test('the item is shown and hidden by the settings', async () => {
 test('the sparkline has a point of every five seconds, over two minutes', async () => {
   const clock = new FakeClock();
   let time = 0;
+  let others: Reading[] = [];
   const changed = new Signal<object, void>({});
   const newest = {
     changed,
     get sample(): Sample {
-      return sample(time, [reading(0, { utilization: time % 100 })]);
+      return sample(time, [reading(0, { utilization: time % 100 })].concat(others));
     },
     setWanted: () => undefined,
     dispose: () => undefined
@@ -293,6 +294,9 @@ test('the sparkline has a point of every five seconds, over two minutes', async 
       [200, 0]
     ]
   );
+  others = [reading(1, { utilization: 51 })];
+  changed.emit(); // The mean of other GPUs begins a new sparkline.
+  assert.deepEqual(model.history, [[201, 26]]);
   model.dispose();
 });
 

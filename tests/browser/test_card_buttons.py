@@ -81,6 +81,9 @@ def test_compare_and_show_in_dashboard(open_notebook: Open, errors: list[str]) -
     assert notebook.script(SOURCES) == [LOAD, WATCHED, "%gpu compare 2 3", "last"]
     button(notebook, "Show in dashboard").click()
     notebook.page.wait_for_selector(".jp-gpuwidget-dashboard-chart canvas")
+    # A new process of the kernel does not know the runs.
+    notebook.script("await panel.sessionContext.session.kernel.restart();")
+    notebook.wait_for(lambda: notebook.page.get_by_role("button", name="Compare", exact=True).count() == 0)
     assert errors == []
 
 

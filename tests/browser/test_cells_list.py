@@ -209,7 +209,7 @@ def test_a_click_goes_to_the_cell(open_notebook: Open, lab: Lab) -> None:
 
 def test_ticking_two_cells_compares_them(open_notebook: Open) -> None:
     """When the user ticks a second cell, a new cell below the active one compares the two, and the ticks
-    disappear. Cells of a kernel in which gpuwidget is not loaded can't be ticked."""
+    disappear. Only cells that the present process of the kernel has run can be ticked."""
     notebook = open_notebook(["%load_ext gpuwidget", "%%gpuwatch\n1", "%%gpuwatch\n2"])
     page = notebook.page
     show(notebook)
@@ -224,8 +224,15 @@ def test_ticking_two_cells_compares_them(open_notebook: Open) -> None:
     )
     assert "[2]" in str(notebook.outputs(3)[0]["data"]["text/plain"])
     assert [ticks.nth(row).is_checked() for row in (0, 1)] == [False, False]
+    ticks.nth(0).click()
+    assert ticks.nth(0).is_checked()
     notebook.script("await panel.sessionContext.session.kernel.restart();")
     page.wait_for_selector(f"{ROW} input:disabled")
+    assert not ticks.nth(0).is_checked()
+    # The new process of the kernel knows only its own runs.
+    run(notebook, 0, 1)
+    page.wait_for_selector(f"{ROW} input:enabled")
+    assert [ticks.nth(row).is_enabled() for row in (0, 1)] == [True, False]
 
 
 def test_a_late_scroll_does_not_take_the_focus(open_notebook: Open, lab: Lab) -> None:

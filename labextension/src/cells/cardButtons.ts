@@ -1,9 +1,11 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { AddButtons } from './cardRenderer';
+import { TWO_COUNTS } from './cellRuns';
+import type { CellReport } from './report';
 import type { RunTimes } from './runTimes';
 import { copyButton, type Copy } from '../ui/copyButton';
-import { element, setAttribute } from '../ui/dom';
+import { element, setAttribute, setHidden } from '../ui/dom';
 
 /** What the buttons of a card do. */
 export interface CardActions {
@@ -16,6 +18,28 @@ export interface CardActions {
 const BUTTON = 'button jp-gpuwidget-card-button';
 /** The class of a button that needs the notebook. Style sheets hide it anywhere else. */
 const CELL_BUTTON = `${BUTTON} jp-gpuwidget-card-cell`;
+
+/** The class of a button that compares two runs. */
+const COMPARE = 'jp-gpuwidget-card-compare';
+/** The report of the newer of the two runs that a button compares, with the execution counts of both. */
+const comparedRuns = new WeakMap<
+  Element,
+  { readonly report: CellReport; readonly counts: readonly number[] }
+>();
+
+/**
+ * Show those *Compare* buttons in `node` whose runs the present process of the kernel knows, and hide the others:
+ * the kernel would compare other runs with the same execution counts, or none.
+ */
+export function updateCompareButtons(
+  node: HTMLElement,
+  knows: (report: CellReport, counts: readonly number[]) => boolean
+): void {
+  for (const button of node.querySelectorAll<HTMLElement>(`.${COMPARE}`)) {
+    const runs = comparedRuns.get(button);
+    setHidden(button, runs === undefined || !knows(runs.report, runs.counts));
+  }
+}
 
 /** Return a function that adds buttons to the elements of a card that the kernel has marked by their class. */
 export function cardButtons(trans: TranslationBundle, { copy, insert, times }: CardActions): AddButtons {
@@ -31,29 +55,30 @@ export function cardButtons(trans: TranslationBundle, { copy, insert, times }: C
     const found: HTMLButtonElement[] = [];
     for (const node of card.querySelectorAll('code.gpuwidget-copy, code.gpuwidget-insert')) {
       const code = node.textContent;
-      const added = [copyButton(trans, copy, BUTTON, trans.__('Copy'), () => code)];
+      const copying = copyButton(trans, copy, BUTTON, trans.__('Copy'), () => code);
+      // Several fixes have buttons with the same label.
+      copying.title = trans.__('Copy: %1', code);
+      const added = [copying];
       if (node.classList.contains('gpuwidget-insert')) {
-        const text = trans.__('Insert cell');
-        added.push(
-          button(text, clicked => {
-            insert(clicked, code, false);
-          })
-        );
-      }
-      for (const one of added) {
-        // Several fixes have buttons with the same label.
-        one.title = `${one.textContent}: ${code}`;
+        const inserting = button(trans.__('Insert cell'), clicked => {
+          insert(clicked, code, false);
+        });
+        inserting.title = trans.__('Insert cell: %1', code);
+        added.push(inserting);
       }
       node.after(...added);
       found.push(...added);
     }
     const place = card.querySelector<HTMLElement>('.gpuwidget-since');
     const runs = place?.dataset.runs ?? '';
-    if (/^\d+ \d+$/.test(runs)) {
+    if (report !== null && TWO_COUNTS.test(runs)) {
       const compare = button(trans.__('Compare'), clicked => {
         insert(clicked, `%gpu compare ${runs}`, true);
       });
       compare.title = trans.__('Compare with the last run of this cell (%gpu compare)');
+      compare.classList.add(COMPARE);
+      comparedRuns.set(compare, { report, counts: runs.split(' ').map(Number) });
+      setHidden(compare, true); // Only the present process of the kernel can compare the runs.
       found.push(compare);
       place?.append(compare);
     }

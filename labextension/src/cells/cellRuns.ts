@@ -2,6 +2,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 
 import { MemoryGrowth, type GpuGrowth } from './memoryGrowth';
 import { firstCodeLine, type CellModels, type ReportReader } from './reportReader';
+import type { CellReport } from './report';
 import type { CellRun } from './runTable';
 import type { ActiveKernel } from '../kernel/activeKernel';
 import type { StreamModel } from '../stream/streamModel';
@@ -94,6 +95,8 @@ export class ClockSkew {
   }
 }
 
+/** Two execution counts, the only form of the names of two runs in code. */
+export const TWO_COUNTS = /^(\d+) (\d+)$/;
 const TICK_MS = 1000;
 const NO_BANDS: readonly Band[] = [];
 
@@ -148,12 +151,17 @@ export interface RunningCell {
   readonly gpus: readonly GpuGrowth[];
 }
 
-/** Tracks the running cell of each notebook from the kernels' messages. A queued cell is not running yet. */
+/**
+ * Tracks the running cell of each notebook from the kernels' messages, and which cells the present process of
+ * its kernel has run. A queued cell is not running yet.
+ */
 export class RunningCells {
+  /** The starts of the cells that the present process of each notebook's kernel has run, by execution count. */
+  private readonly starts = new WeakMap<object, Map<number, number>>();
   private readonly cells = new WeakMap<object, { readonly request: string; readonly cell: StartedCell }>();
   private readonly changes = new Signal<this, object>(this);
 
-  /** Emitted with the notebook when one of its cells starts or ends. */
+  /** Emitted with the notebook when one of its cells starts or ends, or the process of its kernel has ended. */
   get changed(): ISignal<this, object> {
     return this.changes;
   }
@@ -166,21 +174,50 @@ export class RunningCells {
   /** Set the running cell of `notebook`, which was started by the execute request with the id `request`. */
   begin(notebook: object, request: string, cell: StartedCell): void {
     this.cells.set(notebook, { request, cell });
+    const { executionCount, started } = cell;
+    let starts = this.starts.get(notebook);
+    // A count that was used before is that of a new process.
+    if (starts === undefined || (executionCount !== null && executionCount <= Math.max(...starts.keys()))) {
+      starts = new Map();
+      this.starts.set(notebook, starts);
+    }
+    if (executionCount !== null) {
+      starts.set(executionCount, started);
+    }
     this.changes.emit(notebook);
   }
 
   /**
-   * End the running cell if the execute request with the id `request` started it. If `request` is null, as
-   * after a restart, end any running cell. Return the ended cell; null if there is none.
+   * End the running cell if the execute request with the id `request` started it. If `request` is null, the
+   * kernel's process has ended: end any running cell. Return the ended cell; null if there is none.
    */
   end(notebook: object, request: string | null): StartedCell | null {
     const running = this.cells.get(notebook);
-    if (running === undefined || (request !== null && running.request !== request)) {
-      return null;
+    const cell =
+      running === undefined || (request !== null && running.request !== request) ? null : running.cell;
+    const forgotten = request === null && this.starts.delete(notebook);
+    if (cell !== null) {
+      this.cells.delete(notebook);
     }
-    this.cells.delete(notebook);
-    this.changes.emit(notebook);
-    return running.cell;
+    if (cell !== null || forgotten) {
+      this.changes.emit(notebook);
+    }
+    return cell;
+  }
+
+  /**
+   * Return whether this page has seen the present process of a notebook's kernel run the cell of this report,
+   * and the cells with these execution counts.
+   */
+  knows(notebook: object, { executionCount, started }: CellReport, counts: readonly number[] = []): boolean {
+    const starts = this.starts.get(notebook);
+    const start = executionCount === null ? undefined : starts?.get(executionCount);
+    return (
+      start !== undefined &&
+      started !== null &&
+      started > start - 1 && // The two times are from two readings of the clock.
+      counts.every(count => starts?.has(count) === true)
+    );
   }
 }
 
@@ -208,7 +245,7 @@ export class CellRuns implements ICellRuns {
   constructor(
     private readonly sources: CellRunSources,
     private readonly reader: ReportReader,
-    private readonly runningCells: RunningCells,
+    readonly runningCells: RunningCells,
     private readonly clock: Clock
   ) {
     reader.changed.connect(this.onChanged, this);
@@ -284,12 +321,21 @@ export class CellRuns implements ICellRuns {
     this.notebook?.reveal(cellId);
   }
 
-  get comparable(): boolean {
-    return this.sources.kernels.state !== null;
+  comparable({ trusted, report }: CellRun): boolean {
+    const { notebook } = this;
+    return (
+      notebook !== null &&
+      this.sources.kernels.state !== null &&
+      trusted &&
+      this.runningCells.knows(notebook.key, report)
+    );
   }
 
   compare(one: CellRun, other: CellRun): void {
-    this.notebook?.run(compareCode(one, other));
+    const code = compareCode(one, other);
+    if (code !== '') {
+      this.notebook?.run(code);
+    }
   }
 
   /**
@@ -414,31 +460,34 @@ export function runName({
   return [count, label ?? code].filter(part => part !== '').join(' ');
 }
 
-/** Return the code that compares two runs, the earlier one first. */
+/**
+ * Return the code that compares two runs, the earlier one first; an empty text if a run has no execution count.
+ *
+ * The code contains no labels: anyone may have written them, and IPython runs the Python code between braces in
+ * the line of a magic.
+ */
 export function compareCode(one: CellRun, other: CellRun): string {
   const runs = [one, other].sort((a, b) => (a.report.started ?? 0) - (b.report.started ?? 0));
-  return `%gpu compare ${runs.map(compareName).join(' ')}`;
+  const counts = runs.map(({ report }) => String(report.executionCount)).join(' ');
+  return TWO_COUNTS.test(counts) ? `%gpu compare ${counts}` : '';
 }
 
 /**
- * Return the keys of the runs that `%gpu compare` finds by their names. Of several runs with the same name, it
- * finds the last one.
+ * Return the keys of the runs that `%gpu compare` finds by their execution counts. Of several runs with the same
+ * count, it finds the last one.
  */
 export function comparableKeys(runs: readonly CellRun[]): ReadonlySet<string> {
-  const last = new Map<string, CellRun>();
+  const last = new Map<number, CellRun>();
   for (const run of runs) {
-    const name = compareName(run);
-    const before = last.get(name)?.report.started ?? 0;
-    if (name !== '' && (run.report.started ?? 0) >= before) {
-      last.set(name, run);
+    const { executionCount, started } = run.report;
+    if (run.trusted && executionCount !== null) {
+      const before = last.get(executionCount)?.report.started ?? 0;
+      if ((started ?? 0) >= before) {
+        last.set(executionCount, run);
+      }
     }
   }
   return new Set([...last.values()].map(({ key }) => key));
-}
-
-/** Return the name by which `%gpu compare` finds a run; an empty text if the run has none. */
-function compareName({ report: { executionCount, label } }: CellRun): string {
-  return executionCount !== null ? String(executionCount) : label === null ? '' : JSON.stringify(label);
 }
 
 function bandOf(run: CellRun): Band | null {

@@ -171,9 +171,12 @@ export class CellTracker {
   }
 }
 
-/** Insert a cell with this code below the active one, and select it. */
+/** Insert a code cell with this code below the active one, and select it. */
 export function insertBelow(notebook: Notebook, code: string): void {
   NotebookActions.insertBelow(notebook);
+  if (notebook.activeCell?.model.type !== 'code') {
+    NotebookActions.changeCellType(notebook, 'code'); // The user's default cell type is another one.
+  }
   notebook.activeCell?.model.sharedModel.setSource(code);
 }
 

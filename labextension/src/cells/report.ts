@@ -90,8 +90,10 @@ export function parseReport(value: unknown): CellReport | null {
   const used = all.filter(gpu => typeof gpu.uuid === 'string' && gpu.shown !== false);
   const counting = countedGpus(used);
   const kind = memoryKind(counting);
-  const gpus = counting.map(gpu => part(gpu, kind));
   const recording = text(fields(report.source).recording);
+  // What changed in a recording is not what the cell kept.
+  const unchanged = recording === null ? {} : { delta: null };
+  const gpus = counting.map(gpu => ({ ...part(gpu, kind), ...unchanged }));
   return {
     executionCount: count(cell.execution_count),
     label: text(cell.label),
@@ -107,8 +109,7 @@ export function parseReport(value: unknown): CellReport | null {
     children: used.some(gpu => list(gpu.children).length > 0),
     ...sums(used, gpus),
     ...savedTotals(report.totals, gpus.length),
-    // What changed in a recording is not what the cell kept.
-    ...(recording === null ? {} : { delta: null }),
+    ...unchanged,
     missing: reasons(used)
   };
 }

@@ -40,6 +40,7 @@ import { Legend } from './legend';
 import { MAX_LINES } from './metricChart';
 import { METRICS } from './metrics';
 import { RenderThrottle } from './renderThrottle';
+import { currentState } from '../stream/streamModel';
 import { gapsOf, type TimeAxis } from './timeSeries';
 import { Toolbar } from './toolbar';
 
@@ -339,7 +340,8 @@ export class GpuDashboard extends Widget {
     setAttribute(this.node, 'data-heat', hasHeatMaps && !lines ? 'true' : '');
     this.legend.update(gpus, this.current.hidden);
     const { kernels, model } = this.monitor;
-    const all = node === null ? model.gpus(kernels.state, kernels.view.kernel?.id ?? null) : [];
+    const listed = node === null && this.settings.current.show.holders;
+    const all = listed ? model.gpus(currentState(kernels), kernels.view.kernel?.id ?? null) : [];
     this.holders.update(
       all.filter(({ gpu }) => !this.current.hidden.includes(gpu.uuid)),
       model.usage
@@ -537,7 +539,7 @@ export class GpuDashboard extends Widget {
     const missing = isOwn ? '' : this.trans.__('No values are stored for this metric in this time range.');
     const { mean, lines, smoothing } = this.current;
     const gpus = this.shownGpus();
-    const bands = [...this.bands(gpus), ...(isOwn ? this.gaps(range) : [])].sort(
+    const bands = [...this.bands(gpus), ...(isOwn ? this.gaps(range, series.since) : [])].sort(
       (a, b) => a.from - b.from || (b.until ?? Infinity) - (a.until ?? Infinity)
     );
     this.grid.draw({ series, axis: this.axis, range, gpus, mean, lines, smoothing, bands, live, missing });
@@ -546,12 +548,13 @@ export class GpuDashboard extends Widget {
   }
 
   /** Return the parts of a time range in which the server stored no sample. */
-  private gaps(range: TimeRange): Band[] {
+  private gaps(range: TimeRange, since: number): Band[] {
     const label = this.trans.__('not recorded');
     const title = this.trans.__(
-      'Not recorded, because no page showed the GPUs. To record always, set c.GpuWidget.always_on on the server.'
+      'Not recorded: the server stored no values in this time. To record without a page, set c.GpuWidget.always_on on the server.'
     );
-    return gapsOf(this.axis, range).map(([from, until]) => ({ from, until, label, title, isGap: true }));
+    const gaps = gapsOf(this.axis, range, since);
+    return gaps.map(([from, until]) => ({ from, until, label, title, isGap: true }));
   }
 
   /** Return the time ranges in which cells used these GPUs. */
@@ -567,6 +570,7 @@ export class GpuDashboard extends Widget {
   private handleSettings(): void {
     this.cells.setVisible(this, this.active && this.settings.current.show.bands);
     this.redrawBands();
+    this.update();
   }
 
   /** Draw the bands after a change, such as the end of a cell. */

@@ -4,7 +4,7 @@ import { holderName, holdersOf, kernelsOf, sortedHolders, type Holder } from '..
 import { MemoryBar, memorySegments } from '../panel/memoryBar';
 import { unavailability } from '../panel/panelMessages';
 import { memoryShares, type GpuNow } from '../stream/streamModel';
-import { element, KeyedList, Text, type ListItem } from '../ui/dom';
+import { element, KeyedList, setAttribute, Text, type ListItem } from '../ui/dom';
 import { gpuNumber, memory } from '../ui/format';
 import type { MemoryOwnership } from '../wire';
 
@@ -25,6 +25,7 @@ export class HolderBars {
   /** Show the holders of these GPUs. */
   update(gpus: readonly GpuNow[], usage: MemoryOwnership | null): void {
     const kernels = kernelsOf(usage);
+    setAttribute(this.node, 'data-empty', gpus.length === 0 ? 'true' : '');
     this.rows.arrange(gpus.map(({ gpu }) => gpu.uuid)).forEach((row, index) => {
       const now = gpus[index];
       if (now !== undefined) {

@@ -97,11 +97,16 @@ export function smooth(line: Line, points: number): void {
 /** A shorter time without samples at the beginning of the axis is not a gap. */
 const MIN_FIRST_GAP_S = 5;
 
-/** Return the beginning and end of each part of a time range in which there is no sample. */
+/**
+ * Return the beginning and end of each part of a time range in which there is no sample. What was before `since`,
+ * the beginning of the loaded time, is unknown.
+ */
 export function gapsOf(
   { times, indices }: TimeAxis,
-  { from, to }: { readonly from: number; readonly to: number }
+  range: { readonly from: number; readonly to: number },
+  since: number
 ): (readonly [number, number])[] {
+  const [from, to] = [Math.max(range.from, since), range.to];
   const first = times[0] ?? to;
   return [
     ...(first - from > MIN_FIRST_GAP_S ? [[from, first] as const] : []),
@@ -133,6 +138,8 @@ export class TimeSeries {
   /** The usual time between two steps of the server's history; at least `stepLength`. */
   private spacing = 0;
   private last = -Infinity;
+  /** The beginning of the time that was loaded, in epoch seconds. */
+  since = -Infinity;
 
   /** `capacity` is the maximum number of steps. */
   constructor(
@@ -161,6 +168,7 @@ export class TimeSeries {
     this.stepLength = history.step_s;
     this.spacing = Math.max(this.stepLength, usualSpacing(history.t));
     this.last = history.newest ?? -Infinity;
+    this.since = history.since;
     for (let index = 0; index < this.end; index++) {
       this.times[index] = history.t[index + skipped] ?? NaN;
     }

@@ -187,7 +187,7 @@ export function mergeSkipped(
     skipped.map(({ check: { title, found } }) => [translate(title), translate(found)])
   );
   const found = [...new Set(Object.values(evidence))].join(', ');
-  const check = { ...first.check, title: trans.__('%1 checks', skipped.length), found, evidence };
+  const check = { ...first.check, title: trans._n('%1 check', '%1 checks', skipped.length), found, evidence };
   return [...checks.filter(shown => !skipped.includes(shown)), { ...first, check }];
 }
 

@@ -297,17 +297,17 @@ export class HolderActions {
 }
 
 /**
- * Return why torch's cache in a kernel can't be freed; null if it can, or if that is unknown. A `kernel` that is
- * null stands for the active notebook's.
+ * Return the label of the command that frees torch's cache in a kernel, with the reason why it can't; null if it
+ * can, or if that is unknown. A `kernel` that is null stands for the active notebook's.
  */
-export function freeCacheProblem(
+export function disabledFreeCacheLabel(
   trans: TranslationBundle,
   { view }: Pick<ActiveKernel, 'view'>,
   kernel: string | null
 ): string | null {
   const active = view.kernel?.id ?? null;
   if ((kernel ?? active) === null) {
-    return trans.__('no kernel');
+    return trans.__('Free PyTorch Cache (no kernel)');
   }
   const { condition } = view;
   if (kernel !== null && kernel !== active) {
@@ -316,18 +316,27 @@ export function freeCacheProblem(
   switch (condition.kind) {
     case 'ready':
       return condition.state.torch === null
-        ? trans.__('torch is not imported')
+        ? trans.__('Free PyTorch Cache (torch is not imported)')
         : condition.state.cuda_initialized
           ? null
-          : trans.__('PyTorch has not used a GPU');
+          : trans.__('Free PyTorch Cache (PyTorch has not used a GPU)');
     case 'not-python':
-      return trans.__('not a Python kernel');
+      return trans.__('Free PyTorch Cache (not a Python kernel)');
     case 'querying':
     case 'loading':
     case 'unanswered':
       return null;
+    case 'not-loaded':
+      return trans.__('Free PyTorch Cache (gpuwidget is not loaded)');
+    case 'dead':
+      return trans.__('Free PyTorch Cache (the kernel has died)');
+    case 'starting':
+    case 'restarting':
+      return trans.__('Free PyTorch Cache (the kernel is starting)');
+    case 'unreachable':
+      return trans.__('Free PyTorch Cache (the kernel cannot be reached)');
     default:
-      return trans.__('gpuwidget is not loaded');
+      return trans.__('Free PyTorch Cache (not available in this kernel)');
   }
 }
 

@@ -57,3 +57,30 @@ export class StatusMessage {
     this.set('');
   }
 }
+
+/** The message about the last action on a kernel, which is shown once, at a line of that kernel. */
+export class ActionResult {
+  private line: object | null = null;
+
+  constructor(
+    private readonly kernel: string,
+    private readonly text: string
+  ) {}
+
+  /** Whether a line shows the message. */
+  get shown(): boolean {
+    return this.line !== null;
+  }
+
+  /**
+   * Return the message for a line of `kernel`; empty if another line shows it, or if it is about another kernel.
+   * A line keeps the message when it is updated again.
+   */
+  at(line: object, kernel: string | null): string {
+    if (kernel !== this.kernel) {
+      return '';
+    }
+    this.line ??= line;
+    return this.line === line ? this.text : '';
+  }
+}

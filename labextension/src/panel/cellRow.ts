@@ -245,8 +245,16 @@ export function memoryTitle(trans: TranslationBundle, report: CellReport): strin
       : [gpus.map(gpu => gpuText(trans, gpu)).join(', ')]),
     unlistedText(trans, report)
   ];
-  const reason = delta === null || peak === null ? (missing[field] ?? '') : '';
-  return [...lines, reason, report.recording ?? ''].filter(line => line !== '').join('\n');
+  const { recording } = report;
+  const reason = (delta === null && recording === null) || peak === null ? (missing[field] ?? '') : '';
+  const noChange =
+    recording === null
+      ? []
+      : [
+          trans.__('The change is unknown: what changed in a recording is not what the cell kept.'),
+          recording
+        ];
+  return [...lines, reason, ...noChange].filter(line => line !== '').join('\n');
 }
 
 /** Return the tooltip of the time: its exact value, and when the run began. `now` is in epoch seconds. */

@@ -122,11 +122,12 @@ export class CellsSection {
       return;
     }
     this.updateRows(runs);
-    const { comparable } = this.cells;
-    for (const [key, row] of this.rows) {
-      const disabled = !comparable || !this.comparableKeys.has(key);
-      if (row.tick.disabled !== disabled) {
-        row.tick.disabled = disabled;
+    for (const run of runs) {
+      const tick = this.rows.get(run.key)?.tick;
+      const disabled = !this.comparableKeys.has(run.key) || !this.cells.comparable(run);
+      if (tick !== undefined && tick.disabled !== disabled) {
+        tick.disabled = disabled;
+        tick.checked &&= !disabled; // The user can't remove the tick of a disabled box.
       }
     }
     setHidden(this.header, runs.length === 0);
@@ -299,7 +300,7 @@ export class CellsSection {
 
   /** Compare the two runs that the user has ticked. */
   private compareTicked(): void {
-    const ticked = this.cells.runs.filter(({ key }) => this.rows.get(key)?.tick.checked);
+    const ticked = this.cells.runs.filter(({ key }) => this.rows.get(key)?.tick.matches(':checked:enabled'));
     const [one, other] = ticked;
     if (one !== undefined && other !== undefined) {
       for (const { key } of ticked) {

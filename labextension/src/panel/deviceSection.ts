@@ -34,6 +34,8 @@ export class DeviceSection {
   readonly node: HTMLElement;
   private readonly notebook = new Text('device-notebook');
   private readonly busy = new Text('device-busy');
+  /** Repeats for screen readers what the next cell runs on. They must not announce every cell as busy. */
+  private readonly announcement = new Text('device-announcement', 'div');
   private readonly dropdown: DeviceDropdown;
   private readonly watch: HTMLButtonElement;
   private readonly notes = new Text('device-notes', 'div');
@@ -76,11 +78,12 @@ export class DeviceSection {
       void kernels.load();
     });
     const title = element('span', 'device-label', this.notebook.node, this.busy.node);
-    title.setAttribute('aria-live', 'polite');
+    this.announcement.node.setAttribute('aria-live', 'polite');
     this.node = element(
       'section',
       'device-section',
       element('div', 'device-title', title, this.watch),
+      this.announcement.node,
       this.dropdown.box,
       this.notes.node,
       this.notice.node
@@ -163,10 +166,9 @@ export class DeviceSection {
     const { view, state } = this.kernels;
     const pending = view.busy && state?.device.pending === true && state.device.note === null;
     const next = device !== null && (pending || device === this.confirmed);
-    this.notebook.set(
-      next ? trans.__('next cell runs on %1', device) : (view.notebook ?? trans.__('(no notebook)')),
-      view.notebook ?? ''
-    );
+    const nextText = next ? trans.__('next cell runs on %1', device) : '';
+    this.notebook.set(nextText || (view.notebook ?? trans.__('(no notebook)')), view.notebook ?? '');
+    this.announcement.set(nextText);
     setAttribute(this.notebook.node, 'data-next', next ? 'true' : '');
     this.busy.set(
       view.busy && !next ? trans.__('busy') : '',

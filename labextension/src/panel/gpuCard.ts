@@ -76,10 +76,10 @@ export class GpuCard {
     this.row = new GpuRow(trans, this.sparkline, this.rowBar, choose);
     this.memory = new MemoryLine(trans);
     this.holders = new HolderList(trans, holders, panelState, `holders ${uuid}`);
-    this.row.toggle.onclick = () => {
+    this.row.onClick(() => {
       this.setExpanded(!this.expanded);
       panelState.setExpanded(uuid, this.expanded);
-    };
+    });
     const body = element(
       'div',
       'gpu-body',
@@ -104,6 +104,11 @@ export class GpuCard {
     setAttribute(this.node, 'data-open', String(expanded));
     this.row.setExpanded(expanded);
     this.updateExpandedPart();
+  }
+
+  /** Whether the row shows who holds the GPU's memory. */
+  get hasUser(): boolean {
+    return this.row.hasUser;
   }
 
   /** Show the current data of the GPU. If the card is `visible`, draw the charts from `data`. */

@@ -1,5 +1,5 @@
 import { GpuCard, type CardContext } from './gpuCard';
-import type { ActionResult } from './holderList';
+import type { ActionResult } from '../memory/statusMessage';
 import { kernelsOf } from '../memory/holders';
 import { expandedByDefault, type GpuNow, type StreamModel } from '../stream/streamModel';
 import type { Band } from '../ui/chartBands';
@@ -78,6 +78,8 @@ export class GpuList {
         card.update(now, { ...holderContext, result: visible ? context.result : null }, chartData, visible);
       }
     }
+    const hasUsers = [...this.cards.values()].some(({ hasUser }) => hasUser);
+    setAttribute(this.node, 'data-users', hasUsers ? '' : 'none');
   }
 
   /** Redraw all charts in the colors of the current theme. */

@@ -16,8 +16,9 @@ import { SettingsSection } from './settingsSection';
 import { gpuHoursText, gpuHoursTitle, jobText } from '../memory/gpuHours';
 import { HintFinder, type Hint, type Thresholds } from '../memory/hints';
 import { kernelsOf, sharedReason } from '../memory/holders';
+import { ActionResult } from '../memory/statusMessage';
 import type { ShownSections } from '../settings';
-import { withoutMemory } from '../stream/streamModel';
+import { currentState } from '../stream/streamModel';
 import type { ICellRuns, IGpuPanel, IHolderActions, IMonitor, PanelSection } from '../tokens';
 import { type Band, readPalette, type Palette } from '../ui/chartBands';
 import { element, setAttribute, setHidden, Text } from '../ui/dom';
@@ -284,12 +285,12 @@ export class GpuPanel extends Widget implements IGpuPanel {
     }
     this.span.set(this.spanText(model.seconds), this.shown.bands ? this.clockSkewTitle() : '');
     setHidden(this.legend, (model.sample?.gpus.length ?? 0) === 0);
-    const { state, view } = kernels;
+    const { view } = kernels;
     const hints = this.shown.hints ? this.hints() : [];
     this.hintList.update(hints, kernelsOf(model.usage));
     const { text, kernel } = this.holders.message;
-    const result = text === '' || kernel === null ? null : { kernel, text, shown: false };
-    this.list.update(model, view.silentFor === null || state === null ? state : withoutMemory(state), {
+    const result = text === '' || kernel === null ? null : new ActionResult(kernel, text);
+    this.list.update(model, currentState(kernels), {
       activeKernel: view.kernel?.id ?? null,
       hinted: new Set(hints.flatMap(hint => (hint.kind === 'idle' ? hint.kernel.id : []))),
       bands: uuid => (this.shown.bands ? this.cells.bands(uuid) : NO_BANDS),

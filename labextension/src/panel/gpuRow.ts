@@ -44,7 +44,8 @@ export class GpuRow {
   ) {
     this.toggle = element('button', 'gpu-row', this.number.node, this.name.node);
     this.chip.type = this.toggle.type = 'button';
-    this.chip.onclick = () => {
+    this.chip.onclick = event => {
+      event.stopPropagation(); // A click elsewhere in the row expands or collapses the card.
       choose(this.badge.value);
     };
     this.node = element(
@@ -58,6 +59,16 @@ export class GpuRow {
       this.user.node,
       this.unavailable.node
     );
+  }
+
+  /** Set what a click anywhere in the row does, except on the chip. The toggle's keys are clicks as well. */
+  onClick(act: () => void): void {
+    this.node.onclick = act;
+  }
+
+  /** Whether the row shows who holds the GPU's memory. */
+  get hasUser(): boolean {
+    return this.user.value !== '';
   }
 
   setExpanded(expanded: boolean): void {

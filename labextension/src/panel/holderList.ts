@@ -1,3 +1,4 @@
+import type { ActionResult } from '../memory/statusMessage';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { ellipsesIcon } from '@jupyterlab/ui-components';
 
@@ -27,14 +28,6 @@ export interface OpenHolder {
   readonly openMenu: (target: ActionTarget, button: HTMLElement) => void;
   /** Activate the tab of the holder's notebook or terminal. */
   readonly goTo: (target: ActionTarget) => void;
-}
-
-/** The message about the last action on a kernel, which is shown once, at a line of that kernel. */
-export interface ActionResult {
-  readonly kernel: string;
-  readonly text: string;
-  /** Whether a line shows the message. */
-  shown: boolean;
 }
 
 /** The data that the lines of all holders share. */
@@ -247,11 +240,7 @@ class HolderLine {
       );
     }
     this.memory.set(memory(holder.memory));
-    const shown = result !== null && !result.shown && result.kernel === kernel?.id;
-    this.result.set(shown ? result.text : '');
-    if (shown) {
-      result.shown = true;
-    }
+    this.result.set(result?.at(this, kernel?.id ?? null) ?? '');
     this.target = targetOf(holder);
     setAttribute(this.node, 'data-torch', torch ? 'true' : '');
     setAttribute(this.node, 'data-act', this.target === null ? '' : 'true');

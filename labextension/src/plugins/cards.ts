@@ -4,7 +4,7 @@ import { INotebookTracker, NotebookActions } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { cardButtons } from '../cells/cardButtons';
+import { cardButtons, updateCompareButtons } from '../cells/cardButtons';
 import { cardRenderer } from '../cells/cardRenderer';
 import { insertBelow } from '../cells/cellTracker';
 import { RunTimes } from '../cells/runTimes';
@@ -37,6 +37,13 @@ export const cards: JupyterFrontEndPlugin<void> = {
         }
       }
     };
+    const { runningCells } = cells;
+    runningCells.changed.connect((_, notebook) => {
+      const panel = tracker?.find(each => each === notebook);
+      for (const { node } of panel?.content.widgets ?? []) {
+        updateCompareButtons(node, (report, counts) => runningCells.knows(notebook, report, counts));
+      }
+    });
     renderers.addFactory(
       cardRenderer(
         cardButtons(trans, {

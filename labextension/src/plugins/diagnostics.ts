@@ -49,10 +49,18 @@ export const diagnostics: JupyterFrontEndPlugin<void> = {
       setHidden(section.node, !settings.current.show.health);
     });
     panel.addSection(section);
-    model.changed.connect(() => {
-      setAttribute(panel.node, 'data-doctor', section.status);
-      commands.notifyCommandChanged(CommandIds.doctor);
-    });
+    let shown = '';
+    const update = (): void => {
+      section.update();
+      const now = `${section.status} ${section.summaryText}`;
+      if (now !== shown) {
+        shown = now;
+        setAttribute(panel.node, 'data-doctor', section.status);
+        commands.notifyCommandChanged(CommandIds.doctor);
+      }
+    };
+    model.changed.connect(update);
+    kernels.changed.connect(update); // Another kernel has another diagnosis.
     commands.addCommand(CommandIds.doctor, {
       label: trans.__('GPU Doctor'),
       caption: args =>

@@ -11,7 +11,7 @@ import { DOMAIN, IHolderActions, IMonitor, HolderCommandIds } from '../tokens';
 import { holderOf, holderSelector } from '../memory/runningHolders';
 import type { ActionTarget, HolderKind } from '../memory/holders';
 import type { ActiveKernel } from '../kernel/activeKernel';
-import { freeCacheProblem } from '../memory/holderActions';
+import { disabledFreeCacheLabel } from '../memory/holderActions';
 import { openMenu } from '../ui/menu';
 
 /** The commands of a kernel's menu, in this order. */
@@ -142,15 +142,13 @@ function addHolderCommands(
     kernel => actions.restart(kernel)
   );
   commands.addCommand(HolderCommandIds.freeCache, {
-    label: args => {
-      const problem = freeCacheProblem(trans, activeKernel, targetOf(args).kernel);
-      return problem === null ? trans.__('Free PyTorch Cache') : trans.__('Free PyTorch Cache (%1)', problem);
-    },
+    label: args =>
+      disabledFreeCacheLabel(trans, activeKernel, targetOf(args).kernel) ?? trans.__('Free PyTorch Cache'),
     caption: trans.__(
       'Release the memory that PyTorch has cached but does not use (torch.cuda.empty_cache())'
     ),
     describedBy,
-    isEnabled: args => freeCacheProblem(trans, activeKernel, targetOf(args).kernel) === null,
+    isEnabled: args => disabledFreeCacheLabel(trans, activeKernel, targetOf(args).kernel) === null,
     execute: async args => {
       const kernel = targetOf(args).kernel ?? activeKernel.view.kernel?.id;
       if (kernel !== undefined) {

@@ -49,6 +49,8 @@ export class StatusModel {
   private wanted = false;
   private current: StatusText | null = null;
   private points: readonly SparkPoint[] = [];
+  /** The UUIDs of the GPUs whose utilization `points` has. */
+  private gpus = '';
   private busySince: number | null = null;
   private timer: number | null = null;
   private disposed = false;
@@ -113,7 +115,11 @@ export class StatusModel {
     const { view } = this.kernels;
     const { sample } = this.newest;
     this.current = this.wanted ? statusText(this.trans, view, sample, this.isStale()) : null;
-    const points = withPoint(this.points, sample?.time ?? null, this.current?.meter.utilization ?? null);
+    const gpus = this.current?.gpus ?? this.gpus;
+    // The means of different GPUs are no course of one value.
+    const same = gpus === this.gpus ? this.points : [];
+    const points = withPoint(same, sample?.time ?? null, this.current?.meter.utilization ?? null);
+    this.gpus = gpus;
     if (
       points !== this.points ||
       this.current?.text !== before?.text ||
@@ -162,6 +168,8 @@ export interface StatusText {
   readonly text: string;
   readonly title: string;
   readonly meter: Meter;
+  /** The UUIDs of the GPUs that the meter is about. */
+  readonly gpus: string;
 }
 
 /** The memory of several GPUs together, and their mean utilization. */
@@ -217,6 +225,7 @@ export function statusText(
   return {
     text: labelled(text.text),
     title: `${text.title}\n${recording}`,
+    gpus: text.gpus,
     meter: { ...meter, memory: labelled(meter.memory) }
   };
 }
@@ -233,7 +242,8 @@ function serverText(trans: TranslationBundle, readings: readonly GpuReading[]): 
   return {
     text: `${memoryPart} · ${utilizationText(trans, readings)}`,
     title: [trans.__('All GPUs of this server'), ...readings.map(each => gpuLine(trans, each))].join('\n'),
-    meter
+    meter,
+    gpus: uuidsOf(readings)
   };
 }
 
@@ -313,8 +323,16 @@ function notebookText(
       ...(readings.length === 0 ? [] : [trans.__('All GPUs of this server')]),
       ...readings.map(each => gpuLine(trans, each))
     ].join('\n'),
-    meter: meterOf(trans, measured)
+    meter: meterOf(trans, measured),
+    gpus: uuidsOf(measured)
   };
+}
+
+function uuidsOf(readings: readonly GpuReading[]): string {
+  return readings
+    .map(({ gpu }) => gpu.uuid)
+    .sort()
+    .join(' ');
 }
 
 /** Return the utilization of a GPU, or the mean of several GPUs. GPUs whose utilization is unknown are left out. */

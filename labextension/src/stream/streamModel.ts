@@ -178,9 +178,20 @@ function memoryOfNotebook({ kernel, usage, activeKernelId }: GpuNow): number | n
   return holding.source === 'driver' ? (holding.memory ?? reported) : reported;
 }
 
-/** Return `state` without the memory figures, which may have changed since the kernel's last reply. */
-export function withoutMemory(state: KernelState): KernelState {
-  return { ...state, gpus: state.gpus.map(gpu => ({ ...gpu, process_memory: null })) };
+/**
+ * Return the state of the active notebook's kernel. If the kernel has stopped replying, the state has no memory
+ * figures, because these may have changed since the last reply.
+ */
+export function currentState({
+  state,
+  view
+}: {
+  readonly state: KernelState | null;
+  readonly view: { readonly silentFor: number | null };
+}): KernelState | null {
+  return state === null || view.silentFor === null
+    ? state
+    : { ...state, gpus: state.gpus.map(gpu => ({ ...gpu, process_memory: null })) };
 }
 
 /**
