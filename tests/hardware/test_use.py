@@ -174,11 +174,11 @@ def test_two_runs_compared() -> None:
                     (a @ a)[0, 0].item()
             runs.append(w.report)
         made = gpuwidget.compare(*runs)
-        result = {row.name: [*row.values, row.ratio] for row in made.rows}
+        result = {row.name: [*row.values, row.change] for row in made.rows}
         result["differences"] = len(made.differences)
         """
     )
-    assert result["peak above the start"] == ["1.0 GiB", "2.0 GiB", "2.00x"]
-    assert 1.9 < float(result["time"][2].removesuffix("x")) < 2.1
-    assert 1.6 < float(result["energy"][2].removesuffix("x")) < 2.4
+    assert result["peak above the start"] == ["1.0 GiB", "2.0 GiB", "+100 %"]
+    assert 90 < float(result["time"][2].removeprefix("+").removesuffix(" %")) < 110
+    assert 60 < float(result["energy"][2].removeprefix("+").removesuffix(" %")) < 140
     assert result["differences"] == 0
