@@ -1,6 +1,6 @@
 /** Minimum size of a chart in CSS pixels, including its caption. The style sheet has the same height. */
 const MIN_CHART_WIDTH = 340;
-const MIN_CHART_HEIGHT = 146;
+const MIN_CHART_HEIGHT = 149;
 /** The width of a chart over its height that is easiest to read. */
 const BEST_RATIO = 2.2;
 
