@@ -13,6 +13,7 @@ import gpuwidget
 
 SETUP = """
 import asyncio, itertools, linecache, os, sys, threading, time
+from gpuwidget.model.thread_frames import caller_of, frames_of_threads
 HERE = "# he" + "re"
 def reached():
     open('reached', 'w').close()
@@ -21,7 +22,7 @@ def signal_when_here():
     main = threading.main_thread().ident
     def look():
         while True:
-            frame = sys._current_frames()[main]
+            frame = frames_of_threads()[main]
             place = (frame.f_code.co_filename, frame.f_lineno)
             # linecache has no source for the code that %%time compiles.
             if place == ("<timed exec>", 2) or HERE in linecache.getline(*place):
@@ -33,11 +34,11 @@ def signal_when_waiting():
     main = threading.main_thread().ident
     def look():
         while True:
-            frame = sys._current_frames()[main]
+            frame = frames_of_threads()[main]
             while frame is not None:
-                if frame.f_code.co_name == 'select' and frame.f_back.f_code.co_name == '_input_request':
+                if frame.f_code.co_name == 'select' and caller_of(frame).f_code.co_name == '_input_request':
                     return reached()
-                frame = frame.f_back
+                frame = caller_of(frame)
             time.sleep(0.002)
     threading.Thread(target=look, daemon=True).start()
 """
