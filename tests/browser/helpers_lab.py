@@ -292,8 +292,11 @@ class Notebook:
             "await app.commands.execute('apputils:change-theme', {theme: argument}); }",
             THEMES[theme],
         )
+        # JupyterLab hides its shell for one frame after it has named the new theme.
         self.page.wait_for_function(
-            "light => document.body.dataset.jpThemeLight === light", arg=str(theme == "light").lower()
+            "light => document.body.dataset.jpThemeLight === light && window.jupyterapp.shell.isVisible",
+            arg=str(theme == "light").lower(),
+            polling=_POLLING_MS,
         )
 
     def run(self, cell: int) -> None:
