@@ -110,13 +110,14 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         install=install_command(settings.install_requirement, serverapp.log),
         slurm=slurm,
         hide_other_users=settings.hide_other_users,
+        allow_always_on=settings.allow_always_on and not settings.always_on,
     )
     notebook_ids = NotebookIds(Path(serverapp.data_dir), serverapp.root_dir, serverapp.log)
     kernel_labels = KernelLabels(notebook_ids.notebook_id, server_user(), settings.metrics_names)
     if settings.always_on:
         # This is delayed until the event loop runs, because the driver may take seconds to open, and the
         # server's start must not wait for that.
-        serverapp.io_loop.add_callback(hub.stay_on)
+        serverapp.io_loop.add_callback(hub.set_always_on, True)
     if slurm.needs_refresh:
         serverapp.io_loop.add_callback(slurm.refresh)
         serverapp.io_loop.add_callback(PeriodicCallback(slurm.refresh, 1000 * REFRESH_S).start)

@@ -28,6 +28,7 @@ from gpuwidget.server.prometheus_history import PrometheusHistory
 from gpuwidget.server.sample_hub import SampleHub
 
 _may_execute: Callable[[Any], Any] = authorized(action="execute")
+_may_write: Callable[[Any], Any] = authorized(action="write")
 
 _METRICS_USER = User(username="gpuwidget-metrics")
 """The user of a request with the metrics token, for the server's log."""
@@ -35,6 +36,10 @@ _SAMPLE_TIMEOUT_S = 5.0
 _NO_PROMETHEUS = (
     "No Prometheus is configured, so there is no cluster view: an administrator of this server sets "
     "c.GpuWidget.prometheus_url."
+)
+_FIXED_ALWAYS_ON = (
+    "Pages can't change whether this server always records: its administrator has set always_on, or "
+    "allow_always_on to False."
 )
 _NO_NODE = (
     "Prometheus has no GPUs of a machine with this name. The machine may have been "
@@ -100,7 +105,7 @@ class SampleHandler(GpuWidgetHandler, APIHandler):
 
 class HistoryHandler(GpuWidgetHandler, APIHandler):
     """``GET gpuwidget/api/history?seconds=N[&metrics=…][&node=…]``: the stored samples, or those that
-    Prometheus has."""
+    Prometheus has. ``POST gpuwidget/api/history``: whether samples are stored even without pages."""
 
     def initialize(  # type: ignore[override]
         self, hub: SampleHub, long_history: PrometheusHistory | None, limit: HistoryLimit
@@ -122,6 +127,19 @@ class HistoryHandler(GpuWidgetHandler, APIHandler):
         """
         with self._limit.request():
             await self._answer()
+
+    @web.authenticated
+    @_may_write
+    async def post(self) -> None:
+        """Turn ``always_on`` on or off, until the server stops; status 403 if pages can't change it."""
+        if not self._hub.allow_always_on:
+            raise web.HTTPError(403, _FIXED_ALWAYS_ON)
+        wanted = (self.get_json_body() or {}).get("always_on")
+        if not isinstance(wanted, bool):
+            raise web.HTTPError(400, "always_on must be true or false.")
+        self._hub.set_always_on(wanted)
+        self.set_status(204)
+        await self.finish()
 
     async def _answer(self) -> None:
         length_s = HOUR_S if self._long_history is None else PROMETHEUS_S

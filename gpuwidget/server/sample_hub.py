@@ -98,6 +98,7 @@ class SampleHub:
         install: str | None = None,
         slurm: SlurmMonitor | None = None,
         hide_other_users: bool = False,
+        allow_always_on: bool = False,
     ) -> None:
         self._install = install
         self._documentation = documentation()
@@ -107,6 +108,7 @@ class SampleHub:
         self._clock = clock
         self._history = HistoryStore(history_s, interval_s)
         self.hide_other_users = hide_other_users
+        self.allow_always_on = allow_always_on
         self._ownership = OwnershipMonitor(
             inventory,
             clock,
@@ -201,9 +203,9 @@ class SampleHub:
         monitor.start(has_pages=lambda: bool(self._clients))
         self._update_subscription()
 
-    def stay_on(self) -> None:
-        """From now on, sample even without clients. The samples include the hardware counters."""
-        self._always_on = True
+    def set_always_on(self, on: bool) -> None:
+        """Set whether to sample even without clients. These samples include the hardware counters."""
+        self._always_on = on
         self._update_subscription()
         self._update_activity()
 
@@ -432,6 +434,7 @@ class SampleHub:
             "history_s": self.history_s,
             "install": self._install,
             "documentation": self._documentation,
+            "always_on": self._always_on if self.allow_always_on else None,
         }
         # The sample and the history are already encoded, so insert them as text.
         begin = json.dumps(fields, separators=(",", ":")).encode()[:-1]

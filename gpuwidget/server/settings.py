@@ -37,6 +37,7 @@ _RANGES = {
     "history": f"a number of seconds from {MIN_HISTORY_S:g} to {MAX_HISTORY_S:g}",
     "source": "a word in quotes, such as 'auto' or 'replay'",
     "always_on": "True or False",
+    "allow_always_on": "True or False",
     "gpu_activity": "True or False",
     "gpu_hours": "True or False",
     "gpu_hour_price": "a number from 0 on, or None",
@@ -54,6 +55,11 @@ _RANGES = {
     "prometheus_timeout": f"a number of seconds from {MIN_TIMEOUT_S:g} to {MAX_TIMEOUT_S:g}",
     "install_requirement": "the arguments of 'pip install', quoted as in a shell, without a password",
 }
+_STRICT = {
+    "hide_other_users": (True, "would show processes"),
+    "allow_always_on": (False, "would allow it to pages"),
+}
+"""For settings whose default allows more: the value that replaces an invalid one, and why."""
 
 
 class GpuWidget(Configurable):
@@ -83,6 +89,11 @@ class GpuWidget(Configurable):
         False,
         help="""Sample from the server's start, including the hardware's counters, even if no page is open, so
         that pages opened later show the history.""",
+    ).tag(config=True)
+    allow_always_on = Bool(
+        True,
+        help="""Whether users can turn always_on on, with the dashboard's button Record always. It stays on
+        until a user turns it off, or the server stops.""",
     ).tag(config=True)
     metrics_token_file = Unicode(
         "",
@@ -197,7 +208,7 @@ class GpuWidget(Configurable):
 def load_settings(config: Config, log: Logger) -> GpuWidget:
     """Return the configured traits.
 
-    For a trait with an invalid value, log a sentence and use the default, or the value that shows less.
+    For a trait with an invalid value, log a sentence and use the default, or the value that allows less.
     """
     traits = GpuWidget.class_traits(config=True)
     good = Config()
@@ -211,9 +222,9 @@ def load_settings(config: Config, log: Logger) -> GpuWidget:
             GpuWidget(config=alone)
         except TraitError:
             used = f"Its default, {traits[name].default()!r}, is used."
-            if name == "hide_other_users":
-                good.merge(Config({"GpuWidget": {name: True}}))
-                used = "True is used, because the default would show processes."
+            if name in _STRICT:
+                good.merge(Config({"GpuWidget": {name: _STRICT[name][0]}}))
+                used = f"{_STRICT[name][0]} is used, because the default {_STRICT[name][1]}."
             log.error("GpuWidget.%s can't be %s: give %s. %s", name, _shown(value), _RANGES[name], used)
             if name == "prometheus_matchers":
                 log.error(

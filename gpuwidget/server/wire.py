@@ -162,6 +162,8 @@ class InitialMessage:
     if the administrator has not configured one."""
     documentation: str | None
     """Address of the documentation, or None if there is no public documentation."""
+    always_on: bool | None
+    """Whether the server samples and stores even without pages. None if pages can't change that."""
     sample: Sample | None
     """The newest sample. None if there have been no clients yet; in that case the next message contains a
     sample."""

@@ -714,6 +714,8 @@ export interface InitialMessage {
   readonly install: string | null;
   /** Address of the documentation, or null if there is no public documentation. */
   readonly documentation: string | null;
+  /** Whether the server samples and stores even without pages. null if pages can't change that. */
+  readonly always_on: boolean | null;
   /**
    * The newest sample. null if there have been no clients yet; in that case the next message contains a
    * sample.

@@ -296,6 +296,7 @@ export function hello(changes: Partial<InitialMessage> = {}): InitialMessage {
     history_s: 600,
     install: null,
     documentation: null,
+    always_on: false,
     sample: null,
     history: { t: [], gpus: [] },
     ...changes

@@ -23,7 +23,7 @@ function view(condition: Condition): KernelView {
 }
 
 function server(changes: Partial<ServerInfo> = {}): ServerInfo {
-  return { version: '0.1.0', interval: 0.2, install: null, documentation: null, ...changes };
+  return { version: '0.1.0', interval: 0.2, install: null, documentation: null, alwaysOn: false, ...changes };
 }
 
 const MISSING: Condition[] = [

@@ -22,6 +22,7 @@ EMPTY = f"{DASHBOARD} .jp-gpuwidget-dashboard-empty"
 TOOLBAR = f"{DASHBOARD} .jp-gpuwidget-dashboard-toolbar"
 NOTICE = f"{DASHBOARD} > .jp-gpuwidget-dashboard-notice"
 CSV = f"{DASHBOARD} .jp-gpuwidget-dashboard-csv"
+RECORD = f"{TOOLBAR} .jp-gpuwidget-dashboard-record"
 BUTTON = f"{EMPTY} button"
 CHARTS_FOCUSED = "() => document.activeElement?.matches('.jp-gpuwidget-dashboard-charts')"
 
@@ -116,4 +117,29 @@ def test_the_connection_is_lost(browser: BrowserContext, tmp_path: Path) -> None
         lab.wait_until_ready()
         page.wait_for_selector(f"{DASHBOARD}:not([data-link])")
         assert page.is_hidden(NOTICE)
+        page.close(run_before_unload=False)
+
+
+def test_record_always(browser: BrowserContext, tmp_path: Path) -> None:
+    """Beside a gap, *Record always* lets the server record even without pages. It stays on after a reload, until
+    it is pressed again. If the server refuses, the dashboard shows why."""
+    with lab_with(tmp_path, *machine(2)) as (lab, _):
+        notebook = lab.open(browser, lab.write("gap.ipynb", ["1"]), kernel=False)
+        page = notebook.page
+        open_dashboard(notebook)
+        page.click(f"{RECORD}[aria-pressed=false]")
+        page.wait_for_selector(f"{RECORD}[aria-pressed=true]")
+        assert violations(notebook, TOOLBAR) == []
+        page.reload()
+        page.click(f"{RECORD}[aria-pressed=true]")
+        page.wait_for_selector(f"{RECORD}[aria-pressed=false]")
+        page.route(
+            "**/gpuwidget/api/history?*",
+            lambda route: route.fulfill(
+                status=403, body='{"message": "Not here."}', content_type="application/json"
+            ),
+        )
+        page.click(RECORD)
+        wait_for_text(notebook, NOTICE, "The server does not change its recording: Not here.")
+        assert page.get_attribute(RECORD, "aria-pressed") == "false"
         page.close(run_before_unload=False)

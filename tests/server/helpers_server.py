@@ -112,13 +112,13 @@ class Server:
             return _refusal(error)
         return answer.code, json.loads(answer.body)
 
-    async def post(self, *path: str, **query: str) -> tuple[int, Any]:
-        """Return the status and the decoded reply of a POST request without a body to ``gpuwidget/api/…``."""
+    async def post(self, *path: str, body: str = "", **query: str) -> tuple[int, Any]:
+        """Return the status and the decoded reply of a POST request to ``gpuwidget/api/…``."""
         try:
-            answer = await self.fetch("gpuwidget", "api", *path, method="POST", body="", params=query)
+            answer = await self.fetch("gpuwidget", "api", *path, method="POST", body=body, params=query)
         except HTTPClientError as error:
             return _refusal(error)
-        return answer.code, json.loads(answer.body)
+        return answer.code, json.loads(answer.body or "null")
 
     async def stream(self, **query: object) -> Stream:
         """Connect a new client to the sample stream."""

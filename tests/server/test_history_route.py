@@ -186,6 +186,47 @@ class TestAlwaysOn:
         assert server.hub._activity is None
 
 
+async def set_always_on(server: Server, on: object) -> int:
+    """Ask the server to record even without pages, or not, and return the status of the answer."""
+    return int((await server.post("history", body=json.dumps({"always_on": on})))[0])
+
+
+async def test_a_page_can_turn_always_on_on_and_off(server: Server, source: FakeSource) -> None:
+    """After a POST with ``always_on``, sampling continues without clients, and new streams say so. Another
+    POST turns it off."""
+    stream = await server.stream()
+    assert (await stream.next())["always_on"] is False
+    assert await set_always_on(server, True) == 204
+    stream.close()
+    await server.until(lambda: not server.hub._clients)
+    calls = source.calls["fast"]
+    await server.until(lambda: source.calls["fast"] > calls + 20)
+    stream = await server.stream()
+    assert (await stream.next())["always_on"] is True
+    assert await set_always_on(server, False) == 204
+    stream.close()
+    await server.until(lambda: not server.hub._sampler.wanted)
+    assert server.hub._activity is None
+
+
+@pytest.mark.parametrize("wanted", [None, 1, "true"])
+async def test_an_invalid_request_changes_nothing(server: Server, wanted: object) -> None:
+    """A POST with anything else than true or false returns 400."""
+    assert await set_always_on(server, wanted) == 400
+    assert not server.hub._sampler.wanted
+
+
+@pytest.mark.parametrize(
+    "configuration", [{"allow_always_on": False}, {"allow_always_on": "maybe"}, {"always_on": True}]
+)
+async def test_the_administrator_decides(server: Server, configuration: dict[str, object]) -> None:
+    """If the administrator has set ``always_on``, or does not allow it, a page can't change it."""
+    assert (await (await server.stream()).next())["always_on"] is None
+    before = server.hub._always_on
+    assert [await set_always_on(server, on) for on in (True, False)] == [403, 403]
+    assert server.hub._always_on is before is configuration.get("always_on", False)
+
+
 @pytest.mark.parametrize("configuration", [{"source": "replay"}])
 async def test_a_recording_begins_with_two_minutes_of_history(real_server: Server) -> None:
     """Under a recording, the first page receives the last two minutes, in which GPUs train."""

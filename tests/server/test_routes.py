@@ -21,6 +21,7 @@ ALLOWED = {
     ("ClusterHandler", "GET"): "read",
     ("DoctorHandler", "POST"): "execute",
     ("HistoryHandler", "GET"): "read",
+    ("HistoryHandler", "POST"): "write",
     ("MetricsHandler", "GET"): "read",
     ("SampleHandler", "GET"): "read",
     ("StreamHandler", "GET"): "read",

@@ -29,6 +29,7 @@ async def test_the_initial_message_comes_first_then_every_sample(server: Server)
         "history_s": 600.0,
         "install": None,
         "documentation": installation.documentation(),
+        "always_on": False,
         "sample": None,
         "history": {"t": [], "gpus": []},
     }

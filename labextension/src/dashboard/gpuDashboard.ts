@@ -7,7 +7,7 @@ import { Widget } from '@lumino/widgets';
 import type { Clock } from '../clock';
 import { NoticeView } from '../panel/notice';
 import { serverNotice, type Notice } from '../panel/panelMessages';
-import type { HistoryServer } from '../stream/serverApi';
+import type { RecordingServer } from '../stream/serverApi';
 import type { ICellRuns, IClusterModel, IGpuSettings, IMonitor } from '../tokens';
 import { metricTexts, type MetricName } from '../metricTable';
 import type { Band } from '../ui/chartBands';
@@ -52,14 +52,14 @@ const MANY_GPUS = 4;
 /** Maximum number of steps in a chart. Each step is one point of each line and takes one or two pixels. */
 const POINTS = 400;
 const POINTS_OF_MANY = 250;
-/** How long the error of a failed export is shown, in milliseconds. */
-const CSV_ERROR_MS = 10_000;
+/** How long the error of a failed click is shown, in milliseconds. */
+const ERROR_MS = 10_000;
 
 /** The dependencies of a dashboard. */
 export interface DashboardOptions {
   readonly trans: TranslationBundle;
   readonly monitor: IMonitor;
-  readonly server: HistoryServer;
+  readonly server: RecordingServer;
   readonly cluster: IClusterModel;
   readonly cells: ICellRuns;
   readonly settings: IGpuSettings;
@@ -85,8 +85,8 @@ export class GpuDashboard extends Widget {
   private readonly loader: HistoryLoader;
   private readonly throttle: RenderThrottle;
   private readonly csvExport: CsvExport;
-  private readonly csvErrorTimeout: Debouncer<void>;
-  private csvError: string | null = null;
+  private readonly errorTimeout: Debouncer<void>;
+  private actionError: string | null = null;
   private readonly recording = new Text('dashboard-recording', 'div');
   private readonly notice: NoticeView;
   private readonly emptyView: EmptyStateView;
@@ -131,9 +131,9 @@ export class GpuDashboard extends Widget {
       this.draw();
     });
     this.csvExport = new CsvExport(trans, server);
-    this.csvErrorTimeout = new Debouncer(() => {
-      this.setCsvError(null);
-    }, CSV_ERROR_MS);
+    this.errorTimeout = new Debouncer(() => {
+      this.setError(null);
+    }, ERROR_MS);
     this.notice = new NoticeView(trans, () => undefined);
     this.notice.node.classList.add('jp-gpuwidget-dashboard-notice');
     const icon = gpuIcon.element({ tag: 'span', className: 'jp-gpuwidget-dashboard-empty-icon' });
@@ -177,6 +177,9 @@ export class GpuDashboard extends Widget {
         this.takeFocus();
       },
       isSingle: metric !== null,
+      setAlwaysOn: on => {
+        void this.setAlwaysOn(server, on);
+      },
       exportCsv: () => {
         void this.exportCsv();
       }
@@ -281,7 +284,7 @@ export class GpuDashboard extends Widget {
     }
     document.removeEventListener('visibilitychange', this.updateActive);
     this.csvExport.cancel();
-    this.csvErrorTimeout.dispose();
+    this.errorTimeout.dispose();
     this.clusterView?.dispose();
     this.grid.dispose();
     super.dispose(); // This stops the work by detaching the widget, and disconnects all signals.
@@ -326,7 +329,7 @@ export class GpuDashboard extends Widget {
     const empty = this.emptyState(problem);
     // If the notice and the empty state have the same text, show only the empty state.
     const notice = problem?.text === empty?.text ? null : problem;
-    this.notice.show(this.csvError === null ? notice : { text: this.csvError });
+    this.notice.show(this.actionError === null ? notice : { text: this.actionError });
     this.emptyView.show(empty);
     this.showCharts(empty === null);
     setHidden(this.toolbar.node, this.cluster === null && sample?.gpus.length === 0);
@@ -415,7 +418,7 @@ export class GpuDashboard extends Widget {
     this.cells.setVisible(this, false);
     this.loader.stop();
     this.throttle.stop();
-    this.csvError = null;
+    this.actionError = null;
   }
 
   private handleMessage(_: unknown, message: ReceivedMessage): void {
@@ -539,7 +542,9 @@ export class GpuDashboard extends Widget {
     const missing = isOwn ? '' : this.trans.__('No values are stored for this metric in this time range.');
     const { mean, lines, smoothing } = this.current;
     const gpus = this.shownGpus();
-    const bands = [...this.bands(gpus), ...(isOwn ? this.gaps(range, series.since) : [])].sort(
+    const gaps = isOwn ? this.gaps(range, series.since) : [];
+    this.toolbar.showAlwaysOn(this.monitor.model.server?.alwaysOn ?? null, gaps.length > 0);
+    const bands = [...this.bands(gpus), ...gaps].sort(
       (a, b) => a.from - b.from || (b.until ?? Infinity) - (a.until ?? Infinity)
     );
     this.grid.draw({ series, axis: this.axis, range, gpus, mean, lines, smoothing, bands, live, missing });
@@ -551,7 +556,7 @@ export class GpuDashboard extends Widget {
   private gaps(range: TimeRange, since: number): Band[] {
     const label = this.trans.__('not recorded');
     const title = this.trans.__(
-      'Not recorded: the server stored no values in this time. To record without a page, set c.GpuWidget.always_on on the server.'
+      'Not recorded: the server stored no values in this time. “Record always” and the setting c.GpuWidget.always_on record without a page.'
     );
     const gaps = gapsOf(this.axis, range, since);
     return gaps.map(([from, until]) => ({ from, until, label, title, isGap: true }));
@@ -653,7 +658,7 @@ export class GpuDashboard extends Widget {
 
   private async exportCsv(): Promise<void> {
     const { metrics, enlarged, node } = this.current;
-    this.setCsvError(null);
+    this.setError(null);
     this.toolbar.setExporting(true);
     try {
       await this.csvExport.run({
@@ -664,17 +669,29 @@ export class GpuDashboard extends Widget {
         node
       });
     } catch (error) {
-      this.setCsvError(this.trans.__('The CSV file could not be made: %1', errorText(error)));
+      this.setError(this.trans.__('The CSV file could not be made: %1', errorText(error)));
     } finally {
       this.toolbar.setExporting(false);
     }
   }
 
-  private setCsvError(text: string | null): void {
-    this.csvError = text;
+  /** Turn the recording without pages on or off. */
+  private async setAlwaysOn(server: RecordingServer, alwaysOn: boolean): Promise<void> {
+    const { model } = this.monitor;
+    try {
+      await server.setAlwaysOn(alwaysOn);
+      model.server &&= { ...model.server, alwaysOn };
+      this.redraw();
+    } catch (error) {
+      this.setError(this.trans.__('The server does not change its recording: %1', errorText(error)));
+    }
+  }
+
+  private setError(text: string | null): void {
+    this.actionError = text;
     if (text !== null) {
       // The promise rejects if the debouncer is disposed of before it has run.
-      this.csvErrorTimeout.invoke().catch(() => undefined);
+      this.errorTimeout.invoke().catch(() => undefined);
     }
     this.update();
   }

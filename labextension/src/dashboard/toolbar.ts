@@ -40,6 +40,8 @@ export interface ToolbarOptions {
   readonly setLines: (shown: boolean) => void;
   /** Called when the user returns from an enlarged chart to all charts. */
   readonly showAll: () => void;
+  /** Called when the user turns the recording without pages on or off. */
+  readonly setAlwaysOn: (on: boolean) => void;
   readonly exportCsv: () => void;
   /** Whether the dashboard has only one chart, so that there is nothing to select. */
   readonly isSingle: boolean;
@@ -57,6 +59,7 @@ export class Toolbar {
   private readonly mean: HTMLButtonElement;
   private readonly lines: HTMLButtonElement;
   private readonly all: HTMLButtonElement;
+  private readonly record: HTMLButtonElement;
   private readonly nodePicker = element('select', 'dashboard-button');
   private nodes: readonly string[] | null = null;
   private readonly trans: TranslationBundle;
@@ -65,7 +68,8 @@ export class Toolbar {
 
   constructor(private readonly options: ToolbarOptions) {
     this.trans = options.trans;
-    const { trans, hasPrometheus, setRange, setLive, setMean, setLines, showAll, exportCsv } = options;
+    const { trans, hasPrometheus, setRange, setLive, setMean, setLines, showAll, setAlwaysOn, exportCsv } =
+      options;
     const group = element('div', 'dashboard-ranges');
     setAttribute(group, 'role', 'group');
     setAttribute(group, 'aria-label', trans.__('Time range'));
@@ -103,6 +107,15 @@ export class Toolbar {
       }
     );
     this.all = button(trans.__('All charts'), trans.__('Show all charts again (Escape)'), showAll);
+    this.record = button(
+      trans.__('Record always'),
+      trans.__('Store the values even while no page is open, until the server stops'),
+      () => {
+        setAlwaysOn(this.record.getAttribute('aria-pressed') !== 'true');
+      }
+    );
+    this.record.classList.add('jp-gpuwidget-dashboard-record');
+    setHidden(this.record, true);
     this.smoothing.title = trans.__(
       'Each point of a smoothed line is the mean of the last points. The area behind the line spans their minimum and maximum'
     );
@@ -128,6 +141,7 @@ export class Toolbar {
       ...(hasPrometheus ? [new DatePicker(options).node] : []),
       this.live,
       this.timeRange.node,
+      this.record,
       this.all,
       this.mean,
       this.lines,
@@ -175,6 +189,15 @@ export class Toolbar {
   setGpuCount(count: number, hasHeatMaps: boolean): void {
     setHidden(this.mean, count < 2);
     setHidden(this.lines, !hasHeatMaps);
+  }
+
+  /**
+   * Show whether the server stores values even without pages (null: pages can't change that). If it does not,
+   * that is offered beside a gap.
+   */
+  showAlwaysOn(alwaysOn: boolean | null, hasGap: boolean): void {
+    setHidden(this.record, alwaysOn === null || !(alwaysOn || hasGap));
+    setAttribute(this.record, 'aria-pressed', String(alwaysOn));
   }
 
   /** Disable the export if there is nothing to export. */

@@ -31,6 +31,12 @@ export interface HistoryServer {
   history(query: HistoryQuery, signal: AbortSignal): Promise<MetricHistory>;
 }
 
+/** Provides the history, and can store it even without pages. */
+export interface RecordingServer extends HistoryServer {
+  /** Set whether samples are stored even without pages. Rejects with a sentence to display. */
+  setAlwaysOn(on: boolean): Promise<void>;
+}
+
 /** Provides single samples. */
 export interface SampleServer {
   /**
@@ -47,7 +53,7 @@ export interface ClusterServer {
 }
 
 /** The routes of gpuwidget on the Jupyter server. */
-export class ServerApi implements StreamServer, HistoryServer, SampleServer, ClusterServer {
+export class ServerApi implements StreamServer, RecordingServer, SampleServer, ClusterServer {
   /**
    * Whether the server keeps less history than this page requests. If so, a stream requests no particular
    * length and receives the server's whole history.
@@ -87,6 +93,16 @@ export class ServerApi implements StreamServer, HistoryServer, SampleServer, Clu
       );
     }
     return history;
+  }
+
+  /** Set whether samples are stored even without pages. */
+  async setAlwaysOn(on: boolean): Promise<void> {
+    const url = URLExt.join(this.settings.baseUrl, HISTORY);
+    const init = { method: 'POST', body: JSON.stringify({ always_on: on }) };
+    const response = await ServerConnection.makeRequest(url, init, this.settings);
+    if (!response.ok) {
+      throw await ServerConnection.ResponseError.create(response);
+    }
   }
 
   /** Return the newest sample; null if the server has no gpuwidget, or another version. */

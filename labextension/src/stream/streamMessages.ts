@@ -178,6 +178,7 @@ const initialMessage = object<InitialMessage>({
   history_s: size,
   install: optionalText,
   documentation: orNull(webAddress),
+  always_on: orNull(flag),
   sample: nullable(sample),
   history: value => parsed(history, value) ?? { t: [], gpus: [] }
 });

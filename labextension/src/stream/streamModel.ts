@@ -47,6 +47,8 @@ export interface ServerInfo {
   readonly install: string | null;
   /** The URL of the documentation; null if there is none. */
   readonly documentation: string | null;
+  /** Whether the server stores samples even without pages; null if pages can't change that. */
+  readonly alwaysOn: boolean | null;
 }
 
 /**
@@ -110,8 +112,8 @@ export class StreamModel {
       return;
     }
     this.ownInterval = message.interval_s;
-    const { version, install, documentation } = message;
-    this.server = { version, interval: this.interval, install, documentation };
+    const { version, install, documentation, always_on: alwaysOn } = message;
+    this.server = { version, interval: this.interval, install, documentation, alwaysOn };
     this.longestInterval = this.interval;
     const capacity = Math.ceil((CAPACITY_FACTOR * this.seconds) / message.interval_s) + MIN_CAPACITY;
     this.history = new HistoryBuffer(capacity);
