@@ -206,7 +206,7 @@ export class Plot {
     const hidden = { show: false };
     const axis = {
       stroke: () => colors().text,
-      font: `10px ${colors().font}`,
+      font: `11px ${colors().font}`,
       grid: { stroke: () => colors().grid, width: 1 },
       ticks: hidden
     };
@@ -315,7 +315,7 @@ export class Plot {
     if (this.lines.length < 2 || this.hasRows || context === null) {
       return 2 * LABEL_GAP;
     }
-    context.font = `10px ${this.options.colors().font}`;
+    context.font = `11px ${this.options.colors().font}`;
     const indices = this.lines.map(({ number }) => number).sort((a, b) => b.length - a.length);
     const shown = indices.slice(0, indices.length > MAX_INDICES ? MAX_INDICES - 1 : MAX_INDICES);
     const rest = indices.length - shown.length;
