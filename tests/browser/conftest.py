@@ -87,9 +87,11 @@ def open_notebook(
 ) -> Iterator[Callable[..., Notebook]]:
     """Return a function that opens a notebook: a new one with the given cells, or an existing file.
 
-    The opened notebooks are closed after the test.
+    The opened notebooks are closed after the test. The settings are the default ones, whatever tests before
+    have changed.
     """
     opened: list[Notebook] = []
+    lab.reset_settings()
 
     def open_notebook(cells: Sequence[str] | Path, **options: Any) -> Notebook:
         path = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -120,11 +121,8 @@ class Lab:
         self._log = root / "server.log"
         self._port = _free_port()
         self.url = f"http://127.0.0.1:{self._port}"
-        settings = root / "settings"
-        for name, value in SETTINGS.items():
-            path = settings / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(value))
+        self._settings = settings = root / "settings"
+        self.reset_settings()
         self.notebooks.mkdir()
         home = {
             "HOME": "home",
@@ -160,6 +158,14 @@ class Lab:
             *options,
         ]
         self.start()
+
+    def reset_settings(self) -> None:
+        """Forget what pages have saved in the user's settings."""
+        shutil.rmtree(self._settings, ignore_errors=True)
+        for name, value in SETTINGS.items():
+            path = self._settings / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(value))
 
     def start(self) -> None:
         """Start the server, or restart it at the same address with the same token."""

@@ -163,6 +163,7 @@ def test_without_a_kernel_and_after_a_reload(open_notebook: Open, lab: Lab) -> N
     notebook = open_notebook(path, kernel=False)
     notebook.script("await panel.sessionContext.shutdown();")
     show(notebook)
+    notebook.page.wait_for_selector(ROW)
     assert rows(notebook) == [
         ["[3] 1", "+4.0", "5.0", "500 ms", "4.0 kJ"],
         ["[1] 1", "+9.0", "10.0", "1 min 10 s", "9.0 kJ"],
@@ -270,6 +271,7 @@ def test_the_day_of_a_run(open_notebook: Open, lab: Lab) -> None:
     path = write_reports(lab, "days.ipynb", reports, source="model.fit(train_set)")
     notebook = open_notebook(path, kernel=False, height=3200)
     show(notebook)
+    notebook.page.wait_for_selector(ROW)
     days = notebook.page.locator(f"{ROW} .jp-gpuwidget-cells-day").all_inner_texts()
     month = time.strftime("%b", yesterday)
     assert days == [f"{month} {yesterday.tm_mday}, {yesterday.tm_hour:02}:{yesterday.tm_min:02}", "", ""]
@@ -287,7 +289,7 @@ def test_many_reports(open_notebook: Open, lab: Lab) -> None:
     path = write_reports(lab, "many.ipynb", [report(n, n % 50, n / 7) for n in range(1, 501)], cells=1500)
     notebook = open_notebook(path, kernel=False)
     show(notebook)
-    assert len(rows(notebook)) == 500
+    notebook.wait_for(lambda: len(rows(notebook)) == 500)
     assert notebook.page.inner_text(f"{CELLS} .jp-gpuwidget-cells-totals").startswith("500 runs")
     notebook.script(
         "window.changes = 0;"
@@ -310,7 +312,7 @@ def test_another_versions_reports_are_left_out(open_notebook: Open, lab: Lab) ->
     newer = {**report(2, 2, 1.0), "schema": 2}
     notebook = open_notebook(write_reports(lab, "newer.ipynb", [report(1, 1, 1.0), newer]), kernel=False)
     show(notebook)
-    assert names(notebook) == ["[1] 1"]
+    wait_for_names(notebook, "[1] 1")
     note = f"{CELLS} .jp-gpuwidget-cells-notes"
     assert notebook.page.inner_text(note) == "1 report from another version of gpuwidget is not shown."
     notebook.page.click(f"{CELLS} .jp-gpuwidget-cells-toggle")
