@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
@@ -161,7 +160,8 @@ class Lab:
 
     def reset_settings(self) -> None:
         """Forget what pages have saved in the user's settings."""
-        shutil.rmtree(self._settings, ignore_errors=True)
+        for saved in self._settings.rglob("*.jupyterlab-settings"):
+            saved.unlink()
         for name, value in SETTINGS.items():
             path = self._settings / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -121,8 +121,8 @@ def test_the_connection_is_lost(browser: BrowserContext, tmp_path: Path) -> None
 
 
 def test_record_always(browser: BrowserContext, tmp_path: Path) -> None:
-    """Beside a gap, *Record always* lets the server record even without pages. It stays on after a reload, until
-    it is pressed again. If the server refuses, the dashboard shows why."""
+    """Beside a gap, *Record always* lets the server record even without pages. It is on in other
+    pages too, until it is pressed again. If the server refuses, the dashboard shows why."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         notebook = lab.open(browser, lab.write("gap.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -130,7 +130,10 @@ def test_record_always(browser: BrowserContext, tmp_path: Path) -> None:
         page.click(f"{RECORD}[aria-pressed=false]")
         page.wait_for_selector(f"{RECORD}[aria-pressed=true]")
         assert violations(notebook, TOOLBAR) == []
-        page.reload()
+        page.close(run_before_unload=False)
+        notebook = lab.open(browser, lab.write("other.ipynb", ["1"]), kernel=False)
+        page = notebook.page
+        open_dashboard(notebook)
         page.click(f"{RECORD}[aria-pressed=true]")
         page.wait_for_selector(f"{RECORD}[aria-pressed=false]")
         page.route(
