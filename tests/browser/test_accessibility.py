@@ -285,6 +285,8 @@ CARDS = {
         "%%gpuwatch --name second\nimport time; time.sleep(1)",
         "%gpu compare first second",
     ],
+    "failed": ["%%gpuwatch\nimport time; time.sleep(1); 1 / 0"],
+    "commands": ["%gpu device", "%gpu memory", "%gpu switches", "%gpu doctor", "%gpu nonsense"],
     "out of memory": [OUT_OF_MEMORY, "%%gpuwatch\nresult = model[:1] + mib(16)"],
 }
 
@@ -293,8 +295,8 @@ CARDS = {
 def test_an_expanded_card(
     eight_gpu_lab: tuple[Lab, Standin], browser: BrowserContext, cells: list[str]
 ) -> None:
-    """axe finds no violation in the card of a cell, of an out-of-memory error and of a comparison, in which
-    everything is expanded."""
+    """axe finds no violation in what a cell, a failed cell, an out-of-memory error, a comparison and the
+    commands show, in which everything is expanded."""
     lab, _ = eight_gpu_lab
     notebook = lab.open(browser, lab.write("cards.ipynb", ["%load_ext gpuwidget", *cells]), height=TALL)
     for cell in range(len(cells) + 1):
