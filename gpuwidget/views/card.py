@@ -13,7 +13,7 @@ from typing import Any
 from gpuwidget.model.report import Report
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import _, in_view_language
-from gpuwidget.views import card_html, card_text, size_budget
+from gpuwidget.views import card_html, card_text, elements, size_budget
 from gpuwidget.views.card_summary import headline, is_silent
 from gpuwidget.views.comparison import LastRun, since_last_run
 from gpuwidget.views.detail_levels import FULL
@@ -22,12 +22,15 @@ from gpuwidget.views.size_budget import Bundle, ReducedReport
 
 
 def bundle(report: Report, oom: Mapping[str, Any] | None = None, last: Report | None = None) -> Bundle:
-    """Return the full card of ``report``, at most 20 kB as JSON. It begins with the card ``oom``, if any.
+    """Return the full card of ``report``, at most 20 kB as JSON. It begins with the card ``oom``, if any. The
+    run's own figures are then folded.
 
     ``last`` is the report of the last run of the same cell, with which the card compares the run.
     """
     changes = None if last is None else since_last_run(last, report)
-    return size_budget.fit(report, partial(_below, oom or {}, partial(_card, last=changes)))
+    return size_budget.fit(
+        report, partial(_below, oom or {}, partial(_card, last=changes, folded=oom is not None))
+    )
 
 
 def line_bundle(
@@ -52,10 +55,11 @@ def _below(
 
 
 @in_view_language
-def _card(reduced: ReducedReport, last: LastRun | None) -> dict[str, str]:
+def _card(reduced: ReducedReport, last: LastRun | None, *, folded: bool) -> dict[str, str]:
+    html = card_html.card(reduced.drawn, reduced.level, last)
     return {
         "text/plain": card_text.card(reduced.drawn, reduced.level, last),
-        "text/html": card_html.card(reduced.drawn, reduced.level, last),
+        "text/html": elements.fold(_("Figures of this run"), html) if folded else html,
     }
 
 

@@ -140,7 +140,7 @@ def html(chart: Chart, hover_columns: int) -> str:
         f"<div style='position:relative;font-size:0'><svg role='img' aria-label='{escape(chart.label)}' "
         f"style='display:block;box-sizing:border-box;width:100%;height:{panels.total_height}px;{space}"
         f"overflow:visible'>{_strips(chart, panels) if strips else _plots(chart, panels)}"
-        f"<g font-size='11' fill='currentColor'>"
+        f"<g font-size='11' fill='currentColor' opacity='.8'>"
         f"{_strip_labels(chart, panels) if strips else _labels(chart, panels)}</g></svg>"
         f"{hover}</div>"
     )

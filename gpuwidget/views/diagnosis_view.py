@@ -9,7 +9,7 @@ from gpuwidget.diagnostics.compare import Change
 from gpuwidget.model.diagnosis import Check, Diagnosis, Fix, Problem
 from gpuwidget.model.terminal_text import clean_line, display_width, pad, printable, wrap
 from gpuwidget.model.translation import _, in_view_language, translatable
-from gpuwidget.views import styles
+from gpuwidget.views import elements, styles
 
 _STATUS_WORDS = {
     "ok": translatable("OK"),
@@ -126,21 +126,31 @@ def _fix_lines(fix: Fix | None, width: int, indent: str) -> list[str]:
 
 @in_view_language
 def html(doctor: Diagnosis) -> str:
-    """Return the diagnosis as HTML: the summary, one row per check, one line for all skipped checks, and the
-    collapsed evidence."""
+    """Return the diagnosis as HTML: the summary, one row per problem, one line for all skipped checks, and
+    the collapsed other checks and evidence."""
     problems = _Problems(doctor)
-    rows = "".join(_html_row(check, problems) for check in problems.checks_in_order())
+    shown, passed = [], []
+    for check in problems.checks_in_order():
+        (passed if check.status == "ok" else shown).append(_html_row(check, problems))
     skipped = problems.skipped()
     if skipped:
         word = escape(_(_STATUS_WORDS["skipped"]))
         skipped = f"<div style='{styles.QUIET};padding:4px'>{word}: {_cleaned(skipped)}</div>"
     edge = _STATUS_COLORS.get(doctor.status, styles.NEUTRAL if doctor.without_gpu else styles.SUCCESS)
     return styles.frame(
-        f"<div><b>{_cleaned(_(doctor.summary))}</b></div>"
-        "<div style='overflow-x:auto'><table cellpadding='4' style='margin:4px 0 0;text-align:left;"
-        f"border-collapse:collapse;font-size:13px'><tbody>{rows}</tbody></table></div>"
-        f"{skipped}{_evidence(doctor)}",
+        f"<div><b>{_cleaned(_(doctor.summary))}</b></div>{_html_table(shown)}{skipped}"
+        f"{elements.fold(_('Checks passed: {number}', number=len(passed)), _html_table(passed))}"
+        f"{_evidence(doctor)}",
         edge,
+    )
+
+
+def _html_table(rows: Sequence[str]) -> str:
+    if not rows:
+        return ""
+    return (
+        "<div style='overflow-x:auto'><table cellpadding='4' style='margin:4px 0 0;text-align:left;"
+        f"border-collapse:collapse;font-size:13px'><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 

@@ -34,7 +34,7 @@ def test_advice_about_a_switch(fp32: Kernel) -> None:
     advice = ran.report["advice"]
     assert [one["rule"] for one in advice] == ["tensor-cores-idle"]
     assert advice[0]["evidence"]["tf32_matmul"] is False
-    assert "and used 2 % of the tensor cores. TF32 is off for matrix products." in card["text/plain"]
+    assert "2 % of the tensor cores). TF32 is off for matrix products." in card["text/plain"]
     fix = (
         "<code class='gpuwidget-insert'>torch.set_float32_matmul_precision(&#x27;high&#x27;)</code> for TF32."
     )

@@ -96,7 +96,7 @@ def throttled(gpus: Sequence[GpuReport], seconds: float, run_s: float, reasons: 
     hot = any(reason != POWER_BRAKE for reason in reasons)
     return Text(
         translatable(
-            "{gpus} {en_verb} throttled ({reasons}) for {seconds:.0f} of {run_s:.0f} s.",
+            "{gpus} {en_verb} throttled. It lasted {seconds:.0f} of {run_s:.0f} s ({reasons}).",
             gpus=gpu_names(gpus),
             en_verb=_verb(gpus, "was", "were"),
             seconds=seconds,
@@ -115,7 +115,7 @@ def throttled(gpus: Sequence[GpuReport], seconds: float, run_s: float, reasons: 
 def model_on_cpu(model: Model, cpu: float, *, cuda_initialized: bool) -> Text:
     """Return the text for a model that computed on the CPU."""
     where = translatable(
-        "{name} ({type}, {on_cpu} of parameters and buffers) is on the CPU.",
+        "{name} is on the CPU. It is a {type} with {on_cpu} of parameters and buffers.",
         name=model.name,
         type=model.type,
         on_cpu=units.memory(model.on_cpu),
@@ -147,15 +147,16 @@ def sync_points(where: str, call: str, share: float, utilization: float, *, sure
     """Return the text for code at ``where`` that waits for the GPU in ``call``."""
     waits = (
         translatable(
-            "{where} waits for the GPU ({call}, {share:.0f} % of the time), and no work is queued meanwhile.",
+            "{where} waits for the GPU. {share:.0f} % of the time goes to {call}, and no work is queued "
+            "meanwhile.",
             where=capitalized(where),
             call=call,
             share=share,
         )
         if sure
         else translatable(
-            "{where} probably waits for the GPU ({call}, {share:.0f} % of the time), and no work is queued "
-            "meanwhile.",
+            "{where} probably waits for the GPU. {share:.0f} % of the time goes to {call}, and no work is "
+            "queued meanwhile.",
             where=capitalized(where),
             call=call,
             share=share,
@@ -190,8 +191,8 @@ def small_kernels(
     """Return the text for GPUs whose hardware counters show that kernels are too small."""
     return Text(
         translatable(
-            "The kernels are too small, so the time goes to launching them. {gpus} ran kernels "
-            "{utilization:.0f} % of the time, but they kept only {sm} % of the multiprocessors busy.",
+            "The kernels are too small. {gpus} ran kernels {utilization:.0f} % of the time, but they kept "
+            "only {sm} % of the multiprocessors busy. The time goes to launching them.",
             gpus=gpu_names(gpus),
             utilization=utilization,
             sm=_small_percent(sm),
@@ -204,8 +205,8 @@ def small_kernels_likely(gpus: Sequence[GpuReport], utilization: float | None, *
     """Return the text for GPUs whose utilization and power suggest that kernels are too small."""
     return Text(
         translatable(
-            "The kernels are probably too small (there are no hardware counters to confirm it). {gpus} "
-            "{en_verb} steadily {utilization:.0f} % busy but drew {power}, hardly more than when idle.",
+            "The kernels are probably too small. {gpus} {en_verb} steadily {utilization:.0f} % busy but "
+            "drew {power}, hardly more than when idle. There are no hardware counters to confirm it.",
             gpus=gpu_names(gpus),
             en_verb=_verb(gpus, "was", "were"),
             utilization=utilization,
@@ -223,8 +224,8 @@ def tensor_cores_idle(
     ``tf32`` is torch's TF32 setting for matrix products, or None if it is unknown.
     """
     text = translatable(
-        "{gpus} computed in float32 ({fp32:.0f} % of the float32 pipes), and used {tensor:.0f} % of the "
-        "tensor cores.",
+        "The tensor cores were hardly used. {gpus} computed in float32 ({fp32:.0f} % of the float32 pipes, "
+        "{tensor:.0f} % of the tensor cores).",
         gpus=gpu_names(gpus),
         fp32=fp32,
         tensor=tensor,
@@ -278,8 +279,8 @@ def memory_bound_likely(gpus: Sequence[GpuReport], used: float | None, *, torch:
     """Return the text for GPUs whose memory utilization suggests that memory bandwidth is the limit."""
     return Text(
         translatable(
-            "{gpus} read or wrote device memory {used:.0f} % of the time: memory bandwidth is "
-            "probably the limit (there are no hardware counters to confirm it).",
+            "Memory bandwidth is probably the limit. {gpus} read or wrote device memory {used:.0f} % of the "
+            "time. There are no hardware counters to confirm it.",
             gpus=gpu_names(gpus),
             used=used,
         ),
@@ -323,9 +324,8 @@ def copies_likely(gpus: Sequence[GpuReport], utilization: float | None) -> Text:
     """Return the text for GPUs whose utilization and power suggest that they copy or wait."""
     return Text(
         translatable(
-            "The time probably goes to copies or waiting, not to computing (there are no hardware counters "
-            "to confirm it). {gpus} {en_verb} {utilization:.0f} % busy but drew {power}, hardly more than "
-            "when idle.",
+            "The time probably goes to copies or waiting. {gpus} {en_verb} {utilization:.0f} % busy but "
+            "drew {power}, hardly more than when idle. There are no hardware counters to confirm it.",
             gpus=gpu_names(gpus),
             en_verb=_verb(gpus, "was", "were"),
             utilization=utilization,
@@ -342,8 +342,7 @@ def cudnn_off(model: Model) -> Text:
     """Return the text for a model with layers that would use cuDNN, which is off."""
     return Text(
         translatable(
-            "cuDNN is off (torch.backends.cudnn.enabled), and {name} ({type}) has convolutions "
-            "or recurrent layers on the GPU.",
+            "cuDNN is off. {name} ({type}) has convolutions or recurrent layers on the GPU.",
             name=model.name,
             type=model.type,
         ),
@@ -355,9 +354,9 @@ def cudnn_benchmark(share: float, where: str, gpu: str, drops: int) -> Text:
     """Return the text for a run in which cuDNN's benchmark mode seems to search again for each new shape."""
     return Text(
         translatable(
-            "cuDNN's benchmark mode is on, and it probably searched again for each new input shape. "
-            "{share:.0f} % of the time went to convolutions ({where}), and memory of {gpu} was freed {drops} "
-            "times in the second half of the run.",
+            "cuDNN probably searched again for each new input shape. Its benchmark mode is on, {share:.0f} "
+            "% of the time went to convolutions ({where}), and memory of {gpu} was freed {drops} times in "
+            "the second half of the run.",
             share=share,
             where=where,
             gpu=gpu,
@@ -374,9 +373,9 @@ def fragmentation(
     times = counted(retries, "once", "{number} times")
     return Text(
         translatable(
-            "torch held at least {unused} on {gpu} that no tensor used ({reserved} reserved, at most "
-            "{allocated} allocated). It could not free this memory, although it flushed its cache {times} "
-            "to find memory.",
+            "torch's memory is fragmented. It held at least {unused} on {gpu} that no tensor used "
+            "({reserved} reserved, at most {allocated} allocated), and could not free this, although it "
+            "flushed its cache {times} to find memory.",
             unused=units.memory(unused),
             gpu=gpu_name(gpu),
             reserved=units.memory(reserved),
@@ -485,8 +484,8 @@ def idle_gpus(
     """Return the text for a process that holds memory on GPUs that did nothing."""
     return Text(
         translatable(
-            "This process holds {held} on {gpus}, which did no work, while {busy} {en_verb} "
-            "{utilization:.0f} % busy.",
+            "{gpus} did no work. This process holds {held} there, while {busy} {en_verb} {utilization:.0f} "
+            "% busy.",
             held=units.memory(held),
             gpus=gpu_names(idle),
             busy=gpu_names(busy),
@@ -509,7 +508,7 @@ def slower_gpu(
     ``visible`` is whether torch can use ``idle``.
     """
     text = translatable(
-        "{working} was {utilization:.0f} % busy, while {idle} did no work, although it has {compute:.1f} "
+        "The faster GPU did no work. {working} was {utilization:.0f} % busy, but {idle} has {compute:.1f} "
         "times the peak float32 rate and {memory:.1f} times the memory bandwidth.",
         working=_gpu_with_device(working),
         utilization=working.utilization.mean if working.utilization is not None else 0.0,
@@ -544,10 +543,10 @@ def unused_contexts(gpus: Sequence[GpuReport], held: int | None, lines: Sequence
     """
     sentences = [
         translatable(
-            "This run opened {en_contexts} on {gpus} and did not use {en_them}.",
-            en_contexts=_verb(gpus, "a CUDA context", "CUDA contexts"),
+            "{gpus} {en_verb} opened but not used. This run has {en_contexts} there.",
             gpus=gpu_names(gpus),
-            en_them=_verb(gpus, "this GPU", "these GPUs"),
+            en_verb=_verb(gpus, "was", "were"),
+            en_contexts=_verb(gpus, "a CUDA context", "CUDA contexts"),
         )
     ]
     if lines:

@@ -122,7 +122,7 @@ class Tags(HTMLParser):
 
 def test_as_html() -> None:
     """A diagnosis as HTML contains only elements and attributes that a front end keeps in an untrusted
-    notebook. No status is broken into two lines, also in Chinese."""
+    notebook. No status is broken into two lines, also in Chinese. The checks that passed are folded."""
     html = diagnosis_view.html(ILL)
     skipped = [check.id for check in ILL.links if check.status == "skipped"]
     assert skipped == ["cuda", "cudnn", "nccl", "peers"]
@@ -135,7 +135,7 @@ def test_as_html() -> None:
     }
     lines = tags.text.splitlines()
     assert lines[0] == ILL.summary
-    assert lines[1:10] == [
+    assert lines[1:13] == [
         "BROKEN",
         "PyTorch",
         "2.13.0+cpu, built for the CPU only",
@@ -145,7 +145,11 @@ def test_as_html() -> None:
         "/env/bin/python -m pip install torch==2.13.0+cu130 --index-url "
         "https://download.pytorch.org/whl/cu130",
         ".",
+        "skipped: CUDA runtime (none in this build of PyTorch), cuDNN, NCCL (comes with PyTorch for CUDA), "
+        "Between GPUs (one GPU)",
+        f"Checks passed: {sum(check.status == 'ok' for check in ILL.links)}",
         "OK",
+        "Driver",
     ]
 
 

@@ -75,9 +75,8 @@ def test_the_faster_gpu_is_idle() -> None:
     (found,) = advice(working(torch_device="cuda:1"), idle(torch_device="cuda:0"))
     assert (found.rule, found.sure) == ("slower-gpu", True)
     assert found.text == (
-        "GPU 0 (GeForce RTX 3090, cuda:1) was 87 % busy, while GPU 1 (GeForce RTX 4090, cuda:0) did no "
-        "work, although it has 2.3 times the peak float32 rate and 1.1 times the memory "
-        "bandwidth."
+        "The faster GPU did no work. GPU 0 (GeForce RTX 3090, cuda:1) was 87 % busy, but GPU 1 (GeForce "
+        "RTX 4090, cuda:0) has 2.3 times the peak float32 rate and 1.1 times the memory bandwidth."
     )
     assert found.fix == "If you meant the faster GPU: %gpu device cuda:0, or .to('cuda:0')."
     assert found.evidence == {
@@ -162,14 +161,14 @@ def test_contexts_on_unused_gpus_are_named_with_their_line() -> None:
     (found,) = advice(working(), *unused, context=context)
     assert (found.rule, found.sure) == ("unused-contexts", True)
     assert found.text == (
-        "This run opened CUDA contexts on GPUs 1 and 2 and did not use these GPUs. First selected in "
+        "GPUs 1 and 2 were opened but not used. This run has CUDA contexts there. First selected in "
         "In[5]:3 `torch.cuda.mem_get_info(i)`. The contexts hold 1.2 GiB until the kernel restarts."
     )
     assert found.evidence["unused"] == [1, 2]
     (one,) = advice(working(), unused[0], context=replace(context, line_name=None))
     assert one.text == (
-        "This run opened a CUDA context on GPU 1 and did not use this GPU. The context holds "
-        "614 MiB until the kernel restarts."
+        "GPU 1 was opened but not used. This run has a CUDA context there. The context holds 614 MiB until "
+        "the kernel restarts."
     )
 
 

@@ -171,8 +171,8 @@ def test_the_texts_have_the_figures_and_the_fix(player: Player) -> None:
     """The text of advice contains the measured values, and its fix contains what to change."""
     fp32 = player.measure(*STEADY["DDP fp32"]).advice[0]
     assert fp32.text == (
-        "GPUs 0, 1, 2 and 3 computed in float32 (66 % of the float32 pipes), and used 2 % "
-        "of the tensor cores."
+        "The tensor cores were hardly used. GPUs 0, 1, 2 and 3 computed in float32 (66 % of the float32 "
+        "pipes, 2 % of the tensor cores)."
     )
     assert fp32.fix == (
         "If most of the work is matrix products: bfloat16, or TF32 for float32 products, with your "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -107,9 +108,12 @@ def line(
 
 
 def only(given: RunEvidence) -> Advice:
-    """Return the advice on this evidence, and assert that there is exactly one piece of advice."""
+    """Return the advice on this evidence, and assert that there is exactly one piece of advice, which begins
+    with a short sentence: its title on the card."""
     found = advise(given)
     assert len(found) == 1, found
+    title = re.split(r"(?<=[.:]) ", found[0].text)[0]
+    assert len(title) <= 60 or "`" in title, title
     return found[0]
 
 
@@ -145,7 +149,7 @@ def test_gpu_figures_cover_the_gpu_drain() -> None:
     """
     slowed = busy(throttled={"too hot": 60.0})
     assert only(evidence(slowed, duration_s=4.0, gpu_s=64.0)).text == (
-        "GPU 0 was throttled (too hot) for 60 of 64 s."
+        "GPU 0 was throttled. It lasted 60 of 64 s (too hot)."
     )
     assert rules(evidence(half_idle(bursts=10), duration_s=4.0, gpu_s=64.0)) == []
     assert rules(evidence(half_idle(bursts=10), duration_s=4.0, gpu_s=4.0)) == ["input-pipeline"]
@@ -198,8 +202,8 @@ def test_unattributed_work_that_may_be_the_runs() -> None:
     said = only(evidence(hungry, attributed=False, context=RunContext(other_gpu_work=True)))
     assert (said.rule, said.sure) == ("tensor-cores-idle", False)
     assert said.text == (
-        "GPU 0 computed in float32 (66 % of the float32 pipes), and used 2 % of the tensor cores. "
-        "Couldn't tell which process did that work."
+        "The tensor cores were hardly used. GPU 0 computed in float32 (66 % of the float32 pipes, 2 % of "
+        "the tensor cores). Couldn't tell which process did that work."
     )
 
 
@@ -410,8 +414,8 @@ def test_a_model_left_on_the_cpu() -> None:
     said = only(evidence(gpu_count=1, context=context))
     assert said.rule == "model-on-cpu"
     assert said.text == (
-        "model (Net, 512 MiB of parameters and buffers) is on the CPU. This process used 350 % of "
-        "a core, and no GPU did any work."
+        "model is on the CPU. It is a Net with 512 MiB of parameters and buffers. This process used 350 % "
+        "of a core, and no GPU did any work."
     )
     assert said.fix == "model.to('cuda'), and the same for each batch."
     assert rules(evidence(unused(), context=context)) == ["model-on-cpu"]
@@ -428,8 +432,8 @@ def test_a_model_on_the_cpu_without_attribution() -> None:
     )
     said = only(evidence(busy(), context=context, attributed=False))
     assert said.text == (
-        "model (Net, 512 MiB of parameters and buffers) is on the CPU. This process used 350 % of "
-        "a core, and CUDA was not started."
+        "model is on the CPU. It is a Net with 512 MiB of parameters and buffers. This process used 350 % "
+        "of a core, and CUDA was not started."
     )
     assert rules(evidence(busy(), context=context)) == []  # the GPU's work may be a child process's
 
@@ -528,9 +532,8 @@ def test_a_call_has_only_its_share_of_its_line() -> None:
         call_share=60.0,
     )
     assert only(evidence(half_idle(), time=time_of(seen))).text == (
-        "Line 7 `for x in xs: a(x); b(x); torch.cuda.synchronize()` waits for the GPU "
-        "(synchronize, 60 % of the time), and no work is queued meanwhile. The GPU was 40 % busy "
-        "over the run."
+        "Line 7 `for x in xs: a(x); b(x); torch.cuda.synchronize()` waits for the GPU. 60 % of the time "
+        "goes to synchronize, and no work is queued meanwhile. The GPU was 40 % busy over the run."
     )
 
 
@@ -552,9 +555,8 @@ def test_a_long_line_is_shortened() -> None:
     """The text shows at most sixty characters of a source line, as the rest of the card does."""
     seen = line(f"total += ({'x + ' * 100}loss).item()", 34.0, 90.0)
     assert only(evidence(half_idle(), time=time_of(seen))).text == (
-        "Line 7 `total += (x + x + x + x + x + x + x + x + x + x + x + x + x…` waits for the GPU "
-        "(item, 34 % of the time), and no work is queued meanwhile. The GPU was 40 % busy over the "
-        "run."
+        "Line 7 `total += (x + x + x + x + x + x + x + x + x + x + x + x + x…` waits for the GPU. 34 % of "
+        "the time goes to item, and no work is queued meanwhile. The GPU was 40 % busy over the run."
     )
 
 
@@ -569,8 +571,8 @@ def test_tf32_that_is_off_is_named() -> None:
     hungry = busy(tensor_activity=level(2.0), fp32_activity=level(66.0))
     off = only(evidence(hungry, context=RunContext(switches=ComputeSwitches(False, True, True))))
     assert off.text == (
-        "GPU 0 computed in float32 (66 % of the float32 pipes), and used 2 % of the tensor cores. "
-        "TF32 is off for matrix products."
+        "The tensor cores were hardly used. GPU 0 computed in float32 (66 % of the float32 pipes, 2 % of "
+        "the tensor cores). TF32 is off for matrix products."
     )
     assert off.fix.endswith("or torch.set_float32_matmul_precision('high') for TF32.")
     on = only(evidence(hungry, context=RunContext(switches=ComputeSwitches(True, True, True))))
@@ -610,7 +612,7 @@ def test_gpus_that_hold_memory_but_do_nothing() -> None:
     said = only(evidence(busy(0), unused(1), unused(2)))
     assert said.rule == "idle-gpus"
     assert said.text == (
-        "This process holds 24.0 GiB on GPUs 1 and 2, which did no work, while GPU 0 was 99 % busy."
+        "GPUs 1 and 2 did no work. This process holds 24.0 GiB there, while GPU 0 was 99 % busy."
     )
     nothing_held = TorchMemory(Span(0, 0, 0), Span(0, 0, 0), 0, 0, 0)
     assert rules(evidence(busy(0), unused(1, torch=nothing_held))) == []
@@ -728,7 +730,7 @@ def test_the_steady_part_of_a_run_with_workers() -> None:
     said = only(evidence(idle, workers=workers, steady=steady))
     assert said.rule == "tensor-cores-idle"
     assert said.text.endswith(
-        "of the tensor cores. (Measured over 7 of 20 s, without start-up and shutdown.)"
+        "of the tensor cores). (Measured over 7 of 20 s, without start-up and shutdown.)"
     )
     assert (said.evidence["steady_from_s"], said.evidence["steady_until_s"]) == (12.0, 19.0)
     starving = half_idle(torch=None, bursts=30)
@@ -769,8 +771,8 @@ def test_a_slow_gpu_is_late_though_it_is_busy() -> None:
 @pytest.mark.parametrize(
     ("held", "expected"),
     [
-        ({"too hot": 12.0}, "GPU 0 was throttled (too hot) for 12 of 20 s."),
-        ({"power brake": 5.0, "idle": 3.0}, "GPU 0 was throttled (power brake) for 5 of 20 s."),
+        ({"too hot": 12.0}, "GPU 0 was throttled. It lasted 12 of 20 s (too hot)."),
+        ({"power brake": 5.0, "idle": 3.0}, "GPU 0 was throttled. It lasted 5 of 20 s (power brake)."),
         ({"power cap": 20.0}, None),
         ({"clock setting": 20.0}, None),
         ({"too hot": 2.0}, None),
@@ -827,9 +829,9 @@ def test_cudnn_that_searches_for_each_new_shape() -> None:
     said = only(benchmark_mode())
     assert (said.rule, said.sure) == ("cudnn-benchmark", False)
     assert said.text == (
-        "cuDNN's benchmark mode is on, and it probably searched again for each new input shape. "
-        "30 % of the time went to convolutions (line 7 `y = net(x)` at In[2]:5 Net.forward in "
-        "Conv2d.forward), and memory of GPU 0 was freed 8 times in the second half of the run."
+        "cuDNN probably searched again for each new input shape. Its benchmark mode is on, 30 % of the "
+        "time went to convolutions (line 7 `y = net(x)` at In[2]:5 Net.forward in Conv2d.forward), and "
+        "memory of GPU 0 was freed 8 times in the second half of the run."
     )
     assert said.fix == ("torch.backends.cudnn.benchmark = False, or inputs of few sizes (pad or crop them).")
 
@@ -862,9 +864,9 @@ def test_fragmentation_in_runs_of_any_length() -> None:
     pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, gib(12))
     said = only(evidence(busy(torch=pieces), duration_s=0.5))
     assert said.text == (
-        "torch held at least 12.0 GiB on GPU 0 that no tensor used (30.0 GiB reserved, at most 18.0 GiB "
-        "allocated). It could not free this memory, although it flushed its cache 3 times to "
-        "find memory."
+        "torch's memory is fragmented. It held at least 12.0 GiB on GPU 0 that no tensor used (30.0 GiB "
+        "reserved, at most 18.0 GiB allocated), and could not free this, although it flushed its cache 3 "
+        "times to find memory."
     )
     assert rules(evidence(busy(torch=replace(pieces, alloc_retries=0)))) == []
     assert rules(evidence(busy(torch=replace(pieces, alloc_retries=None)))) == []

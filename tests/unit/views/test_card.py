@@ -33,7 +33,7 @@ from gpuwidget.model.report import (
     Span,
     TorchMemory,
 )
-from gpuwidget.views import card, size_budget
+from gpuwidget.views import card, size_budget, styles
 from gpuwidget.views.card import CardReport, Reports
 from gpuwidget.views.card_gpus import table_columns
 from gpuwidget.views.card_summary import total_energy
@@ -591,8 +591,8 @@ def test_errors_have_text_and_a_color() -> None:
     theme's error colour.
     """
     made = html(reports.failed())
-    assert "border-left:3px solid var(--jp-error-color1,#e5393f)" in made
-    assert "<span style='color:var(--jp-error-color1,#e5393f)'>stopped by an error</span>" in made
+    assert f"border-left:3px solid {styles.ERROR}" in made
+    assert f"<span style='color:{styles.ERROR}'>stopped by an error</span>" in made
 
 
 def test_marks_are_listed_with_their_times() -> None:
