@@ -394,9 +394,12 @@ def _describe_cache(gpus: Sequence[GpuReport]) -> list[str]:
         # "up to", because torch may release fewer pages of expandable segments than are free.
         size = units.memory(max(returnable))
         parts.append(
-            _("up to {size} of it can be freed (%gpu free), the rest shares segments with tensors", size=size)
+            _(
+                "up to {size} of it can be freed (%gpu free --yes), the rest shares segments with tensors",
+                size=size,
+            )
             if any(fragmented)
-            else _("up to {size} of it can be freed (%gpu free)", size=size)
+            else _("up to {size} of it can be freed (%gpu free --yes)", size=size)
         )
     elif any(fragmented):
         parts.append(_("none of it can be freed, because it shares segments with tensors"))

@@ -90,6 +90,7 @@ def _chart(report: Report, level: DetailLevel) -> str:
             if gpu.uuid in series and level.drawn_memory
             else unknown,
             memory_total=gpu.memory_total,
+            torch_peak=None if gpu.torch is None else gpu.torch.reserved.peak,
         )
         for gpu, name in zip(
             report.shown[: level.gpus], card_gpus.chart_names(report.shown[: level.gpus]), strict=True

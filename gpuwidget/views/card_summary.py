@@ -18,6 +18,7 @@ from gpuwidget.model.translation import _, capitalized
 from gpuwidget.views import styles
 from gpuwidget.views.elements import Figure
 from gpuwidget.views.headline import kept_qualifier, peak_qualifier
+from gpuwidget.views.holders_view import names as holder_names
 
 DELTA = "\N{GREEK CAPITAL LETTER DELTA}"
 NOTE_LENGTH = 400
@@ -30,6 +31,7 @@ SHORT_S = 1.0
 """A cell that takes less time than this may go without a card."""
 PROGRAMS_LENGTH = 80
 """Maximum number of characters shown of the child processes' programs."""
+_HOLDER_LENGTH = 24
 _MIN_TAIL_SHARE = 0.05
 """The headline shows how long the GPU worked after the code ended only if this took at least this fraction of
 the code's time."""
@@ -368,7 +370,10 @@ def _kept(report: Report, memory: MemorySummary) -> Figure:
         return Figure(change, label, _("a recording"))
     if change == units.UNKNOWN:
         return Figure(change, label, title=_why_no_memory(report, memory.kind))
-    return Figure(change, label, kept_qualifier(memory.kind, len(report.memory_gpus)))
+    largest = ""
+    if report.holders and change.startswith("+"):
+        largest = _("largest: {name}", name=clean_line(holder_names(report.holders[0])[0], _HOLDER_LENGTH))
+    return Figure(change, label, _lines(kept_qualifier(memory.kind, len(report.memory_gpus)), largest))
 
 
 def _why_no_memory(report: Report, kind: MemoryKind) -> str:
@@ -400,8 +405,9 @@ def _energy(gpus: Sequence[GpuReport]) -> Figure:
     number, _sign, error = total.partition(" ± ")
     value = f"{number} {error.split()[1]}" if error else total
     power = gpus[0].power_w if len(gpus) == 1 else None
-    below = _lines(f"± {error}" if error else "", "" if power is None else units.power(power.mean))
-    return Figure(value, label, below)
+    below = [f"± {error}"] if error else []
+    below += [] if power is None else [units.power(power.mean)]
+    return Figure(value, label, " · ".join(below))
 
 
 def _reason(gpu: GpuReport, field: str) -> str:

@@ -42,7 +42,7 @@ RIGHT = "clamp(136px,30%,278px)"
 """The space beside the plots of rows. On the right are the live chart's readings, and this chart's legend."""
 _HOVER_LABEL_LENGTH = 48
 _NAME_LENGTH = 20
-_MIN_LABEL_DISTANCE = 0.16
+_MIN_LABEL_DISTANCE = 0.25
 """A tick that is closer than this fraction of the run to its end has no label."""
 UNTRUSTED = translatable("Trust the notebook to see the chart")
 """The text that is left of the chart where a front end removes the SVG, as in an untrusted notebook."""
@@ -108,6 +108,8 @@ class Lane:
     """Total bytes of the GPU's memory. If None, no memory is drawn, because the axis is in percent."""
     compared: tuple[float | None, ...] = ()
     """Utilization of another run, drawn as a gray line; empty without another run."""
+    torch_peak: int | None = None
+    """Bytes that torch reserved at its exact peak, which samples can miss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,9 +359,10 @@ def _peak(chart: Chart, panels: ChartPanels, panel: int) -> tuple[str, str]:
     if not known:
         return "", ""
     size, place = max(known)
-    peak = units.memory(size)
+    missed = lane.torch_peak is not None and lane.torch_peak > size
+    peak = f"\N{GREATER-THAN OR EQUAL TO} {units.memory(lane.torch_peak)}" if missed else units.memory(size)
     text = _("peak {peak}", peak=peak) if panels.tiles else _("GPU peak {peak}", peak=peak)
-    if not lane.memory_total:
+    if missed or not lane.memory_total:
         return text, ""
     at = _place(chart, chart.t[-place])
     x = panels.left(panel) + panels.width * at

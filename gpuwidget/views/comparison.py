@@ -61,13 +61,12 @@ _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _POINTS = 120
 _HOVER_COLUMNS = 30
 _COLORS: dict[bool | None, str] = {
-    better: f";color:color-mix(in srgb,{color} 65%,currentColor)"
-    for better, color in ((True, styles.SUCCESS), (False, styles.ERROR))
+    better: f";color:{color}" for better, color in ((True, styles.SUCCESS), (False, styles.ERROR))
 }
-"""The color of a change for the better and the worse, mixed with the text's color to be readable."""
+"""The color of a change for the better and the worse."""
 _MANY_TIMES = 10.0
 """From this ratio on, a change is shown as a factor, because a percentage would be hard to read."""
-_LEAST_VERDICT = 0.01
+_LEAST_VERDICT = 0.03
 """A smaller relative change is neither better nor worse: equal runs differ as much."""
 
 
@@ -293,7 +292,7 @@ def _direction(first: Report, second: Report) -> str | None:
     text = f"{factor:.0f}" if factor >= 99.5 else f"{factor:.1f}" if factor >= 1.95 else f"{factor:.2f}"
     if units.duration(times[0]) == units.duration(times[1]) and _verdict(times[0], times[1]) is None:
         return translatable("the same time")
-    if text == "1.00":
+    if _verdict(times[0], times[1]) is None:
         return translatable("about the same time")
     if times[1] < times[0]:
         return translatable("{factor}\N{MULTIPLICATION SIGN} faster", factor=text)

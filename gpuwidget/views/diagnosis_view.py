@@ -129,7 +129,8 @@ def html(doctor: Diagnosis) -> str:
     """Return the diagnosis as HTML: the summary, one row per problem, one line for all skipped checks, and
     the collapsed other checks and evidence."""
     problems = _Problems(doctor)
-    shown, passed = [], []
+    shown: list[str] = []
+    passed: list[str] = []
     for check in problems.checks_in_order():
         (passed if check.status == "ok" else shown).append(_html_row(check, problems))
     skipped = problems.skipped()

@@ -25,6 +25,7 @@ _CODE = re.compile(
 )
 _STATEMENT = re.compile(r"%|[\w.]+ = |torch\.set_\w+\(|\w+\.to\('")
 """The start of code that does its work as a cell."""
+_FULL_STOPS = (".", "\N{IDEOGRAPHIC FULL STOP}")
 _PART_OF_CODE = re.compile(r"[A-Za-z_]\w*(?:\.[\w.]+\(.|=)")
 """The start of code to put into a cell: a call with arguments, or arguments."""
 
@@ -106,7 +107,7 @@ def code_lines(lines: Iterable[CodeLine]) -> str:
         f"<span style='flex:0 0 24px;{QUIET}'>{escape(line.number)}</span> "
         f"<code style='flex:0 1 260px;{cut};background:none'>{escape(line.source)}</code> "
         f"{bar(line.parts, f'flex:0 1 {_BAR_WIDTH}px')} "
-        f"<span style='flex:1 0 140px;{cut}'>{escape(line.text)}</span></div>"
+        f"<span style='flex:1 1 140px;white-space:nowrap'>{escape(line.text)}</span></div>"
         + (
             f"<div style='margin-left:32px;font-size:11px;{QUIET}'>{escape(line.place)}</div>"
             if line.place
@@ -185,12 +186,14 @@ def with_code(text: str, *, is_fix: bool = False) -> str:
     found, end = [], 0
     for match in _CODE.finditer(text):
         code = match[1] or match[2].rstrip(". ")
-        rest = "" if match[1] else match[2][len(code) :]
         is_statement = _STATEMENT.match(code) is not None
         if is_fix and not match[1] and (is_statement or _PART_OF_CODE.match(code)):
             shown = fix_code(code, is_statement=is_statement)
+            # After a button, a full stop would stand alone.
+            last = text[match.start() + len(code) :] in _FULL_STOPS
         else:
-            shown = f"<code>{escape(code)}</code>"
-        found.append(f"{escape(text[end : match.start()])}{shown}{escape(rest)}")
-        end = match.end()
+            shown, last = f"<code>{escape(code)}</code>", False
+        rest = "" if match[1] else match[2][len(code) :]
+        found.append(f"{escape(text[end : match.start()])}{shown}{'' if last else escape(rest)}")
+        end = len(text) if last else match.end()
     return "".join([*found, escape(text[end:])])

@@ -210,7 +210,7 @@ def _cache(device: DeviceMemory) -> list[str]:
     if not device.cached:
         return []
     parts = [
-        (device.returnable, _("can be freed (%gpu free)")),
+        (device.returnable, _("can be freed (%gpu free --yes)")),
         (device.pending_free, _("can be freed once another stream no longer uses it")),
         (device.private_pools, _("is in private pools of CUDA graphs")),
         (device.fragmented, _("can't be freed, because it shares segments with tensors (fragmentation)")),

@@ -89,7 +89,7 @@ def _from_hotspots(evidence: RunEvidence, spots: Sequence[Hotspot]) -> Advice | 
     where = first.name_with_call
     text = (
         messages.loading_in(share, where)
-        if len(loading) == 1
+        if len(loading) == 1 or f"{share:.0f}" == f"{most:.0f}"
         else messages.loading_mostly_in(share, most, where)
     )
     return make_advice(

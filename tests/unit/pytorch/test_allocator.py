@@ -134,7 +134,7 @@ def test_description_of_the_cache() -> None:
     holders.devices = (device,)
     (section,) = holders_view.of(holders).sections
     assert section.remarks == (
-        "Cache: 47 MiB reserved but not in tensors, of which 20 MiB can be freed (%gpu free), 20 "
+        "Cache: 47 MiB reserved but not in tensors, of which 20 MiB can be freed (%gpu free --yes), 20 "
         "MiB can be freed once another stream no longer uses it, 6.0 MiB is in private pools of "
         "CUDA graphs, 1.0 MiB can't be freed, because it shares segments with tensors "
         "(fragmentation).",
@@ -144,7 +144,7 @@ def test_description_of_the_cache() -> None:
     )
     (section,) = holders_view.of(holders).sections
     assert section.remarks == (
-        "Cache: 20 MiB reserved but not in tensors, of which 20 MiB can be freed (%gpu free).",
+        "Cache: 20 MiB reserved but not in tensors, of which 20 MiB can be freed (%gpu free --yes).",
     )
 
 

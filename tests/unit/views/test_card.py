@@ -218,6 +218,11 @@ ONE_GPU = "GPU busy 11 % (SM 10 %, tensor 0.1 %) · energy 2.3 kJ (165 W)"
             "energy n/a",
         ),
         (
+            reports.left_behind,
+            "time 14.0 s · peak memory 10.0 GiB (exact, of 140.4 GiB) · memory kept +10.0 GiB "
+            f"(largest: optimizer) · {ONE_GPU}",
+        ),
+        (
             reports.mig,
             "time 14.0 s · peak memory 14.6 GiB (exact, on GPU 0 MIG 0) · memory kept +5.8 GiB (2 GPUs) · "
             "GPU busy n/a · energy 4.6 kJ",
@@ -662,11 +667,11 @@ def test_returnable_cache() -> None:
 
     assert lines_of(cached(0, 3)) == [
         "3.0 GiB of the 13.0 GiB reserved by torch is not in tensors; up to 3.0 GiB of it can be "
-        "freed (%gpu free); the cache was not flushed"
+        "freed (%gpu free --yes); the cache was not flushed"
     ]
     assert lines_of(cached(0, 1, 2), cached(1, 1, 2), cached(2, 0, None)) == [
         "3.0 GiB of the 13.0 GiB reserved by torch is not in tensors on each of GPUs 0, 1; up to "
-        "1.0 GiB of it can be freed (%gpu free), the rest shares segments with tensors; the cache "
+        "1.0 GiB of it can be freed (%gpu free --yes), the rest shares segments with tensors; the cache "
         "was flushed 2 times",
         "3.0 GiB of the 13.0 GiB reserved by torch is not in tensors on GPU 2; none of it can be "
         "freed, because it shares segments with tensors; the number of cache flushes is unknown",
@@ -1155,7 +1160,7 @@ def test_one_piece_of_advice_is_open() -> None:
     )
     assert (
         "loader has <code>num_workers=0, pin_memory=False</code> now. Try <code class='gpuwidget-copy'>"
-        "num_workers=15, pin_memory=True, persistent_workers=True</code>." in opened
+        "num_workers=15, pin_memory=True, persistent_workers=True</code>" in opened
     )
     assert "ran at a lower clock" not in opened
     lines = Page(folded).text.splitlines()

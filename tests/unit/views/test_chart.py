@@ -135,6 +135,14 @@ def test_the_axes_and_the_peak_are_labeled() -> None:
     assert marker in html(chart(lane()), 0)
 
 
+def test_a_peak_between_two_samples() -> None:
+    """If torch reserved more than any sample shows, the GPU's peak was at least that, and has no marker."""
+    for peak, text, markers in ((2.0, "GPU peak 2.0 GiB", 2), (2.5, "GPU peak ≥ 2.5 GiB", 0)):
+        picture = html(chart(replace(lane(), torch_peak=int(peak * 2**30))), 0)
+        assert texts(picture)[-1] == text
+        assert picture.count("<circle") == markers
+
+
 @pytest.mark.parametrize(
     ("duration", "labels"),
     [

@@ -306,6 +306,7 @@ def test_changes(first: float | None, second: float | None, said: str) -> None:
         (12.0, "1.17\N{MULTIPLICATION SIGN} faster"),
         (13.99, "the same time"),
         (13.94, "about the same time"),
+        (13.6, "about the same time"),
         (14.0, "the same time"),
         (28.0, "2.0\N{MULTIPLICATION SIGN} slower"),
         (2000.0, "143\N{MULTIPLICATION SIGN} slower"),
