@@ -13,7 +13,7 @@ from typing import Any
 from gpuwidget.model.report import Report
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import _, in_view_language
-from gpuwidget.views import card_html, card_text, elements, size_budget
+from gpuwidget.views import card_html, card_text, elements, size_budget, styles
 from gpuwidget.views.card_summary import headline, is_silent
 from gpuwidget.views.comparison import LastRun, since_last_run
 from gpuwidget.views.detail_levels import FULL
@@ -57,9 +57,12 @@ def _below(
 @in_view_language
 def _card(reduced: ReducedReport, last: LastRun | None, *, folded: bool) -> dict[str, str]:
     html = card_html.card(reduced.drawn, reduced.level, last)
+    if folded:
+        fold = elements.fold(_("Figures of this run"), html)
+        html = f"<div style='{styles.FONT}font-size:12px;margin-left:15px'>{fold}</div>"
     return {
         "text/plain": card_text.card(reduced.drawn, reduced.level, last),
-        "text/html": elements.fold(_("Figures of this run"), html) if folded else html,
+        "text/html": html,
     }
 
 
