@@ -134,9 +134,10 @@ class HistoryHandler(GpuWidgetHandler, APIHandler):
         """Turn ``always_on`` on or off, until the server stops; status 403 if pages can't change it."""
         if not self._hub.allow_always_on:
             raise web.HTTPError(403, _FIXED_ALWAYS_ON)
-        wanted = (self.get_json_body() or {}).get("always_on")
+        body: Any = self.get_json_body()
+        wanted = body.get("always_on") if isinstance(body, dict) else None
         if not isinstance(wanted, bool):
-            raise web.HTTPError(400, "always_on must be true or false.")
+            raise web.HTTPError(400, 'Send {"always_on": true} or {"always_on": false}.')
         self._hub.set_always_on(wanted)
         self.set_status(204)
         await self.finish()
