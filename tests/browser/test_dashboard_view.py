@@ -466,9 +466,9 @@ def test_a_page_enlarged_to_200_percent(two_gpu_lab: Lab, browser: BrowserContex
     toolbar = page.locator(f"{DASHBOARD} .jp-gpuwidget-dashboard-toolbar")
     assert toolbar.evaluate("node => node.offsetHeight") < 60
     page.click(f"{DASHBOARD} .jp-gpuwidget-dashboard-dropdown > summary")
-    page.check(f"{DASHBOARD} input[value=sm]")
-    notebook.wait_for(lambda: "1" in painted_texts(page, "sm"))
-    assert "0 1" not in painted_texts(page, "sm")
+    page.wait_for_selector(f"{DASHBOARD} input[value=graphics]", state="visible")
+    notebook.wait_for(lambda: "1" in painted_texts(page, "graphics"))
+    assert "0 1" not in painted_texts(page, "graphics")
     notebook.close()
 
 
