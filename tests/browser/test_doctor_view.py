@@ -79,8 +79,8 @@ def test_the_doctors_button(open_notebook: Open) -> None:
 
 
 def test_the_section_opens_at_its_head(open_notebook: Open) -> None:
-    """When all results have arrived, the head of the opened section is at the top of the panel, with its whole
-    summary. The sentence that the kernel's and the server's diagnoses share is shown once."""
+    """When all results have arrived, the head of the opened section is at the top of the panel, with its
+    whole summary. The sentence that the kernel's and the server's diagnoses share is shown once."""
     notebook = open_notebook(["%load_ext gpuwidget", kernel_cell(unhealthy())])
     show(notebook, 240)
     fake_doctor_route(notebook, (200, unhealthy("server")))
