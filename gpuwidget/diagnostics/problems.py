@@ -95,6 +95,7 @@ class _Rule(NamedTuple):
 _RULES = (
     _Rule("device_files", _FILES_UNUSABLE, ("driver",), (*_DRIVER_FAILS, *_LIBCUDA_FAILS)),
     _Rule("driver", _DRIVER_FAILS, ("device_files",), _NO_FILES),
+    _Rule("device_files", ("container-without-device-files",), ("driver",), ("libcuda-missing",)),
     _Rule("driver", _DRIVER_FAILS, ("driver",), ("driver-too-old", *_LIBCUDA_FAILS, *_STEPS)),
     _Rule("sharing", ("mig-without-slice",), ("device_files",), ("mig-files-forbidden", "mig-files-missing")),
     _Rule("driver", (*_DRIVER_FAILS, *_BINDING_FAILS), ("gpu", "visible"), _UNKNOWN),

@@ -42,7 +42,7 @@ const GPUS: readonly TableGpu[] = ['0', '1'].map(number => ({
   powerLimit: 700
 }));
 
-test('a table has the names and units of the charts, and one column if mean, min and max are the same', () => {
+test('a table has the names and units of the charts, and one column per GPU if mean, min and max of all are the same', () => {
   const table = toCsv(trans, COURSE, GPUS, ['utilization', 'memory_used', 'pcie_tx', 'tensor']);
   const [utilization] = metricTexts(trans, 'utilization');
   assert.deepEqual(table.split('\r\n'), [
@@ -50,10 +50,10 @@ test('a table has the names and units of the charts, and one column if mean, min
       'time (ISO 8601),time (epoch s),step (s),samples',
       `GPU 0 (H200) ${utilization} mean (%),GPU 0 (H200) ${utilization} min (%),GPU 0 (H200) ${utilization} max (%)`,
       'GPU 0 (H200) Memory (GiB),GPU 0 (H200) PCIe sent (GB/s)',
-      `GPU 1 (H200) ${utilization} (%)`
+      `GPU 1 (H200) ${utilization} mean (%),GPU 1 (H200) ${utilization} min (%),GPU 1 (H200) ${utilization} max (%)`
     ].join(','),
-    '2023-11-14T22:13:20.000Z,1700000000,2,10,12.5,0,99.5,0.5,0.25,1',
-    '2023-11-14T22:13:22.000Z,1700000002,2,4,,,,100.12346,2,2',
+    '2023-11-14T22:13:20.000Z,1700000000,2,10,12.5,0,99.5,0.5,0.25,1,1,1',
+    '2023-11-14T22:13:22.000Z,1700000002,2,4,,,,100.12346,2,2,2,2',
     ''
   ]);
 });

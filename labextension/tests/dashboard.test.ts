@@ -242,8 +242,8 @@ test('overlapping labels form a group', () => {
     { y: 95, members: [3] }
   ]);
   assert.deepEqual(groupLabels([], 11, 0, 9), []);
-  assert.equal(abbreviate(['10', '2', '0'], 3), '0 2 10');
-  assert.equal(abbreviate(['3', '2', '1', '0', '10'], 3), '0 1 +3');
+  assert.deepEqual(abbreviate(['0', '2', '10'], 3), [['0', '2', '10'], '']);
+  assert.deepEqual(abbreviate(['0', '1', '2', '3', '10'], 3), [['0', '1'], '+3']);
   assert.deepEqual(sortNumbers(['10 H200', '0:1 A100', '2 H200']), ['0:1 A100', '2 H200', '10 H200']);
 });
 

@@ -228,6 +228,21 @@ test('problems come first, and equal results of the kernel and the server are sh
   assert.deepEqual(ids(shared), ['gpu', 'driver']);
   assert.deepEqual(ids(kernel), ['torch', 'shm']);
   assert.deepEqual(ids(server), ['torch', 'mig']);
+  const visible = (count: string): Check => ({
+    ...check('visible'),
+    evidence: { 'GPUs in NVML': '2', 'GPUs visible to this notebook': count }
+  });
+  assert.deepEqual(
+    mergedChecks(doctor(visible('2')), doctor(visible('1'))),
+    {
+      shared: [
+        { check: { ...check('visible'), evidence: { 'GPUs in NVML': '2' } }, problems: [], causes: [] }
+      ],
+      kernel: [],
+      server: []
+    },
+    'the raw data of a check of both are those that are the same in both'
+  );
   const alone = mergedChecks(null, doctor(check('torch'), check('gpu', 'unknown')));
   assert.deepEqual([alone.shared, alone.kernel, ids(alone.server)], [[], [], ['gpu', 'torch']]);
 });

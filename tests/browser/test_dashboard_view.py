@@ -454,6 +454,24 @@ def test_charts_fill_the_window(two_gpu_lab: Lab, browser: BrowserContext) -> No
     notebook.close()
 
 
+def test_a_page_enlarged_to_200_percent(two_gpu_lab: Lab, browser: BrowserContext) -> None:
+    """In a low window, the toolbar is one row, whose last button can be reached. The indices at the ends of
+    lines of the same height are not painted as one text, which would look like a value."""
+    notebook = two_gpu_lab.open(browser, two_gpu_lab.write("low.ipynb", []), kernel=False)
+    page = notebook.page
+    page.set_viewport_size({"width": 700, "height": 450})
+    notebook.script(RECORD_TEXTS)
+    show(notebook, 240)
+    open_dashboard(notebook)
+    toolbar = page.locator(f"{DASHBOARD} .jp-gpuwidget-dashboard-toolbar")
+    assert toolbar.evaluate("node => node.offsetHeight") < 60
+    page.click(f"{DASHBOARD} .jp-gpuwidget-dashboard-dropdown > summary")
+    page.wait_for_selector(f"{DASHBOARD} input[value=graphics]", state="visible")
+    notebook.wait_for(lambda: "1" in painted_texts(page, "graphics"))
+    assert "0 1" not in painted_texts(page, "graphics")
+    notebook.close()
+
+
 def test_mean_smoothing_and_cells(browser: BrowserContext, tmp_path: Path) -> None:
     """A chart can show the mean over the GPUs, and smoothed lines whose highest values stay visible. The time
     in which a cell ran is a band, which the tooltip names."""

@@ -78,6 +78,31 @@ def test_the_doctors_button(open_notebook: Open) -> None:
     assert len(requested) == 2
 
 
+def test_the_section_opens_at_its_head(open_notebook: Open) -> None:
+    """When all results have arrived, the head of the opened section is at the top of the panel, with its
+    whole summary. The sentence that the kernel's and the server's diagnoses share is shown once."""
+    notebook = open_notebook(["%load_ext gpuwidget", kernel_cell(unhealthy())])
+    show(notebook, 240)
+    fake_doctor_route(notebook, (200, unhealthy("server")))
+    for cell in (0, 1):
+        run(notebook, cell)
+    page = notebook.page
+    page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
+    page.click(BUTTON)
+    wait_for_text(notebook, SUMMARY, "1 problem: PyTorch")
+    page.wait_for_selector(f"{RUN_CHECKS}:enabled")
+    place = page.eval_on_selector(
+        SUMMARY,
+        "head => head.getBoundingClientRect().top"
+        " - head.closest('.jp-gpuwidget-panel-scroll').getBoundingClientRect().top",
+    )
+    assert abs(place) <= 1
+    cut = "node => node.scrollWidth > node.clientWidth"
+    assert not page.eval_on_selector(f"{SUMMARY} .jp-gpuwidget-section-summary", cut)
+    sentences = texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-summary")
+    assert sentences == [unhealthy()["summary"], "", ""]
+
+
 def test_a_machine_without_a_gpu(open_notebook: Open) -> None:
     """Without an NVIDIA GPU, the section is neutral, not green, and says what to do if one was expected. All
     skipped checks are one line, which expands to the reason of each."""

@@ -70,9 +70,9 @@ export class CsvExport {
 }
 
 /**
- * Return the history as CSV, with one row per step. Columns have the names and units of the charts. A metric of
- * a GPU has one column if its mean, minimum and maximum are the same in each step, and otherwise one for each
- * of the three. Unknown values are empty.
+ * Return the history as CSV, with one row per step. Columns have the names and units of the charts. A metric has
+ * one column per GPU if the mean, minimum and maximum of all GPUs are the same in each step, and otherwise one
+ * for each of the three. Unknown values are empty.
  */
 export function toCsv(
   trans: TranslationBundle,
@@ -94,6 +94,7 @@ export function toCsv(
       )
     ])
   );
+  const varying = new Set(metrics.filter(name => series.some(({ metrics }) => varies(metrics[name]))));
   const header = ['time (ISO 8601)', 'time (epoch s)', 'step (s)', 'samples'];
   const columns: (readonly (number | null)[])[] = [];
   for (const { gpu, metrics: ofGpu } of series) {
@@ -101,7 +102,7 @@ export function toCsv(
       const steps = ofGpu[name];
       if (steps !== undefined) {
         const title = `${trans.__('GPU %1', gpu.number)} (${gpu.name}) ${metricTexts(trans, name)[0]}`;
-        for (const [statistic, values] of statistics(trans, steps)) {
+        for (const [statistic, values] of statistics(trans, steps, varying.has(name))) {
           header.push(`${title}${statistic} (${unit.name})`);
           columns.push(values.map(value => (value === null ? null : convert(value, unit))));
         }
@@ -116,20 +117,24 @@ export function toCsv(
   return rows.join(CSV_LINE_END) + CSV_LINE_END;
 }
 
-/** Return the columns of a metric: the text behind the metric's name, and the values. */
+/** Return whether the minimum or maximum of a step differs from its mean. */
+function varies(steps: MetricSeries | undefined): boolean {
+  return [steps?.min, steps?.max].some(values => values?.some((value, row) => value !== steps?.mean[row]));
+}
+
+/** Return the columns of a GPU's metric: the text behind the metric's name, and the values. */
 function statistics(
   trans: TranslationBundle,
-  { mean, min, max }: MetricSeries
+  { mean, min, max }: MetricSeries,
+  hasThree: boolean
 ): (readonly [string, readonly (number | null)[]])[] {
-  const equal = (values: readonly (number | null)[] | null): boolean =>
-    values === null || values.every((value, row) => value === mean[row]);
-  return equal(min) && equal(max)
-    ? [['', mean]]
-    : [
+  return hasThree
+    ? [
         [` ${trans.__('mean')}`, mean],
         [` ${trans.__('min')}`, min ?? mean],
         [` ${trans.__('max')}`, max ?? mean]
-      ];
+      ]
+    : [['', mean]];
 }
 
 /** Return the unit of the chart that shows these series of a metric. */

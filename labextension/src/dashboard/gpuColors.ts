@@ -6,6 +6,7 @@ export interface ChartColors extends BandColors {
   /** The color of a heat map's highest value. */
   readonly heat: string;
   readonly grid: string;
+  readonly background: string;
   readonly font: string;
 }
 
@@ -23,6 +24,7 @@ export function readChartColors(node: Element): ChartColors {
     gpus: Array.from({ length: COLORS }, (_, color) => value(`gpu-${String(color)}`)),
     heat: value('here'),
     grid: value('grid'),
+    background: style.getPropertyValue('--jp-layout-color1'),
     text: value('quiet'),
     band: value('band'),
     edge: value('edge'),

@@ -17,6 +17,8 @@ const MAX_INTERVALS = 5;
 const TIME_AXIS_HEIGHT = 21;
 /** Space on both sides of the labels at the ends of the lines. */
 const LABEL_GAP = 4;
+/** Space on both sides of a GPU's index on the color of its line. */
+const CHIP_PADDING = 3;
 /** Maximum number of GPU indices in one label. */
 const MAX_INDICES = 3;
 /** Opacity of all other lines while one line is focused. */
@@ -213,7 +215,7 @@ export class Plot {
     return {
       ...size,
       plugins: [bandsPlugin(bands, colors)],
-      padding: [6, this.labelWidth(), 0, 0],
+      padding: [8, this.labelWidth(), 0, 0],
       legend: hidden,
       focus: { alpha: UNFOCUSED_ALPHA },
       cursor: {
@@ -287,11 +289,11 @@ export class Plot {
                 paintSpan(u, this.times, line, hasArea, this.color(position), this.alpha(uuid));
               }
             });
-            this.paintLimits(u);
           }
         ],
         draw: [
           (u: uPlot) => {
+            this.paintLimits(u);
             this.paintLabels(u);
           }
         ],
@@ -317,10 +319,9 @@ export class Plot {
     }
     context.font = `11px ${this.options.colors().font}`;
     const indices = this.lines.map(({ number }) => number).sort((a, b) => b.length - a.length);
-    const shown = indices.slice(0, indices.length > MAX_INDICES ? MAX_INDICES - 1 : MAX_INDICES);
-    const rest = indices.length - shown.length;
-    const widest = [...shown, ...(rest === 0 ? [] : [`+${String(rest)}`])].join(' ');
-    return Math.ceil(context.measureText(widest).width) + 2 * LABEL_GAP;
+    const [shown, rest] = abbreviate(indices, MAX_INDICES);
+    const texts = context.measureText(shown.join('') + rest).width;
+    return Math.ceil(texts + shown.length * (2 * CHIP_PADDING + 1)) + 2 * LABEL_GAP;
   }
 
   private handleCursor(u: uPlot): void {
@@ -380,32 +381,41 @@ export class Plot {
     return Math.floor(this.lines.length - value);
   }
 
-  /** Paint a dashed line with its value for each limit. */
+  /** Paint a dashed line for each limit, and above it, where no value is, the limit. */
   private paintLimits(u: uPlot): void {
     const { limits, unit } = this.frame;
     const { ctx, bbox } = u;
-    const { text, font } = this.options.colors();
-    const right = bbox.left + bbox.width;
+    const { text, font, background } = this.options.colors();
+    const pixel = devicePixelRatio;
     ctx.save();
-    ctx.strokeStyle = ctx.fillStyle = text;
-    ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
-    ctx.lineWidth = devicePixelRatio;
-    ctx.font = `${String(10 * devicePixelRatio)}px ${font}`;
-    ctx.textAlign = 'right';
-    ctx.textBaseline = 'top';
+    ctx.fillStyle = text;
+    ctx.font = `${String(10 * pixel)}px ${font}`;
+    ctx.textAlign = 'left';
+    ctx.textBaseline = 'alphabetic';
+    ctx.lineJoin = 'round';
     for (const limit of this.hasRows ? [] : limits) {
       const y = u.valToPos(limit, 'y', true);
+      ctx.strokeStyle = text;
+      ctx.setLineDash([2 * pixel, 3 * pixel]);
+      ctx.lineWidth = pixel;
       ctx.beginPath();
       ctx.moveTo(bbox.left, y);
-      ctx.lineTo(right, y);
+      ctx.lineTo(bbox.left + bbox.width, y);
       ctx.stroke();
-      ctx.fillText(`${formatIn(limit, unit)} ${unit.name}`, right, y + devicePixelRatio);
+      // The lines of cells, and the values above a lower limit of another GPU, must not cross the text.
+      ctx.strokeStyle = background;
+      ctx.setLineDash([]);
+      ctx.lineWidth = 3 * pixel;
+      const label = [`${formatIn(limit, unit)} ${unit.name}`, bbox.left + 3 * pixel, y - 3 * pixel] as const;
+      ctx.strokeText(...label);
+      ctx.fillText(...label);
     }
     ctx.restore();
   }
 
   /**
-   * Paint the GPUs' indices at the ends of their lines, so that lines are not distinguished by color alone.
+   * Paint the GPUs' indices at the ends of their lines, so that lines are not distinguished by color alone, each
+   * on the color of its line, so that it is not read as a value.
    */
   private paintLabels(u: uPlot): void {
     this.labels = [];
@@ -413,28 +423,36 @@ export class Plot {
       return;
     }
     const { ctx, bbox } = u;
-    const { text, font } = this.options.colors();
+    const { text, font, background } = this.options.colors();
     const ends = this.lines.flatMap(gpuLine => {
       const value = gpuLine.line.mean.at(-1) ?? gpuLine.line.mean.at(-2) ?? null;
       return value === null ? [] : [{ gpuLine, y: u.valToPos(value, 'y', true) }];
     });
-    const height = LABEL_HEIGHT * devicePixelRatio;
-    const left = bbox.left + bbox.width + LABEL_GAP * devicePixelRatio;
+    const pixel = devicePixelRatio;
+    const height = LABEL_HEIGHT * pixel;
     ctx.save();
-    ctx.font = `${String(10 * devicePixelRatio)}px ${font}`;
+    ctx.font = `${String(10 * pixel)}px ${font}`;
     ctx.textAlign = 'left';
     ctx.textBaseline = 'middle';
     const positions = ends.map(({ y }) => y);
     const [top, bottom] = [bbox.top + height / 3, bbox.top + bbox.height];
     for (const { y, members } of groupLabels(positions, height, top, bottom)) {
-      const group = members.flatMap(member => ends[member]?.gpuLine ?? []);
-      const focused = group.find(({ uuid }) => uuid === this.focused);
-      const single = focused ?? (group.length === 1 ? group[0] : undefined);
-      const indices = group.map(({ number }) => number);
-      this.labels.push({ y: y / devicePixelRatio, gpus: group });
-      ctx.globalAlpha = this.alpha(single?.uuid ?? '');
-      ctx.fillStyle = single === undefined ? text : this.color(single.position);
-      ctx.fillText(single?.number ?? abbreviate(indices, MAX_INDICES), left, y);
+      const group = ends.flatMap(({ gpuLine }, end) => (members.includes(end) ? [gpuLine] : []));
+      const focused = group.filter(({ uuid }) => uuid === this.focused);
+      const [shown, rest] = abbreviate(focused.length > 0 ? focused : group, MAX_INDICES);
+      this.labels.push({ y: y / pixel, gpus: group });
+      let left = bbox.left + bbox.width + LABEL_GAP * pixel;
+      ctx.globalAlpha = this.alpha(focused[0]?.uuid ?? '');
+      for (const { number, position } of shown) {
+        const width = ctx.measureText(number).width + 2 * CHIP_PADDING * pixel;
+        ctx.fillStyle = this.color(position);
+        ctx.fillRect(left, y - height / 2, width, height - pixel);
+        ctx.fillStyle = background;
+        ctx.fillText(number, left + CHIP_PADDING * pixel, y);
+        left += width + pixel;
+      }
+      ctx.fillStyle = text;
+      ctx.fillText(rest, left, y);
     }
     ctx.restore();
   }

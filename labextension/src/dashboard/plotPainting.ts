@@ -44,16 +44,9 @@ export function sortNumbers(names: readonly string[]): string[] {
   return [...names].sort((a, b) => parseInt(a) - parseInt(b));
 }
 
-/**
- * Return the sorted `names` as text. If there are more than `max` names, the last ones are replaced by their
- * count, as in `0 1 +3`.
- */
-export function abbreviate(names: readonly string[], max: number): string {
-  const sorted = sortNumbers(names);
-  if (sorted.length <= max) {
-    return sorted.join(' ');
-  }
-  return `${sorted.slice(0, max - 1).join(' ')} +${String(sorted.length - max + 1)}`;
+/** Return the first items, and the count of the others as text, if there are more than `max` items. */
+export function abbreviate<T>(items: readonly T[], max: number): readonly [readonly T[], string] {
+  return items.length <= max ? [items, ''] : [items.slice(0, max - 1), `+${String(items.length - max + 1)}`];
 }
 
 /**

@@ -121,21 +121,37 @@ export interface MergedChecks {
   readonly server: readonly ShownCheck[];
 }
 
-/** Return the checks of two diagnoses, problems first in the order of fixing, and equal results only once. */
+/**
+ * Return the checks of two diagnoses, problems first in the order of fixing, and equal results only once. A
+ * check of both has only the raw data that are the same in both.
+ */
 export function mergedChecks(kernel: Diagnosis | null, server: Diagnosis | null): MergedChecks {
-  const own = shownChecks(kernel).map(shown => [shown, resultOf(shown)] as const);
-  const others = shownChecks(server).map(shown => [shown, resultOf(shown)] as const);
-  const [ownKeys, otherKeys] = [new Set(own.map(([, key]) => key)), new Set(others.map(([, key]) => key))];
+  const own = new Map(shownChecks(kernel).map(shown => [resultOf(shown), shown]));
+  const others = new Map(shownChecks(server).map(shown => [resultOf(shown), shown]));
   return {
-    shared: own.filter(([, key]) => otherKeys.has(key)).map(([shown]) => shown),
-    kernel: own.filter(([, key]) => !otherKeys.has(key)).map(([shown]) => shown),
-    server: others.filter(([, key]) => !ownKeys.has(key)).map(([shown]) => shown)
+    shared: [...own].flatMap(([key, shown]) => {
+      const same = others.get(key)?.check.evidence;
+      if (same === undefined) {
+        return [];
+      }
+      const entries = Object.entries(shown.check.evidence).filter(([name, value]) => same[name] === value);
+      return [{ ...shown, check: { ...shown.check, evidence: Object.fromEntries(entries) } }];
+    }),
+    kernel: [...own].flatMap(([key, shown]) => (others.has(key) ? [] : [shown])),
+    server: [...others].flatMap(([key, shown]) => (own.has(key) ? [] : [shown]))
   };
 }
 
-/** Return the result of a check as text. It does not depend on the other checks that its problems affect. */
+/**
+ * Return the result of a check as text. It depends neither on its raw data nor on the other checks that its
+ * problems affect.
+ */
 function resultOf({ check, problems, causes }: ShownCheck): string {
-  return JSON.stringify([check, problems.map(({ problem }) => causeOf(problem)), causes]);
+  return JSON.stringify([
+    { ...check, evidence: null },
+    problems.map(({ problem }) => causeOf(problem)),
+    causes
+  ]);
 }
 
 /** Return the checks that have found problems in the order of fixing, then the others, the worst first. */

@@ -14,7 +14,7 @@ import {
   type MergedChecks
 } from './diagnosticsMessages';
 import { newestDiagnosis, type DiagnosticsModel } from './diagnosticsModel';
-import { EnvironmentView } from './environmentView';
+import { EnvironmentView, stateSentence } from './environmentView';
 
 /** The dependencies of the section. */
 export interface DiagnosticsOptions {
@@ -42,6 +42,8 @@ export class DiagnosticsSection {
   private readonly serverView: EnvironmentView;
 
   private readonly body = element('div', 'section-body', this.runButton);
+  /** Whether the section was just opened, and grows with the results of the checks. */
+  private isOpening = false;
   private merged: {
     readonly kernel: TranslatedDiagnosis | null;
     readonly server: TranslatedDiagnosis | null;
@@ -73,13 +75,14 @@ export class DiagnosticsSection {
     this.summary.node.setAttribute('aria-live', 'polite');
     // If the section is restored as expanded after a reload, the checks do not run.
     this.binding = panelState.bindDetails(this.node, 'health', byUser => {
-      if (byUser && this.node.open) {
-        this.node.scrollIntoView({ block: 'start' });
+      this.isOpening = byUser && this.node.open;
+      if (this.isOpening) {
         void model.runOnce();
       }
       this.update();
+      this.reveal();
     });
-    model.changed.connect(this.update, this);
+    model.changed.connect(this.handleChange, this);
     this.update();
   }
 
@@ -120,10 +123,16 @@ export class DiagnosticsSection {
     const checks = this.mergedChecks(inKernel, inServer);
     const [kernelTexts, serverTexts] = [inKernel?.texts ?? {}, inServer?.texts ?? {}];
     const kernel = view.notebook === null ? trans.__('Kernel') : trans.__('Kernel of %1', view.notebook);
-    this.sharedView.show(trans.__('%1 and Jupyter server', kernel), null, '', checks.shared, kernelTexts);
-    setHidden(this.sharedView.node, checks.shared.length === 0);
-    this.kernelView.show(kernel, model.kernel, reason, checks.kernel, kernelTexts);
-    this.serverView.show(trans.__('Jupyter server'), model.server, '', checks.server, serverTexts);
+    const hasShared = checks.shared.length > 0;
+    const inBoth = trans.__('%1 and Jupyter server', kernel);
+    const ofKernel = model.kernel === null ? reason : stateSentence(trans, model.kernel);
+    const ofServer = stateSentence(trans, model.server);
+    const [both, own, other] =
+      hasShared && ofKernel === ofServer ? [ofKernel, '', ''] : ['', ofKernel, ofServer];
+    this.sharedView.show(inBoth, null, both, checks.shared, kernelTexts);
+    setHidden(this.sharedView.node, !hasShared);
+    this.kernelView.show(kernel, model.kernel, own, checks.kernel, kernelTexts);
+    this.serverView.show(trans.__('Jupyter server'), model.server, other, checks.server, serverTexts);
     this.runLabel.set(model.server.kind === 'none' ? trans.__('Run') : trans.__('Run again'));
     this.runButton.disabled = model.running;
   }
@@ -146,13 +155,28 @@ export class DiagnosticsSection {
   /** Expand the section, focus it and run the checks that have not been run yet. */
   open(): void {
     this.node.open = true;
+    this.isOpening = true;
     void this.options.model.runOnce();
-    this.node.querySelector('summary')?.focus();
+    this.node.querySelector('summary')?.focus({ preventScroll: true });
+    this.reveal();
   }
 
   /** Disconnect from the model and cancel all timers. */
   dispose(): void {
     this.binding.dispose();
-    this.options.model.changed.disconnect(this.update, this);
+    this.options.model.changed.disconnect(this.handleChange, this);
+  }
+
+  private handleChange(): void {
+    this.update();
+    this.reveal();
+  }
+
+  /** Scroll the opened section to the top of the panel, and again with each result, for which it grows. */
+  private reveal(): void {
+    if (this.isOpening) {
+      this.isOpening = this.options.model.running;
+      this.node.scrollIntoView({ block: 'start' });
+    }
   }
 }

@@ -51,20 +51,20 @@ export class EnvironmentView {
   }
 
   /**
-   * Show `checks`, which may be only some of those in the diagnosis of the environment called `title`. If there
-   * is no environment, show `reason`. `texts` are the translations of the checks' texts.
+   * Show `summary` and `checks`, which may be only some of those in the diagnosis of the environment called
+   * `title`. `texts` are the translations of the checks' texts.
    */
   show(
     title: string,
     state: DiagnosisState | null,
-    reason: string,
+    summary: string,
     checks: readonly ShownCheck[],
     texts: TranslatedDiagnosis['texts']
   ): void {
     this.title.set(title);
     setAttribute(this.node, 'aria-label', title);
     const doctor = newestDiagnosis(state);
-    this.summary.set(state === null ? reason : this.summaryOf(state));
+    this.summary.set(summary);
     setAttribute(this.node, 'aria-busy', state?.kind === 'running' ? 'true' : '');
     setHidden(this.about.node, doctor === null);
     setHidden(this.copyJson, doctor === null);
@@ -87,18 +87,19 @@ export class EnvironmentView {
       );
     }
   }
+}
 
-  private summaryOf(state: DiagnosisState): string {
-    switch (state.kind) {
-      case 'none':
-        return this.trans.__('Not run');
-      case 'running':
-        return this.trans.__('Running (takes a few seconds)…');
-      case 'failed':
-        return state.reason;
-      case 'done':
-        return translator(state.doctor.texts)(state.doctor.summary);
-    }
+/** Return the state of a diagnosis in a sentence. */
+export function stateSentence(trans: TranslationBundle, state: DiagnosisState): string {
+  switch (state.kind) {
+    case 'none':
+      return trans.__('Not run');
+    case 'running':
+      return trans.__('Running (takes a few seconds)…');
+    case 'failed':
+      return state.reason;
+    case 'done':
+      return translator(state.doctor.texts)(state.doctor.summary);
   }
 }
 

@@ -64,6 +64,15 @@ def with_damage(**values: Any) -> ProbeResults:
         ),
         pytest.param(
             results(
+                torch={"libcuda_error": "libcuda.so.1: cannot open shared object file", "cu_init": None},
+                nvml=nvml(),
+                machine={"container": "/.dockerenv", "devices": ()},
+            ),
+            [("device_files", "container-without-device-files", ("driver", "gpu"))],
+            id="container without GPUs and libcuda",
+        ),
+        pytest.param(
+            results(
                 machine={"devices": (), "module": None}, variables={"CUDA_VISIBLE_DEVICES": "0"}, **NO_GPUS
             ),
             [("driver", "driver-start-failed", ("device_files", "gpu", "visible"))],
