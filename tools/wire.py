@@ -115,11 +115,11 @@ SUBSETS: Mapping[str, tuple[str, Sequence[str], str]] = {
 """Lists that contain only some of the values of a union type, in the format of ``ENUMS``."""
 UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
     "StreamMessage": (
-        (wire.InitialMessage, wire.SampleMessage, wire.SampleChanges, wire.MemoryOwnership),
+        (wire.InitialMessage, wire.SampleMessage, wire.SampleChanges, wire.MemoryOwnership, wire.AlwaysOn),
         "Messages of the stream.",
     ),
     "ReceivedMessage": (
-        (wire.InitialMessage, wire.SampleMessage, wire.MemoryOwnership),
+        (wire.InitialMessage, wire.SampleMessage, wire.MemoryOwnership, wire.AlwaysOn),
         "Messages of the stream after changes were applied, so that every sample is whole.",
     ),
     "KernelRequest": (

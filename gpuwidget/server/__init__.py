@@ -117,7 +117,7 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
     if settings.always_on:
         # This is delayed until the event loop runs, because the driver may take seconds to open, and the
         # server's start must not wait for that.
-        serverapp.io_loop.add_callback(hub.set_always_on, True)
+        serverapp.io_loop.add_callback(hub.stay_on)
     if slurm.needs_refresh:
         serverapp.io_loop.add_callback(slurm.refresh)
         serverapp.io_loop.add_callback(PeriodicCallback(slurm.refresh, 1000 * REFRESH_S).start)

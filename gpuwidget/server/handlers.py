@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -38,7 +39,7 @@ _NO_PROMETHEUS = (
     "c.GpuWidget.prometheus_url."
 )
 _FIXED_ALWAYS_ON = (
-    "Pages can't change whether this server always records: its administrator has set always_on, or "
+    "Pages can't change whether this server always records, because its administrator has set always_on, or "
     "allow_always_on to False."
 )
 _NO_NODE = (
@@ -134,8 +135,10 @@ class HistoryHandler(GpuWidgetHandler, APIHandler):
         """Turn ``always_on`` on or off, until the server stops; status 403 if pages can't change it."""
         if not self._hub.allow_always_on:
             raise web.HTTPError(403, _FIXED_ALWAYS_ON)
-        body: Any = self.get_json_body()
-        wanted = body.get("always_on") if isinstance(body, dict) else None
+        wanted: object = None
+        with suppress(ValueError, RecursionError):
+            body = json.loads(self.request.body)
+            wanted = body.get("always_on") if isinstance(body, dict) else None
         if not isinstance(wanted, bool):
             raise web.HTTPError(400, 'Send {"always_on": true} or {"always_on": false}.')
         self._hub.set_always_on(wanted)

@@ -122,6 +122,7 @@ class SampleHub:
         self._waiting: set[asyncio.Future[EncodedSample]] = set()
         self._subscription: Subscription | None = None
         self._always_on = False
+        self._counters_always_on = False
         self._gpu_use: GpuUseMonitor | None = None
         self._activity: Subscription | None = None
         self._activity_clients: set[StreamClient] = set()
@@ -204,8 +205,15 @@ class SampleHub:
         self._update_subscription()
 
     def set_always_on(self, on: bool) -> None:
-        """Set whether to sample even without clients. These samples include the hardware counters."""
+        """Set whether to sample even without clients, and tell the clients. The hardware counters are not read
+        for that."""
         self._always_on = on
+        self._update_subscription()
+        self._broadcast(json.dumps({"type": "always_on", "always_on": on}, separators=(",", ":")).encode())
+
+    def stay_on(self) -> None:
+        """From now on, sample even without clients. The samples include the hardware counters."""
+        self._always_on = self._counters_always_on = True
         self._update_subscription()
         self._update_activity()
 
@@ -289,7 +297,7 @@ class SampleHub:
 
     def close(self) -> None:
         """Close all connections and stop sampling."""
-        self._always_on = False
+        self._always_on = self._counters_always_on = False
         if self._gpu_use is not None:
             self._gpu_use.stop()
             self._ownership.gpu_use = self._gpu_use = None
@@ -309,7 +317,7 @@ class SampleHub:
         return bool(self._always_on or self._clients or self._waiting)
 
     def _update_activity(self) -> None:
-        wanted = self._always_on or bool(self._activity_clients)
+        wanted = self._counters_always_on or bool(self._activity_clients)
         if wanted and self._activity is None:
             # This subscription only makes the sampler read the counters. The samples that the hub receives
             # from its other subscription then contain them.

@@ -57,7 +57,7 @@ _RANGES = {
 }
 _STRICT = {
     "hide_other_users": (True, "would show processes"),
-    "allow_always_on": (False, "would allow it to pages"),
+    "allow_always_on": (False, "would let pages turn it on"),
 }
 """For settings whose default allows more: the value that replaces an invalid one, and why."""
 

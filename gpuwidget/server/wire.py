@@ -172,6 +172,14 @@ class InitialMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class AlwaysOn:
+    """A message of a stream: a page has changed whether the server samples and stores even without pages."""
+
+    type: Literal["always_on"]
+    always_on: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SampleMessage:
     """A message of a stream: a whole sample."""
 

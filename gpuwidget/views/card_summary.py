@@ -370,10 +370,11 @@ def _kept(report: Report, memory: MemorySummary) -> Figure:
         return Figure(change, label, _("a recording"))
     if change == units.UNKNOWN:
         return Figure(change, label, title=_why_no_memory(report, memory.kind))
-    largest = ""
-    if report.holders and change.startswith("+"):
-        largest = _("largest: {name}", name=clean_line(holder_names(report.holders[0])[0], _HOLDER_LENGTH))
-    return Figure(change, label, _lines(kept_qualifier(memory.kind, len(report.memory_gpus)), largest))
+    below = [kept_qualifier(memory.kind, len(report.memory_gpus))]
+    if memory.kind == "torch" and report.holders and change.startswith("+"):
+        largest = clean_line(holder_names(report.holders[0])[0], _HOLDER_LENGTH)
+        below.append(_("largest: {name}", name=largest))
+    return Figure(change, label, " · ".join(filter(None, below)))
 
 
 def _why_no_memory(report: Report, kind: MemoryKind) -> str:

@@ -25,6 +25,8 @@ _CODE = re.compile(
 )
 _STATEMENT = re.compile(r"%|[\w.]+ = |torch\.set_\w+\(|\w+\.to\('")
 """The start of code that does its work as a cell."""
+_CHARACTER_WIDTH = 7
+"""Pixels of a character of 12 px."""
 _FULL_STOPS = (".", "\N{IDEOGRAPHIC FULL STOP}")
 _PART_OF_CODE = re.compile(r"[A-Za-z_]\w*(?:\.[\w.]+\(.|=)")
 """The start of code to put into a cell: a call with arguments, or arguments."""
@@ -101,13 +103,16 @@ def bar(parts: Iterable[tuple[float, str]], style: str = f"width:{_BAR_WIDTH}px;
 
 def code_lines(lines: Iterable[CodeLine]) -> str:
     """Return lines of code, each with its number, source, bar and the bar's figures, above its place."""
+    lines = list(lines)
     cut = "white-space:pre;overflow:hidden;text-overflow:ellipsis"
+    # The same width in each row, so that all bars have the same scale.
+    widest = _CHARACTER_WIDTH * max((display_width(line.text) for line in lines), default=0)
     rows = "".join(
         "<div style='display:flex;grid-gap:8px;align-items:center'>"
         f"<span style='flex:0 0 24px;{QUIET}'>{escape(line.number)}</span> "
         f"<code style='flex:0 1 260px;{cut};background:none'>{escape(line.source)}</code> "
         f"{bar(line.parts, f'flex:0 1 {_BAR_WIDTH}px')} "
-        f"<span style='flex:1 1 140px;white-space:nowrap'>{escape(line.text)}</span></div>"
+        f"<span style='flex:1 0 {widest}px;white-space:nowrap'>{escape(line.text)}</span></div>"
         + (
             f"<div style='margin-left:32px;font-size:11px;{QUIET}'>{escape(line.place)}</div>"
             if line.place

@@ -22,11 +22,11 @@ IDLE = "#e57373"
 """The color of time in which the GPU was idle."""
 UNKNOWN = "#9e9e9e"
 """The color of what could not be determined."""
+# As text, the themes' own colors have too little contrast: 2.8:1 on white. The color of the text around them
+# makes them darker in light themes, and lighter in dark ones.
 ERROR = "color-mix(in srgb,var(--jp-error-color1,#e5393f) 80%,currentColor)"
 WARNING = "color-mix(in srgb,var(--jp-warn-color0,#c77700) 65%,currentColor)"
 SUCCESS = "color-mix(in srgb,var(--jp-success-color1,#388e3c) 65%,currentColor)"
-"""As text, the themes' own colors have too little contrast: 2.8:1 on white. The color of the text around them
-makes them darker in light themes, and lighter in dark ones."""
 NEUTRAL = "var(--jp-border-color1,#9e9e9e)"
 
 FONT = "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);font-variant-numeric:tabular-nums;"

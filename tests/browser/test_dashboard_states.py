@@ -22,7 +22,7 @@ EMPTY = f"{DASHBOARD} .jp-gpuwidget-dashboard-empty"
 TOOLBAR = f"{DASHBOARD} .jp-gpuwidget-dashboard-toolbar"
 NOTICE = f"{DASHBOARD} > .jp-gpuwidget-dashboard-notice"
 CSV = f"{DASHBOARD} .jp-gpuwidget-dashboard-csv"
-RECORD = f"{TOOLBAR} .jp-gpuwidget-dashboard-record"
+RECORD = f"{TOOLBAR} .jp-gpuwidget-dashboard-always-on"
 BUTTON = f"{EMPTY} button"
 CHARTS_FOCUSED = "() => document.activeElement?.matches('.jp-gpuwidget-dashboard-charts')"
 
@@ -121,28 +121,29 @@ def test_the_connection_is_lost(browser: BrowserContext, tmp_path: Path) -> None
 
 
 def test_record_always(browser: BrowserContext, tmp_path: Path) -> None:
-    """Beside a gap, *Record always* lets the server record even without pages. It is on in other
-    pages too, until it is pressed again. If the server refuses, the dashboard shows why."""
+    """*Record always* lets the server store values even without pages, until it is pressed again. All open pages
+    show that. If the server refuses, the dashboard shows why."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
-        notebook = lab.open(browser, lab.write("gap.ipynb", ["1"]), kernel=False)
-        page = notebook.page
-        open_dashboard(notebook)
-        page.click(f"{RECORD}[aria-pressed=false]")
-        page.wait_for_selector(f"{RECORD}[aria-pressed=true]")
-        assert violations(notebook, TOOLBAR) == []
-        page.close(run_before_unload=False)
-        notebook = lab.open(browser, lab.write("other.ipynb", ["1"]), kernel=False)
-        page = notebook.page
-        open_dashboard(notebook)
-        page.click(f"{RECORD}[aria-pressed=true]")
-        page.wait_for_selector(f"{RECORD}[aria-pressed=false]")
-        page.route(
+        notebooks = [lab.open(browser, lab.write(name, ["1"]), kernel=False) for name in ("a.ipynb", "b.ipynb")]
+        for notebook in notebooks:
+            open_dashboard(notebook)
+        first, second = (notebook.page for notebook in notebooks)
+        for pressed in ("false", "true"):
+            for page in (first, second):
+                page.bring_to_front()
+                page.wait_for_selector(f"{RECORD}[aria-pressed={pressed}]")
+            second.click(RECORD)
+        first.bring_to_front()
+        first.wait_for_selector(f"{RECORD}[aria-pressed=false]")
+        assert violations(notebooks[0], TOOLBAR) == []
+        first.route(
             "**/gpuwidget/api/history?*",
             lambda route: route.fulfill(
                 status=403, body='{"message": "Not here."}', content_type="application/json"
             ),
         )
-        page.click(RECORD)
-        wait_for_text(notebook, NOTICE, "The server does not change its recording: Not here.")
-        assert page.get_attribute(RECORD, "aria-pressed") == "false"
-        page.close(run_before_unload=False)
+        first.click(RECORD)
+        wait_for_text(notebooks[0], NOTICE, "what the server stores: Not here.")
+        assert first.get_attribute(RECORD, "aria-pressed") == "false"
+        for page in (first, second):
+            page.close(run_before_unload=False)

@@ -96,7 +96,7 @@ def throttled(gpus: Sequence[GpuReport], seconds: float, run_s: float, reasons: 
     hot = any(reason != POWER_BRAKE for reason in reasons)
     return Text(
         translatable(
-            "{gpus} {en_verb} throttled. It lasted {seconds:.0f} of {run_s:.0f} s ({reasons}).",
+            "{gpus} {en_verb} throttled ({reasons}). This lasted {seconds:.0f} of {run_s:.0f} s.",
             gpus=gpu_names(gpus),
             en_verb=_verb(gpus, "was", "were"),
             seconds=seconds,
@@ -115,7 +115,7 @@ def throttled(gpus: Sequence[GpuReport], seconds: float, run_s: float, reasons: 
 def model_on_cpu(model: Model, cpu: float, *, cuda_initialized: bool) -> Text:
     """Return the text for a model that computed on the CPU."""
     where = translatable(
-        "{name} is on the CPU. It is a {type} with {on_cpu} of parameters and buffers.",
+        "{name} is on the CPU. Its class is {type}, with {on_cpu} of parameters and buffers.",
         name=model.name,
         type=model.type,
         on_cpu=units.memory(model.on_cpu),
@@ -373,9 +373,9 @@ def fragmentation(
     times = counted(retries, "once", "{number} times")
     return Text(
         translatable(
-            "torch's memory is fragmented. It held at least {unused} on {gpu} that no tensor used "
-            "({reserved} reserved, at most {allocated} allocated), and could not free this, although it "
-            "flushed its cache {times} to find memory.",
+            "torch's memory is fragmented. torch held at least {unused} on {gpu} that no tensor used ({reserved} "
+            "reserved, at most {allocated} allocated), and could not free it, although it flushed its cache {times} "
+            "to find memory.",
             unused=units.memory(unused),
             gpu=gpu_name(gpu),
             reserved=units.memory(reserved),
@@ -543,10 +543,11 @@ def unused_contexts(gpus: Sequence[GpuReport], held: int | None, lines: Sequence
     """
     sentences = [
         translatable(
-            "{gpus} {en_verb} opened but not used. This run has {en_contexts} there.",
+            "{gpus} {en_have} a CUDA context but {en_verb} not used. This run opened {en_contexts}.",
             gpus=gpu_names(gpus),
+            en_have=_verb(gpus, "has", "have"),
             en_verb=_verb(gpus, "was", "were"),
-            en_contexts=_verb(gpus, "a CUDA context", "CUDA contexts"),
+            en_contexts=_verb(gpus, "the context", "the contexts"),
         )
     ]
     if lines:

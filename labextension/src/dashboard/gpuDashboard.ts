@@ -7,7 +7,7 @@ import { Widget } from '@lumino/widgets';
 import type { Clock } from '../clock';
 import { NoticeView } from '../panel/notice';
 import { serverNotice, type Notice } from '../panel/panelMessages';
-import type { RecordingServer } from '../stream/serverApi';
+import type { AlwaysOnServer } from '../stream/serverApi';
 import type { ICellRuns, IClusterModel, IGpuSettings, IMonitor } from '../tokens';
 import { metricTexts, type MetricName } from '../metricTable';
 import type { Band } from '../ui/chartBands';
@@ -59,7 +59,7 @@ const ERROR_MS = 10_000;
 export interface DashboardOptions {
   readonly trans: TranslationBundle;
   readonly monitor: IMonitor;
-  readonly server: RecordingServer;
+  readonly server: AlwaysOnServer;
   readonly cluster: IClusterModel;
   readonly cells: ICellRuns;
   readonly settings: IGpuSettings;
@@ -340,6 +340,8 @@ export class GpuDashboard extends Widget {
     const { mean, lines } = this.current;
     const hasHeatMaps = !mean && this.shownGpus().length > MAX_LINES;
     this.toolbar.setGpuCount(gpus.length, hasHeatMaps);
+    const { server: info } = this.monitor.model;
+    this.toolbar.showAlwaysOn(node === null ? (info?.alwaysOn ?? null) : null);
     setAttribute(this.node, 'data-heat', hasHeatMaps && !lines ? 'true' : '');
     this.legend.update(gpus, this.current.hidden);
     const { kernels, model } = this.monitor;
@@ -543,7 +545,6 @@ export class GpuDashboard extends Widget {
     const { mean, lines, smoothing } = this.current;
     const gpus = this.shownGpus();
     const gaps = isOwn ? this.gaps(range, series.since) : [];
-    this.toolbar.showAlwaysOn(this.monitor.model.server?.alwaysOn ?? null, gaps.length > 0);
     const bands = [...this.bands(gpus), ...gaps].sort(
       (a, b) => a.from - b.from || (b.until ?? Infinity) - (a.until ?? Infinity)
     );
@@ -556,7 +557,7 @@ export class GpuDashboard extends Widget {
   private gaps(range: TimeRange, since: number): Band[] {
     const label = this.trans.__('not recorded');
     const title = this.trans.__(
-      'Not recorded: the server stored no values in this time. “Record always” and the setting c.GpuWidget.always_on record without a page.'
+      'Not recorded: the server stored no values in this time. The server’s setting c.GpuWidget.always_on lets it record without a page.'
     );
     const gaps = gapsOf(this.axis, range, since);
     return gaps.map(([from, until]) => ({ from, until, label, title, isGap: true }));
@@ -675,15 +676,13 @@ export class GpuDashboard extends Widget {
     }
   }
 
-  /** Turn the recording without pages on or off. */
-  private async setAlwaysOn(server: RecordingServer, alwaysOn: boolean): Promise<void> {
-    const { model } = this.monitor;
+  /** Let the server store values even without pages, or not. The server tells all pages of the change. */
+  private async setAlwaysOn(server: AlwaysOnServer, on: boolean): Promise<void> {
+    this.setError(null);
     try {
-      await server.setAlwaysOn(alwaysOn);
-      model.server &&= { ...model.server, alwaysOn };
-      this.redraw();
+      await server.setAlwaysOn(on);
     } catch (error) {
-      this.setError(this.trans.__('The server does not change its recording: %1', errorText(error)));
+      this.setError(this.trans.__('Couldn’t change what the server stores: %1', errorText(error)));
     }
   }
 

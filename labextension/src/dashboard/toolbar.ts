@@ -59,7 +59,7 @@ export class Toolbar {
   private readonly mean: HTMLButtonElement;
   private readonly lines: HTMLButtonElement;
   private readonly all: HTMLButtonElement;
-  private readonly record: HTMLButtonElement;
+  private readonly alwaysOn: HTMLButtonElement;
   private readonly nodePicker = element('select', 'dashboard-button');
   private nodes: readonly string[] | null = null;
   private readonly trans: TranslationBundle;
@@ -107,15 +107,17 @@ export class Toolbar {
       }
     );
     this.all = button(trans.__('All charts'), trans.__('Show all charts again (Escape)'), showAll);
-    this.record = button(
+    this.alwaysOn = button(
       trans.__('Record always'),
-      trans.__('Store the values even while no page is open, until the server stops'),
+      trans.__(
+        'Keep the values of the last hour even while no page is open, until you press this again or the server stops'
+      ),
       () => {
-        setAlwaysOn(this.record.getAttribute('aria-pressed') !== 'true');
+        setAlwaysOn(this.alwaysOn.getAttribute('aria-pressed') !== 'true');
       }
     );
-    this.record.classList.add('jp-gpuwidget-dashboard-record');
-    setHidden(this.record, true);
+    this.alwaysOn.classList.add('jp-gpuwidget-dashboard-always-on');
+    setHidden(this.alwaysOn, true);
     this.smoothing.title = trans.__(
       'Each point of a smoothed line is the mean of the last points. The area behind the line spans their minimum and maximum'
     );
@@ -141,7 +143,7 @@ export class Toolbar {
       ...(hasPrometheus ? [new DatePicker(options).node] : []),
       this.live,
       this.timeRange.node,
-      this.record,
+      this.alwaysOn,
       this.all,
       this.mean,
       this.lines,
@@ -191,13 +193,10 @@ export class Toolbar {
     setHidden(this.lines, !hasHeatMaps);
   }
 
-  /**
-   * Show whether the server stores values even without pages (null: pages can't change that). If it does not,
-   * that is offered beside a gap.
-   */
-  showAlwaysOn(alwaysOn: boolean | null, hasGap: boolean): void {
-    setHidden(this.record, alwaysOn === null || !(alwaysOn || hasGap));
-    setAttribute(this.record, 'aria-pressed', String(alwaysOn));
+  /** Show whether the server stores values even without pages; null: pages can't change that. */
+  showAlwaysOn(alwaysOn: boolean | null): void {
+    setHidden(this.alwaysOn, alwaysOn === null);
+    setAttribute(this.alwaysOn, 'aria-pressed', String(alwaysOn));
   }
 
   /** Disable the export if there is nothing to export. */

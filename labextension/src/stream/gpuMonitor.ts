@@ -169,6 +169,11 @@ export class GpuMonitor implements IMonitor {
       }
       return;
     }
+    if (message.type === 'always_on') {
+      this.model.take(message);
+      this.notify();
+      return;
+    }
     const first = message.type === 'hello' && this.lastRestart < this.silentSince;
     this.sampled = message.type === 'sample' || message.sample !== null;
     if (this.sampled || first) {

@@ -32,7 +32,7 @@ export interface HistoryServer {
 }
 
 /** Provides the history, and can store it even without pages. */
-export interface RecordingServer extends HistoryServer {
+export interface AlwaysOnServer extends HistoryServer {
   /** Set whether samples are stored even without pages. Rejects with a sentence to display. */
   setAlwaysOn(on: boolean): Promise<void>;
 }
@@ -53,7 +53,7 @@ export interface ClusterServer {
 }
 
 /** The routes of gpuwidget on the Jupyter server. */
-export class ServerApi implements StreamServer, RecordingServer, SampleServer, ClusterServer {
+export class ServerApi implements StreamServer, AlwaysOnServer, SampleServer, ClusterServer {
   /**
    * Whether the server keeps less history than this page requests. If so, a stream requests no particular
    * length and receives the server's whole history.

@@ -48,6 +48,7 @@ import {
   type Reading,
   type Sample,
   type SampleChanges,
+  type AlwaysOn,
   type SampleMessage,
   type ServerKernel,
   type SlurmJob,
@@ -231,6 +232,8 @@ const memoryOwnership = object<MemoryOwnership>({
   job: orNull(object<SlurmJob>({ id: text, gpus: count, end: optionalTime, warning_s: size }))
 });
 
+const alwaysOn = object<AlwaysOn>({ type: oneOf('always_on'), always_on: flag });
+
 const sampleMessage = object<SampleMessage>({ type: oneOf('sample'), sample });
 
 function streamMessage(value: unknown): StreamMessage {
@@ -241,6 +244,8 @@ function streamMessage(value: unknown): StreamMessage {
       return sampleMessage(value);
     case 'changes':
       return sampleChanges(value);
+    case 'always_on':
+      return alwaysOn(value);
     default:
       return memoryOwnership(value);
   }

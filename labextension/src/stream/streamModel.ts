@@ -111,6 +111,10 @@ export class StreamModel {
       this.usage = message;
       return;
     }
+    if (message.type === 'always_on') {
+      this.server &&= { ...this.server, alwaysOn: message.always_on };
+      return;
+    }
     this.ownInterval = message.interval_s;
     const { version, install, documentation, always_on: alwaysOn } = message;
     this.server = { version, interval: this.interval, install, documentation, alwaysOn };
