@@ -73,6 +73,10 @@ test('a common unit is that of the largest value, and small values are not 0', (
     [figure(0, IN_GIB), figure(3 * MIB, IN_GIB), figure(2.5 * GIB, IN_GIB), figure(682 * MIB, IN_MIB)],
     ['0', '<0.1', '2.5', '682']
   );
+  assert.deepEqual(
+    [figure(99.9 * GIB, IN_GIB), figure(99.96 * GIB, IN_GIB), figure(137.4 * GIB, IN_GIB)],
+    ['99.9', '100', '137']
+  );
 });
 
 test('numbers are padded to a fixed width', () => {

@@ -31,12 +31,14 @@ export class MemoryLine {
     } else if (here === null || other === null) {
       this.used.set(trans.__('%1 in use', shortMemory(used)));
     } else {
-      // The unit follows the free memory only.
-      this.used.set(trans.__('%1 mine · %2 others', shortFigure(here, unit), shortFigure(other, unit)));
+      // The unit follows the first figure only: two units would not fit into a narrow panel.
+      const mine = `${shortFigure(here, unit)} ${unit.name}`;
+      this.used.set(trans.__('%1 mine · %2 others', mine, shortFigure(other, unit)));
     }
     const digits = shortFigure(total ?? 0, unit).length;
+    const left = padded(shortFigure(free ?? 0, unit), digits);
     this.free.set(
-      free === null ? '' : trans.__('%1 free', `${padded(shortFigure(free, unit), digits)} ${unit.name}`)
+      free === null ? '' : trans.__('%1 free', here === null ? `${left} ${unit.name}` : left)
     );
     setAttribute(this.node, 'data-level', memoryLevel(used, total));
   }

@@ -143,7 +143,7 @@ export function memoryUnit(sizes: readonly Optional[]): MemoryUnit {
 
 /**
  * Return a size in bytes as a number in `unit`, without the unit's name; `<0.1` for a value that would round
- * to zero.
+ * to zero. The decimals are dropped from 10 MiB and from 100 GiB on.
  */
 export function figure(size: Optional, unit: MemoryUnit): string {
   if (!known(size)) {
@@ -156,7 +156,7 @@ export function figure(size: Optional, unit: MemoryUnit): string {
     return '<0.1';
   }
   const [giga] = memoryScale();
-  return fixed(size / unit.size, unit.size < giga.size && size >= 9.95 * unit.size ? 0 : 1);
+  return fixed(size / unit.size, size >= (unit.size < giga.size ? 9.95 : 99.95) * unit.size ? 0 : 1);
 }
 
 /**
