@@ -73,10 +73,14 @@ test('a common unit is that of the largest value, and small values are not 0', (
     [figure(0, IN_GIB), figure(3 * MIB, IN_GIB), figure(2.5 * GIB, IN_GIB), figure(682 * MIB, IN_MIB)],
     ['0', '<0.1', '2.5', '682']
   );
+});
+
+test('figures of the list of cells have no decimals from 100 on', () => {
   assert.deepEqual(
-    [figure(99.9 * GIB, IN_GIB), figure(99.96 * GIB, IN_GIB), figure(137.4 * GIB, IN_GIB)],
+    [99.9, 99.96, 137.4].map(size => figure(size * GIB, IN_GIB)),
     ['99.9', '100', '137']
   );
+  assert.deepEqual([99_900, 99_960, 137_400].map(energy), ['99.9 kJ', '100 kJ', '137 kJ']);
 });
 
 test('numbers are padded to a fixed width', () => {
