@@ -264,8 +264,8 @@ def test_a_late_scroll_does_not_take_the_focus(open_notebook: Open, lab: Lab) ->
 
 def test_the_day_of_a_run(open_notebook: Open, lab: Lab) -> None:
     """A cell that did not start today shows the day and time of its start without hovering; a cell of today
-    does not. The longest times and sizes have room in their columns at each width. In the narrowest panel with a
-    scrollbar, the column of the energy is hidden."""
+    does not. The longest times and sizes have room in their columns at each width. In the narrowest panel
+    with a scrollbar, the column of the energy is hidden."""
     now = time.time()
     yesterday = time.localtime(now - 86400)
     reports = [

@@ -391,8 +391,8 @@ def test_a_list_that_is_redrawn_while_its_menu_is_open(open_panel: Callable[...,
 
 def test_free_the_cache_of_a_notebook_that_is_not_open(open_panel: Callable[..., OpenPanel]) -> None:
     """The user can free the cache of a kernel whose notebook is not open. The kernel's reply is shown at its
-    row and only there, and no connection to the kernel stays open. The reply is below the holder's line, also in
-    the narrowest panel."""
+    row and only there, and no connection to the kernel stays open. The reply is below the holder's line, also
+    in the narrowest panel."""
     view = open_panel()
     other = view.open_second()
     script = view.notebook.script

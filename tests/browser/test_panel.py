@@ -224,7 +224,8 @@ def test_the_layout_is_restored(open_notebook: Open, lab: Lab) -> None:
 
 
 def test_the_keyboard(open_notebook: Open) -> None:
-    """A command in the palette focuses the device dropdown, also if a cell had the focus. Enter expands and collapses a GPU's card."""
+    """A command in the palette focuses the device dropdown, also if a cell had the focus. Enter expands and
+    collapses a GPU's card."""
     notebook = open_notebook(["%load_ext gpuwidget"])
     show(notebook)
     notebook.run(0)
