@@ -250,7 +250,9 @@ export function energy(joules: Optional): string {
   if (joules >= 999.5e3) {
     return `${fixed(joules / 1e6, 2)} MJ`;
   }
-  return joules >= 999.5 ? `${fixed(joules / 1e3, joules < 99.95e3 ? 1 : 0)} kJ` : `${fixed(joules, joules < 9.95 ? 1 : 0)} J`;
+  return joules >= 999.5
+    ? `${fixed(joules / 1e3, joules < 99.95e3 ? 1 : 0)} kJ`
+    : `${fixed(joules, joules < 9.95 ? 1 : 0)} J`;
 }
 
 /** Return a measured duration in seconds as `380 µs`, `2.1 ms`, `14.0 s`, `3 min 05 s` or `2 h 04 min`. */
