@@ -5,12 +5,24 @@ import {
   deviceOption,
   mostFreeGpu,
   mostFreeText,
+  unseenText,
   withCurrentFree,
   withoutOtherProcesses
 } from '../src/panel/deviceChoices';
 import { StreamModel } from '../src/stream/streamModel';
 import { kernelsOf } from '../src/memory/holders';
-import { GIB, gpuUsage, holding, reading, sample, serverKernel, trans, usage } from './fakes';
+import {
+  GIB,
+  gpuUsage,
+  holding,
+  kernelGpu,
+  kernelState,
+  reading,
+  sample,
+  serverKernel,
+  trans,
+  usage
+} from './fakes';
 import type { DeviceChoice, GpuMemoryOwnership, Reading } from '../src/wire';
 
 function choice(device: string, free: number | null, holders: readonly string[] = []): DeviceChoice {
@@ -34,6 +46,22 @@ function found(choices: readonly DeviceChoice[], chosen: string | null = null): 
 
 test('the GPU with the most free memory is found', () => {
   assert.equal(found([choice('cuda:0', 3), choice('cuda:1', 80), choice('cuda:2', 12)]), 'cuda:1');
+});
+
+test('GPUs that PyTorch does not see are counted once torch is loaded and sees one', () => {
+  const text = (torch: string | null, ...devices: string[]): string =>
+    unseenText(
+      trans,
+      kernelState({
+        torch,
+        choices: devices.map(device => choice(device, 1)),
+        gpus: [kernelGpu(0), kernelGpu(1)]
+      })
+    );
+  assert.equal(text('2.13.0', 'cpu', 'cuda:0'), 'PyTorch sees 1 of 2 GPUs');
+  assert.equal(text('2.13.0', 'cpu', 'cuda:0', 'cuda:1'), '');
+  assert.equal(text('2.13.0', 'cpu'), ''); // The panel says why there is no CUDA device.
+  assert.equal(text(null, 'cpu', 'cuda:0'), '');
 });
 
 test('a GPU with unknown free memory does not count', () => {

@@ -75,6 +75,14 @@ test('a common unit is that of the largest value, and small values are not 0', (
   );
 });
 
+test('figures of the list of cells have no decimals from 100 on', () => {
+  assert.deepEqual(
+    [99.9, 99.96, 137.4].map(size => figure(size * GIB, IN_GIB)),
+    ['99.9', '100', '137']
+  );
+  assert.deepEqual([99_900, 99_960, 137_400].map(energy), ['99.9 kJ', '100 kJ', '137 kJ']);
+});
+
 test('numbers are padded to a fixed width', () => {
   assert.deepEqual([padded('7', 3), padded('97', 3), padded('100', 3)], ['\u2007\u20077', '\u200797', '100']);
   assert.equal(padded('未知', 6), '\u2007\u2007未知');

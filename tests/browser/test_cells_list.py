@@ -234,6 +234,11 @@ def test_ticking_two_cells_compares_them(open_notebook: Open) -> None:
     run(notebook, 0, 1)
     page.wait_for_selector(f"{ROW} input:enabled")
     assert [ticks.nth(row).is_enabled() for row in (0, 1)] == [True, False]
+    titles = page.locator(f"{ROW} .jp-gpuwidget-cells-tick").evaluate_all("nodes => nodes.map(n => n.title)")
+    assert titles == [
+        "Tick two cells to compare them (%gpu compare)",
+        "Only cells that this kernel has run while the page was open can be compared",
+    ]
 
 
 def test_a_late_scroll_does_not_take_the_focus(open_notebook: Open, lab: Lab) -> None:
@@ -259,7 +264,8 @@ def test_a_late_scroll_does_not_take_the_focus(open_notebook: Open, lab: Lab) ->
 
 def test_the_day_of_a_run(open_notebook: Open, lab: Lab) -> None:
     """A cell that did not start today shows the day and time of its start without hovering; a cell of today
-    does not. The longest times and sizes have room in their columns at each width."""
+    does not. The longest times and sizes have room in their columns at each width. In the narrowest panel
+    with a scrollbar, the column of the energy is hidden."""
     now = time.time()
     yesterday = time.localtime(now - 86400)
     reports = [
@@ -281,6 +287,16 @@ def test_the_day_of_a_run(open_notebook: Open, lab: Lab) -> None:
         for width in (240, 300, 330, 360, 420):
             show(notebook, width)
             assert unreadable(notebook) == [], (pixels, width)
+    use_font(notebook, 13)
+    show(notebook, 240)
+    energy = notebook.page.locator(f"{CELLS} .jp-gpuwidget-cells-column").last
+    assert energy.is_visible()
+    # The tests' browser has no scrollbars, so a border takes the room of one.
+    notebook.page.eval_on_selector(
+        f"{PANEL} .jp-gpuwidget-panel-scroll", "node => { node.style.borderRight = '15px solid'; }"
+    )
+    energy.wait_for(state="hidden")
+    assert unreadable(notebook) == []
 
 
 def test_many_reports(open_notebook: Open, lab: Lab) -> None:

@@ -15,7 +15,18 @@ import helpers_kernel_state
 import pytest
 from helpers_lab import Lab, Notebook
 from helpers_ownership import GIB, FakeOwnershipStream, allocation, gpu, kernel
-from helpers_panel import CARD, DEVICE, PANEL, clipped, lab_with, machine, show, uuids, wait_for_text
+from helpers_panel import (
+    CARD,
+    DEVICE,
+    PANEL,
+    clipped,
+    lab_with,
+    machine,
+    show,
+    unreadable,
+    uuids,
+    wait_for_text,
+)
 from playwright.sync_api import BrowserContext
 
 from tests.nvml_standin import Standin
@@ -161,7 +172,7 @@ def test_the_holders_of_each_gpu(open_panel: Callable[..., OpenPanel]) -> None:
     wait_for_text(
         view.notebook, f"{CARD} .jp-gpuwidget-holder-reason", "This container has process ids of its own."
     )
-    wait_for_text(view.notebook, f"{CARD} .jp-gpuwidget-gpu-memory", "14 mine")
+    wait_for_text(view.notebook, f"{CARD} .jp-gpuwidget-gpu-memory", "14 GiB mine")
     title = page.get_attribute(f"{ROW} .jp-gpuwidget-holder-torch:not(:empty)", "title") or ""
     assert "Reserved memory as PyTorch reports it, without the CUDA context" in title
     for width in (240, 300, 480):
@@ -380,7 +391,8 @@ def test_a_list_that_is_redrawn_while_its_menu_is_open(open_panel: Callable[...,
 
 def test_free_the_cache_of_a_notebook_that_is_not_open(open_panel: Callable[..., OpenPanel]) -> None:
     """The user can free the cache of a kernel whose notebook is not open. The kernel's reply is shown at its
-    row and only there, and no connection to the kernel stays open."""
+    row and only there, and no connection to the kernel stays open. The reply is below the holder's line, also
+    in the narrowest panel."""
     view = open_panel()
     other = view.open_second()
     script = view.notebook.script
@@ -398,6 +410,10 @@ def test_free_the_cache_of_a_notebook_that_is_not_open(open_panel: Callable[...,
     view.press_in_menu("eval.ipynb", "ArrowUp", "ArrowUp", "Enter")
     wait_for_text(view.notebook, f"{ROW} .jp-gpuwidget-holder-result", f"eval.ipynb: {FREED}")
     view.notebook.page.wait_for_selector(f"{MESSAGE}[data-empty]", state="attached")
+    for width in (240, 300, 420):
+        show(view.notebook, width)
+        # The message for screen readers, which has no height, counts as cut off.
+        assert [each for each in unreadable(view.notebook) if not each.startswith("cut")] == [], width
     view.notebook.wait_for(lambda: _connections(view.lab, other) == 0)
 
 

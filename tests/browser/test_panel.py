@@ -224,15 +224,25 @@ def test_the_layout_is_restored(open_notebook: Open, lab: Lab) -> None:
 
 
 def test_the_keyboard(open_notebook: Open) -> None:
-    """A command in the palette focuses the device dropdown. Enter expands and collapses a GPU's card."""
+    """A command in the palette focuses the device dropdown, also if a cell had the focus. Enter expands and
+    collapses a GPU's card."""
     notebook = open_notebook(["%load_ext gpuwidget"])
     show(notebook)
     notebook.run(0)
     notebook.wait_until_done()
     notebook.page.wait_for_selector(f"{DEVICE}:enabled")
-    notebook.script("await app.commands.execute('gpuwidget:choose-device');")
-    focused = "() => document.activeElement.getAttribute('aria-label')"
-    assert notebook.page.evaluate(focused) == "Default PyTorch device"
+    for closed in (False, True):
+        if closed:
+            hide(notebook)
+        notebook.page.click(".jp-Notebook .jp-CodeCell .cm-content")
+        notebook.page.keyboard.press("Control+Shift+c")
+        notebook.page.wait_for_selector(".jp-ModalCommandPalette:visible")
+        notebook.page.keyboard.type("Choose Default Device")
+        notebook.page.wait_for_selector(".lm-CommandPalette-item.lm-mod-active:has-text('Choose Default')")
+        notebook.page.keyboard.press("Enter")
+        notebook.page.wait_for_function("selector => document.activeElement.matches(selector)", arg=DEVICE)
+        notebook.page.wait_for_timeout(300)  # The focus stays there.
+        assert notebook.page.evaluate("selector => document.activeElement.matches(selector)", DEVICE)
     row = notebook.page.locator(f"{CARD} .jp-gpuwidget-gpu-row").first
     before = row.get_attribute("aria-expanded")
     row.focus()

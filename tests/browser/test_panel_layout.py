@@ -250,7 +250,7 @@ def test_memory_is_one_line(lab: Lab, browser: BrowserContext) -> None:
     notebook.page.wait_for_selector(f"{CARD} canvas")
     needed, available = notebook.script(
         "const line = document.querySelector('.jp-gpuwidget-gpu-memory'), [used, free] = line.children;"
-        "used.textContent = '130 mine · 110 others'; free.textContent = '123 GiB free';"
+        "used.textContent = '130 GiB mine · 110 others'; free.textContent = '123 free';"
         "return [line.scrollWidth, line.clientWidth];"
     )
     assert needed <= available

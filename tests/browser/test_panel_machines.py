@@ -164,7 +164,7 @@ def test_memory_of_this_notebook_and_of_others(browser: BrowserContext, tmp_path
         show(notebook, 300)
         wait_for_state(notebook, known)
         assert "H200cuda:1 97 %" in cards(notebook)[0]["text"].replace(" cuda", "cuda").replace("\u2007", "")
-        assert "14 mine · 85 others 40 GiB free" in cards(notebook)[1]["text"]
+        assert "14 GiB mine · 85 others 40 free" in cards(notebook)[1]["text"]
         options = notebook.page.eval_on_selector_all(f"{DEVICE} option", "nodes => nodes.map(n => n.text)")
         assert options[2:] == [
             "cuda:0 · H200 · 40 GiB free",

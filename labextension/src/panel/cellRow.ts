@@ -74,9 +74,10 @@ export class RunRow extends Row {
   readonly trusted: boolean;
   /** Marks the run as one of the two to compare. */
   readonly tick = element('input', '');
+  private readonly label = element('label', 'cells-tick');
 
   constructor(
-    trans: TranslationBundle,
+    private readonly trans: TranslationBundle,
     run: CellRun,
     { now, locale }: { now: number; locale: string },
     { reveal, showTime, timeProblem, ticked }: RunActions
@@ -94,12 +95,12 @@ export class RunRow extends Row {
     this.tick.tabIndex = -1;
     this.tick.onchange = ticked;
     this.tick.setAttribute('aria-label', trans.__('Compare %1', name));
-    const label = element('label', 'cells-tick', this.tick);
-    label.title = trans.__('Tick two cells to compare them (%gpu compare)');
-    label.onclick = event => {
+    this.label.append(this.tick);
+    this.setComparable(true);
+    this.label.onclick = event => {
       event.stopPropagation(); // A click elsewhere in the row reveals the cell.
     };
-    this.header.prepend(label);
+    this.header.prepend(this.label);
     this.mark.set(mark);
     this.day.set(report.started === null ? '' : otherDay(report.started, now, locale));
     setAttribute(
@@ -137,6 +138,15 @@ export class RunRow extends Row {
     this.time.node.append(time);
     const joules = { joules: report.energy, atLeast: report.atLeast };
     this.energy.set(report.gpus.length === 0 ? none(report) : energyText(joules), energyTitle(trans, report));
+  }
+
+  /** Enable the tick, or disable it and remove it: the user can't remove the tick of a disabled box. */
+  setComparable(comparable: boolean): void {
+    this.tick.disabled = !comparable;
+    this.tick.checked &&= comparable;
+    this.label.title = comparable
+      ? this.trans.__('Tick two cells to compare them (%gpu compare)')
+      : this.trans.__('Only cells that this kernel has run while the page was open can be compared');
   }
 
   /** Show the memory in `unit`. */
@@ -180,9 +190,9 @@ export class RunningRow extends Row {
     const { executionCount, code } = running;
     const name = [executionCount === null ? '[*]' : `[${String(executionCount)}]`, code].join(' ');
     this.name.set(name.trimEnd());
-    // A right-aligned text moves when it gets longer, so the texts are padded to the widths of `±999.9` and,
+    // A right-aligned text moves when it gets longer, so the texts are padded to the widths of `±99.9` and,
     // in the first minute, `59 s`.
-    this.delta.set(padded(change(running.delta, unit), 6), runningTitle(this.trans, running));
+    this.delta.set(padded(change(running.delta, unit), 5), runningTitle(this.trans, running));
     this.time.set(padded(duration(running.seconds), 4));
   }
 }

@@ -123,11 +123,10 @@ export class CellsSection {
     }
     this.updateRows(runs);
     for (const run of runs) {
-      const tick = this.rows.get(run.key)?.tick;
-      const disabled = !this.comparableKeys.has(run.key) || !this.cells.comparable(run);
-      if (tick !== undefined && tick.disabled !== disabled) {
-        tick.disabled = disabled;
-        tick.checked &&= !disabled; // The user can't remove the tick of a disabled box.
+      const row = this.rows.get(run.key);
+      const comparable = this.comparableKeys.has(run.key) && this.cells.comparable(run);
+      if (row?.tick.disabled === comparable) {
+        row.setComparable(comparable);
       }
     }
     setHidden(this.header, runs.length === 0);

@@ -4,7 +4,7 @@ import { unavailability } from './panelMessages';
 import { holderName, holdersOf, sortedHolders, type Holder } from '../memory/holders';
 import { memoryShares, type GpuNow } from '../stream/streamModel';
 import { memory, model, moment, shortMemory } from '../ui/format';
-import type { DeviceChoice, DeviceState, ServerKernel } from '../wire';
+import type { DeviceChoice, DeviceState, KernelState, ServerKernel } from '../wire';
 
 const GIB = 1024 ** 3;
 /**
@@ -235,6 +235,14 @@ export function mostFreeText(trans: TranslationBundle, { device }: DeviceChoice)
 /** Return the text of the option that turns the default device for new tensors on or off. */
 export function newTensorsText(trans: TranslationBundle, on: boolean): string {
   return `${on ? '☑' : '☐'} ${trans.__('Also for new tensors (+1–3 µs per torch call)')}`;
+}
+
+/** Return how many of the GPUs torch sees; empty if it sees all of them, or none. */
+export function unseenText(trans: TranslationBundle, { torch, choices, gpus }: KernelState): string {
+  const seen = choices.filter(({ device }) => device !== 'cpu').length;
+  return torch === null || seen === 0 || seen >= gpus.length
+    ? ''
+    : trans.__('PyTorch sees %1 of %2 GPUs', seen, gpus.length);
 }
 
 /** Return a sentence that names the device which was selected by choosing "most free memory". */

@@ -8,6 +8,7 @@ import {
   mostFreeGpu,
   mostFreeText,
   newTensorsText,
+  unseenText,
   withCurrentFree,
   withoutOtherProcesses,
   type DeviceOption,
@@ -182,6 +183,8 @@ const NO_DEVICE = '';
 const MOST_FREE = 'most-free';
 /** The value of the option that turns the default device for new tensors on or off. */
 const NEW_TENSORS = 'new-tensors';
+/** The value of the option that says how many of the GPUs torch sees. It can't be chosen. */
+const UNSEEN = 'unseen';
 const NO_DATA: ServerData = { gpus: [], kernels: new Map(), time: NaN };
 
 /**
@@ -261,6 +264,10 @@ class DeviceDropdown {
           'Off: only the current CUDA device changes, that is, the meaning of "cuda" without an index. This has no cost per call. On: new tensors for which the code gives no device are also on this device, and each torch call takes 1–3 µs longer.'
         )
       });
+    }
+    const unseen = state === null ? '' : unseenText(trans, state);
+    if (unseen !== '') {
+      options.push({ ...option(UNSEEN, unseen), disabled: true });
     }
     const value = device ?? NO_DEVICE;
     const selected = options.find(each => each.value === value) ?? option(value, value);

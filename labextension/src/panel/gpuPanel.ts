@@ -26,12 +26,13 @@ import { duration } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
 
 /**
- * The layouts, each with the largest width of the panel that it is for. Widths are in multiples of the font
- * size, so that a large font has the layout of a narrow panel. A tiny panel has all rules of a narrow one. In
- * a stacked layout, names and dropdowns are above the controls and figures that belong to them.
+ * The layouts, each with the largest width that it is for: the width of the panel without its scrollbar, in
+ * multiples of the font size, so that a large font has the layout of a narrow panel. A tiny panel and a slim one,
+ * such as the narrowest panel with a scrollbar, have all rules of a narrow one. In a stacked layout, names and dropdowns are above the controls and figures that belong to them.
  */
 const LAYOUTS: readonly (readonly [width: number, name: string])[] = [
   [17, 'stacked narrow tiny'],
+  [18.4, 'stacked narrow slim'],
   [21.5, 'stacked narrow'],
   [30, 'stacked']
 ];
@@ -168,7 +169,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     );
     // The hints are below everything that scrolls, so that nothing moves when one appears.
     this.node.append(this.scroll, this.hintList.node, this.message.node);
-    this.sizes.observe(this.node);
+    this.sizes.observe(this.scroll);
     this.sizes.observe(heading); // Its size changes with the font.
     monitor.changed.connect(this.update, this);
     cells.changed.connect(this.update, this);
@@ -320,7 +321,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
 
   /** Choose the layout for the panel's width. */
   private updateLayout(): void {
-    const { clientWidth: width } = this.node;
+    const { clientWidth: width } = this.scroll;
     const size = width / parseFloat(getComputedStyle(this.node).fontSize);
     if (width > 0) {
       // An attribute is set instead of using a CSS container query, which would double the cost of each

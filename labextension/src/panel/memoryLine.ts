@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { MemoryShares } from '../stream/streamModel';
 import { element, setAttribute, Text } from '../ui/dom';
-import { memoryLevel, memoryUnit, padded, shortFigure, shortMemory, UNKNOWN } from '../ui/format';
+import { memoryLevel, memoryUnit, padded, shortFigure, UNKNOWN } from '../ui/format';
 
 /** The line of a GPU's card with its memory: this notebook's, that of other processes, and free memory. */
 export class MemoryLine {
@@ -26,18 +26,17 @@ export class MemoryLine {
   update({ here, other, used, free }: MemoryShares, total: number | null, missing: string): void {
     const { trans } = this;
     const unit = memoryUnit([total, used]);
+    // The unit follows the first figure of the line only: two units would not fit into a narrow panel.
+    const first = (size: number): string => `${shortFigure(size, unit)} ${unit.name}`;
     if (used === null) {
       this.used.set(trans.__('Memory: %1', UNKNOWN), missing);
     } else if (here === null || other === null) {
-      this.used.set(trans.__('%1 in use', shortMemory(used)));
+      this.used.set(trans.__('%1 in use', first(used)));
     } else {
-      // The unit follows the free memory only.
-      this.used.set(trans.__('%1 mine · %2 others', shortFigure(here, unit), shortFigure(other, unit)));
+      this.used.set(trans.__('%1 mine · %2 others', first(here), shortFigure(other, unit)));
     }
     const digits = shortFigure(total ?? 0, unit).length;
-    this.free.set(
-      free === null ? '' : trans.__('%1 free', `${padded(shortFigure(free, unit), digits)} ${unit.name}`)
-    );
+    this.free.set(free === null ? '' : trans.__('%1 free', padded(shortFigure(free, unit), digits)));
     setAttribute(this.node, 'data-level', memoryLevel(used, total));
   }
 }

@@ -60,7 +60,10 @@ export const commands: JupyterFrontEndPlugin<void> = {
       describedBy: NO_ARGUMENTS,
       execute: () => {
         showInSidebar(shell, panel);
-        panel.focusDevice();
+        // The palette closes after the command, and then gives the focus back to the notebook.
+        setTimeout(() => {
+          panel.focusDevice();
+        });
       }
     });
     commands.addCommand(CommandIds.watch, {

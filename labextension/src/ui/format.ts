@@ -143,7 +143,7 @@ export function memoryUnit(sizes: readonly Optional[]): MemoryUnit {
 
 /**
  * Return a size in bytes as a number in `unit`, without the unit's name; `<0.1` for a value that would round
- * to zero.
+ * to zero. It has no decimals from 10 MiB and from 100 GiB on.
  */
 export function figure(size: Optional, unit: MemoryUnit): string {
   if (!known(size)) {
@@ -156,7 +156,7 @@ export function figure(size: Optional, unit: MemoryUnit): string {
     return '<0.1';
   }
   const [giga] = memoryScale();
-  return fixed(size / unit.size, unit.size < giga.size && size >= 9.95 * unit.size ? 0 : 1);
+  return fixed(size / unit.size, size >= (unit.size < giga.size ? 9.95 : 99.95) * unit.size ? 0 : 1);
 }
 
 /**
@@ -239,7 +239,10 @@ export function memoryChange(size: Optional): string {
   return size === 0 ? '±0' : `${size < 0 ? MINUS : '+'}${memory(Math.abs(size))}`;
 }
 
-/** Return an energy in joules as `0.4 J`, `850 J`, `2.3 kJ` or `1.25 MJ`. */
+/**
+ * Return an energy in joules as `0.4 J`, `850 J`, `2.3 kJ`, `137 kJ` or `1.25 MJ`. Cards have one decimal more from
+ * 100 kJ on, for which the panel has no room.
+ */
 export function energy(joules: Optional): string {
   if (!known(joules)) {
     return UNKNOWN;
@@ -247,7 +250,9 @@ export function energy(joules: Optional): string {
   if (joules >= 999.5e3) {
     return `${fixed(joules / 1e6, 2)} MJ`;
   }
-  return joules >= 999.5 ? `${fixed(joules / 1e3, 1)} kJ` : `${fixed(joules, joules < 9.95 ? 1 : 0)} J`;
+  return joules >= 999.5
+    ? `${fixed(joules / 1e3, joules < 99.95e3 ? 1 : 0)} kJ`
+    : `${fixed(joules, joules < 9.95 ? 1 : 0)} J`;
 }
 
 /** Return a measured duration in seconds as `380 µs`, `2.1 ms`, `14.0 s`, `3 min 05 s` or `2 h 04 min`. */
