@@ -205,8 +205,8 @@ class SampleHub:
         self._update_subscription()
 
     def set_always_on(self, on: bool) -> None:
-        """Set whether to sample even without clients, and tell the clients. The hardware counters are not read
-        for that."""
+        """Set whether to sample even without clients, and tell the clients. The hardware counters are not
+        read for that."""
         self._always_on = on
         self._update_subscription()
         self._broadcast(json.dumps({"type": "always_on", "always_on": on}, separators=(",", ":")).encode())

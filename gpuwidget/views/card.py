@@ -59,7 +59,8 @@ def _card(reduced: ReducedReport, last: LastRun | None, *, folded: bool) -> dict
     html = card_html.card(reduced.drawn, reduced.level, last)
     if folded:
         fold = elements.fold(_("Figures of this run"), html)
-        html = f"<div style='{styles.FONT}font-size:12px;margin-left:15px'>{fold}</div>"
+        alerts = card_html.alerts(reduced.drawn)
+        html = f"<div style='{styles.FONT}font-size:12px;margin-left:15px'>{alerts}{fold}</div>"
     return {
         "text/plain": card_text.card(reduced.drawn, reduced.level, last),
         "text/html": html,

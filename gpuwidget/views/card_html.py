@@ -34,8 +34,8 @@ from gpuwidget.views.styles import QUIET
 _STATUS_COLORS = {"ok": styles.UTILIZATION, "error": styles.ERROR, "interrupted": styles.WARNING}
 _CHIP = "display:inline-block;border:1px solid;border-radius:9px;padding:0 8px"
 _MIN_POINTS = 3
-_MAX_TITLE_LENGTH = 60
-_CLAUSE = re.compile(r"(?<=[:.])\s+|(?<=[\N{FULLWIDTH COLON}\N{IDEOGRAPHIC FULL STOP}])\s*")
+MAX_TITLE_LENGTH = 60
+CLAUSE = re.compile(r"(?<=[:.])\s+|(?<=[\N{FULLWIDTH COLON}\N{IDEOGRAPHIC FULL STOP}])\s*")
 """The end of the first clause of an advice, which is its title."""
 
 
@@ -43,7 +43,7 @@ def card(report: Report, level: DetailLevel, last: LastRun | None = None) -> str
     """Return the full card as HTML. ``report`` must already be reduced to ``level``."""
     return styles.frame(
         f"{headline.lead(report.cell.label, summary.figures(report))}{_chart(report, level)}"
-        f"{_remarks(report)}{_advice(report)}"
+        f"{alerts(report)}{_explanations(report)}{_advice(report)}"
         f"{_time(report) if report.advice else ''}{_gpus(report, level)}{_workers(report, level)}"
         f"{_folds(report, level, last)}",
         _STATUS_COLORS[report.cell.status],
@@ -61,14 +61,17 @@ def table(reports: Sequence[Report]) -> str:
     return styles.scrollable(styles.html_table(card_text.table_rows(reports), left=2))
 
 
-def _remarks(report: Report) -> str:
+def alerts(report: Report) -> str:
+    """Return what no fold hides: the warnings, and whether the values are a recording."""
     parts = [f"<div style='color:{styles.WARNING}'>{escape(text)}</div>" for text in summary.warnings(report)]
     recording = summary.recording_label(report)
     if recording is not None:
         parts.append(styles.quiet(f"<span style='{_CHIP}'>{escape(recording)}</span>"))
-    for text in summary.explanations(report):
-        parts.append(styles.quiet(escape(text)))
     return "".join(parts)
+
+
+def _explanations(report: Report) -> str:
+    return "".join(styles.quiet(escape(text)) for text in summary.explanations(report))
 
 
 def _chart(report: Report, level: DetailLevel) -> str:
@@ -90,7 +93,7 @@ def _chart(report: Report, level: DetailLevel) -> str:
             if gpu.uuid in series and level.drawn_memory
             else unknown,
             memory_total=gpu.memory_total,
-            torch_peak=None if gpu.torch is None else gpu.torch.reserved.peak,
+            at_least=_missed_peak(gpu, series[gpu.uuid].device_memory) if gpu.uuid in series else None,
         )
         for gpu, name in zip(
             report.shown[: level.gpus], card_gpus.chart_names(report.shown[: level.gpus]), strict=True
@@ -99,6 +102,17 @@ def _chart(report: Report, level: DetailLevel) -> str:
     duration = max(cell.duration_s + (cell.gpu_tail_s or 0.0), t[-1])
     label = _("Utilization and memory over {duration}", duration=units.duration(duration))
     return chart.html(Chart(t, duration, lanes, timeline.marks, label), level.hover_columns)
+
+
+def _missed_peak(gpu: GpuReport, samples: Sequence[int | None]) -> int | None:
+    """Return the least peak of a GPU's memory, if torch's exact peak shows that samples missed it."""
+    exact = None if gpu.torch is None else gpu.torch.reserved.peak
+    known = [size for size in samples if size is not None]
+    if exact is None or not known:
+        return None
+    process = None if gpu.process_memory is None else gpu.process_memory.peak
+    is_missed = exact > max(known) or (process is not None and exact > process)
+    return max(exact, *known) if is_missed else None
 
 
 # -- advice, and where the time went ---------------------------------------------------------------------
@@ -111,10 +125,10 @@ def _advice(report: Report) -> str:
 
 def _notice(advice: tuple[bool, str, str]) -> str:
     sure, text, fix = advice
-    ends = (end for end in _CLAUSE.finditer(text) if text.count("`", 0, end.start()) % 2 == 0)
+    ends = (end for end in CLAUSE.finditer(text) if text.count("`", 0, end.start()) % 2 == 0)
     end = next(ends, None)  # not inside of code
     start = ""
-    if end is not None and end.start() <= _MAX_TITLE_LENGTH:
+    if end is not None and end.start() <= MAX_TITLE_LENGTH:
         start, text = f"<b>{elements.with_code(text[: end.start()])}</b> ", text[end.end() :]
     shown = elements.with_code(text)
     unsure = "" if sure else f"<span style='{QUIET}'>({escape(_('unsure'))})</span> "

@@ -108,8 +108,8 @@ class Lane:
     """Total bytes of the GPU's memory. If None, no memory is drawn, because the axis is in percent."""
     compared: tuple[float | None, ...] = ()
     """Utilization of another run, drawn as a gray line; empty without another run."""
-    torch_peak: int | None = None
-    """Bytes that torch reserved at its exact peak, which samples can miss."""
+    at_least: int | None = None
+    """Bytes that were in use at some time, if samples missed the peak; None if nothing shows that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,8 +359,8 @@ def _peak(chart: Chart, panels: ChartPanels, panel: int) -> tuple[str, str]:
     if not known:
         return "", ""
     size, place = max(known)
-    missed = lane.torch_peak is not None and lane.torch_peak > size
-    peak = f"\N{GREATER-THAN OR EQUAL TO} {units.memory(lane.torch_peak)}" if missed else units.memory(size)
+    missed = lane.at_least is not None
+    peak = f"\N{GREATER-THAN OR EQUAL TO} {units.memory(lane.at_least)}" if missed else units.memory(size)
     text = _("peak {peak}", peak=peak) if panels.tiles else _("GPU peak {peak}", peak=peak)
     if missed or not lane.memory_total:
         return text, ""

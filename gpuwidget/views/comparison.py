@@ -66,8 +66,9 @@ _COLORS: dict[bool | None, str] = {
 """The color of a change for the better and the worse."""
 _MANY_TIMES = 10.0
 """From this ratio on, a change is shown as a factor, because a percentage would be hard to read."""
-_LEAST_VERDICT = 0.03
-"""A smaller relative change is neither better nor worse: equal runs differ as much."""
+_LEAST_VERDICT, _LEAST_EXACT = 0.03, 0.01
+"""A smaller relative change of most values, and of torch's exact peaks, is neither better nor worse, because
+equal runs differ as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,10 +417,12 @@ class _Rows:
         lower_is_better: bool = False,
         field: str | None = None,
         metric: str | None = None,
+        least: float = _LEAST_VERDICT,
     ) -> None:
         """Add a row, unless the value is unknown in both runs.
 
         ``field`` is the GPU field that has the reason for an unknown value, and ``metric`` its name.
+        ``least`` is the relative change from which on the second value is better or worse.
         """
         first, second = values
         reasons = [
@@ -440,7 +443,7 @@ class _Rows:
             changed = change(first, second)
         better = None
         if lower_is_better and changed and first and second is not None and self._finished:
-            better = _verdict(first, second)
+            better = _verdict(first, second, least)
         numbers = [
             self.footnotes.setdefault(reason, len(self.footnotes) + 1) if reason else 0 for reason in reasons
         ]
@@ -458,9 +461,9 @@ class _Rows:
         return all(run.report.cell.status == "ok" for run in (self.a, self.b))
 
 
-def _verdict(first: float, second: float) -> bool | None:
-    """Return whether the lower ``second`` is better; None if the change is negligible."""
-    return second < first if abs(second / first - 1) >= _LEAST_VERDICT else None
+def _verdict(first: float, second: float, least: float = _LEAST_VERDICT) -> bool | None:
+    """Return whether the lower ``second`` is better; None if the change is smaller than ``least``."""
+    return second < first if abs(second / first - 1) >= least else None
 
 
 def _points(first: float | None, second: float | None) -> str:
@@ -515,7 +518,8 @@ def _add_memory(rows: _Rows) -> None:
             memory_peak = translatable("{metric}, highest of one GPU", metric=memory_peak)
             rise_name = translatable("{metric}, highest of one GPU", metric=rise_name)
             memory_change = translatable("{metric}, sum of all GPUs", metric=memory_change)
-        add = partial(rows.add, text=units.memory, lower_is_better=True)
+        least = _LEAST_EXACT if kind == "torch" else _LEAST_VERDICT
+        add = partial(rows.add, text=units.memory, lower_is_better=True, least=least)
         add(memory_peak, [memory.peak for memory in both])
         add(rise_name, [_rise(memory.spans) for memory in both])
         first, second = (units.memory_delta(memory.start, memory.end) for memory in both)

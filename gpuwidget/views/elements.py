@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from gpuwidget.model.terminal_text import display_width
 from gpuwidget.views import styles
 from gpuwidget.views.styles import QUIET
 

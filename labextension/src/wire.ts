@@ -884,6 +884,12 @@ export interface MemoryOwnership {
   readonly job: SlurmJob | null;
 }
 
+/** A message of a stream: a page has changed whether the server samples and stores even without pages. */
+export interface AlwaysOn {
+  readonly type: 'always_on';
+  readonly always_on: boolean;
+}
+
 /** Requests the kernel's state. */
 export interface StateRequest {
   readonly schema: number;
@@ -1074,10 +1080,10 @@ export interface DoctorReply {
 }
 
 /** Messages of the stream. */
-export type StreamMessage = InitialMessage | SampleMessage | SampleChanges | MemoryOwnership;
+export type StreamMessage = InitialMessage | SampleMessage | SampleChanges | MemoryOwnership | AlwaysOn;
 
 /** Messages of the stream after changes were applied, so that every sample is whole. */
-export type ReceivedMessage = InitialMessage | SampleMessage | MemoryOwnership;
+export type ReceivedMessage = InitialMessage | SampleMessage | MemoryOwnership | AlwaysOn;
 
 /** Content of a request to a kernel. */
 export type KernelRequest =

@@ -121,10 +121,12 @@ def test_the_connection_is_lost(browser: BrowserContext, tmp_path: Path) -> None
 
 
 def test_record_always(browser: BrowserContext, tmp_path: Path) -> None:
-    """*Record always* lets the server store values even without pages, until it is pressed again. All open pages
-    show that. If the server refuses, the dashboard shows why."""
+    """*Record always* lets the server store values even without pages, until it is pressed again. All open
+    pages show that. If the server refuses, the dashboard shows why."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
-        notebooks = [lab.open(browser, lab.write(name, ["1"]), kernel=False) for name in ("a.ipynb", "b.ipynb")]
+        notebooks = [
+            lab.open(browser, lab.write(name, ["1"]), kernel=False) for name in ("a.ipynb", "b.ipynb")
+        ]
         for notebook in notebooks:
             open_dashboard(notebook)
         first, second = (notebook.page for notebook in notebooks)

@@ -186,34 +186,68 @@ class TestAlwaysOn:
         assert server.hub._activity is None
 
 
+async def until_type(stream: Stream, kind: str) -> Any:
+    """Return the stream's next message of this type."""
+    while True:
+        message = json.loads(str(await stream.next_text()))
+        if message["type"] == kind:
+            return message
+
+
 async def set_always_on(server: Server, on: object) -> int:
     """Ask the server to record even without pages, or not, and return the status of the answer."""
     return int((await server.post("history", body=json.dumps({"always_on": on})))[0])
 
 
 async def test_a_page_can_turn_always_on_on_and_off(server: Server, source: FakeSource) -> None:
-    """After a POST with ``always_on``, sampling continues without clients, and new streams say so. Another
-    POST turns it off."""
+    """After a POST with ``always_on``, sampling continues without clients, but not of the hardware counters.
+    Open and new streams say so. Another POST turns it off."""
     stream = await server.stream()
     assert (await stream.next())["always_on"] is False
     assert await set_always_on(server, True) == 204
+    assert await until_type(stream, "always_on") == {"type": "always_on", "always_on": True}
     stream.close()
     await server.until(lambda: not server.hub._clients)
     calls = source.calls["fast"]
     await server.until(lambda: source.calls["fast"] > calls + 20)
+    assert server.hub._activity is None  # other tools use the same counters
     stream = await server.stream()
     assert (await stream.next())["always_on"] is True
     assert await set_always_on(server, False) == 204
     stream.close()
     await server.until(lambda: not server.hub._sampler.wanted)
-    assert server.hub._activity is None
 
 
-@pytest.mark.parametrize("body", ['{"always_on": null}', '{"always_on": 1}', "{}", "[true]", "true", "", "{"])
+@pytest.mark.parametrize(
+    "body", ['{"always_on": null}', '{"always_on": 1}', "{}", "[true]", "true", "", "{", "\udcff", "[" * 9999]
+)
 async def test_an_invalid_request_changes_nothing(server: Server, body: str) -> None:
     """A POST with anything else than true or false returns 400."""
     assert (await server.post("history", body=body))[0] == 400
     assert not server.hub._sampler.wanted
+
+
+async def test_a_page_of_another_site_changes_nothing(server: Server, jp_auth_header: dict[str, str]) -> None:
+    """A POST with only the user's cookie is refused, because it lacks the XSRF token."""
+    answer = await server.fetch("api", "status")
+    cookies = [one.partition(";")[0] for one in answer.headers.get_list("Set-Cookie")]
+    jp_auth_header.clear()
+    jp_auth_header["Cookie"] = "; ".join([*cookies, "_xsrf=0123456789abcdef"])
+    assert await set_always_on(server, True) == 403
+    jp_auth_header["X-XSRFToken"] = "0123456789abcdef"
+    assert await set_always_on(server, True) == 204
+
+
+async def test_read_permission_is_not_enough(server: Server) -> None:
+    """A user with only read permission can't change what the server stores."""
+
+    async def only_read(handler: Any, user: Any, action: str, resource: str) -> bool:
+        return action == "read"
+
+    server.app.authorizer.is_authorized = only_read
+    assert (await server.get("history"))[0] == 200
+    assert await set_always_on(server, True) == 403
+    assert not server.hub._always_on
 
 
 @pytest.mark.parametrize(

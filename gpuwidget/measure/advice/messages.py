@@ -373,9 +373,9 @@ def fragmentation(
     times = counted(retries, "once", "{number} times")
     return Text(
         translatable(
-            "torch's memory is fragmented. torch held at least {unused} on {gpu} that no tensor used ({reserved} "
-            "reserved, at most {allocated} allocated), and could not free it, although it flushed its cache {times} "
-            "to find memory.",
+            "torch's memory is fragmented. torch held at least {unused} on {gpu} that no tensor used "
+            "({reserved} reserved, at most {allocated} allocated), and could not free it, although it "
+            "flushed its cache {times} to find memory.",
             unused=units.memory(unused),
             gpu=gpu_name(gpu),
             reserved=units.memory(reserved),

@@ -161,14 +161,14 @@ def test_contexts_on_unused_gpus_are_named_with_their_line() -> None:
     (found,) = advice(working(), *unused, context=context)
     assert (found.rule, found.sure) == ("unused-contexts", True)
     assert found.text == (
-        "GPUs 1 and 2 were opened but not used. This run has CUDA contexts there. First selected in "
-        "In[5]:3 `torch.cuda.mem_get_info(i)`. The contexts hold 1.2 GiB until the kernel restarts."
+        "GPUs 1 and 2 have a CUDA context but were not used. This run opened the contexts. First selected "
+        "in In[5]:3 `torch.cuda.mem_get_info(i)`. The contexts hold 1.2 GiB until the kernel restarts."
     )
     assert found.evidence["unused"] == [1, 2]
     (one,) = advice(working(), unused[0], context=replace(context, line_name=None))
     assert one.text == (
-        "GPU 1 was opened but not used. This run has a CUDA context there. The context holds 614 MiB until "
-        "the kernel restarts."
+        "GPU 1 has a CUDA context but was not used. This run opened the context. The context holds 614 MiB "
+        "until the kernel restarts."
     )
 
 

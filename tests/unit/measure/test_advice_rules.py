@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +30,7 @@ from gpuwidget.model.report import (
 from gpuwidget.pytorch.torch_switches import ComputeSwitches
 from gpuwidget.pytorch.torch_variables import Loader, Model
 from gpuwidget.system.host_limits import SharedMemory
+from gpuwidget.views import card_html
 
 LOADER = Loader("loader", num_workers=0, pin_memory=False, prefetch_factor=None, persistent_workers=False)
 NOTHING = Traffic(Level(0.0, 0.0), Level(0.0, 0.0))
@@ -112,8 +112,8 @@ def only(given: RunEvidence) -> Advice:
     with a short sentence: its title on the card."""
     found = advise(given)
     assert len(found) == 1, found
-    title = re.split(r"(?<=[.:]) ", found[0].text)[0]
-    assert len(title) <= 60 or "`" in title, title
+    title = card_html.CLAUSE.split(found[0].text)[0]
+    assert len(title) <= card_html.MAX_TITLE_LENGTH or "`" in title, title
     return found[0]
 
 
@@ -149,7 +149,7 @@ def test_gpu_figures_cover_the_gpu_drain() -> None:
     """
     slowed = busy(throttled={"too hot": 60.0})
     assert only(evidence(slowed, duration_s=4.0, gpu_s=64.0)).text == (
-        "GPU 0 was throttled. It lasted 60 of 64 s (too hot)."
+        "GPU 0 was throttled (too hot). This lasted 60 of 64 s."
     )
     assert rules(evidence(half_idle(bursts=10), duration_s=4.0, gpu_s=64.0)) == []
     assert rules(evidence(half_idle(bursts=10), duration_s=4.0, gpu_s=4.0)) == ["input-pipeline"]
@@ -414,8 +414,8 @@ def test_a_model_left_on_the_cpu() -> None:
     said = only(evidence(gpu_count=1, context=context))
     assert said.rule == "model-on-cpu"
     assert said.text == (
-        "model is on the CPU. It is a Net with 512 MiB of parameters and buffers. This process used 350 % "
-        "of a core, and no GPU did any work."
+        "model is on the CPU. Its class is Net, with 512 MiB of parameters and buffers. This process used "
+        "350 % of a core, and no GPU did any work."
     )
     assert said.fix == "model.to('cuda'), and the same for each batch."
     assert rules(evidence(unused(), context=context)) == ["model-on-cpu"]
@@ -432,8 +432,8 @@ def test_a_model_on_the_cpu_without_attribution() -> None:
     )
     said = only(evidence(busy(), context=context, attributed=False))
     assert said.text == (
-        "model is on the CPU. It is a Net with 512 MiB of parameters and buffers. This process used 350 % "
-        "of a core, and CUDA was not started."
+        "model is on the CPU. Its class is Net, with 512 MiB of parameters and buffers. This process used "
+        "350 % of a core, and CUDA was not started."
     )
     assert rules(evidence(busy(), context=context)) == []  # the GPU's work may be a child process's
 
@@ -771,8 +771,8 @@ def test_a_slow_gpu_is_late_though_it_is_busy() -> None:
 @pytest.mark.parametrize(
     ("held", "expected"),
     [
-        ({"too hot": 12.0}, "GPU 0 was throttled. It lasted 12 of 20 s (too hot)."),
-        ({"power brake": 5.0, "idle": 3.0}, "GPU 0 was throttled. It lasted 5 of 20 s (power brake)."),
+        ({"too hot": 12.0}, "GPU 0 was throttled (too hot). This lasted 12 of 20 s."),
+        ({"power brake": 5.0, "idle": 3.0}, "GPU 0 was throttled (power brake). This lasted 5 of 20 s."),
         ({"power cap": 20.0}, None),
         ({"clock setting": 20.0}, None),
         ({"too hot": 2.0}, None),
@@ -864,8 +864,8 @@ def test_fragmentation_in_runs_of_any_length() -> None:
     pieces = TorchMemory(Span(0, gib(10), gib(18)), Span(0, gib(28), gib(30)), 3, 0, gib(12))
     said = only(evidence(busy(torch=pieces), duration_s=0.5))
     assert said.text == (
-        "torch's memory is fragmented. It held at least 12.0 GiB on GPU 0 that no tensor used (30.0 GiB "
-        "reserved, at most 18.0 GiB allocated), and could not free this, although it flushed its cache 3 "
+        "torch's memory is fragmented. torch held at least 12.0 GiB on GPU 0 that no tensor used (30.0 GiB "
+        "reserved, at most 18.0 GiB allocated), and could not free it, although it flushed its cache 3 "
         "times to find memory."
     )
     assert rules(evidence(busy(torch=replace(pieces, alloc_retries=0)))) == []
