@@ -112,7 +112,7 @@ class Server:
             return _refusal(error)
         return answer.code, json.loads(answer.body)
 
-    async def post(self, *path: str, body: str = "", **query: str) -> tuple[int, Any]:
+    async def post(self, *path: str, body: str | bytes = "", **query: str) -> tuple[int, Any]:
         """Return the status and the decoded reply of a POST request to ``gpuwidget/api/…``."""
         try:
             answer = await self.fetch("gpuwidget", "api", *path, method="POST", body=body, params=query)
