@@ -215,7 +215,7 @@ export class Plot {
     return {
       ...size,
       plugins: [bandsPlugin(bands, colors)],
-      padding: [8, this.labelWidth(), 0, 0],
+      padding: [10, this.labelWidth(), 0, 0],
       legend: hidden,
       focus: { alpha: UNFOCUSED_ALPHA },
       cursor: {
@@ -389,7 +389,7 @@ export class Plot {
     const pixel = devicePixelRatio;
     ctx.save();
     ctx.fillStyle = text;
-    ctx.font = `${String(10 * pixel)}px ${font}`;
+    ctx.font = `${String(11 * pixel)}px ${font}`;
     ctx.textAlign = 'left';
     ctx.textBaseline = 'alphabetic';
     ctx.lineJoin = 'round';
@@ -431,7 +431,7 @@ export class Plot {
     const pixel = devicePixelRatio;
     const height = LABEL_HEIGHT * pixel;
     ctx.save();
-    ctx.font = `${String(10 * pixel)}px ${font}`;
+    ctx.font = `${String(11 * pixel)}px ${font}`;
     ctx.textAlign = 'left';
     ctx.textBaseline = 'middle';
     const positions = ends.map(({ y }) => y);

@@ -27,7 +27,7 @@ export interface Palette extends BandColors {
   readonly memory: string;
 }
 
-const FONT_PX = 9;
+const FONT_PX = 11;
 /** In plots with less than this height in CSS pixels, the bands have no labels. */
 const MIN_LABELLED_HEIGHT = 30;
 const LABEL_GAP = 3;
