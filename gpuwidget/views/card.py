@@ -14,7 +14,7 @@ from gpuwidget.model.report import Report
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import _, in_view_language
 from gpuwidget.views import card_html, card_text, elements, size_budget, styles
-from gpuwidget.views.card_summary import headline, is_silent
+from gpuwidget.views.card_summary import headline, is_silent, lost_gpus
 from gpuwidget.views.comparison import LastRun, since_last_run
 from gpuwidget.views.detail_levels import FULL
 from gpuwidget.views.saved_outputs import output_metadata
@@ -59,7 +59,7 @@ def _card(reduced: ReducedReport, last: LastRun | None, *, folded: bool) -> dict
     html = card_html.card(reduced.drawn, reduced.level, last)
     if folded:
         fold = elements.fold(_("Figures of this run"), html)
-        alerts = card_html.alerts(reduced.drawn)
+        alerts = card_html.alerts(reduced.drawn, lost_gpus(reduced.drawn))
         html = f"<div style='{styles.FONT}font-size:12px;margin-left:15px'>{alerts}{fold}</div>"
     return {
         "text/plain": card_text.card(reduced.drawn, reduced.level, last),

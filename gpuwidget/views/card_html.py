@@ -43,7 +43,7 @@ def card(report: Report, level: DetailLevel, last: LastRun | None = None) -> str
     """Return the full card as HTML. ``report`` must already be reduced to ``level``."""
     return styles.frame(
         f"{headline.lead(report.cell.label, summary.figures(report))}{_chart(report, level)}"
-        f"{alerts(report)}{_explanations(report)}{_advice(report)}"
+        f"{alerts(report, summary.warnings(report))}{_explanations(report)}{_advice(report)}"
         f"{_time(report) if report.advice else ''}{_gpus(report, level)}{_workers(report, level)}"
         f"{_folds(report, level, last)}",
         _STATUS_COLORS[report.cell.status],
@@ -61,9 +61,9 @@ def table(reports: Sequence[Report]) -> str:
     return styles.scrollable(styles.html_table(card_text.table_rows(reports), left=2))
 
 
-def alerts(report: Report) -> str:
-    """Return what no fold hides: the warnings, and whether the values are a recording."""
-    parts = [f"<div style='color:{styles.WARNING}'>{escape(text)}</div>" for text in summary.warnings(report)]
+def alerts(report: Report, warnings: Iterable[str]) -> str:
+    """Return warnings, and whether the values are a recording: what no fold hides."""
+    parts = [f"<div style='color:{styles.WARNING}'>{escape(text)}</div>" for text in warnings]
     recording = summary.recording_label(report)
     if recording is not None:
         parts.append(styles.quiet(f"<span style='{_CHIP}'>{escape(recording)}</span>"))

@@ -155,11 +155,20 @@ def second_line(report: Report) -> list[str]:
 
 def warnings(report: Report) -> list[str]:
     """Return warnings about lost GPUs and exhausted memory, which the card always shows."""
+    return [*lost_gpus(report), *_exhausted_memory(report)]
+
+
+def lost_gpus(report: Report) -> list[str]:
+    """Return a warning for each time at which GPUs were lost."""
     lost: dict[str, list[GpuReport]] = {}
     for gpu in report.shown:
         if gpu.lost_since is not None:
             lost.setdefault(units.clock_time(gpu.lost_since), []).append(gpu)
-    found = [_("{gpus} lost since {at}", gpus=gpu_names(gpus), at=at) for at, gpus in lost.items()]
+    return [_("{gpus} lost since {at}", gpus=gpu_names(gpus), at=at) for at, gpus in lost.items()]
+
+
+def _exhausted_memory(report: Report) -> list[str]:
+    found = []
     torch = [(gpu, gpu.torch) for gpu in report.shown if gpu.torch is not None]
     failed = [(gpu, memory.ooms) for gpu, memory in torch if memory.ooms]
     if failed:

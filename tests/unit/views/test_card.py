@@ -1234,3 +1234,12 @@ def test_sixteen_gpus_keep_the_first_advice() -> None:
     assert stored["advice"][0]["evidence"]["num_workers"] == 0
     assert len(stored["gpus"]) == 16
     assert "The GPU waits for its data" in bundle["text/html"]
+
+
+def test_the_figures_of_a_run_that_ran_out_of_memory_are_folded() -> None:
+    """Below the card of an out-of-memory error, the run's own card is folded, except that a GPU was lost."""
+    made = card.bundle(reports.lost(), {"text/plain": "oom", "text/html": "<b>oom</b>"})["text/html"]
+    outside, _, inside = made.partition("<details><summary>Figures of this run</summary>")
+    assert outside.startswith("<b>oom</b>")
+    assert ["lost since" in part for part in (outside, inside)] == [True, True]
+    assert ["peak memory" in part for part in (outside, inside)] == [False, True]
