@@ -60,7 +60,7 @@ def _card(reduced: ReducedReport, last: LastRun | None, *, folded: bool) -> dict
     if folded:
         fold = elements.fold(_("Figures of this run"), html)
         alerts = card_html.alerts(reduced.drawn, lost_gpus(reduced.drawn))
-        html = f"<div style='{styles.FONT}font-size:12px;margin-left:15px'>{alerts}{fold}</div>"
+        html = styles.frame(f"{alerts}<div style='font-size:12px'>{fold}</div>", styles.ERROR)
     return {
         "text/plain": card_text.card(reduced.drawn, reduced.level, last),
         "text/html": html,
