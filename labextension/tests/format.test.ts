@@ -85,6 +85,7 @@ test('figures of the list of cells have no decimals from 100 on', () => {
 
 test('numbers are padded to a fixed width', () => {
   assert.deepEqual([padded('7', 3), padded('97', 3), padded('100', 3)], ['\u2007\u20077', '\u200797', '100']);
+  assert.equal(padded('9.5', 3), '\u20089.5');
   assert.equal(padded('未知', 6), '\u2007\u2007未知');
 });
 

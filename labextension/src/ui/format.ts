@@ -87,6 +87,8 @@ export let UNKNOWN = 'n/a';
 const MINUS = '\u2212';
 /** A space as wide as a digit in fonts with tabular digits. */
 const FIGURE_SPACE = '\u2007';
+/** A space as wide as a decimal point. */
+const PUNCTUATION_SPACE = '\u2008';
 
 /** Translate `UNKNOWN` to the language of the page, which can change only by a reload. */
 export function translateUnknown(trans: TranslationBundle): void {
@@ -196,11 +198,13 @@ export function whole(value: Optional): string {
 
 /**
  * Pad `text` on the left to the width of `digits` digits, so that right-aligned numbers do not move. A Chinese
- * character, such as in the translation of `n/a`, is about as wide as two digits.
+ * character, such as in the translation of `n/a`, is about as wide as two digits, and a decimal point as half a
+ * digit.
  */
 export function padded(text: string, digits: number): string {
   const wide = text.replace(/[^\u2e80-\uffef]/g, '').length;
-  return text.padStart(digits - wide, FIGURE_SPACE);
+  const half = text.includes('.') && text.length <= digits ? PUNCTUATION_SPACE : '';
+  return half + text.padStart(digits - wide, FIGURE_SPACE);
 }
 
 /** Return a part of a time, such as its minutes, with at least two digits. */
