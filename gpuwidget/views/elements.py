@@ -112,7 +112,7 @@ def code_lines(lines: Iterable[CodeLine]) -> str:
         "<div style='display:flex;grid-gap:8px;align-items:center'>"
         f"<span style='flex:0 0 24px;{QUIET}'>{escape(line.number)}</span> "
         f"<code style='flex:0 1 260px;{cut};background:none'>{escape(line.source)}</code> "
-        f"{bar(line.parts, f'flex:0 1 {_BAR_WIDTH}px')} "
+        f"{bar(line.parts, f'flex:0 3 {_BAR_WIDTH}px;min-width:40px')} "
         f"<span style='flex:1 0 {widest}px;white-space:nowrap'>{escape(line.text)}</span></div>"
         + (
             f"<div style='margin-left:32px;font-size:11px;{QUIET}'>{escape(line.place)}</div>"
