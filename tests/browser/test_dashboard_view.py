@@ -276,15 +276,18 @@ def test_a_shared_cursor(browser: BrowserContext, tmp_path: Path) -> None:
         page = notebook.page
         open_dashboard(notebook)
         page.click(f"{DASHBOARD} .jp-gpuwidget-dashboard-ranges button:text-is('1 min')")
-        page.wait_for_timeout(3000)
         box = page.locator(f"{CHART}[data-metric=utilization] .u-over").bounding_box()
         assert box is not None
-        # The pointer is close to the line of a GPU at 0 %, so all charts show that GPU's values.
-        page.mouse.move(box["x"] + box["width"] - 12, box["y"] + box["height"] / 3)
-        page.mouse.move(box["x"] + box["width"] - 12, box["y"] + box["height"] - 2)
-        page.wait_for_selector(TOOLTIP, state="visible")
-        figures = page.inner_text(TOOLTIP).split("\n", 1)[1].split()
-        assert figures[:6] == ["0", "97", "%", "1", "11", "%"]
+
+        def figures() -> list[str]:
+            # The pointer is close to the line of a GPU at 0 %, so all charts show that GPU's values.
+            page.mouse.move(box["x"] + box["width"] - 12, box["y"] + box["height"] / 3)
+            page.mouse.move(box["x"] + box["width"] - 12, box["y"] + box["height"] - 2)
+            page.wait_for_selector(TOOLTIP, state="visible")
+            return page.inner_text(TOOLTIP).split("\n", 1)[1].split()
+
+        # There are no values at the pointer until the server has sampled for some seconds.
+        notebook.wait_for(lambda: figures()[:6] == ["0", "97", "%", "1", "11", "%"])
         assert chart_values(page, "utilization") == "GPU 3: 0 %"
         assert chart_values(page, "memory_used") == "GPU 3: 1 GiB"
         page.mouse.move(5, 5)

@@ -215,7 +215,7 @@ export class Plot {
     return {
       ...size,
       plugins: [bandsPlugin(bands, colors)],
-      padding: [10, this.labelWidth(), 0, 0],
+      padding: [8, this.labelWidth(), 0, 0],
       legend: hidden,
       focus: { alpha: UNFOCUSED_ALPHA },
       cursor: {

@@ -12,7 +12,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
@@ -388,10 +388,10 @@ def test_the_demo_puts_its_token_in_no_command_line(tmp_path: Path) -> None:
             while not opened.exists() and time.monotonic() < deadline:
                 time.sleep(0.05)
             demo_process = psutil.Process(process.pid)
-            commands = [
-                Path(f"/proc/{one.pid}/cmdline").read_bytes().decode().split("\0")
-                for one in (demo_process, *demo_process.children(recursive=True))
-            ]
+            commands = []
+            for one in (demo_process, *demo_process.children(recursive=True)):
+                with suppress(psutil.NoSuchProcess):  # A child may end at any time.
+                    commands.append(one.cmdline())
             token = url.partition("?token=")[2]
             assert len(token) == 32
             assert [command for command in commands if str(browser) in command] != []
