@@ -168,7 +168,7 @@ test('memory in use is written with the total, in one unit and as wide as the to
   assert.deepEqual(texts, [
     '\u2007\u20070 of 140 GiB',
     '<0.1 of 140 GiB',
-    '9.8 of 140 GiB',
+    '\u20089.8 of 140 GiB',
     '\u200757 of 140 GiB',
     '117 of 140 GiB'
   ]);

@@ -35,7 +35,7 @@ export class MemoryLine {
     } else {
       this.used.set(trans.__('%1 mine · %2 others', first(here), shortFigure(other, unit)));
     }
-    const digits = shortFigure(total ?? 0, unit).length;
+    const digits = shortFigure(total ?? 0, unit).replace('.', '').length;
     this.free.set(free === null ? '' : trans.__('%1 free', padded(shortFigure(free, unit), digits)));
     setAttribute(this.node, 'data-level', memoryLevel(used, total));
   }

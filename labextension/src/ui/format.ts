@@ -171,7 +171,12 @@ export function memoryOf(trans: TranslationBundle, used: Optional, total: Option
   }
   const unit = memoryUnit([total]);
   const all = shortFigure(total, unit);
-  return trans.__('%1 of %2 %3', padded(shortFigure(used, unit), all.length), all, unit.name);
+  return trans.__(
+    '%1 of %2 %3',
+    padded(shortFigure(used, unit), all.replace('.', '').length),
+    all,
+    unit.name
+  );
 }
 
 /** Return a size in bytes like `memory`, but from ten units on without a decimal, such as `71 GiB`. */
