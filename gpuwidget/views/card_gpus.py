@@ -240,7 +240,7 @@ def _range(values: Sequence[float | None], text: Callable[[float | None], str]) 
 
 
 def _known_for(text: str, known: int, gpus: int) -> str:
-    """Return ``text`` with for how many of the GPUs it is known, unless it is known for all or none."""
+    """Return ``text``, followed by the number of GPUs for which it is known unless that is all or none."""
     if known in (0, gpus):
         return text
     return f"{text} ({_('known for {known} of {number} GPUs', known=known, number=gpus)})"

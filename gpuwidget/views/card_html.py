@@ -223,7 +223,7 @@ def _memory(report: Report, level: DetailLevel) -> str:
 
 
 def _memory_kinds(report: Report, level: DetailLevel) -> list[list[list[str]]]:
-    """Return the table of memory. The host's memory is in a table of its own if the GPUs have columns."""
+    """Return the table of memory. The host's memory is in a second table if the GPUs have columns."""
     memory, header = report.host_memory, ["", _("start → end"), _("peak")]
     change, peak = units.memory_change(memory.start, memory.end), units.memory(memory.peak)
     host = [_("host memory of this process"), change, peak]

@@ -260,7 +260,8 @@ def since_last_run(last: Report, report: Report) -> LastRun | None:
     a, b = (_Run("", one, one.counted, None) for one in (last, report))
     rows = _Rows(a, b)
     rows.add("time", _until_finished(last, report), units.duration)
-    if a.gpus and {gpu.uuid for gpu in a.gpus} == {gpu.uuid for gpu in b.gpus}:
+    same_gpus = {gpu.uuid for gpu in a.gpus} == {gpu.uuid for gpu in b.gpus}
+    if a.gpus and same_gpus and not rows.has_recording:
         rows.add("peak", [memory.peak for memory in _memory(a, b)[1]], units.memory)
     found = {row.name: row.change for row in rows.rows}
     time, peak = found.get("time"), found.get("peak")
@@ -457,6 +458,11 @@ class _Rows:
         ]
 
     @property
+    def has_recording(self) -> bool:
+        """Whether values of GPUs come from a recording, which says nothing about the code."""
+        return any(run.report.source.recording is not None for run in (self.a, self.b))
+
+    @property
     def _finished(self) -> bool:
         return all(run.report.cell.status == "ok" for run in (self.a, self.b))
 
@@ -519,7 +525,7 @@ def _add_memory(rows: _Rows) -> None:
             rise_name = translatable("{metric}, highest of one GPU", metric=rise_name)
             memory_change = translatable("{metric}, sum of all GPUs", metric=memory_change)
         least = _LEAST_EXACT if kind == "torch" else _LEAST_VERDICT
-        add = partial(rows.add, text=units.memory, lower_is_better=True, least=least)
+        add = partial(rows.add, text=units.memory, lower_is_better=not rows.has_recording, least=least)
         add(memory_peak, [memory.peak for memory in both])
         add(rise_name, [_rise(memory.spans) for memory in both])
         first, second = (units.memory_delta(memory.start, memory.end) for memory in both)
@@ -603,7 +609,8 @@ def _add_metrics(rows: _Rows) -> None:
     name = translatable("energy")
     energies = [_sum_of_known([gpu.energy_j for gpu in run.gpus]) for run in (a, b)]
     title = _over_all(_whole_run(name) if steady else name, a, b, is_sum=True)
-    rows.add(title, energies, units.energy, lower_is_better=True, field="energy_j", metric=name)
+    lower_is_better = not rows.has_recording
+    rows.add(title, energies, units.energy, lower_is_better=lower_is_better, field="energy_j", metric=name)
 
 
 def _sum_of_known(values: Sequence[float | None]) -> float | None:

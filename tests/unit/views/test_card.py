@@ -993,7 +993,8 @@ def test_silence(report: Report, silent: bool) -> None:
 
 
 def test_memory_that_the_figures_do_not_show() -> None:
-    """If torch's memory is as it was, but the process's memory grew, the one-line card says so."""
+    """If torch's memory is as it was, but the process's memory grew, the one-line card has both kinds of
+    memory."""
     bundle = card.line_bundle(grown(process_memory=Span(gib(2), gib(7), gib(7))))
     assert bundle is not None
     assert bundle["text/plain"].endswith(

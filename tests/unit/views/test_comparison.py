@@ -549,10 +549,23 @@ def test_changes_since_the_last_run() -> None:
 
 
 def test_an_equal_run() -> None:
-    """If nothing has changed since the last run, the card says so."""
+    """If nothing has changed since the last run, the card has changes of ±0 %."""
     found = since_last_run(BEFORE, replace(BEFORE, cell=cell(14.0, execution_count=6)))
     assert found is not None
     assert found.changes == "vs. last run: time ±0 %, peak ±0 %"
+
+
+def test_a_recording_is_neither_better_nor_worse() -> None:
+    """GPU values from a recording say nothing about the code. So the card does not compare the peak with the
+    last run's, and in a comparison, only the time is better or worse."""
+    first, second = (
+        replace(run, source=replace(run.source, recording="Recording of an H200")) for run in (BEFORE, AFTER)
+    )
+    found = since_last_run(first, second)
+    assert found is not None
+    assert found.changes == "vs. last run: time \N{MINUS SIGN}75 %"
+    verdicts = [row.name for row in compare(first, second).rows if row.is_better is not None]
+    assert verdicts == ["time"]
 
 
 def test_another_gpu_than_in_the_last_run() -> None:
