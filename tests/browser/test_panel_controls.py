@@ -79,6 +79,8 @@ def test_the_focus_ring(open_notebook: Open, lab: Lab) -> None:
     rows, has a ring of 2 px in the theme's color, which no other element clips."""
     notebook = open_with_kernel(open_notebook, lab)
     page = notebook.page
+    for part in ("gpu-row", "gpu-chip"):
+        page.wait_for_selector(f"{PANEL} .jp-gpuwidget-{part}")
     page.focus(WATCH)
     reached: list[str] = []
     for _ in range(20):
