@@ -336,7 +336,7 @@ def test_interrupt_and_restart(open_panel: Callable[..., OpenPanel]) -> None:
     wait_for_text(view.notebook, ROW, "eval.ipynb")
     view.notebook.run(1)
     view.press_in_menu("train.ipynb", "ArrowDown")
-    # An item that the kernel can't use says so in parentheses, once the kernel has answered.
+    # Once the kernel has answered, an item that it can't use has the reason in parentheses.
     assert [text.partition(" (")[0].strip() for text in page.locator(MENU).all_inner_texts()] == [
         "Open Notebook",
         "Interrupt Kernel",

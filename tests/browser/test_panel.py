@@ -184,7 +184,9 @@ def test_the_configured_install_command(browser: BrowserContext, tmp_path: Path)
         wait_for_text(notebook, NOTICE, "gpuwidget is not loaded in this kernel.")
         notebook.page.click(LOAD_BUTTON)
         wait_for_text(notebook, NOTICE, "gpuwidget is not installed")
-        wait_for_text(notebook, f"{NOTICE} code", "%pip install '/srv/my wheels/gpuwidget.whl[lab]'")
+        command = "%pip install '/srv/my wheels/gpuwidget.whl[lab]'"
+        wait_for_text(notebook, f"{NOTICE} code", command)
+        assert command in notebook.page.locator(f"{NOTICE} code").all_inner_texts()
         notebook.close()
     finally:
         lab.stop()

@@ -350,7 +350,7 @@ def check_menus(page: Page) -> None:
         "Watch Cells",
         "Free PyTorch Cache",
     }
-    # A command that can't be used now says why in parentheses; that changes while the kernel starts.
+    # A command that can't be used has the reason in parentheses, which changes while the kernel starts.
     items = {label.partition(" (")[0] for label in menu_items(page, "Kernel")}
     assert kernel <= items
     assert "GPU Doctor" in menu_items(page, "Help")
