@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gpuwidget.model.messages import Template
@@ -23,7 +25,7 @@ MORE = translatable("{number} more", number=3)
         ("({names:list})", {"names": ["a", MORE]}, "(a, 3 more)"),
     ],
 )
-def test_a_template_formats_its_parameters(template: str, params: dict[str, object], text: str) -> None:
+def test_a_template_formats_its_parameters(template: str, params: dict[str, Any], text: str) -> None:
     """The message keeps the values, and its text shows them with units and as lists."""
     message = Template("some-id", template)(**params)
     assert (message.id, dict(message.params), message.text) == ("some-id", params, text)
