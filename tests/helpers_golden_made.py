@@ -17,6 +17,8 @@ from fakes import FakeClock, FakeSource
 from helpers_golden import LANGUAGES, save
 from helpers_golden_format import formatted, language, no_torch
 from helpers_golden_machines import complete, views
+from helpers_golden_magics import outputs as magics
+from helpers_golden_played import played
 from helpers_reports import HOSTILE, bare_gpu, cell, gib, gpu, marks, report, worker
 
 from gpuwidget.cli.main import main
@@ -182,6 +184,19 @@ def save_machines() -> None:
         save(f"nvml/{name}", text)
 
 
+def save_magics() -> None:
+    """Save the outputs of ``%gpu`` and ``%%gpuwatch``."""
+    for one in LANGUAGES:
+        for name, text in magics(one):
+            save(f"magics/{name}/{one}", text)
+
+
+def save_runs() -> None:
+    """Save the cards of runs during recordings."""
+    for name, one in played():
+        save_both(f"run/{name}", lambda one=one: one)
+
+
 if __name__ == "__main__":
     time.tzset()
     no_torch()
@@ -189,3 +204,5 @@ if __name__ == "__main__":
     save_cards()
     save_commands()
     save_machines()
+    save_magics()
+    save_runs()
