@@ -182,7 +182,7 @@ def test_the_evidence_has_the_figures(player: Player) -> None:
     assert late.rule == "straggler"
     assert (late.evidence["waiting"], late.evidence["late"]) == ([0, 1, 2], 3)
     assert round(late.evidence["late_utilization"]) == 12
-    assert round(late.evidence["waiting_sm_activity"]) == 25
+    assert late.evidence["waiting_sm_activity"] == 25.5
     assert round(late.evidence["waiting_power_w"]) == 192
     assert "about 88 % of the time" in late.text
     assert "192 of 700 W" in late.text

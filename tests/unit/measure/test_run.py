@@ -404,7 +404,7 @@ def test_a_driver_that_hangs_while_it_is_opened() -> None:
         assert took == 0.0
         assert report is not None
         assert report.gpus == ()
-    assert report.source.reason_id == MessageId("not-sampled", {})
+        assert report.source.reason_id == MessageId("not-sampled", {})
     warm_up.close()
     source.hang_in_open.set()
     sampler.stop()

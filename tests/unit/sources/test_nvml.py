@@ -180,6 +180,7 @@ def test_without_the_library_the_reason_names_what_to_install(library: Path, tmp
         print(json.dumps([origin.reason_id.id, origin.reason_id.params["code"], origin.reason]))
         """,
     )
+    assert isinstance(reason, list)
     assert reason[:2] == ["driver-start-failed", 12]
     assert "libnvidia-ml.so.1 is missing" in reason[2]
 
@@ -207,6 +208,7 @@ def test_a_wrong_binding_is_explained(
         """,
         PYTHONPATH=str(tmp_path),
     )
+    assert isinstance(reason, list)
     assert reason[0] == reason_id
     assert command in reason[1]
 
