@@ -27,7 +27,6 @@ SITE = "/env/lib/python3.12/site-packages"
 CUDNN_FILE = f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9"
 PIP = "/env/bin/python -m pip"
 WHEELS = "https://download.pytorch.org/whl"
-LAST = "is the last version with such a build."
 
 
 def build(wheel: str, wanted: str | None = None) -> str:
@@ -292,6 +291,23 @@ NO_GPUS: dict[str, Any] = {
 """Arguments with which :func:`results` returns the results of a machine without a driver."""
 
 
-def outcome(one: Check) -> tuple[str, str | None, str | None]:
-    """Return a check's status, reason and fix."""
-    return one.status, one.reason, one.remedy
+def issue(id_: str, **params: Any) -> tuple[str, Mapping[str, Any]]:
+    """Return the id and the parameters of an expected issue."""
+    return id_, params
+
+
+def fix(id_: str, command: str | None = None, **params: Any) -> tuple[str, str | None, Mapping[str, Any]]:
+    """Return the id, the command and the parameters of an expected fix."""
+    return id_, command, params
+
+
+def outcome(
+    one: Check,
+) -> tuple[str, tuple[str, Mapping[str, Any]] | None, tuple[str, str | None, Mapping[str, Any]] | None]:
+    """Return a check's status, and its worst issue and the issue's fix, comparable to :func:`issue` and
+    :func:`fix`."""
+    if not one.issues:
+        return one.status, None, None
+    worst = one.issues[0]
+    found = None if worst.fix is None else fix(worst.fix.id, worst.fix.command, **worst.fix.params)
+    return one.status, issue(worst.id, **worst.params), found

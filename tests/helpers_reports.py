@@ -6,8 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from gpuwidget.measure import reasons
-from gpuwidget.model.messages import message_ids, texts
+from gpuwidget.model.messages import Message, MessageId
 from gpuwidget.model.report import (
     REPORT_SCHEMA,
     Advice,
@@ -36,6 +35,12 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 NO_COUNTERS = "the hardware counters (GPM, Hopper and later) are not available here"
 TOO_SHORT = "the run was shorter than two of the driver's windows of 0.2 s"
 NO_TORCH = "torch is not loaded"
+NOT_REPORTED = "the process did not report it: see gpuwidget.rank()"
+NOT_MEASURED = Message(
+    "not-measured",
+    {"parts": ("time by line",), "errors": ("OSError",)},
+    "Could not be measured: time by line (OSError).",
+)
 RECORDED = "the recorded processes are not this machine's"
 _ACTIVITIES = (
     *("sm_activity", "sm_occupancy", "tensor_activity", "fp32_activity", "dram_activity"),
@@ -161,7 +166,6 @@ def report(
 
 def worker(rank: int | None = 0, **changes: Any) -> WorkerReport:
     """Return a rank that trained on the GPU with the same number."""
-    missing = {"torch_allocated": reasons.WORKER_NOT_REPORTED, "torch_reserved": reasons.WORKER_NOT_REPORTED}
     made = WorkerReport(
         kind="child" if rank is None else "rank",
         name="python train.py",
@@ -183,8 +187,10 @@ def worker(rank: int | None = 0, **changes: Any) -> WorkerReport:
         exit_code=None,
         started_s=0.8,
         ended_s=None,
-        missing=texts(missing),
-        missing_ids=message_ids(missing),
+        missing=dict.fromkeys(("torch_allocated", "torch_reserved"), NOT_REPORTED),
+        missing_ids=dict.fromkeys(
+            ("torch_allocated", "torch_reserved"), MessageId("worker-not-reported", {})
+        ),
     )
     return replace(made, **changes)
 

@@ -15,11 +15,10 @@ import pytest
 from helpers_reports import report
 
 from gpuwidget.dask import collector as module
-from gpuwidget.dask import messages
 from gpuwidget.dask.collector import DaskCollector
 from gpuwidget.dask.worker_run import RunStart
 from gpuwidget.measure.worker_updates import WORKER_UPDATES
-from gpuwidget.model.messages import Message
+from gpuwidget.model.messages import Message, MessageId
 from gpuwidget.model.report import Span
 from gpuwidget.model.to_json import to_json
 from gpuwidget.model.worker_update import SCHEMA, WorkerGpuUpdate, WorkerUpdate
@@ -129,7 +128,8 @@ class Cluster:
         worker is gone."""
         self.collector.stop()
         WORKER_UPDATES.collect()
-        self.notes = self.collector.annotate(report()).notes
+        made = self.collector.annotate(report())
+        self.notes, self.note_ids = made.notes, made.note_ids
         self.collector.abandon()
         return {
             one.pid: (one.steps, None if incomplete is None else incomplete.id, gone)
@@ -214,24 +214,31 @@ def test_a_worker_that_never_answers(cluster: Cluster, monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "END_TIMEOUT_S", 0.05)
     assert cluster.finish()[2] == (1, "dask-worker-without-end", False)
     reason = cluster.received[-1][1]
-    assert reason == messages.without_end(hung.update)
-    assert reason.text == (
-        "the worker sent no report at the run's end; its last report, 2.0 s into the run, showed 1 "
-        "task and a torch peak of 9 B"
+    assert reason is not None
+    assert reason.message_id == MessageId(
+        "dask-worker-without-end", {"elapsed_s": 2.0, "steps": 1, "torch_peak": 9}
     )
+    assert "1 task and a torch peak of 9 B" in reason.text
 
 
-def test_a_last_report_without_figures() -> None:
+def test_a_last_report_without_figures(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a worker's tasks are not counted and torch's memory is unknown, the reason contains neither: unknown
     is not 0."""
-    unknown = replace(
-        update(1), steps=None, gpus=(WorkerGpuUpdate("u", TORCH), WorkerGpuUpdate("v", NO_PEAK))
+    hung = cluster.workers["tcp://b:1"]
+    hung.update = replace(
+        hung.update, steps=None, gpus=(WorkerGpuUpdate("u", TORCH), WorkerGpuUpdate("v", NO_PEAK))
     )
-    reason = messages.without_end(unknown)
-    assert reason.text == (
-        "the worker sent no report at the run's end; its last report came 2.0 s into the run"
+    cluster.collector.start()
+    wait_until(lambda: len(cluster.received) == 2)
+    hung.answers.clear()
+    monkeypatch.setattr(module, "END_TIMEOUT_S", 0.05)
+    cluster.finish()
+    reason = cluster.received[-1][1]
+    assert reason is not None
+    assert reason.message_id == MessageId(
+        "dask-worker-without-end", {"elapsed_s": 2.0, "steps": None, "torch_peak": None}
     )
-    assert reason.params == {"elapsed_s": 2.0, "steps": None, "torch_peak": None}
+    assert "showed" not in reason.text
 
 
 def test_a_client_that_is_watched_during_the_run(cluster: Cluster) -> None:
@@ -313,12 +320,9 @@ def test_workers_that_cannot_report(cluster: Cluster) -> None:
     cluster.workers["tcp://b:1"].error = "ModuleNotFoundError: No module named 'gpuwidget'"
     cluster.collector.start()
     assert cluster.finish() == {1: (100, None, False)}
-    assert cluster.notes == (
-        (
-            "1 Dask worker (tcp://b:1) can't send reports: ModuleNotFoundError: No module "
-            "named 'gpuwidget'. The workers need the same version of gpuwidget as the notebook."
-        ),
-    )
+    error = "ModuleNotFoundError: No module named 'gpuwidget'"
+    assert cluster.note_ids == (MessageId("dask-no-reports", {"workers": 1, "error": error}),)
+    assert "tcp://b:1" in cluster.notes[0]
 
 
 def test_a_client_that_is_closed(cluster: Cluster) -> None:
@@ -327,7 +331,11 @@ def test_a_client_that_is_closed(cluster: Cluster) -> None:
     wait_until(lambda: len(cluster.received) == 2)
     cluster.client.status = "closed"
     assert {reason for _, reason, _ in cluster.finish().values()} == {"dask-worker-without-end"}
-    assert cluster.notes == ("Reports of Dask workers are missing: The client was closed during the run.",)
+    (note,) = cluster.note_ids
+    assert (note.id, note.params["error"]) == (
+        "dask-no-connection",
+        "The client was closed during the run.",
+    )
 
 
 def test_invalid_reports_are_ignored(cluster: Cluster) -> None:

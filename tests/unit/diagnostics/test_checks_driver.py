@@ -1,4 +1,5 @@
-"""Tests of the checks of the driver and of its device files, with their exact reasons and fixes."""
+"""Tests of the checks of the driver and of its device files, with the exact ids and parameters of their
+issues and fixes."""
 
 from __future__ import annotations
 
@@ -6,7 +7,6 @@ from typing import Any
 
 import pytest
 from helpers_doctor import (
-    LAST,
     NO_CUDA,
     NO_GPUS,
     NOT_INSTALLED,
@@ -15,7 +15,9 @@ from helpers_doctor import (
     build,
     check_of,
     devices,
+    fix,
     h200,
+    issue,
     no_driver,
     nvml,
     outcome,
@@ -24,9 +26,9 @@ from helpers_doctor import (
 
 from gpuwidget.diagnostics.packages import InstalledPackage
 from gpuwidget.diagnostics.probe_process import ProbeResult
-from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml_diagnostics import FOREIGN_BINDING, NO_BINDING
 
+LIBCUDA = "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05"
 OLDER = "'torch>=2.0,<2.8'"
 """pip requirement for the torch versions that have a build for CUDA 11.8."""
 
@@ -36,11 +38,13 @@ OLDER = "'torch>=2.0,<2.8'"
 @pytest.mark.parametrize(
     ("driver", "cuda", "least", "older"),
     [
-        ("570.124.06", "13.0", "580", f"12.6: {build('cu126')}. PyTorch 2.14 {LAST}"),
-        ("470.256.02", "12.8", "525", f"11.8: {build('cu118', OLDER)}. PyTorch 2.7 {LAST}"),
+        ("570.124.06", "13.0", "580", ("12.6", build("cu126"), "2.14")),
+        ("470.256.02", "12.8", "525", ("11.8", build("cu118", OLDER), "2.7")),
     ],
 )
-def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, older: str) -> None:
+def test_a_driver_too_old_for_torchs_cuda(
+    driver: str, cuda: str, least: str, older: tuple[str, str, str]
+) -> None:
     """If the driver is too old for torch's CUDA, the fix suggests either a newer driver or a torch build for
     an older CUDA."""
     one = results(
@@ -52,10 +56,11 @@ def test_a_driver_too_old_for_torchs_cuda(driver: str, cuda: str, least: str, ol
         nvml=nvml(h200(), driver=driver, cuda_driver="12.8"),
     )
     assert check_of("gpu", one).status == "ok"
+    older_cuda, command, last = older
     assert outcome(check_of("driver", one)) == (
         "broken",
-        f"Driver {driver} is too old: a PyTorch built with CUDA {cuda} needs driver {least} or newer.",
-        f"Update the driver to {least} or newer, or install a PyTorch built with CUDA {older}",
+        issue("driver-too-old", driver=driver, cuda=cuda, minimum=least),
+        fix("update-driver-or-install-torch", command, minimum=least, cuda=older_cuda, last_torch=last),
     )
 
 
@@ -65,19 +70,14 @@ def test_without_a_matching_build_only_the_driver_is_named() -> None:
     for driver, capability in (("440.33", "8.0"), ("515.65.01", "12.0")):
         there = nvml(h200(compute_capability=capability), driver=driver)
         too_old = results(torch={"cuda": "12.8", "available": False}, nvml=there)
-        assert outcome(check_of("driver", too_old))[2] == "Update the driver to 525 or newer."
+        assert outcome(check_of("driver", too_old))[2] == fix("update-driver", minimum="525")
         assert outcome(check_of("torch", results(torch={"cuda": None}, nvml=there)))[2] == (
-            f"First update the driver to 580 or newer: no PyTorch build for this GPU runs with driver "
-            f"{driver}."
+            fix("update-driver-first", driver=driver, minimum="580")
         )
     old = results(torch={"cuda": None}, nvml=nvml(h200(compute_capability="7.0"), driver="440.33"))
-    assert outcome(check_of("torch", old))[2] == (
-        "First update the driver to 525 or newer: no PyTorch build for this GPU runs with driver 440.33."
-    )
+    assert outcome(check_of("torch", old))[2] == (fix("update-driver-first", driver="440.33", minimum="525"))
     ancient = results(torch={"cuda": None}, nvml=nvml(h200(compute_capability="3.7")))
-    assert outcome(check_of("torch", ancient))[2] == (
-        "PyTorch's builds have no code for this GPU: use another GPU, or build PyTorch from source."
-    )
+    assert outcome(check_of("torch", ancient))[2] == fix("use-another-gpu")
 
 
 def test_no_driver_is_named_for_a_gpu_that_this_cuda_has_dropped() -> None:
@@ -87,8 +87,8 @@ def test_no_driver_is_named_for_a_gpu_that_this_cuda_has_dropped() -> None:
     one = results(torch={"cuda": "13.2", "available": False}, nvml=there)
     assert outcome(check_of("driver", one)) == (
         "broken",
-        ("Driver 570.86 is too old: a PyTorch built with CUDA 13.2 needs driver 580 or newer."),
-        f"Install a PyTorch built with CUDA 12.6: {build('cu126')}. PyTorch 2.14 {LAST}",
+        issue("driver-too-old", driver="570.86", cuda="13.2", minimum="580"),
+        fix("install-torch-for-driver", build("cu126"), cuda="12.6", last_torch="2.14"),
     )
 
 
@@ -97,7 +97,7 @@ def test_arm_has_other_builds() -> None:
     not support such GPUs."""
     there, arm = nvml(h200(compute_capability="7.5"), driver="580.95.05"), {"architecture": "aarch64"}
     assert outcome(check_of("torch", results(torch={"cuda": None}, nvml=there, machine=arm)))[2] == (
-        "PyTorch's builds have no code for this GPU: use another GPU, or build PyTorch from source."
+        fix("use-another-gpu")
     )
 
 
@@ -106,8 +106,13 @@ def test_systems_whose_default_build_is_for_the_cpu(machine: dict[str, Any]) -> 
     """On ARM and Windows, the install command for torch always contains PyTorch's index URL, because the
     torch build on PyPI is for the CPU."""
     one = results(machine=machine, **NOT_INSTALLED)
-    assert (
-        outcome(check_of("torch", one))[2] == f"Install it: {PIP} install torch --index-url {WHEELS}/cu130."
+    assert outcome(check_of("torch", one))[2] == (
+        fix(
+            "install-torch",
+            f"{PIP} install torch --index-url {WHEELS}/cu130",
+            why="missing",
+            last_torch=None,
+        )
     )
 
 
@@ -116,7 +121,7 @@ def test_the_installed_build_works_here() -> None:
     build that the driver supports."""
     there = nvml(h200(), driver="535.183.01")
     assert outcome(check_of("torch", results(nvml=there, **NOT_INSTALLED)))[2] == (
-        f"Install it: {build('cu126', 'torch')}. PyTorch 2.14 {LAST}"
+        fix("install-torch", build("cu126", "torch"), why="missing", last_torch="2.14")
     )
 
 
@@ -157,19 +162,21 @@ def test_libraries_and_kernel_module_that_do_not_fit() -> None:
     one = results(torch=NO_CUDA, nvml=broken, machine={"module": "570.86.15"})
     assert outcome(check_of("driver", one)) == (
         "broken",
-        ("The driver's libraries were updated, but the old kernel module 570.86.15 is still loaded."),
-        "Restart the machine, or reload the driver's modules. Restart containers afterwards.",
+        issue("driver-version-mismatch", module="570.86.15"),
+        fix("restart-machine"),
     )
     assert check_of("gpu", one).status == "unknown"
 
 
 @pytest.mark.parametrize("code", [4, 12, 15, 17, 999, 77])
 def test_every_other_error_of_nvml_has_its_fix(code: int) -> None:
-    """If nvmlInit fails with another error code, the driver check shows the same explanation and advice for
-    that code as the rest of gpuwidget."""
-    one = check_of("driver", results(torch=NO_CUDA, nvml=no_driver(code, "odd")))
-    assert one.status == "broken"
-    assert f"{one.reason} {one.remedy}" == nvml_messages.start_error(code, "odd")
+    """If nvmlInit fails with another error code, the issue of the driver check contains the code and NVML's
+    text, and the fix is the one for this code."""
+    assert outcome(check_of("driver", results(torch=NO_CUDA, nvml=no_driver(code, "odd")))) == (
+        "broken",
+        issue("driver-start-failed", code=code, error="odd"),
+        fix("fix-driver-start", code=code),
+    )
 
 
 def test_a_driver_that_is_not_loaded() -> None:
@@ -178,17 +185,20 @@ def test_a_driver_that_is_not_loaded() -> None:
     one = check_of("driver", results(torch=NO_CUDA, nvml=no_driver(9)))
     assert outcome(one) == (
         "broken",
-        "The NVIDIA driver is installed but not loaded.",
-        "Load it, or reboot: sudo modprobe nvidia. Then check that nvidia-smi works.",
+        issue("driver-not-loaded", error=""),
+        fix("load-driver", "sudo modprobe nvidia"),
     )
-    assert one.command == "sudo modprobe nvidia"
+    assert (one.remedy or "").endswith("Then check that nvidia-smi works.")
 
 
 def test_a_missing_binding_is_not_a_broken_driver() -> None:
     """If nvidia-ml-py is missing, the driver check is "unknown" and shows the kernel module's version."""
     one = check_of("driver", results(nvml=no_driver(NO_BINDING), packages={"binding": ()}))
     assert (one.status, one.found) == ("unknown", "580.95.05, for CUDA up to 13.0")
-    assert one.remedy == f"Install it: {PIP} install --force-reinstall --no-deps nvidia-ml-py."
+    assert outcome(one)[1:] == (
+        issue("nvml-binding-missing"),
+        fix("install-nvml-binding", f"{PIP} install --force-reinstall --no-deps nvidia-ml-py"),
+    )
 
 
 def test_another_module_pynvml() -> None:
@@ -212,81 +222,51 @@ def test_a_driver_that_hangs(machine: dict[str, Any]) -> None:
     one = results(torch=NO_CUDA, nvml=None, nvml_result=hung, machine=machine)
     assert outcome(check_of("driver", one))[:2] == (
         "broken",
-        "The driver did not answer within 15 s: nvmlInit did not return.",
+        issue("driver-timeout", timeout_s=15.0, step="nvmlInit"),
     )
     assert check_of("torch", one).status == check_of("shm", one).status == "ok"
-    files = [issue.id for issue in check_of("device_files", one).issues]
+    files = [one.id for one in check_of("device_files", one).issues]
     assert files == (["device-files-invisible"] if machine else [])
 
 
 @pytest.mark.parametrize(
     ("variables", "remedy"),
     [
-        ({}, "Start the container with the machine's GPUs: docker run --gpus all …"),
-        (
-            {"NVIDIA_VISIBLE_DEVICES": "void"},
-            (
-                "NVIDIA_VISIBLE_DEVICES is 'void'. Set it to all, or start the container with docker "
-                "run --gpus all …"
-            ),
-        ),
-        (
-            {"KUBERNETES_SERVICE_HOST": "10.0.0.1"},
-            "Request a GPU in the pod's resources: limits: nvidia.com/gpu: 1.",
-        ),
+        ({}, fix("start-container-with-gpus")),
+        ({"NVIDIA_VISIBLE_DEVICES": "void"}, fix("set-nvidia-visible-devices", value="void")),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, fix("request-kubernetes-gpu")),
     ],
 )
-def test_a_container_without_gpus(variables: dict[str, str], remedy: str) -> None:
+def test_a_container_without_gpus(variables: dict[str, str], remedy: Any) -> None:
     """If a container has no device files although the host has a driver, the fix is to start the container
     with access to the GPUs."""
     one = results(machine={"container": "/.dockerenv", "devices": ()}, variables=variables, **NO_GPUS)
-    assert outcome(check_of("driver", one)) == (
-        "broken",
-        "This container was started without the machine's GPUs.",
-        remedy,
-    )
+    assert outcome(check_of("driver", one)) == ("broken", issue("container-without-gpus"), remedy)
     assert outcome(check_of("device_files", one)) == (
         "broken",
-        "This container has no /dev/nvidia*, although the host has driver 580.95.05.",
+        issue("container-without-device-files", driver="580.95.05"),
         remedy,
     )
 
 
 @pytest.mark.parametrize(
-    ("code", "which", "reason"),
+    ("code", "which", "expected"),
     [
-        (
-            802,
-            "driver",
-            "The driver is not ready: GPUs connected by NVSwitch are waiting for the fabric "
-            "manager (error 802).",
-        ),
-        (
-            804,
-            "driver",
-            "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05 does not match the loaded driver (error 804).",
-        ),
-        (
-            34,
-            "driver",
-            "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05 is a stub for linking, not the driver.",
-        ),
-        (46, "gpu", "Another process has exclusive use of the GPU."),
-        (
-            999,
-            "gpu",
-            "CUDA does not start (error 999): the driver's memory module nvidia_uvm may be in a bad state.",
-        ),
-        (1, "gpu", "CUDA does not start: CUDA_ERROR: words (1)."),
+        (802, "driver", issue("fabric-manager-missing")),
+        (804, "driver", issue("libcuda-mismatch", library=LIBCUDA, code=804)),
+        (34, "driver", issue("libcuda-stub", library=LIBCUDA)),
+        (46, "gpu", issue("gpu-in-exclusive-use")),
+        (999, "gpu", issue("cuda-unknown-error")),
+        (1, "gpu", issue("cuda-start-failed", code=1, error="CUDA_ERROR: words")),
     ],
 )
-def test_cuda_that_does_not_start(code: int, which: str, reason: str) -> None:
-    """If cuInit returns a known error code, the check's reason explains the error. If the code is unknown,
-    the reason contains the text that CUDA provides for it."""
+def test_cuda_that_does_not_start(code: int, which: str, expected: Any) -> None:
+    """If cuInit returns a known error code, the check's issue explains the error. If the code is unknown,
+    the issue contains the text that CUDA provides for it."""
     one = results(
         torch={"cu_init": code, "cu_text": "CUDA_ERROR: words", "cu_count": None, "available": False}
     )
-    assert outcome(check_of(which, one))[:2] == ("broken", reason)
+    assert outcome(check_of(which, one))[:2] == ("broken", expected)
 
 
 def test_a_container_with_the_tools_but_without_cuda() -> None:
@@ -299,8 +279,8 @@ def test_a_container_with_the_tools_but_without_cuda() -> None:
     )
     assert outcome(check_of("driver", one)) == (
         "broken",
-        ("CUDA's driver library is not in this container, because NVIDIA_DRIVER_CAPABILITIES is 'utility'."),
-        "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility.",
+        issue("container-without-compute", capabilities="utility"),
+        fix("add-compute-capability"),
     )
 
 
@@ -311,10 +291,9 @@ def test_device_files_without_permission() -> None:
     """The device file check lists the files that the user has no permission to use, with their mode and
     owner."""
     one = results(torch=NO_CUDA, machine={"devices": devices("nvidia0", "nvidiactl", usable=False)})
-    found = check_of("device_files", one)
-    assert (found.status, found.reason) == (
+    assert outcome(check_of("device_files", one))[:2] == (
         "broken",
-        "This user has no permission to use /dev/nvidia0, /dev/nvidiactl (crw-rw-rw- 0:0).",
+        issue("device-files-forbidden", files=("/dev/nvidia0", "/dev/nvidiactl"), mode="crw-rw-rw- 0:0"),
     )
 
 
@@ -324,24 +303,19 @@ def test_device_files_that_are_missing() -> None:
     uvm = results(torch=NO_CUDA, machine={"expected": ("/dev/nvidia-uvm",)})
     assert outcome(check_of("device_files", uvm)) == (
         "broken",
-        "/dev/nvidia-uvm is missing, so CUDA does not start.",
-        "Create the device files: sudo nvidia-modprobe -c 0 -u.",
+        issue("control-files-missing", files=("/dev/nvidia-uvm",)),
+        fix("create-device-files", "sudo nvidia-modprobe -c 0 -u"),
     )
     no_gpu = results(torch=NO_CUDA, machine={"devices": devices("nvidiactl", "nvidia-uvm")})
-    assert outcome(check_of("device_files", no_gpu))[1] == (
-        "The driver's control files exist, but no GPU has a device file, such as /dev/nvidia0."
-    )
+    assert outcome(check_of("device_files", no_gpu))[1] == issue("gpu-files-missing")
     broken = no_driver(9)
     loaded = results(torch=NO_CUDA, machine={"devices": ()}, nvml=broken)
-    assert (
-        outcome(check_of("device_files", loaded))[1]
-        == "The driver is loaded, but its device files, /dev/nvidia*, are missing."
-    )
+    assert outcome(check_of("device_files", loaded))[1] == issue("device-files-missing")
     absent = results(torch=NO_CUDA, machine={"devices": (), "module": None}, nvml=broken)
     assert outcome(check_of("device_files", absent)) == (
         "broken",
-        "There is no /dev/nvidia*: no NVIDIA driver is loaded, or there is no NVIDIA GPU.",
-        "If lspci lists an NVIDIA GPU, install its driver.",
+        issue("no-driver-or-gpu"),
+        fix("install-driver"),
     )
 
 

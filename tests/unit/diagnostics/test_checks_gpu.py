@@ -1,20 +1,12 @@
-"""Tests of the checks of the GPUs and of their condition, with their exact reasons and fixes."""
+"""Tests of the checks of the GPUs and of their condition, with the exact ids and parameters of their issues
+and fixes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from helpers_doctor import (
-    LAST,
-    UUIDS,
-    build,
-    check_of,
-    h200,
-    nvml,
-    outcome,
-    results,
-)
+from helpers_doctor import UUIDS, build, check_of, fix, h200, issue, nvml, outcome, results
 
 from gpuwidget.diagnostics.run_checks import diagnose
 from gpuwidget.diagnostics.target import NotebookState
@@ -52,17 +44,21 @@ def test_a_gpu_that_torch_has_no_code_for() -> None:
     )
     assert outcome(check_of("gpu", newer)) == (
         "broken",
-        "This PyTorch has no code for NVIDIA RTX 5090 (compute capability 12.0): it was "
-        "built for sm_80 sm_90.",
-        f"Install a newer PyTorch: {newest}. PyTorch 2.11 {LAST}",
+        issue("gpu-without-code", gpu="NVIDIA RTX 5090", capability="12.0", archs=("sm_80", "sm_90")),
+        fix("install-torch", newest, why="too-old", last_torch="2.11"),
     )
     older = results(torch={"archs": ["sm_75"]}, nvml=nvml(h200(compute_capability="6.1", name="NVIDIA P4")))
     assert outcome(check_of("gpu", older))[2] == (
-        "Install an older PyTorch, which still supports NVIDIA P4, or a build with CUDA "
-        f"12.6: {build('cu126')}. PyTorch 2.14 {LAST}"
+        fix(
+            "install-older-torch-or-build",
+            build("cu126"),
+            gpu="NVIDIA P4",
+            cuda="12.6",
+            last_torch="2.14",
+        )
     )
     kepler = results(torch={"archs": ["sm_75"]}, nvml=nvml(h200(compute_capability="3.7", name="NVIDIA K80")))
-    assert outcome(check_of("gpu", kepler))[2] == "Install an older PyTorch, which still supports NVIDIA K80."
+    assert outcome(check_of("gpu", kepler))[2] == fix("install-older-torch", gpu="NVIDIA K80")
 
 
 def test_a_lost_gpu_among_others() -> None:
@@ -72,20 +68,18 @@ def test_a_lost_gpu_among_others() -> None:
     found = check_of("gpu", results(nvml=nvml(h200(), lost=lost)))
     assert outcome(found) == (
         "warning",
-        "GPU 1 fell off the bus or lost its power; a reboot of the machine usually brings it back.",
-        "See the kernel log (dmesg).",
+        issue("gpu-lost", gpu=1, code=15, error="GPU is lost"),
+        fix("see-kernel-log"),
     )
     only = results(nvml=nvml(lost=(LostGpu(0, 1, "odd"),)))
-    assert outcome(check_of("gpu", only))[:2] == ("broken", "GPU 0 can't be opened (odd).")
+    assert outcome(check_of("gpu", only))[:2] == ("broken", issue("gpu-lost", gpu=0, code=1, error="odd"))
 
 
 def test_torch_that_cannot_use_a_working_cuda() -> None:
     """If CUDA starts but torch can't use it, the GPU check is "broken" and shows torch's warning."""
-    one = results(torch={"available": False, "warnings": ["CUDA initialization: Unexpected error."]})
-    assert outcome(check_of("gpu", one))[:2] == (
-        "broken",
-        "CUDA starts, but PyTorch can't use it: CUDA initialization: Unexpected error.",
-    )
+    warning = "CUDA initialization: Unexpected error."
+    one = results(torch={"available": False, "warnings": [warning]})
+    assert outcome(check_of("gpu", one))[:2] == ("broken", issue("cuda-unusable-by-torch", warning=warning))
 
 
 @pytest.mark.parametrize("cu", [{"cu_init": 100, "cu_count": None}, {"cu_init": 0, "cu_count": 0}])
@@ -94,10 +88,7 @@ def test_cuda_that_finds_no_gpu(cu: dict[str, Any]) -> None:
     check explains the cause, the GPU check is "broken"."""
     nothing = {**cu, "available": False}
     unexplained = results(torch=nothing, variables={"CUDA_VISIBLE_DEVICES": "0"})
-    assert outcome(check_of("gpu", unexplained))[:2] == (
-        "broken",
-        "The driver lists GPUs, but CUDA finds no usable GPU.",
-    )
+    assert outcome(check_of("gpu", unexplained))[:2] == ("broken", issue("no-gpu-for-cuda"))
     hidden = results(torch=nothing, variables={"CUDA_VISIBLE_DEVICES": "-1"})
     forbidden = results(torch=nothing, nvml=nvml(h200(compute_mode="prohibited")))
     assert [check_of("gpu", one).status for one in (hidden, forbidden)] == ["ok", "ok"]
@@ -139,17 +130,17 @@ def shown(*indices: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("value", "mine", "now", "what", "found"),
+    ("value", "mine", "now", "found"),
     [
-        ("", (0, 1), (), "CUDA_VISIBLE_DEVICES was set to ''", "2 of 2 GPUs"),
-        ("7", (0, 1), (), "CUDA_VISIBLE_DEVICES was set to '7'", "2 of 2 GPUs"),
-        ("1", (0, 1), (1,), "CUDA_VISIBLE_DEVICES was set to '1'", "2 of 2 GPUs"),
-        ("1", (0,), (1,), "CUDA_VISIBLE_DEVICES was set to '1'", "1 of 2 GPUs"),
-        (None, (0,), (0, 1), "CUDA_VISIBLE_DEVICES was unset", "1 of 2 GPUs"),
+        ("", (0, 1), (), "2 of 2 GPUs"),
+        ("7", (0, 1), (), "2 of 2 GPUs"),
+        ("1", (0, 1), (1,), "2 of 2 GPUs"),
+        ("1", (0,), (1,), "1 of 2 GPUs"),
+        (None, (0,), (0, 1), "1 of 2 GPUs"),
     ],
 )
 def test_a_variable_that_was_set_after_cuda_was_started(
-    value: str | None, mine: tuple[int, ...], now: tuple[int, ...], what: str, found: str
+    value: str | None, mine: tuple[int, ...], now: tuple[int, ...], found: str
 ) -> None:
     """If CUDA_VISIBLE_DEVICES was changed after the notebook started CUDA, the check warns that the change
     has no effect until the kernel is restarted."""
@@ -161,9 +152,8 @@ def test_a_variable_that_was_set_after_cuda_was_started(
     )
     assert outcome(check_of("visible", one)) == (
         "warning",
-        f"{what} after CUDA was started. The change has no effect in this notebook until the kernel is "
-        "restarted.",
-        "Restart the kernel, and make this change before anything uses CUDA.",
+        issue("visible-devices-changed-after-start", value=value, reordered=False),
+        fix("restart-and-set-visible-devices"),
     )
     assert check_of("visible", one).found == f"{found} in this notebook"
     assert diagnose(one).status == "warning"
@@ -190,12 +180,8 @@ def test_a_bad_entry_of_cuda_visible_devices_is_named() -> None:
     one = results(variables={"CUDA_VISIBLE_DEVICES": "0,7,1"}, nvml=nvml(h200(0), h200(1)))
     assert outcome(check_of("visible", one)) == (
         "warning",
-        (
-            "CUDA_VISIBLE_DEVICES is '0,7,1', but CUDA rejects the entry '7': there are 2 "
-            "GPUs, numbered from 0. CUDA ignores this entry and all entries after it."
-        ),
-        "Unset CUDA_VISIBLE_DEVICES, or set it to numbers or UUIDs that nvidia-smi -L lists, and "
-        "restart the kernel.",
+        issue("visible-devices-entry-rejected", value="0,7,1", entry="7", why="out-of-range", number=2),
+        fix("set-visible-devices"),
     )
 
 
@@ -205,9 +191,8 @@ def test_mig_without_a_slice() -> None:
     empty = h200(0, mig=True, mig_pending=True)
     assert outcome(check_of("sharing", results(nvml=nvml(empty)))) == (
         "broken",
-        "MIG is on for GPU 0, but there is no slice: CUDA can't use it.",
-        "Turn MIG off (sudo nvidia-smi -mig 0), or create slices: sudo nvidia-smi mig -cgi 0 -C. "
-        "nvidia-smi mig -lgip lists the profiles.",
+        issue("mig-without-slice", gpus=(0,)),
+        fix("create-mig-slice", "sudo nvidia-smi mig -cgi 0 -C"),
     )
     assert check_of("sharing", results(nvml=nvml(empty, h200(1)))).status == "warning"
     cut = h200(0, mig=True, mig_pending=True, slices=("MIG-a", "MIG-b"))
@@ -220,12 +205,12 @@ def test_compute_modes_and_mps() -> None:
     process", the check is a warning, or "ok" if MPS is running."""
     assert outcome(check_of("sharing", results(nvml=nvml(h200(compute_mode="prohibited")))))[:2] == (
         "broken",
-        "The compute mode of GPU 0 is 'prohibited': CUDA can't use it.",
+        issue("compute-mode-prohibited", gpus=(0,)),
     )
     alone = nvml(h200(compute_mode="exclusive process"))
     assert outcome(check_of("sharing", results(nvml=alone)))[:2] == (
         "warning",
-        "Only one process at a time can use GPU 0 (compute mode 'exclusive process').",
+        issue("compute-mode-exclusive", gpus=(0,), mode="exclusive process"),
     )
     shared = check_of("sharing", results(nvml=alone, machine={"mps": "/tmp/nvidia-mps"}))
     assert (shared.status, shared.found) == ("ok", "whole GPUs, MPS runs")
@@ -235,50 +220,23 @@ def test_compute_modes_and_mps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "status", "reason"),
+    ("trouble", "status", "expected"),
     [
-        (
-            {"ecc_uncorrected": 2},
-            "warning",
-            (
-                "GPU 0 has had 2 uncorrected memory errors since the driver was loaded. Programs "
-                "that ran on this GPU may have failed or computed wrong results."
-            ),
-        ),
-        (
-            {"remap_pending": True},
-            "warning",
-            "GPU 0 has faulty memory, which the driver takes out of use at the next reset.",
-        ),
-        (
-            {"retired_pending": True},
-            "warning",
-            "GPU 0 has faulty memory, which the driver takes out of use at the next reset.",
-        ),
-        (
-            {"remap_failed": True},
-            "broken",
-            "GPU 0 has broken memory that it could not replace (row remapping failed).",
-        ),
+        ({"ecc_uncorrected": 2}, "warning", issue("memory-errors-uncorrected", gpu=0, count=2)),
+        ({"remap_pending": True}, "warning", issue("memory-reset-pending", gpu=0)),
+        ({"retired_pending": True}, "warning", issue("memory-reset-pending", gpu=0)),
+        ({"remap_failed": True}, "broken", issue("memory-remap-failed", gpu=0)),
         (
             {"throttle": ("too hot (hardware)",)},
             "warning",
-            "GPU 0 is throttled now (too hot (hardware)).",
+            issue("gpu-throttled", gpu=0, reasons=("too hot (hardware)",)),
         ),
-        (
-            {"persistence": False},
-            "warning",
-            (
-                "Persistence mode is off for 1 GPU: the driver shuts a GPU down while no program "
-                "uses it. The next program then waits seconds for the GPU, and settings such as a "
-                "power limit are lost."
-            ),
-        ),
+        ({"persistence": False}, "warning", issue("persistence-off", gpus=1)),
     ],
 )
-def test_issues_of_a_gpus_condition(trouble: dict[str, Any], status: str, reason: str) -> None:
+def test_issues_of_a_gpus_condition(trouble: dict[str, Any], status: str, expected: Any) -> None:
     """The health check reports memory errors, thermal throttling and disabled persistence mode."""
-    assert outcome(check_of("health", results(nvml=nvml(h200(**trouble)))))[:2] == (status, reason)
+    assert outcome(check_of("health", results(nvml=nvml(h200(**trouble)))))[:2] == (status, expected)
 
 
 def test_one_bad_gpu_among_good_ones_is_a_warning() -> None:
@@ -287,8 +245,8 @@ def test_one_bad_gpu_among_good_ones_is_a_warning() -> None:
     one = results(nvml=nvml(h200(0), h200(1, remap_failed=True)))
     assert outcome(check_of("health", one)) == (
         "warning",
-        "GPU 1 has broken memory that it could not replace (row remapping failed).",
-        "Have the GPU replaced, and do not use it until then.",
+        issue("memory-remap-failed", gpu=1),
+        fix("replace-gpu"),
     )
     assert diagnose(one).status == "warning"
     both = results(nvml=nvml(h200(0, remap_failed=True), h200(1, remap_failed=True)))
@@ -307,7 +265,7 @@ def test_errors_in_the_kernels_log() -> None:
     meaning. An XID that a user's program caused is listed only in the evidence."""
     one = results(machine={"xids": (("0000:17:00", 31), ("0000:17:00", 79), ("0000:17:00", 79))})
     found = check_of("health", one)
-    assert found.reason == "The driver has reported XID 79 of 0000:17:00 (the GPU fell off the bus)."
+    assert outcome(found)[1] == issue("xids-logged", gpus=("0000:17:00",), xids=(79,))
     assert found.evidence["errors in the kernel's log"] == (
         "XID 31 of 0000:17:00 (a GPU kernel read or wrote memory that it may not access), "
         "XID 79 of 0000:17:00 (the GPU fell off the bus)"
@@ -325,7 +283,7 @@ def test_pcie_with_fewer_lanes_than_it_could_have() -> None:
     issue, because idle GPUs use a lower generation."""
     assert outcome(check_of("pcie", results(nvml=nvml(h200(pcie_width=8)))))[:2] == (
         "warning",
-        "GPU 0 uses only 8 of its 16 PCIe lanes, so copies to and from this GPU are slower.",
+        issue("pcie-narrow", gpu=0, width=8, max_width=16, others=0),
     )
     assert check_of("pcie", results(nvml=nvml(h200(pcie_generation=1)))).status == "ok"
     assert check_of("pcie", results(nvml=nvml(h200(pcie_width=None)))).status == "skipped"
@@ -348,14 +306,8 @@ def test_peer_access_between_gpus() -> None:
     )
     assert outcome(check_of("peers", results(nvml=nvml(*three, peers=some)))) == (
         "warning",
-        (
-            "Some GPUs can't read each other's memory: 0 and 2, 1 and 2. Copies between these "
-            "GPUs go through the host."
-        ),
-        (
-            "Combine only GPUs that can access each other's memory directly. To list them: "
-            "nvidia-smi topo -p2p r."
-        ),
+        issue("peers-without-access", pairs=("0-2", "1-2", "2-0", "2-1")),
+        fix("choose-connected-gpus", "nvidia-smi topo -p2p r"),
     )
     none = tuple(PeerAccess(one, 1 - one, nvlink=False, reads=False) for one in range(2))
     assert check_of("peers", results(nvml=nvml(*pair, peers=none))).status == "ok"

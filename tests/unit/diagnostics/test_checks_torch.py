@@ -1,20 +1,24 @@
-"""Tests of the checks of PyTorch, the CUDA libraries, cuDNN and NCCL, with their exact reasons and fixes."""
+"""Tests of the checks of PyTorch, the CUDA libraries, cuDNN and NCCL, with the exact ids and parameters of
+their issues and fixes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from helpers_doctor import (
     CUDNN_FILE,
-    LAST,
     NOT_INSTALLED,
     PACKAGES,
     PIP,
     SITE,
     build,
     check_of,
+    fix,
     h200,
+    issue,
     no_import,
     nvml,
     outcome,
@@ -28,18 +32,14 @@ from gpuwidget.diagnostics.target import NotebookState
 from gpuwidget.diagnostics.torch_copies import TorchFiles
 
 
-def reinstall_text(package: str) -> str:
-    """Return the text of the fix that reinstalls ``package``."""
+def reinstall(package: str) -> tuple[str, str | None, Mapping[str, Any]]:
+    """Return the fix that reinstalls ``package``."""
     name = package.partition("==")[0].strip("'")
-    command = f"{PIP} install --force-reinstall --no-deps {package}."
-    return f"Reinstall {name} in the matching version: {command}"
+    return fix("reinstall-package", f"{PIP} install --force-reinstall --no-deps {package}", package=name)
 
 
-ANEW = reinstall_text("torch==2.13.0")
-SEE_TRACEBACK = (
-    "Run python -X faulthandler -c 'import torch' in a terminal: the traceback shows which code fails. "
-    "Nothing shows that PyTorch's files are damaged, so a reinstallation is unlikely to help."
-)
+ANEW = reinstall("torch==2.13.0")
+SEE_TRACEBACK = fix("see-import-traceback")
 
 # -- PyTorch ---------------------------------------------------------------------------------------------
 
@@ -49,8 +49,8 @@ def test_torch_that_is_not_installed() -> None:
     and offers the command that installs torch. On a server, the check is skipped."""
     assert outcome(check_of("torch", results(**NOT_INSTALLED))) == (
         "broken",
-        "PyTorch is not installed in this environment.",
-        f"Install it: {PIP} install torch.",
+        issue("torch-not-installed"),
+        fix("install-torch", f"{PIP} install torch", why="missing", last_torch=None),
     )
     server = results(place="server", **NOT_INSTALLED)
     assert outcome(check_of("torch", server)) == ("skipped", None, None)
@@ -60,13 +60,13 @@ def test_torch_that_is_not_installed() -> None:
 @pytest.mark.parametrize(
     ("driver", "capability", "command", "last"),
     [
-        ("580.95.05", "9.0", build("cu130"), ""),
-        ("535.183.01", "9.0", build("cu126"), f" PyTorch 2.14 {LAST}"),
-        ("570.86", "10.0", build("cu128", "'torch>=2.7,<2.12'"), f" PyTorch 2.11 {LAST}"),
-        ("580.95.05", "7.0", build("cu126"), f" PyTorch 2.14 {LAST}"),
+        ("580.95.05", "9.0", build("cu130"), None),
+        ("535.183.01", "9.0", build("cu126"), "2.14"),
+        ("570.86", "10.0", build("cu128", "'torch>=2.7,<2.12'"), "2.11"),
+        ("580.95.05", "7.0", build("cu126"), "2.14"),
     ],
 )
-def test_the_cpu_build(driver: str, capability: str, command: str, last: str) -> None:
+def test_the_cpu_build(driver: str, capability: str, command: str, last: str | None) -> None:
     """For a CPU build of torch, the fix installs a CUDA build that supports this driver and GPU. The torch
     version stays the same if PyTorch offers such a build of that version."""
     one = results(
@@ -76,8 +76,8 @@ def test_the_cpu_build(driver: str, capability: str, command: str, last: str) ->
     assert check_of("torch", one).found == "2.13.0+cpu, built for the CPU only"
     assert outcome(check_of("torch", one)) == (
         "broken",
-        "This build of PyTorch can't use NVIDIA GPUs: it has no CUDA.",
-        f"Install a build with CUDA: {command}.{last}",
+        issue("torch-without-cuda", amd=False),
+        fix("install-torch", command, why="without-cuda", last_torch=last),
     )
 
 
@@ -85,14 +85,14 @@ def test_builds_for_something_else() -> None:
     """A torch built for AMD is reported with a specific reason, and conda's CPU build with a specific
     fix."""
     amd = results(torch={"cuda": None, "hip": "6.2"})
-    assert outcome(check_of("torch", amd))[1] == "This build of PyTorch is for AMD's GPUs: it has no CUDA."
+    assert outcome(check_of("torch", amd))[1] == issue("torch-without-cuda", amd=True)
     built = {"torch": InstalledPackage("torch", "2.9.0", "conda")}
     conda = results(
         torch={"cuda": None},
         packages={"cuda": (InstalledPackage("pytorch", "2.9.0", "conda"),), "installed": built},
     )
     assert outcome(check_of("torch", conda))[2] == (
-        "Install conda's build with CUDA: conda install --prefix /env pytorch-gpu=2.9.0."
+        fix("install-conda-cuda-build", "conda install --prefix /env pytorch-gpu=2.9.0")
     )
 
 
@@ -108,8 +108,8 @@ def test_a_users_file_that_hides_torch(origin: str | None, folders: tuple[str, .
     )
     assert outcome(check_of("torch", one)) == (
         "broken",
-        f"'import torch' finds {what} instead of the package.",
-        f"Rename {what}, and restart the kernel.",
+        issue("torch-hidden", file=what, second=None, source="environment"),
+        fix("rename-file", file=what),
     )
 
 
@@ -132,18 +132,14 @@ def test_an_import_that_lacks_a_library(library: str, which: str, package: str) 
     one = results(
         torch=no_import(error), packages={"required": {**required, **cublas}, "installed": installed}
     )
-    remedy = reinstall_text(package).replace("Install 'nvidia-cublas again", "Install nvidia-cublas again")
+    remedy = reinstall(package)
     assert check_of("torch", one).found == "2.13.0, which can't be imported"
     assert outcome(check_of("torch", one)) == (
         "broken",
-        f"'import torch' raises ImportError: {error}.",
+        issue("torch-import-error", type="ImportError", error=error),
         remedy,
     )
-    assert outcome(check_of(which, one)) == (
-        "broken",
-        f"{library}, which PyTorch needs, is missing or incompatible.",
-        remedy,
-    )
+    assert outcome(check_of(which, one)) == ("broken", issue("library-missing", library=library), remedy)
     assert check_of("driver", one).status == "ok"
 
 
@@ -153,10 +149,7 @@ def test_an_import_that_fails_by_the_library_path() -> None:
     error = "libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version libnvJitLink.so.12"
     folder = "/usr/local/cuda-12.1/lib64"
     one = results(torch=no_import(error), machine={"libraries": {folder: ("libcusparse.so.12",)}})
-    remedy = (
-        f"Remove {folder} from LD_LIBRARY_PATH, because its files take precedence over PyTorch's "
-        "own, and restart the kernel's server."
-    )
+    remedy = fix("remove-from-ld-library-path", folder=folder)
     assert outcome(check_of("torch", one))[2] == remedy
     assert outcome(check_of("cuda", one))[2] == remedy
 
@@ -165,26 +158,28 @@ def test_other_failures_of_the_import() -> None:
     """For each other cause of a failing `import torch` (old glibc, crash, timeout, LD_PRELOAD, missing
     module), the PyTorch check has a specific reason or fix."""
     old = results(torch=no_import("/lib/libc.so.6: version `GLIBC_2.28' not found"))
-    assert outcome(check_of("torch", old))[2] == (
-        "This system is too old for this build of PyTorch: install an older PyTorch."
-    )
+    assert outcome(check_of("torch", old))[2] == fix("install-torch-for-older-system")
     nothing = {**no_import(""), "import_error": None}
     del nothing["import_error"]
     without = replace(
         results(), torch_result=replace(results().torch_result, ending="crashed", detail="SIGSEGV", values={})
     )
-    crashes = "'import torch' crashes Python (SIGSEGV)."
-    assert outcome(check_of("torch", without)) == ("broken", crashes, SEE_TRACEBACK)
+    assert outcome(check_of("torch", without)) == (
+        "broken",
+        issue("torch-import-crashed", signal="SIGSEGV"),
+        SEE_TRACEBACK,
+    )
     hung = replace(
         results(), torch_result=replace(results().torch_result, ending="hung", values={"step": "import"})
     )
-    assert outcome(check_of("torch", hung))[:2] == ("unknown", "'import torch' did not finish within 15 s.")
+    assert outcome(check_of("torch", hung))[:2] == ("unknown", issue("torch-import-timeout", timeout_s=15.0))
     preloaded = results(torch=no_import("no\nmore", "OSError"), variables={"LD_PRELOAD": "/x/lib.so"})
     assert outcome(check_of("torch", preloaded)) == (
         "broken",
-        "'import torch' raises OSError: no.",
-        "Unset LD_PRELOAD (/x/lib.so) and try again: it loads a library before all others.",
+        issue("torch-import-error", type="OSError", error="no\nmore"),
+        fix("unset-ld-preload", value="/x/lib.so"),
     )
+    assert check_of("torch", preloaded).reason == "'import torch' raises OSError: no."
     of_python = results(
         torch=no_import("No module named 'sympy'", "ModuleNotFoundError"),
         machine={"libraries": {"/usr/local/cuda/lib64": ("libcudart.so.12",)}},
@@ -198,7 +193,7 @@ def test_an_import_that_ends_python_silently() -> None:
     """If `import torch` ends Python without an exception or a crash, the PyTorch check reports that Python
     ended silently."""
     silent = replace(results(), torch_result=ProbeResult("ended", "", {"step": "import"}))
-    assert outcome(check_of("torch", silent))[1] == "'import torch' ends Python without an error message."
+    assert outcome(check_of("torch", silent))[1] == issue("torch-import-ended")
 
 
 def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
@@ -206,8 +201,8 @@ def test_a_torch_that_was_loaded_before_another_was_installed() -> None:
     kernel."""
     assert outcome(check_of("torch", results(notebook=NotebookState("2.9.0")))) == (
         "warning",
-        "This notebook has loaded PyTorch 2.9.0, but 2.13.0 is installed now.",
-        "Restart the kernel.",
+        issue("torch-changed-since-import", loaded="2.9.0", installed="2.13.0"),
+        fix("restart-kernel"),
     )
     assert check_of("torch", results(notebook=NotebookState("2.13.0"))).status == "ok"
 
@@ -217,10 +212,7 @@ def test_another_cudnn_in_the_library_path_that_is_not_loaded_yet() -> None:
     one = results(machine={"libraries": {"/opt/cudnn8": ("libcudnn.so.8", "libcudnn_ops_infer.so.8")}})
     assert outcome(check_of("cudnn", one))[:2] == (
         "warning",
-        (
-            "/opt/cudnn8 in LD_LIBRARY_PATH has another cuDNN (libcudnn.so.8), which may be mixed with "
-            "PyTorch's."
-        ),
+        issue("second-cudnn", folder="/opt/cudnn8", file="libcudnn.so.8"),
     )
 
 
@@ -229,16 +221,11 @@ def test_memory_that_is_too_little_for_the_import() -> None:
     to give the environment more memory."""
     killed = replace(results(), torch_result=ProbeResult("crashed", "SIGKILL", {"step": "import"}))
     assert outcome(check_of("torch", killed))[1:] == (
-        "'import torch' was killed (SIGKILL), usually because main memory ran out.",
-        (
-            "Give this container or machine more main memory (RAM). The system's kernel log (dmesg) shows "
-            "whether a lack of memory was the cause."
-        ),
+        issue("torch-import-killed", signal="SIGKILL"),
+        fix("more-memory"),
     )
     limited = results(torch=no_import("libtorch_cuda.so: failed to map segment from shared object"))
-    assert outcome(check_of("torch", limited))[2] == (
-        "Check whether memory is limited (ulimit -v), or the file system is mounted with noexec."
-    )
+    assert outcome(check_of("torch", limited))[2] == fix("raise-memory-limit")
 
 
 def test_one_thread_for_a_data_loader() -> None:
@@ -248,10 +235,8 @@ def test_one_thread_for_a_data_loader() -> None:
     limited = {"OMP_NUM_THREADS": "1"}
     assert outcome(check_of("torch", results(variables=limited, notebook=one))) == (
         "warning",
-        "OMP_NUM_THREADS is 1, so PyTorch uses one CPU thread in this notebook. DataLoaders without workers "
-        "prepare their batches on it: train, test.",
-        "Give the DataLoader workers, such as num_workers=4. Or unset OMP_NUM_THREADS where Jupyter is "
-        "started, and restart Jupyter.",
+        issue("omp-one-thread", loaders=("train", "test")),
+        fix("add-workers-or-threads"),
     )
     for variables, notebook in (
         ({}, one),
@@ -269,15 +254,20 @@ def test_a_crash_in_the_drivers_library_is_not_blamed_on_torch() -> None:
     one = replace(
         results(), cuda_result=crashed, torch_result=ProbeResult("crashed", "SIGABRT", {"step": "import"})
     )
-    assert outcome(check_of("torch", one))[2] == "Fix the driver first."
+    assert outcome(check_of("torch", one))[2] == fix("fix-driver-first")
     assert outcome(check_of("driver", one)) == (
         "broken",
-        "CUDA initialization (cuInit) crashed Python (SIGABRT).",
-        "The crash is in the driver's library libcuda.so.1, not in PyTorch. Restart the machine if the "
-        "driver was updated; otherwise, install the driver again. The kernel log (dmesg) may show the cause.",
+        issue(
+            "step-unfinished",
+            step="CUDA initialization (cuInit)",
+            ending="crashed",
+            how="SIGABRT",
+            silent_s=0.0,
+        ),
+        fix("repair-driver", library="libcuda.so.1"),
     )
     preloaded = replace(one, variables={"LD_PRELOAD": "/x.so"})
-    assert (outcome(check_of("driver", preloaded))[2] or "").startswith("Unset LD_PRELOAD (/x.so)")
+    assert outcome(check_of("driver", preloaded))[2] == fix("unset-ld-preload", value="/x.so")
 
 
 # -- cuDNN, NCCL -----------------------------------------------------------------------------------------
@@ -289,11 +279,7 @@ def test_a_crash_in_the_drivers_library_is_not_blamed_on_torch() -> None:
 )
 def test_cudnn_switched_off(one: ProbeResults) -> None:
     """If the environment or the notebook disables cuDNN, the cuDNN check is a warning."""
-    assert outcome(check_of("cudnn", one)) == (
-        "warning",
-        "cuDNN is switched off (torch.backends.cudnn.enabled is False): convolutions are slow.",
-        "Switch it on: torch.backends.cudnn.enabled = True.",
-    )
+    assert outcome(check_of("cudnn", one)) == ("warning", issue("cudnn-off"), fix("switch-cudnn-on"))
 
 
 def test_cudnn_of_another_version_than_the_build() -> None:
@@ -303,7 +289,7 @@ def test_cudnn_of_another_version_than_the_build() -> None:
         "cuDNN version incompatibility: PyTorch was compiled against (9, 10, 2) but found (8, 9, 7).\nMore"
     )
     one = check_of("cudnn", results(torch={"cudnn": None, "cudnn_error": error}))
-    assert outcome(one)[:2] == ("broken", f"cuDNN fails: {error.splitlines()[0]}")
+    assert outcome(one)[:2] == ("broken", issue("cudnn-fails", error=error.splitlines()[0]))
 
 
 def test_cudnn_from_two_folders_at_once() -> None:
@@ -316,13 +302,16 @@ def test_cudnn_from_two_folders_at_once() -> None:
     )
     found = check_of("cudnn", one)
     folder = CUDNN_FILE.rpartition("/")[0]
-    assert found.status == "broken"
-    assert found.reason == f"cuDNN was loaded from 2 folders at once: {folder} and {other}."
-    assert found.remedy is not None
-    assert found.remedy.startswith(f"Remove {other} from LD_LIBRARY_PATH")
-    assert found.evidence["finding 2"] == (
-        f"libcudnn_ops.so.9 was loaded from {other}, which is in LD_LIBRARY_PATH."
+    assert outcome(found) == (
+        "broken",
+        issue("library-mixed", library="cudnn", folders=(folder, other)),
+        fix("remove-from-ld-library-path", folder=other),
     )
+    (second,) = found.issues[1:]
+    assert (second.id, second.params) == issue(
+        "library-overridden", file="libcudnn_ops.so.9", folder=other, entry=other
+    )
+    assert found.evidence["finding 2"] == second.reason
 
 
 def test_torchs_own_folder_in_the_library_path_beside_another_cudnn() -> None:
@@ -333,13 +322,10 @@ def test_torchs_own_folder_in_the_library_path_beside_another_cudnn() -> None:
         torch={"mapped": [CUDNN_FILE, "/opt/c/libcudnn_ops.so.9"]},
         machine={"libraries": {folder: (file,)}, "same_as_torchs": frozenset({CUDNN_FILE})},
     )
-    (issue,) = check_of("cudnn", one).issues
-    assert (issue.id, issue.reason) == (
-        "library-mixed",
-        f"cuDNN was loaded from 2 folders at once: {folder} and /opt/c.",
-    )
-    assert issue.fix is not None
-    assert issue.fix.id != "remove-from-ld-library-path"
+    (mixed,) = check_of("cudnn", one).issues
+    assert (mixed.id, mixed.params) == issue("library-mixed", library="cudnn", folders=(folder, "/opt/c"))
+    assert mixed.fix is not None
+    assert mixed.fix.id != "remove-from-ld-library-path"
 
 
 def test_copies_by_pip_and_by_conda() -> None:
@@ -351,10 +337,11 @@ def test_copies_by_pip_and_by_conda() -> None:
         InstalledPackage("nvidia-cudnn-cu13", "9.10.2.21", "pip"),
         InstalledPackage("nvidia-cudnn-frontend", "1.14", "pip"),
     )
+    copies = ("nvidia-cudnn-cu13 9.10.2.21 (pip)", "cudnn 9.3.0 (conda)")
     assert outcome(check_of("cudnn", results(packages={"cuda": cuda}))) == (
         "warning",
-        "cuDNN is installed 2 times: nvidia-cudnn-cu13 9.10.2.21 (pip), cudnn 9.3.0 (conda).",
-        "This PyTorch uses nvidia-cudnn-cu13. Uninstall the other copy if nothing else needs it.",
+        issue("library-copies", library="cudnn", packages=copies),
+        fix("uninstall-other-copy", package="nvidia-cudnn-cu13"),
     )
 
 
@@ -368,7 +355,7 @@ def test_a_library_that_shadows_torchs_own() -> None:
     )
     assert outcome(check_of("cuda", one))[:2] == (
         "warning",
-        f"libcudart.so.13 was loaded from {folder}, which is in LD_LIBRARY_PATH.",
+        issue("library-overridden", file="libcudart.so.13", folder=folder, entry=folder),
     )
     own = f"{SITE}/nvidia/cuda_runtime/lib"
     harmless = results(
@@ -383,14 +370,15 @@ def test_a_library_path_that_leads_there_by_links() -> None:
     spelt, real = "/usr/local/cuda/lib64/", "/usr/local/cuda-13.0/targets/x86_64-linux/lib"
     path = {"libraries": {spelt: ("libcudart.so.13",)}, "real_folders": {real: spelt}}
     found = check_of("cuda", results(torch={"mapped": [f"{real}/libcudart.so.13"]}, machine=path))
-    assert found.reason == (
-        f"libcudart.so.13 was loaded from {real}, which is in LD_LIBRARY_PATH as {spelt}."
+    assert outcome(found)[1:] == (
+        issue("library-overridden", file="libcudart.so.13", folder=real, entry=spelt),
+        fix("remove-from-ld-library-path", folder=spelt),
     )
-    assert found.remedy is not None
-    assert found.remedy.startswith(f"Remove {spelt} from LD_LIBRARY_PATH")
     slash = {"libraries": {f"{real}/": ("libcudart.so.13",)}, "real_folders": {real: f"{real}/"}}
     found = check_of("cuda", results(torch={"mapped": [f"{real}/libcudart.so.13"]}, machine=slash))
-    assert found.reason == f"libcudart.so.13 was loaded from {real}, which is in LD_LIBRARY_PATH."
+    assert outcome(found)[1] == (
+        issue("library-overridden", file="libcudart.so.13", folder=real, entry=f"{real}/")
+    )
 
 
 def test_a_library_path_that_leads_to_torchs_own_by_links() -> None:
@@ -412,20 +400,14 @@ def test_variables_that_change_cudas_speed_or_results() -> None:
     mentioned on a GPU without TF32."""
     assert outcome(check_of("cuda", results(variables={"CUDA_LAUNCH_BLOCKING": "1"}))) == (
         "warning",
-        "CUDA_LAUNCH_BLOCKING is set: Python waits until each GPU kernel has ended, which makes most "
-        "programs slower.",
-        "Unset CUDA_LAUNCH_BLOCKING and restart the kernel, unless you need it to find the line of a CUDA "
-        "error.",
+        issue("cuda-launch-blocking"),
+        fix("unset-launch-blocking"),
     )
-    assert outcome(check_of("cuda", results(variables={"NVIDIA_TF32_OVERRIDE": "0"})))[:2] == (
-        "warning",
-        "NVIDIA_TF32_OVERRIDE is 0: NVIDIA's libraries never use TF32, whatever PyTorch's settings are. "
-        "Matrix products and convolutions of float32 can be slower.",
-    )
-    assert outcome(check_of("cuda", results(variables={"NVIDIA_TF32_OVERRIDE": "1"})))[:2] == (
-        "warning",
-        "NVIDIA_TF32_OVERRIDE is '1': it can override PyTorch's TF32 settings in NVIDIA's libraries.",
-    )
+    for value in ("0", "1"):
+        assert outcome(check_of("cuda", results(variables={"NVIDIA_TF32_OVERRIDE": value})))[:2] == (
+            "warning",
+            issue("tensor-float-override", value=value),
+        )
     turing = nvml(h200(compute_capability="7.5"))
     for variables in ({"CUDA_LAUNCH_BLOCKING": "0"}, {"NVIDIA_TF32_OVERRIDE": ""}):
         assert check_of("cuda", results(variables=variables)).status == "ok"
@@ -438,6 +420,6 @@ def test_nccl() -> None:
     assert check_of("nccl", results(torch={"nccl": None})).status == "skipped"
     assert outcome(check_of("nccl", results(variables={"NCCL_P2P_DISABLE": "1"})))[:2] == (
         "warning",
-        ("NCCL_P2P_DISABLE is set, so NCCL does not use direct access between GPUs and is slower."),
+        issue("nccl-switch", variable="NCCL_P2P_DISABLE"),
     )
     assert check_of("nccl", results(variables={"NCCL_P2P_DISABLE": "0"})).status == "ok"

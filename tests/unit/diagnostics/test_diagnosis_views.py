@@ -42,14 +42,16 @@ def test_as_text() -> None:
     """The text of a diagnosis has one line per check. The reason and the fix of a check follow below its
     line. All skipped checks share the last line."""
     lines = diagnosis_view.text(ILL, 90).splitlines()
+    torch = ILL.links[0]
+    fix = torch.issues[0].fix
+    assert fix is not None
     assert lines[:7] == [
-        "1 problem: PyTorch. This build of PyTorch can't use NVIDIA GPUs: it has no CUDA.",
+        f"1 problem: PyTorch. {torch.reason}",
         "",
-        "BROKEN   PyTorch          2.13.0+cpu, built for the CPU only",
-        "           This build of PyTorch can't use NVIDIA GPUs: it has no CUDA.",
-        "           Fix: Install a build with CUDA:",
-        "             /env/bin/python -m pip install torch==2.13.0+cu130 --index-url "
-        "https://download.pytorch.org/whl/cu130",
+        f"BROKEN   PyTorch          {torch.found}",
+        f"           {torch.reason}",
+        f"           Fix: {fix.before}",
+        f"             {fix.command}",
         "OK       Driver           580.95.05, for CUDA up to 13.0",
     ]
     assert lines[-2:] == [
@@ -63,23 +65,21 @@ def test_text_after_a_command() -> None:
     """In a diagnosis as text, a fix's command is on a separate line, and the text after it starts on the next
     line, without punctuation. In HTML, the whole fix is one sentence."""
     doctor = diagnose(results(torch={"cu_init": 999, "cu_count": None, "available": False}))
+    fix = doctor.problems[0].fix
+    assert fix is not None
+    assert fix.command == "sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm"
     lines = diagnosis_view.text(doctor, 90).splitlines()
     first = next(number for number, line in enumerate(lines) if "Fix:" in line)
     assert lines[first : first + 3] == [
-        "           Fix: Stop the programs that use the GPUs, and reload the module:",
-        "             sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm",
-        "           If this is a container, restart the container.",
+        f"           Fix: {fix.before}",
+        f"             {fix.command}",
+        f"           {fix.after.removeprefix('. ')}",
     ]
-    assert (
-        "<b>Fix:</b> Stop the programs that use the GPUs, and reload the module: "
-        "<code>sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm</code>. If this is a "
-        "container, restart the container.</div>"
-    ) in diagnosis_view.html(doctor)
+    sentence = f"<b>Fix:</b> {fix.before} <code>{fix.command}</code>{fix.after}</div>"
+    assert sentence in diagnosis_view.html(doctor)
     files = {"devices": devices("nvidia0", "nvidiactl", usable=False)}
     forbidden = diagnose(results(torch=NO_CUDA, machine=files))
-    assert "<code>sudo usermod -aG video $USER</code>. If the group is root, run " in diagnosis_view.html(
-        forbidden
-    )
+    assert "<code>sudo usermod -aG video $USER</code>. If the group" in diagnosis_view.html(forbidden)
 
 
 def test_hostile_text_is_shown_as_text() -> None:
@@ -135,15 +135,17 @@ def test_as_html() -> None:
     }
     lines = tags.text.splitlines()
     assert lines[0] == ILL.summary
+    torch = ILL.links[0]
+    fix = torch.issues[0].fix
+    assert fix is not None
     assert lines[1:13] == [
         "BROKEN",
         "PyTorch",
-        "2.13.0+cpu, built for the CPU only",
-        "This build of PyTorch can't use NVIDIA GPUs: it has no CUDA.",
+        torch.found,
+        torch.reason,
         "Fix:",
-        " Install a build with CUDA: ",
-        "/env/bin/python -m pip install torch==2.13.0+cu130 --index-url "
-        "https://download.pytorch.org/whl/cu130",
+        f" {fix.before} ",
+        fix.command,
         ".",
         "skipped: CUDA runtime (none in this build of PyTorch), cuDNN, NCCL (comes with PyTorch for CUDA), "
         "Between GPUs (one GPU)",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from helpers_doctor import build_libcuda
+from helpers_doctor import build_libcuda, fix, issue, outcome
 from helpers_wheels import (
     CUDNN_FILE,
     NCCL_FILE,
@@ -139,10 +139,13 @@ def test_packages_that_require_different_libraries(machine: FakeMachine) -> None
     make_wheel(machine.environment.wheels, "jax-cuda12", "0.5", {"jax.py": b"\n"}, ["nvidia-cudnn-cu12"])
     machine.environment.pip("install", "torch", "jax-cuda12")
     one = machine.check("cudnn")
-    assert (one.command, one.remedy) == (
-        None,
-        "PyTorch requires nvidia-cudnn-cu13, but nvidia-cudnn-cu12 is required by jax-cuda12. Use separate "
-        "environments for PyTorch and these packages.",
+    assert outcome(one)[2] == (
+        fix(
+            "separate-environments",
+            wrong="nvidia-cudnn-cu12",
+            right="nvidia-cudnn-cu13",
+            dependents=("jax-cuda12",),
+        )
     )
 
 
@@ -167,10 +170,11 @@ def test_a_library_that_is_missing_empty_or_cut_off(machine: FakeMachine, left: 
     machine.environment.pip("install", "torch")
     file = machine.environment.site / CUDNN_FILE
     file.unlink() if left is None else file.write_bytes(left)
-    problem = {None: "is missing", b"": "is empty", b"half": "has 4 of 64 bytes"}[left]
+    problem = {None: "missing", b"": "empty", b"half": "too-short"}[left]
     one = machine.check("cudnn")
-    texts = (one.reason or "", *one.evidence.values())
-    assert f"{CUDNN_FILE} of nvidia-cudnn-cu13 9.10.2.21 {problem}." in texts
+    assert ("package-damaged", CUDNN_FILE, problem) in [
+        (each.id, each.params.get("file"), each.params.get("problem")) for each in one.issues
+    ]
     assert machine.check("torch").command == one.command
     machine.follow("cudnn", reinstall_command(CU13))
 
@@ -195,9 +199,16 @@ def test_a_damaged_torch(machine: FakeMachine) -> None:
     machine.environment.pip("install", "torch==2.13.0+cu130")
     (machine.environment.site / "torch/_tensor.py").write_bytes(b"# as")
     one = machine.check("torch")
-    assert (one.status, one.reason) == (
+    assert outcome(one)[:2] == (
         "warning",
-        "torch/_tensor.py of torch 2.13.0+cu130 has 4 of 18 bytes.",
+        issue(
+            "package-damaged",
+            package="torch",
+            version="2.13.0+cu130",
+            file="torch/_tensor.py",
+            problem="too-short",
+            count=1,
+        ),
     )
     index = "--index-url https://download.pytorch.org/whl/cu130"
     machine.follow("torch", f"{reinstall_command('torch==2.13.0+cu130')} {index}")

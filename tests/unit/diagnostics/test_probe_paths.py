@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers_doctor import WORKING, fake_torch
+from helpers_doctor import WORKING, fake_torch, fix, issue, outcome
 
 from gpuwidget.diagnostics import isolated_run
 from gpuwidget.diagnostics.probe_process import ProbeEnvironment, without_working_directory
@@ -77,11 +77,10 @@ def test_a_torch_py_beside_the_notebook_is_found_without_running_it(
     PyTorch check is "broken". The file is not run."""
     mark, site = leaves_a_mark(folder, "torch"), tmp_path / "site"
     one = run_torch_check()
-    assert (one.status, one.reason, one.remedy) == (
+    assert outcome(one) == (
         "broken",
-        f"'import torch' finds {folder}/torch.py instead of the package in {site}: the working directory "
-        "comes first in sys.path.",
-        f"Rename {folder}/torch.py, and restart the kernel.",
+        issue("torch-hidden", file=f"{folder}/torch.py", second=f"{site}/torch", source="working-directory"),
+        fix("rename-file", file=f"{folder}/torch.py"),
     )
     assert not mark.exists()
 
@@ -104,27 +103,37 @@ def test_a_checkout_of_torch_is_not_imported(
     """If the working directory contains a whole torch package, the PyTorch check is "unknown" and explains
     that this torch was not checked."""
     fake_torch(folder, WORKING)
-    one = run_torch_check()
-    assert (one.status, one.reason) == (
+    assert outcome(run_torch_check())[:2] == (
         "unknown",
-        f"'import torch' finds {folder}/torch/__init__.py, in the working directory, not 2.10.0 in "
-        f"{tmp_path / 'site'}. The doctor runs no file of the working directory, so this PyTorch was not "
-        "checked.",
+        issue(
+            "torch-in-working-directory",
+            file=f"{folder}/torch/__init__.py",
+            second=f"{tmp_path / 'site'}/torch",
+        ),
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "what"),
-    [("calendar", "Python's own module calendar"), ("numpy", "the package numpy, which PyTorch uses")],
-)
+@pytest.mark.parametrize(("name", "standard"), [("calendar", True), ("numpy", False)])
 def test_a_file_that_hides_a_module_that_torch_needs(
-    run_torch_check: RunTorchCheck, folder: Path, name: str, what: str
+    run_torch_check: RunTorchCheck, folder: Path, name: str, standard: bool
 ) -> None:
     """If a file in the working directory hides a module that torch needs, the warning names the file and the
     module."""
     mark = leaves_a_mark(folder, name)
     one = run_torch_check()
-    assert (one.status, one.reason) == ("warning", f"{name}.py in {folder} hides {what}.")
+    file = f"{folder}/{name}.py"
+    assert outcome(one) == (
+        "warning",
+        issue(
+            "module-hidden",
+            file=file,
+            name=f"{name}.py",
+            folder=str(folder),
+            module=name,
+            standard=standard,
+        ),
+        fix("rename-file", file=file),
+    )
     assert not mark.exists()
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers_doctor import WORKING, build_libcuda, fake_torch
+from helpers_doctor import WORKING, build_libcuda, fake_torch, issue, outcome
 from helpers_wheels import borrow_packages, standard_library
 from nvml_standin import Standin
 
@@ -102,13 +102,12 @@ def test_a_torch_without_cudnn(fake: FakeEnvironment) -> None:
     fake.torch(f"raise ImportError({LIBCUDNN!r})")
     found = links(fake.run_doctor())
     assert found["torch"].found == "2.10.0, which can't be imported"
-    assert found["torch"].reason == f"'import torch' raises ImportError: {LIBCUDNN}."
-    assert found["cudnn"].reason == "libcudnn.so.9, which PyTorch needs, is missing or incompatible."
+    assert outcome(found["torch"])[1] == issue("torch-import-error", type="ImportError", error=LIBCUDNN)
+    assert outcome(found["cudnn"])[1] == issue("library-missing", library="libcudnn.so.9")
     assert [found[which].status for which in ("driver", "device_files")] == ["broken", "ok"]
-    assert found["driver"].reason is not None
-    assert found["driver"].reason.startswith(
-        "The driver runs, but the driver's CUDA library can't be loaded: libcuda.so.1"
-    )
+    (libcuda,) = found["driver"].issues
+    assert libcuda.id == "libcuda-missing"
+    assert libcuda.params["error"].startswith("libcuda.so.1")
 
 
 def test_libcuda_in_the_library_path_is_no_issue(fake: FakeEnvironment) -> None:
@@ -116,16 +115,16 @@ def test_libcuda_in_the_library_path_is_no_issue(fake: FakeEnvironment) -> None:
     provide the driver that way."""
     build_libcuda(fake.standin.folder)
     fake.torch(f"raise ImportError({LIBCUDNN!r})")
-    remedy = links(fake.run_doctor())["torch"].remedy
+    remedy = outcome(links(fake.run_doctor())["torch"])[2]
     assert remedy is not None
-    assert "LD_LIBRARY_PATH" not in remedy
+    assert remedy[0] != "remove-from-ld-library-path"
 
 
 def test_a_torch_that_crashes_python_is_survived(fake: FakeEnvironment) -> None:
     """A segmentation fault in `import torch` ends only the probe process, and the diagnosis reports it."""
     fake.torch("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
     found = links(fake.run_doctor())
-    assert found["torch"].reason == "'import torch' crashes Python (SIGSEGV)."
+    assert outcome(found["torch"])[1] == issue("torch-import-crashed", signal="SIGSEGV")
     assert found["gpu"].found == "2 \N{MULTIPLICATION SIGN} NVIDIA H200"
 
 
@@ -133,7 +132,7 @@ def test_a_torch_that_hangs(fake: FakeEnvironment) -> None:
     """If `import torch` hangs, the diagnosis still contains the driver's version after the timeout."""
     fake.torch("import time; time.sleep(600)")
     found = links(fake.run_doctor(timeout_s=10.0))
-    assert found["torch"].reason == "'import torch' did not finish within 10 s."
+    assert outcome(found["torch"])[1] == issue("torch-import-timeout", timeout_s=10.0)
     assert found["driver"].found == "580.95.05, for CUDA up to 13.0"
 
 
@@ -142,7 +141,7 @@ def test_a_driver_that_hangs(fake: FakeEnvironment) -> None:
     fake.torch(WORKING)
     fake.standin.scenario("nvmlInitWithFlags=hang")
     found = links(fake.run_doctor(timeout_s=10.0))
-    assert found["driver"].reason == "The driver did not answer within 10 s: nvmlInit did not return."
+    assert outcome(found["driver"])[1] == issue("driver-timeout", timeout_s=10.0, step="nvmlInit")
     assert found["torch"].status == "ok"
 
 
@@ -157,9 +156,7 @@ def test_libraries_and_kernel_module_that_do_not_fit(fake: FakeEnvironment) -> N
         "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Fri Jan 17\nGCC version: 12\n"
     )
     found = links(fake.run_doctor())
-    assert found["driver"].reason == (
-        "The driver's libraries were updated, but the old kernel module 570.86.15 is still loaded."
-    )
+    assert outcome(found["driver"])[1] == issue("driver-version-mismatch", module="570.86.15")
 
 
 def test_cuda_that_does_not_start(fake: FakeEnvironment) -> None:
@@ -167,8 +164,8 @@ def test_cuda_that_does_not_start(fake: FakeEnvironment) -> None:
     build_libcuda(fake.standin.folder)
     fake.torch(WORKING)
     fake.variables["FAKE_CUINIT"] = "719"
-    assert links(fake.run_doctor())["gpu"].reason == (
-        "CUDA does not start: CUDA_ERROR_OF_A_TEST: what a test says (719)."
+    assert outcome(links(fake.run_doctor())["gpu"])[1] == issue(
+        "cuda-start-failed", code=719, error="CUDA_ERROR_OF_A_TEST: what a test says"
     )
 
 

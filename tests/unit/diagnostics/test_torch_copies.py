@@ -4,24 +4,31 @@
 from __future__ import annotations
 
 import subprocess
+from typing import Any
 
 import pytest
+from helpers_doctor import fix, issue, outcome
 from helpers_faults import FaultMachine
 
 from gpuwidget.model.diagnosis import Check
 from gpuwidget.model.translation import _, use_language
 
 OWN = "2.13.0+cu130"
-FOR_CPU = "The copy that Python finds is built for the CPU only."
 
 
 def torch_check(machine: FaultMachine) -> Check:
     return machine.run_doctor().links[0]
 
 
-def text(check: Check) -> tuple[str, str | None, str | None]:
-    """Return a check's status, reason and fix."""
-    return check.status, check.reason, check.remedy
+def hides(first: object, second: object, source: str, set_in: object = None) -> tuple[str, Any]:
+    """Return the issue of a torch in the folder ``first`` that hides one in ``second``."""
+    return issue(
+        "torch-shadowed",
+        first=f"{first}/torch",
+        second=f"{second}/torch",
+        source=source,
+        set_in=None if set_in is None else str(set_in),
+    )
 
 
 @pytest.fixture
@@ -40,17 +47,14 @@ def test_a_torch_in_pythonpath(machine: FaultMachine, rest: list[str], command: 
     cluster = machine.folder / "cluster"
     machine.install_cpu_torch(cluster)
     machine.variables["PYTHONPATH"] = ":".join([str(cluster), *rest])
-    before = (
-        f"Remove {cluster} from PYTHONPATH in the shell that starts Jupyter, and restart Jupyter: {command}. "
-        "If the kernel's kernel.json sets PYTHONPATH, change this file instead."
-    )
     found = torch_check(machine)
-    assert text(found) == (
+    assert outcome(found) == (
         "broken",
-        f"'import torch' finds 2.9.0+cpu in {cluster}, not {OWN} in {machine.site}: PYTHONPATH contains "
-        f"{cluster}. {FOR_CPU}",
-        before,
+        hides(cluster, machine.site, "pythonpath", cluster),
+        fix("remove-from-pythonpath", command, entry=str(cluster)),
     )
+    assert (found.reason or "").endswith("is built for the CPU only.")
+    assert "Jupyter" in (found.remedy or "")
     print_it = f'{found.command}; printf %s "$PYTHONPATH"'
     done = subprocess.run(["/bin/sh", "-c", print_it], env=machine.variables, capture_output=True, text=True)
     machine.variables["PYTHONPATH"] = done.stdout
@@ -62,21 +66,24 @@ def test_a_torch_in_pythonpath_in_a_shell(machine: FaultMachine) -> None:
     machine.install_cpu_torch(machine.folder / "cluster")
     machine.variables["PYTHONPATH"] = str(machine.folder / "cluster")
     machine.place = "shell"
-    assert torch_check(machine).remedy == (
-        f"Remove {machine.folder / 'cluster'} from PYTHONPATH: unset PYTHONPATH. If a startup file, such as "
-        "~/.bashrc, sets PYTHONPATH, change this file, too."
-    )
+    found = torch_check(machine)
+    cluster = str(machine.folder / "cluster")
+    assert outcome(found)[2] == fix("remove-from-pythonpath", "unset PYTHONPATH", entry=cluster)
+    assert "Jupyter" not in (found.remedy or "")
 
 
 def test_a_torch_of_the_user(machine: FaultMachine) -> None:
     """For a torch that `pip install --user` installed, the command uninstalls this copy with the interpreter
     of the environment, whose pip finds it first."""
     machine.install_cpu_torch(machine.user_site)
-    assert text(torch_check(machine)) == (
+    assert outcome(torch_check(machine)) == (
         "broken",
-        f"'import torch' finds 2.9.0+cpu in {machine.user_site}, not {OWN} in {machine.site}: pip install "
-        f"--user installed it, and this folder comes first in sys.path. {FOR_CPU}",
-        f"Uninstall the copy in {machine.user_site}: {machine.python} -m pip uninstall -y torch.",
+        hides(machine.user_site, machine.site, "user-site"),
+        fix(
+            "remove-torch-copy",
+            f"{machine.python} -m pip uninstall -y torch",
+            folder=str(machine.user_site),
+        ),
     )
 
 
@@ -89,8 +96,8 @@ def test_a_users_torch_without_metadata(machine: FaultMachine) -> None:
     for folder in machine.user_site.glob("*.dist-info"):
         folder.rmdir()
     found = torch_check(machine)
-    assert (found.status, found.command) == ("broken", None)
-    assert found.remedy == f"Rename {machine.user_site}/torch, and restart the kernel."
+    assert found.status == "broken"
+    assert outcome(found)[2] == fix("rename-file", file=f"{machine.user_site}/torch")
 
 
 def test_a_torch_that_a_virtual_environment_hides(machine: FaultMachine) -> None:
@@ -101,11 +108,10 @@ def test_a_torch_that_a_virtual_environment_hides(machine: FaultMachine) -> None
     later = machine.folder / "later"
     machine.install_torch(later)
     (machine.site / "later.pth").write_text(f"{later}\n")
-    assert text(torch_check(machine)) == (
+    assert outcome(torch_check(machine)) == (
         "broken",
-        f"'import torch' finds 2.9.0+cpu in {machine.site}, not {OWN} in {later}: its folder comes first in "
-        f"sys.path. {FOR_CPU}",
-        f"Uninstall the copy in {machine.site}: {machine.python} -m pip uninstall -y torch.",
+        hides(machine.site, later, "environment"),
+        fix("remove-torch-copy", f"{machine.python} -m pip uninstall -y torch", folder=str(machine.site)),
     )
 
 
@@ -115,11 +121,10 @@ def test_a_torch_that_code_has_added(machine: FaultMachine) -> None:
     other = machine.folder / "other"
     machine.install_cpu_torch(other)
     machine.first = [str(other)]
-    assert text(torch_check(machine)) == (
+    assert outcome(torch_check(machine)) == (
         "broken",
-        f"'import torch' finds 2.9.0+cpu in {other}, not {OWN} in {machine.site}: neither PYTHONPATH nor a "
-        f".pth file contains this folder, so code has added it to sys.path. {FOR_CPU}",
-        f"Remove the code that adds {other} to sys.path, such as sys.path.insert(), and restart the kernel.",
+        hides(other, machine.site, "code"),
+        fix("remove-from-code", folder=str(other)),
     )
 
 
@@ -129,9 +134,11 @@ def test_a_torch_of_a_pth_file(machine: FaultMachine) -> None:
     machine.install_cpu_torch(other)
     file.write_text(f"# a comment\n{other}\n")
     machine.first = [str(other)]
-    found = torch_check(machine)
-    assert f": {file} adds this folder to sys.path. " in (found.reason or "")
-    assert found.remedy == f"Remove the line with {other} from {file}, and restart the kernel."
+    assert outcome(torch_check(machine)) == (
+        "broken",
+        hides(other, machine.site, "pth-file", file),
+        fix("remove-from-pth-file", folder=str(other), file=str(file)),
+    )
 
 
 def test_a_translated_text(machine: FaultMachine) -> None:
@@ -152,11 +159,12 @@ def test_a_torch_that_fails_and_hides_another(machine: FaultMachine) -> None:
     machine.install_libraries(site=checkout)
     machine.variables["PYTHONPATH"] = str(checkout)
     found = torch_check(machine)
-    assert found.reason == (
-        f"'import torch' finds {OWN} in {checkout}, not {OWN} in {machine.site}: PYTHONPATH contains "
-        f"{checkout}. The copy that Python finds can't be imported: No C extensions."
+    assert outcome(found) == (
+        "broken",
+        hides(checkout, machine.site, "pythonpath", checkout),
+        fix("remove-from-pythonpath", "unset PYTHONPATH", entry=str(checkout)),
     )
-    assert found.command == "unset PYTHONPATH"
+    assert (found.reason or "").endswith(": No C extensions.")
 
 
 def test_another_version_that_works(machine: FaultMachine) -> None:
@@ -170,10 +178,9 @@ def test_another_version_that_works(machine: FaultMachine) -> None:
     assert torch_check(machine).status == "ok"
     machine.install_torch(cluster, version="2.10.0+cu130")
     machine.variables["PYTHONPATH"] = str(cluster)
-    assert text(torch_check(machine))[:2] == (
+    assert outcome(torch_check(machine))[:2] == (
         "warning",
-        f"'import torch' finds 2.10.0+cu130 in {cluster}, not {OWN} in {machine.site}: PYTHONPATH contains "
-        f"{cluster}.",
+        hides(cluster, machine.site, "pythonpath", cluster),
     )
     machine.uninstall("torch")
     machine.install_cpu_torch()
@@ -191,12 +198,16 @@ def test_a_torch_in_the_working_directory(
     (here / name).write_text("__version__ = '0'\n")
     monkeypatch.chdir(here)
     machine.first = [""]
-    found = torch_check(machine)
-    assert found.reason == (
-        f"'import torch' finds {here / name} instead of the package in {machine.site}: the working directory "
-        "comes first in sys.path."
+    assert outcome(torch_check(machine)) == (
+        "broken",
+        issue(
+            "torch-hidden",
+            file=str(here / name),
+            second=f"{machine.site}/torch",
+            source="working-directory",
+        ),
+        fix("rename-file", file=str(here / name)),
     )
-    assert found.remedy == f"Rename {here / name}, and restart the kernel."
 
 
 def test_a_checkout_of_torch_in_the_working_directory(
@@ -208,13 +219,15 @@ def test_a_checkout_of_torch_in_the_working_directory(
     machine.install_torch(here)
     monkeypatch.chdir(here)
     machine.first = [""]
-    found = torch_check(machine)
-    assert (found.reason or "").startswith(
-        f"'import torch' finds {here}/torch/__init__.py, in the working directory, not {OWN} in "
-        f"{machine.site}. "
+    assert outcome(torch_check(machine)) == (
+        "unknown",
+        issue(
+            "torch-in-working-directory",
+            file=f"{here}/torch/__init__.py",
+            second=f"{machine.site}/torch",
+        ),
+        fix("use-another-folder"),
     )
-    assert found.issues[0].fix is not None
-    assert found.issues[0].fix.id == "use-another-folder"
 
 
 def test_leftovers_without_init(machine: FaultMachine) -> None:
@@ -227,13 +240,11 @@ def test_leftovers_without_init(machine: FaultMachine) -> None:
     rest.parent.joinpath("lib").rmdir()
     rest.parent.rmdir()
     (machine.site / "torch/test").mkdir(parents=True)
-    found = torch_check(machine)
-    assert found.reason == (
-        f"{machine.site}/torch has no __init__.py: an installation or uninstallation of PyTorch did not "
-        "finish."
-    )
-    assert found.remedy == (
-        f"Delete {machine.site}/torch. Then install PyTorch: {machine.python} -m pip install torch."
+    folder = f"{machine.site}/torch"
+    assert outcome(torch_check(machine)) == (
+        "broken",
+        issue("torch-leftovers", folder=folder),
+        fix("replace-torch-leftovers", f"{machine.python} -m pip install torch", folder=folder),
     )
 
 
@@ -244,10 +255,11 @@ def test_a_folder_named_torch(fault_machine: FaultMachine, monkeypatch: pytest.M
     (here / "torch").mkdir(parents=True)
     monkeypatch.chdir(here)
     fault_machine.first = [""]
-    found = torch_check(fault_machine)
-    assert found.reason == (
-        f"'import torch' finds {here}/torch instead of the package: the working directory comes first in "
-        "sys.path."
+    file = f"{here}/torch"
+    assert outcome(torch_check(fault_machine)) == (
+        "broken",
+        issue("torch-hidden", file=file, second=None, source="working-directory"),
+        fix("rename-file", file=file),
     )
 
 

@@ -10,7 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_doctor import CUDA, NOT_INSTALLED, TORCH, WORKING, build_libcuda, check_of, fake_torch, results
+from helpers_doctor import (
+    CUDA,
+    NOT_INSTALLED,
+    TORCH,
+    WORKING,
+    build_libcuda,
+    check_of,
+    fake_torch,
+    issue,
+    outcome,
+    results,
+)
 from nvml_standin import Standin
 
 from gpuwidget.diagnostics import cuda_probe, probe_process, target, torch_probe
@@ -20,7 +31,6 @@ from gpuwidget.diagnostics.target import Target
 from gpuwidget.model.diagnosis import Diagnosis
 
 PROBE_TIMEOUT_S = 8.0
-ALL_FOUND = "No problems: all checks passed, from PyTorch to the GPU."
 STEPS = [
     *(("torch_result", step) for step in torch_probe.STEPS),
     *(("cuda_result", step) for step in cuda_probe.STEPS),
@@ -62,7 +72,7 @@ def test_every_step_that_does_not_finish_is_named(probe: str, step: str, ending:
     if probe == "nvml_result":
         changes["nvml"] = None
     doctor = diagnose(replace(results(), **changes))
-    assert doctor.summary != ALL_FOUND
+    assert not doctor.summary.startswith("No problems")
     assert doctor.status != "ok"
     assert not doctor.ok
     if ending == "not started":
@@ -87,7 +97,8 @@ def test_all_steps_finished() -> None:
     """If every step has finished and no check has an issue, the summary states that everything from
     PyTorch to the GPU was found."""
     doctor = diagnose(results())
-    assert (doctor.summary, doctor.unfinished, doctor.ok) == (ALL_FOUND, (), True)
+    assert (doctor.unfinished, doctor.ok) == ((), True)
+    assert doctor.summary.startswith("No problems")
 
 
 @pytest.mark.parametrize("step", [step for step in torch_probe.STEPS if step not in ("import", "libraries")])
@@ -99,10 +110,11 @@ def test_every_step_that_raises_is_named(step: str) -> None:
     one = next(one for one in doctor.links if one.id == which)
     assert one.status in ("broken", "warning")
     expected = {
-        "cudnn": "cuDNN fails: RuntimeError: odd",
-        "numpy": "numpy fails with this PyTorch: RuntimeError: odd.",
+        "cudnn": issue("cudnn-fails", error="RuntimeError: odd"),
+        "numpy": issue("numpy-fails", error="RuntimeError: odd"),
     }
-    assert one.reason == expected.get(step, f"{name} raises RuntimeError: odd")
+    failed = issue("step-failed", step=name, error="RuntimeError: odd")
+    assert outcome(one)[1] == expected.get(step, failed)
 
 
 def test_steps_that_were_not_reached_are_unknown() -> None:
@@ -110,12 +122,15 @@ def test_steps_that_were_not_reached_are_unknown() -> None:
     that hung."""
     values = {**values_until("torch_result", "distributed")}
     one = replace(results(), torch_result=ProbeResult("hung", "", values, 9.0))
-    assert check_of("nccl", one).reason == "torch.distributed.is_available() did not return within 9 s."
+    hung = {"step": "torch.distributed.is_available()", "ending": "hung", "how": "", "silent_s": 9.0}
+    assert outcome(check_of("nccl", one))[1] == issue("step-unfinished", **hung)
     assert (check_of("cudnn", one).status, check_of("cudnn", one).found) == ("unknown", "not checked")
-    assert check_of("cudnn", one).reason == (
-        "Some steps did not run, because torch.distributed.is_available() did not return within 9 s: "
-        "torch.backends.cudnn.enabled, torch._C._cudnn.getCompileVersion(), torch.backends.cudnn.version()."
+    not_reached = (
+        "torch.backends.cudnn.enabled",
+        "torch._C._cudnn.getCompileVersion()",
+        "torch.backends.cudnn.version()",
     )
+    assert outcome(check_of("cudnn", one))[1] == issue("steps-not-reached", **hung, steps=not_reached)
     assert check_of("gpu", one).status == "unknown"
 
 
@@ -126,7 +141,8 @@ def test_an_import_that_takes_long_is_not_called_broken() -> None:
     one = replace(results(), torch_result=ProbeResult("hung", "", values, 15.0))
     doctor = diagnose(one)
     assert {check.status for check in doctor.links} <= {"ok", "unknown", "skipped"}
-    assert doctor.summary == "Incomplete: PyTorch. 'import torch' did not finish within 15 s."
+    assert doctor.problems[0].issues == ("torch-import-timeout",)
+    assert doctor.summary == f"Incomplete: PyTorch. {doctor.problems[0].reasons[0]}"
     assert not doctor.ok
 
 
@@ -136,9 +152,9 @@ def test_a_step_that_had_no_time_left_is_not_called_broken() -> None:
     one = replace(
         results(), torch_result=ProbeResult("hung", "", values_until("torch_result", "available"), 0.4)
     )
-    assert (check_of("gpu", one).status, check_of("gpu", one).reason) == (
+    assert outcome(check_of("gpu", one))[:2] == (
         "unknown",
-        "torch.cuda.is_available() did not finish in time.",
+        issue("step-unfinished", step="torch.cuda.is_available()", ending="hung", how="", silent_s=0.4),
     )
 
 
@@ -181,13 +197,14 @@ def test_cuda_that_hangs_is_a_broken_driver(tmp_path: Path, environment: ProbeEn
     doctor = run_checks(Target("shell", "0.1.0", hung, root=tmp_path, timeout_s=PROBE_TIMEOUT_S))
     found = {check.id: check for check in doctor.links}
     assert (doctor.status, doctor.ok) == ("broken", False)
-    assert doctor.summary.startswith("1 problem: Driver. CUDA initialization (cuInit) did not return within ")
     assert doctor.unfinished == ("torch.backends.cudnn.version()", "CUDA initialization (cuInit)")
-    assert (found["driver"].reason or "").startswith("CUDA initialization (cuInit) did not return within ")
+    for which, step in zip(("cudnn", "driver"), doctor.unfinished, strict=True):
+        worst = found[which].issues[0]
+        assert (worst.id, worst.params["step"], worst.params["ending"]) == ("step-unfinished", step, "hung")
+    assert doctor.summary == f"1 problem: Driver. {found['driver'].reason}"
     assert found["driver"].status == "broken"
-    assert (found["cudnn"].reason or "").startswith("torch.backends.cudnn.version() did not return within ")
     assert found["torch"].found == "2.10.0, built for CUDA 12.8"
     assert found["nccl"].found == "2.27.5"
-    assert "torch.cuda.is_available()" in " ".join(
-        (found["gpu"].reason or "", *found["gpu"].evidence.values())
-    )
+    assert "torch.cuda.is_available()" in [
+        step for each in found["gpu"].issues for step in each.params.get("steps", ())
+    ]

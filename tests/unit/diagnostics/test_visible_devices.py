@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwidget.diagnostics import cuda_versions, messages_gpu
+from gpuwidget.diagnostics import cuda_versions
 from gpuwidget.diagnostics.checks_visible_devices import (
     NameableDevices,
     RejectedEntry,
@@ -20,69 +20,38 @@ SLICES = ("MIG-cc00", "MIG-dd11")
 KNOWN = NameableDevices(GPUS, SLICES)
 
 
-TWICE = "the same GPU is listed twice"
-
-
 @pytest.mark.parametrize(
-    ("value", "named", "rejected", "why"),
+    ("value", "named", "rejected"),
     [
-        ("0", ("0",), None, None),
-        (" 2, 0 ", ("2", "0"), None, None),
-        ("GPU-bb,MIG-c", ("GPU-bb", "MIG-c"), None, None),
-        ("1gpu,0", ("1gpu", "0"), None, None),
-        ("MIG-GPU-aa00/1/0,MIG-GPU-aa00/2/0", ("MIG-GPU-aa00/1/0", "MIG-GPU-aa00/2/0"), None, None),
-        (
-            "MIG-GPU-zz/1/0",
-            (),
-            ("MIG-GPU-zz/1/0", "no-slice-matches", 0),
-            "no MIG slice of this machine has a UUID that begins with this text",
-        ),
-        ("0,3", ("0",), ("3", "out-of-range", 3), "there are 3 GPUs, numbered from 0"),
-        ("0,2,-1,1", ("0", "2"), ("-1", "negative", 0), "a negative number ends the list"),
-        ("-1", (), ("-1", "negative", 0), "a negative number ends the list"),
-        ("0,,1", ("0",), ("", "empty", 0), "the entry is empty"),
-        ("0,1,", ("0", "1"), None, None),
-        (",", (), ("", "empty", 0), "the entry is empty"),
-        ("GPU-aa", (), ("GPU-aa", "several-gpus-match", 2), "the UUIDs of 2 GPUs begin with this text"),
-        ("MIG-", (), ("MIG-", "several-slices-match", 2), "the UUIDs of 2 MIG slices begin with this text"),
-        (
-            "GPU-zz",
-            (),
-            ("GPU-zz", "no-gpu-matches", 0),
-            "no GPU of this machine has a UUID that begins with this text",
-        ),
-        (
-            "MIG-ff",
-            (),
-            ("MIG-ff", "no-slice-matches", 0),
-            "no MIG slice of this machine has a UUID that begins with this text",
-        ),
-        ("0,1,0", (), ("0", "duplicate", 2), TWICE),
-        ("0,GPU-aa00", (), ("GPU-aa00", "duplicate", 2), TWICE),
-        (
-            "NoDevFiles",
-            (),
-            ("NoDevFiles", "slurm", 0),
-            "Slurm sets this value for a job that requested no GPU",
-        ),
-        (
-            "cuda:0",
-            (),
-            ("cuda:0", "unknown-format", 0),
-            "the entry is neither a number nor a UUID that begins with GPU- or MIG-",
-        ),
+        ("0", ("0",), None),
+        (" 2, 0 ", ("2", "0"), None),
+        ("GPU-bb,MIG-c", ("GPU-bb", "MIG-c"), None),
+        ("1gpu,0", ("1gpu", "0"), None),
+        ("MIG-GPU-aa00/1/0,MIG-GPU-aa00/2/0", ("MIG-GPU-aa00/1/0", "MIG-GPU-aa00/2/0"), None),
+        ("MIG-GPU-zz/1/0", (), ("MIG-GPU-zz/1/0", "no-slice-matches", 0)),
+        ("0,3", ("0",), ("3", "out-of-range", 3)),
+        ("0,2,-1,1", ("0", "2"), ("-1", "negative", 0)),
+        ("-1", (), ("-1", "negative", 0)),
+        ("0,,1", ("0",), ("", "empty", 0)),
+        ("0,1,", ("0", "1"), None),
+        (",", (), ("", "empty", 0)),
+        ("GPU-aa", (), ("GPU-aa", "several-gpus-match", 2)),
+        ("MIG-", (), ("MIG-", "several-slices-match", 2)),
+        ("GPU-zz", (), ("GPU-zz", "no-gpu-matches", 0)),
+        ("MIG-ff", (), ("MIG-ff", "no-slice-matches", 0)),
+        ("0,1,0", (), ("0", "duplicate", 2)),
+        ("0,GPU-aa00", (), ("GPU-aa00", "duplicate", 2)),
+        ("NoDevFiles", (), ("NoDevFiles", "slurm", 0)),
+        ("cuda:0", (), ("cuda:0", "unknown-format", 0)),
     ],
 )
 def test_entries_up_to_the_first_invalid_one(
-    value: str, named: tuple[str, ...], rejected: tuple[str, Rejection, int] | None, why: str | None
+    value: str, named: tuple[str, ...], rejected: tuple[str, Rejection, int] | None
 ) -> None:
     """CUDA_VISIBLE_DEVICES is parsed from left to right up to the first invalid entry. That entry is returned
     with the reason why it is invalid. If an entry is repeated, no GPU is visible."""
     entry = None if rejected is None else RejectedEntry(*rejected)
     assert parse_visible_devices(value, KNOWN) == VisibleDevices(named, entry)
-    if entry is not None:
-        reason = messages_gpu.entry_rejected(value, *entry, hides_all=True).reason
-        assert f", but CUDA rejects the entry {entry.entry!r}: {why}. This hides every GPU." in reason
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from helpers_doctor import check_of, devices, no_driver, no_import, outcome, results
+from helpers_doctor import check_of, devices, fix, issue, no_driver, no_import, outcome, results
 
 from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.diagnostics.run_checks import diagnose
@@ -25,22 +25,21 @@ NO_LIBRARIES: dict[str, Any] = {
 }
 
 
-ON_CPU = "PyTorch runs on the CPU, because this machine has no NVIDIA GPU. "
-IN_VM = (
-    "Expected one? If this is a virtual machine, its host must pass the GPU through to it. In a cloud, "
-    "choose a machine type with a GPU."
-)
-IN_CONTAINER = (
-    "Expected one? Start this container on a machine with a GPU, and with access to it (docker run --gpus "
-    "all …; in Kubernetes, request nvidia.com/gpu)."
-)
+NO_NVIDIA_GPU = "This machine has no NVIDIA GPU."
+ON_CPU = "PyTorch runs on the CPU, because this machine has no NVIDIA GPU."
+IN_VM = "Expected one? If this is a virtual machine,"
+IN_CONTAINER = "Expected one? Start this container on a machine with a GPU,"
 
 
 @pytest.mark.parametrize(
     ("machine", "summary", "found"),
     [
-        (NO_GPU, ON_CPU + IN_VM, "this machine has no NVIDIA GPU"),
-        ({**NO_GPU, "container": "/.dockerenv"}, ON_CPU + IN_CONTAINER, "this machine has no NVIDIA GPU"),
+        (NO_GPU, f"{ON_CPU} {IN_VM}", "this machine has no NVIDIA GPU"),
+        (
+            {**NO_GPU, "container": "/.dockerenv"},
+            f"{ON_CPU} {IN_CONTAINER}",
+            "this machine has no NVIDIA GPU",
+        ),
         (
             {"system": "darwin", "devices": (), "module": None, "shm": None},
             "macOS does not support NVIDIA GPUs.",
@@ -53,7 +52,8 @@ def test_a_machine_without_an_nvidia_gpu(machine: dict[str, Any], summary: str, 
     """If the machine has no NVIDIA GPU, the summary says so, and what to do if there should be one. The
     checks that only concern GPUs are skipped, in one line."""
     diagnosis = diagnose(results(machine=machine, variables={"CUDA_VISIBLE_DEVICES": "0"}, **NO_LIBRARIES))
-    assert (diagnosis.status, diagnosis.problems, diagnosis.summary) == ("ok", (), summary)
+    assert (diagnosis.status, diagnosis.problems) == ("ok", ())
+    assert diagnosis.summary.startswith(summary)
     skipped = {check.id for check in diagnosis.links if check.status == "skipped" and check.found == found}
     assert skipped >= {"driver", "device_files", "gpu", "visible", "sharing", "health", "pcie", "peers"}
     evidence = {check.id: check.evidence for check in diagnosis.links}["driver"]
@@ -61,10 +61,8 @@ def test_a_machine_without_an_nvidia_gpu(machine: dict[str, Any], summary: str, 
     assert not any(name.startswith("finding") for name in evidence)
     lines = diagnosis_view.text(diagnosis, 1000).splitlines()
     [line] = [line for line in lines if line.startswith("skipped")]
-    assert line.startswith(
-        "skipped  CUDA runtime, cuDNN, NCCL, Driver, Device files, GPU, Visible GPUs, MIG and sharing, GPU "
-        f"health, PCIe, Between GPUs ({found})"
-    )
+    assert "GPU health, PCIe, Between GPUs" in line
+    assert line.count(found) == 1
 
 
 def test_no_gpu_is_neither_good_nor_bad() -> None:
@@ -74,7 +72,7 @@ def test_no_gpu_is_neither_good_nor_bad() -> None:
     assert f"border-left:3px solid {styles.NEUTRAL}" in neutral
     assert f"border-left:3px solid {styles.SUCCESS}" in diagnosis_view.html(diagnose(results()))
     amd = {**NO_LIBRARIES, "torch": {**NO_LIBRARIES["torch"], "hip": "6.4"}}
-    assert diagnose(results(machine=NO_GPU, **amd)).summary == f"This machine has no NVIDIA GPU. {IN_VM}"
+    assert diagnose(results(machine=NO_GPU, **amd)).summary.startswith(f"{NO_NVIDIA_GPU} {IN_VM}")
 
 
 @pytest.mark.parametrize(
@@ -111,10 +109,8 @@ def test_a_gpu_without_a_driver() -> None:
     on_pci = {**NO_GPU, "nvidia_gpu_on_pci": True}
     assert outcome(check_of("driver", results(machine=on_pci, **NO_LIBRARIES))) == (
         "broken",
-        "This machine has an NVIDIA GPU, but NVIDIA's driver is not installed.",
-        "Install NVIDIA's driver for this GPU, and restart the machine. Then check that nvidia-smi works.",
+        issue("driver-not-installed"),
+        fix("install-gpu-driver"),
     )
     inside = results(machine={**on_pci, "container": "/.dockerenv"}, **NO_LIBRARIES)
-    assert outcome(check_of("driver", inside))[1] == (
-        "This container was started without the machine's GPUs."
-    )
+    assert outcome(check_of("driver", inside))[1] == issue("container-without-gpus")

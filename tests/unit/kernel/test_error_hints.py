@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from helpers_torch import make_torch
 
-from gpuwidget.kernel.error_hints import Hint, hint
+from gpuwidget.kernel.error_hints import hint
 
 
 @pytest.fixture
@@ -39,21 +39,22 @@ def test_a_layer_on_another_device(torch: Any) -> None:
         "(torch.FloatTensor) and weight type (torch.cuda.FloatTensor)",
         "(CUDAFloatType) and weight type (CPUFloatType)",
     ):
-        assert hint(RuntimeError(f"Input type {types} should be the same"), variables) == Hint(
-            "One operation received tensors on different devices. Variables in this code: batch on "
-            "cpu, image on cuda:1.",
-            "move one to the other's device: x.to(y.device), model.to(x.device)",
-        )
+        found = hint(RuntimeError(f"Input type {types} should be the same"), variables)
+        assert found is not None
+        assert found.what.endswith(": batch on cpu, image on cuda:1.")
+        assert found.fix.endswith(": x.to(y.device), model.to(x.device)")
 
 
 def test_a_generator_elsewhere_without_a_default_device(torch: Any) -> None:
     """If no default device is set, the hint about a generator on the wrong device mentions no default
     device."""
     error = RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")
-    assert hint(error, {}) == Hint(
-        "Random numbers were requested on cuda, but the generator is on cpu.",
-        'pass a generator on that device: generator=torch.Generator(device="cuda")',
-    )
+    found = hint(error, {})
+    assert found is not None
+    assert "default" not in found.what
+    assert "requested on cuda" in found.what
+    assert found.what.endswith("on cpu.")
+    assert found.fix.endswith('generator=torch.Generator(device="cuda")')
 
 
 def test_shuffling_under_a_default_device(torch: Any) -> None:

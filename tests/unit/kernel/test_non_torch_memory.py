@@ -142,11 +142,7 @@ def test_process_ids_that_do_not_match(torch: Any, monkeypatch: pytest.MonkeyPat
     assert found["cuda:0"].holders == (
         outside("CUDA context, other libraries and other processes", 50 * GIB),
     )
-    assert (
-        found["cuda:0"]
-        .notes[0]
-        .startswith("Couldn't tell how much each process holds, because the driver lists")
-    )
+    assert found["cuda:0"].notes[0].startswith("Couldn't tell how much each process holds")
 
 
 def test_a_reading_older_than_torchs_counters(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,16 +151,16 @@ def test_a_reading_older_than_torchs_counters(torch: Any, monkeypatch: pytest.Mo
     A note gives the reason.
     """
     found, _ = find(monkeypatch, moment(process(OURS, 9 * GIB)))
-    assert found["cuda:0"] == NonTorchMemory(
-        "GPU 0 H200", (), ("The driver's values are older than torch's: run the command again.",)
-    )
+    (note,) = found["cuda:0"].notes
+    assert found["cuda:0"] == NonTorchMemory("GPU 0 H200", (), (note,))
+    assert "older than torch's" in note
 
 
 def test_nothing_is_known_without_threads(monkeypatch: pytest.MonkeyPatch, no_threads: None) -> None:
     """If no thread can be started, that is the reason, and the driver is not blamed."""
     monitor = GpuMonitor(Sampler(FakeSource(), clock := FakeClock()), clock)
     monkeypatch.setattr(default_device, "monitor", lambda: monitor)
-    assert non_torch_memory.by_device(KNOWN)[1] == f"Couldn't read the memory outside torch. {NO_THREAD.text}"
+    assert (non_torch_memory.by_device(KNOWN)[1] or "").endswith(f". {NO_THREAD.text}")
 
 
 def test_why_nothing_is_known(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,15 +168,10 @@ def test_why_nothing_is_known(torch: Any, monkeypatch: pytest.MonkeyPatch) -> No
 
     Reasons are a driver that does not answer or is missing, and GPUs of a recording.
     """
-    assert find(monkeypatch, None)[1] == (
-        "Couldn't read the memory outside torch. The driver did not answer in time."
-    )
+    assert (find(monkeypatch, None)[1] or "").endswith("did not answer in time.")
     nobody = sample(origin=origin_without_gpus(message("test", "No NVIDIA driver was found.")))
-    assert (
-        find(monkeypatch, nobody)[1] == "Couldn't read the memory outside torch. No NVIDIA driver was found."
-    )
+    assert (find(monkeypatch, nobody)[1] or "").endswith(". No NVIDIA driver was found.")
     recorded = sample(origin=LIVE.__class__("replay", None, None, "A recording", None, None))
-    assert find(monkeypatch, recorded) == (
-        {},
-        "Couldn't read the memory outside torch. The recorded processes are not this machine's.",
-    )
+    found, reason = find(monkeypatch, recorded)
+    assert found == {}
+    assert "The recorded processes" in (reason or "")

@@ -113,7 +113,8 @@ def test_without_a_driver(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
     context = failure(small_gpu, 80 * MIB)
     assert context.facts.others == (OtherMemory("another process (4123)", 12 * MIB, True),)
-    assert context.unknown == ("Couldn't tell what other processes hold (no driver here).",)
+    (unknown,) = context.unknown
+    assert unknown.endswith("(no driver here).")
 
 
 def test_the_pool_of_cupy(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,9 +139,7 @@ def test_without_counters(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     context = collect_context(None, error, FailedCell(None, 3))
     assert (context.facts.device, context.facts.held, context.facts.at_start) == ("cuda:1", (), None)
-    assert context.unknown[0] == (
-        "Couldn't tell who holds torch's memory, because CUDA is not initialized in this process."
-    )
+    assert "because CUDA is not initialized" in context.unknown[0]
 
 
 def test_a_search_that_reaches_its_limit(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,8 +171,5 @@ def test_if_the_search_fails(small_gpu: LimitedGpu, monkeypatch: pytest.MonkeyPa
     kept = small_gpu.empty(10 * MIB // 4)
     context = failure(small_gpu, 80 * MIB, FailedCell(None, 3, {0: 0}))
     assert (context.facts.held, context.facts.allocated, context.cells) == ((), 10 * MIB, ())
-    assert (
-        "Couldn't tell who holds torch's memory, because gpuwidget could not search the variables."
-        in context.unknown
-    )
+    assert any("could not search the variables" in reason for reason in context.unknown)
     assert kept is not None

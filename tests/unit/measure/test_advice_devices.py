@@ -74,11 +74,8 @@ def test_the_faster_gpu_is_idle() -> None:
     devices."""
     (found,) = advice(working(torch_device="cuda:1"), idle(torch_device="cuda:0"))
     assert (found.rule, found.sure) == ("slower-gpu", True)
-    assert found.text == (
-        "The faster GPU did no work. GPU 0 (GeForce RTX 3090, cuda:1) was 87 % busy, but GPU 1 (GeForce "
-        "RTX 4090, cuda:0) has 2.3 times the peak float32 rate and 1.1 times the memory bandwidth."
-    )
-    assert found.fix == "If you meant the faster GPU: %gpu device cuda:0, or .to('cuda:0')."
+    assert "%gpu device cuda:0" in found.fix
+    assert ".to('cuda:0')" in found.fix
     assert found.evidence == {
         "working": 0,
         "working_model": SLOW,
@@ -123,11 +120,8 @@ def test_a_faster_gpu_that_a_number_hides() -> None:
     by_number = RunContext(cuda_variables={"CUDA_VISIBLE_DEVICES": "1"})
     (found,) = advice(working(torch_device="cuda:0"), hidden, context=by_number)
     assert (found.rule, found.sure) == ("slower-gpu", False)
-    assert found.fix == (
-        "CUDA_VISIBLE_DEVICES hides the faster GPU. The numbers in this variable are CUDA's, which may "
-        f"differ from nvidia-smi's. Use the GPU's UUID (CUDA_VISIBLE_DEVICES={hidden.uuid}), or set "
-        "CUDA_DEVICE_ORDER=PCI_BUS_ID too, and restart the kernel."
-    )
+    assert f"CUDA_VISIBLE_DEVICES={hidden.uuid}" in found.fix
+    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in found.fix
     for variables in (
         {"CUDA_VISIBLE_DEVICES": hidden.uuid},
         {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
@@ -160,16 +154,13 @@ def test_contexts_on_unused_gpus_are_named_with_their_line() -> None:
     unused = [idle(index, SLOW, process_memory=size) for index in (1, 2)]
     (found,) = advice(working(), *unused, context=context)
     assert (found.rule, found.sure) == ("unused-contexts", True)
-    assert found.text == (
-        "GPUs 1 and 2 have a CUDA context but were not used. This run opened the contexts. First selected "
-        "in In[5]:3 `torch.cuda.mem_get_info(i)`. The contexts hold 1.2 GiB until the kernel restarts."
-    )
-    assert found.evidence["unused"] == [1, 2]
+    assert found.evidence == {
+        "unused": [1, 2],
+        "held_bytes": 2 * gib(0.6),
+        "lines": ["In[5]:3 `torch.cuda.mem_get_info(i)`"],
+    }
     (one,) = advice(working(), unused[0], context=replace(context, line_name=None))
-    assert one.text == (
-        "GPU 1 has a CUDA context but was not used. This run opened the context. The context holds 614 MiB "
-        "until the kernel restarts."
-    )
+    assert one.evidence == {"unused": [1], "held_bytes": gib(0.6)}
 
 
 @pytest.mark.parametrize(
@@ -192,9 +183,6 @@ def test_frequent_switches_are_named_with_their_line() -> None:
     line = "In[5]:4 `torch.cuda.mem_get_info(i)`"
     (found,) = advice(working(), context=RunContext(device_changes=changes, line_name=name))
     assert (found.rule, found.sure) == ("device-switches", True)
-    assert found.text == (
-        f"The current CUDA device was switched 12,000 times (600 per second). {line} did so most often."
-    )
     assert found.evidence == {"switches": 12_000, "per_second": 600.0, "line": line}
 
 

@@ -241,6 +241,11 @@ def only(kind: str, **changes: Any) -> OomFix:
     return fix
 
 
+def outcome(fix: OomFix) -> tuple[str, str | None, int | None]:
+    """Return a fix's kind, its code and the bytes that it frees."""
+    return fix.kind, fix.code, fix.bytes
+
+
 def less(**changes: Any) -> OomFix | None:
     """Return the suggestion that reduces the memory that the failing code needs, if there is one."""
     found = advise(facts(**{"stage": "forward", **changes})).unsure
@@ -257,10 +262,10 @@ def test_a_batch_that_fits() -> None:
     fix = less()
     assert fix is not None
     assert fix.kind == "batch"
-    assert fix.text == "Make the batch 2 times smaller, or process it in 2 parts (gradient accumulation)"
-    assert fix.why[0] == (
-        "the step had 10.0 GiB and requested 8.0 GiB more, but only 12.0 GiB was available to it"
-    )
+    assert "2 times smaller" in fix.text
+    assert "2 parts" in fix.text
+    for figure in ("10.0 GiB", "8.0 GiB more", "12.0 GiB"):
+        assert figure in fix.why[0]
     smaller = less(at_start=56 * GIB, older_now=56 * GIB, free=0)
     assert smaller is not None
     assert "4 parts" in smaller.text
@@ -399,13 +404,10 @@ def test_what_is_kept_is_too_little() -> None:
 def test_gradients_from_before_the_cell() -> None:
     """Freeing old gradients is offered if they are enough, and the failing code isn't accumulating them."""
     found = {"gradients": (("net", frozenset((200,))),), "stage": "forward"}
-    assert only("gradients", **found) == OomFix(
-        "gradients",
-        "Free the gradients of net if the optimizer has used them",
-        "net.zero_grad(set_to_none=True)",
-        10 * GIB,
-        ("from before this cell",),
-    )
+    fix = only("gradients", **found)
+    assert outcome(fix) == ("gradients", "net.zero_grad(set_to_none=True)", 10 * GIB)
+    assert "gradients of net" in fix.text
+    assert len(fix.why) == 1
     assert "gradients" not in kinds(**found | {"stage": "backward"})
     assert "gradients" not in kinds(gradients=(("net", frozenset((400,))),))
 
@@ -421,13 +423,10 @@ def test_variables_to_delete() -> None:
         oom_holder("variable", "old", (400,), 5 * GIB),
         oom_holder("variable", "fresh", (200,), 10 * GIB, before=False),
     )
-    assert only("delete", held=(model, cache, old, small)) == OomFix(
-        "delete",
-        "Free cache and old if no longer needed",
-        "%gpu free cache old --yes",
-        11 * GIB,
-        ("no use was found in the code that failed",),
-    )
+    delete = only("delete", held=(model, cache, old, small))
+    assert outcome(delete) == ("delete", "%gpu free cache old --yes", 11 * GIB)
+    assert "cache and old" in delete.text
+    assert len(delete.why) == 1
     assert only("delete", free=3 * GIB, held=(model, cache, old)).code == "%gpu free cache --yes"
     assert "delete" not in kinds(held=(model, cache))
 
@@ -439,23 +438,14 @@ def test_notebook_references() -> None:
     """
     out = oom_holder("notebook", "Out[3]", (200,), 10 * GIB)
     error = oom_holder("notebook", "the last error", (500,), 9 * GIB, before=False, is_error=True)
-    assert only("free", held=(error, out)) == OomFix(
-        "free",
-        "Free what the notebook itself keeps (Out[3])",
-        "%gpu free --yes",
-        10 * GIB,
-    )
+    free = only("free", held=(error, out))
+    assert outcome(free) == ("free", "%gpu free --yes", 10 * GIB)
+    assert "Out[3]" in free.text
     assert "free" not in kinds(held=(error,))
     assert advise(facts(held=(out,))).first == []
-    assert advise(facts(held=(error,))).first == [
-        OomFix(
-            "frames",
-            "Free this error's frames before you try again",
-            "%gpu free --yes",
-            9 * GIB,
-            ("%debug is not possible after that",),
-        )
-    ]
+    (frames,) = advise(facts(held=(error,))).first
+    assert outcome(frames) == ("frames", "%gpu free --yes", 9 * GIB)
+    assert [why for why in frames.why if "%debug" in why] == list(frames.why)
 
 
 def test_notebook_references_and_a_variable() -> None:
@@ -463,8 +453,10 @@ def test_notebook_references_and_a_variable() -> None:
     out = oom_holder("notebook", "Out[3]", (400,), 5 * GIB)
     cache = oom_holder("variable", "cache", (300,), 6 * GIB)
     assert kinds(held=(out, cache), free=0) == ["delete"]
-    assert only("delete", held=(out, cache), free=0).text == (
-        "Free cache if no longer needed, and what the notebook itself keeps"
+    assert outcome(only("delete", held=(out, cache), free=0)) == (
+        "delete",
+        "%gpu free cache --yes",
+        11 * GIB,
     )
 
 
@@ -512,13 +504,8 @@ def test_memory_freed_since_the_error() -> None:
 
     For example, the frames of an older error may have been freed.
     """
-    assert only("again", older_now=40 * GIB) == OomFix(
-        "again",
-        "Run the cell again",
-        None,
-        10 * GIB,
-        ("freed since: memory from before this cell, such as an earlier error's frames",),
-    )
+    again = only("again", older_now=40 * GIB)
+    assert (again.code, again.bytes, len(again.why)) == (None, 10 * GIB, 1)
     assert "again" not in kinds(older_now=48 * GIB)
     free_again = (segment((100, 30 * GIB, False)),)
     assert kinds(segments=free_again) == []
@@ -567,10 +554,8 @@ def test_other_processes() -> None:
         OtherMemory("CUDA context and other libraries", 30 * GIB, False),
     )
     found = [fix for fix in advise(facts(others=others)).enough if fix.kind == "process"]
-    assert [(fix.text, fix.bytes) for fix in found] == [
-        ("Shut down notebook b.ipynb if no longer needed", 7 * GIB),
-        ("Shut down notebook a.ipynb if no longer needed", 40 * GIB),
-    ]
+    assert [(fix.kind, fix.bytes) for fix in found] == [("process", 7 * GIB), ("process", 40 * GIB)]
+    assert ["notebook b.ipynb" in found[0].text, "notebook a.ipynb" in found[1].text] == [True, True]
 
 
 def test_the_pool_of_a_library() -> None:

@@ -157,12 +157,9 @@ def test_a_refused_process_list_is_no_fact(bench: Bench, host: None) -> None:
     report = bench.report(run)
     assert (report.attributed, [gpu.shown for gpu in report.gpus]) == (False, [True, True])
     assert [gpu.process_memory for gpu in report.gpus] == [None, None]
-    (note,) = report.notes
-    assert note == (
-        "Couldn't tell which GPUs this process uses, because torch has not started CUDA and the driver's "
-        "list of processes can't be read (the driver does not list processes). All GPUs are shown."
-    )
-    assert "no GPU used" not in headline(report)
+    assert [note.id for note in report.note_ids] == ["unattributed"]
+    assert report.gpus[0].missing_ids["process_memory"] == MessageId("no-process-list", {})
+    assert report.gpus[0].missing["process_memory"] in report.notes[0]
     assert not [text for text in explanations(report) if "holds no memory" in text]
 
 
@@ -235,9 +232,7 @@ def test_energy_while_idle(bench: Bench) -> None:
     bench.pass_time(1.0)
     short = bench.report(run)
     assert short.energy_idle_j is None
-    assert short.gpus[0].missing["energy_idle_j"] == (
-        "the driver's known measuring windows cover less than 90 % of the run"
-    )
+    assert short.gpus[0].missing_ids["energy_idle_j"] == MessageId("too-few-windows", {})
 
 
 def test_an_idle_run_draws_all_its_energy_while_idle(bench: Bench) -> None:
@@ -286,9 +281,10 @@ def test_a_run_shorter_than_the_drivers_window_has_no_utilization(bench: Bench) 
     reason, never 0."""
     gpu = bench.report(bench.run()).gpus[0]
     assert (gpu.utilization, gpu.power_w, gpu.energy_j, gpu.sm_activity) == (None, None, None, None)
-    assert gpu.missing["utilization"] == "the run was shorter than two of the driver's windows of 0.2 s"
-    assert gpu.missing["energy_j"] == gpu.missing["power_w"] == "the run was shorter than 0.1 s"
-    assert gpu.missing["sm_activity"] == "no measuring window of the hardware counters was inside the run"
+    assert gpu.missing_ids["utilization"] == MessageId("too-short-for-windows", {"window_s": 0.2})
+    too_short = MessageId("too-short", {"seconds": 0.1})
+    assert (gpu.missing_ids["energy_j"], gpu.missing_ids["power_w"]) == (too_short, too_short)
+    assert gpu.missing_ids["sm_activity"] == MessageId("no-counter-window", {"window_s": None})
     assert gpu.missing["torch"] == "torch is not loaded"
     assert gpu.missing_ids.keys() == gpu.missing.keys()
     assert gpu.missing_ids["utilization"] == MessageId("too-short-for-windows", {"window_s": 0.2})
@@ -301,18 +297,11 @@ def test_a_run_shorter_than_the_drivers_window_has_no_utilization(bench: Bench) 
     ("after", "level", "reason"),
     [
         (0.6, Level(30.0, 30.0), None),
-        (
-            0.8,
-            None,
-            (
-                "the measuring windows of the hardware counters (up to 0.5 s) inside the run cover too "
-                "little of it"
-            ),
-        ),
+        (0.8, None, MessageId("few-counter-windows", {"window_s": 0.5})),
     ],
 )
 def test_counters_count_only_inside_the_run(
-    bench: Bench, after: float, level: Level | None, reason: str | None
+    bench: Bench, after: float, level: Level | None, reason: MessageId | None
 ) -> None:
     """A window of the hardware counters is ignored if it began before the run.
 
@@ -325,9 +314,9 @@ def test_counters_count_only_inside_the_run(
     bench.pass_time(after)
     gpu = bench.report(run).gpus[0]
     assert gpu.sm_activity == level
-    assert gpu.missing.get("sm_activity") == reason
+    assert gpu.missing_ids.get("sm_activity") == reason
     assert gpu.tensor_activity is None
-    assert gpu.missing["tensor_activity"] == "this counter returned no value"
+    assert gpu.missing_ids["tensor_activity"] == MessageId("no-counter-value", {})
 
 
 @pytest.mark.parametrize(("window_s", "length"), [(0.5, "0.5 s"), (1.0, "1.0 s")])
@@ -339,9 +328,9 @@ def test_a_reason_has_the_length_of_the_counters_windows(bench: Bench, window_s:
     bench.source.activity[0] = replace(window, until=window.since + window_s)
     bench.pass_time(0.8)
     gpu = bench.report(run).gpus[0]
-    assert gpu.missing["sm_activity"] == (
-        f"no measuring window of the hardware counters (up to {length}) was inside the run"
-    )
+    assert gpu.missing_ids["sm_activity"].id == "no-counter-window"
+    assert gpu.missing_ids["sm_activity"].params["window_s"] == pytest.approx(window_s)
+    assert f"(up to {length})" in gpu.missing["sm_activity"]
     (found,) = {one.params["window_s"] for name, one in gpu.missing_ids.items() if name == "sm_activity"}
     assert found == pytest.approx(window_s)
 
@@ -365,10 +354,8 @@ def test_all_gpus_are_shown_if_process_ids_do_not_match(
     assert not report.attributed
     assert [gpu.shown for gpu in report.gpus] == [True, True]
     assert report.gpus[0].process_memory is None
-    assert report.gpus[0].missing["process_memory"] == (
-        "the driver lists process ids of the host, and this container has different ones"
-    )
-    assert report.notes[0].startswith("Couldn't tell which GPUs this process uses")
+    assert report.gpus[0].missing_ids["process_memory"] == MessageId("foreign-pids", {})
+    assert report.note_ids[0] == MessageId("unattributed", {})
 
 
 def test_a_recording_is_labelled_and_attributed_to_nobody(host: None) -> None:
@@ -392,10 +379,7 @@ def test_without_a_gpu_the_report_has_the_reason() -> None:
     bench = Bench(source, clock)
     report = bench.report(bench.run())
     bench.close()
-    assert (report.source.kind, report.source.reason) == (
-        "none",
-        "There is no NVIDIA driver on this machine.",
-    )
+    assert (report.source.kind, report.source.reason) == ("none", source.reason)
     assert report.gpus == ()
     assert report.host_memory.start is not None
 
@@ -420,7 +404,7 @@ def test_a_driver_that_hangs_while_it_is_opened() -> None:
         assert took == 0.0
         assert report is not None
         assert report.gpus == ()
-        assert report.source.reason == "The NVIDIA driver did not answer in time."
+        assert report.source.reason_id == MessageId("not-sampled", {})
     warm_up.close()
     source.hang_in_open.set()
     sampler.stop()
@@ -437,7 +421,6 @@ def test_a_run_without_threads(no_threads: None) -> None:
     assert report is not None
     assert clock.monotonic() == 0.0
     assert report.source.reason_id == MessageId("no-thread", {})
-    assert report.source.reason == "No thread could be started, so the GPUs can't be read."
     assert headline(report)[1] == "GPUs n/a"
 
 
@@ -457,7 +440,7 @@ def test_a_driver_that_is_opened_late(monkeypatch: pytest.MonkeyPatch) -> None:
     report = run.report()
     assert report is not None
     assert [(gpu.index, gpu.device_memory) for gpu in report.gpus] == [(1, Span(None, 1_000_000, 1_000_000))]
-    assert report.gpus[0].missing["device_memory"] == "the GPU did not answer in time"
+    assert report.gpus[0].missing_ids["device_memory"] == MessageId("unanswered", {})
     sampler.stop()
 
 
@@ -482,7 +465,7 @@ def test_a_gpu_that_hangs_from_the_beginning(count: int) -> None:
     warm_up.close()
     gpu = report.gpus[0]
     assert gpu.device_memory == Span(None, None, None)
-    assert gpu.missing["device_memory"] == "the GPU did not answer in time"
+    assert gpu.missing_ids["device_memory"] == MessageId("unanswered", {})
     source.hanging[0].set()
     sampler.stop()
 
@@ -652,7 +635,7 @@ def test_memory_that_jax_reserved_is_named(bench: Bench, monkeypatch: pytest.Mon
     )
     report = bench.report(run)
     assert MessageId("jax-pool", {"reserved": 99 * GIB, "in_use": GIB, "peak": 2 * GIB}) in report.note_ids
-    assert "peak memory 100.0 GiB (sampled, of 139.7 GiB, JAX reserved 99.0 GiB)" in headline(report)
+    assert any("JAX reserved 99.0 GiB" in figure for figure in headline(report))
     monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     run = bench.run(RunOptions(gpus=("0",)))
     as_needed = bench.report(run)
@@ -683,7 +666,7 @@ def test_a_gpu_that_came_back_is_not_lost(bench: Bench) -> None:
     bench.pass_time(7.0)
     report = bench.report(run)
     assert (report.gpus[0].lost_since, report.gpus[0].energy_j) == (None, None)
-    assert report.notes[-1].startswith("GPU 0 was lost for a part of the run and came back")
+    assert report.note_ids[-1] == MessageId("gpu-came-back", {"gpu": "GPU 0"})
 
 
 def test_a_gpu_that_appears_late_counts_from_then_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -727,7 +710,7 @@ def test_counters_that_user_code_reset_are_unknown(bench: Bench, monkeypatch: py
     gpu = bench.report(run).gpus[0]
     assert gpu.torch is not None
     assert (gpu.torch.ooms, gpu.torch.alloc_retries) == (None, 0)
-    assert gpu.missing["ooms"] == "code in this run reset torch's counters"
+    assert gpu.missing_ids["ooms"] == MessageId("counters-reset", {})
 
 
 def test_a_gpu_lost_in_the_run(bench: Bench) -> None:
@@ -765,7 +748,7 @@ def test_torch_peaks_are_exact(bench: Bench, monkeypatch: pytest.MonkeyPatch, ho
     assert gpu.torch.allocated == Span(1 * GIB, 1 * GIB, 5 * GIB)
     assert (gpu.torch.alloc_retries, gpu.torch.ooms) == (0, 0)
     assert (gpu.shown, report.gpus[0].shown) == (True, False)
-    assert report.gpus[0].missing["torch"] == "torch does not see this GPU"
+    assert report.gpus[0].missing_ids["torch"] == MessageId("not-a-torch-device", {})
     assert report.cell.gpu_tail_s is not None
     assert fake.waited == [0]
 
@@ -806,11 +789,12 @@ def test_others_work_is_not_in_the_headline(
     assert busy.totals.energy_j == pytest.approx(800.0, rel=0.01)
     assert busy.metrics()["energy_j"] == busy.totals.energy_j
     assert headline(busy)[3:] == ["GPU busy 80 %", "energy 800 J (200 W)"]
-    assert explanations(busy) == ["No sign of work by this process on GPU 1."]
+    assert len(explanations(busy)) == 1
+    assert "GPU 1" in explanations(busy)[0]
     compared = compare_reports(runs[0], runs[1], ("a", "b"))
     row = next(row for row in compared.rows if row.name == "energy")
     assert (row.values, row.change) == (("800 J", "800 J"), "±0 %")
-    assert "b: its values leave out GPU 1, where no work of it was seen." in compared.notes
+    assert any(note.startswith("b: ") and "GPU 1" in note for note in compared.notes)
     # A note would blame others for figures that do not count.
     assert "shared-gpus" not in [note.id for note in busy.note_ids]
 
@@ -846,9 +830,7 @@ def test_a_shared_gpu_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch, ho
     assert report.gpus[1].worked is True
     assert [note.params for note in report.note_ids if note.id == "shared-gpus"] == [{"gpus": "GPU 1"}]
     notes = compare_reports(report, report, ("a", "b")).notes
-    assert (
-        "a: other processes used the same GPU, so utilization, power and energy include their work." in notes
-    )
+    assert any(note.startswith("a: other processes") for note in notes)
 
 
 def test_a_selected_gpu_counts(bench: Bench, host: None) -> None:
@@ -971,12 +953,11 @@ def test_resets_of_the_peak_are_in_the_notes(bench: Bench, monkeypatch: pytest.M
     run = bench.run()
     fake._C._cuda_resetPeakMemoryStats(0)
     report = bench.report(run)
-    assert report.notes[0] == (
-        "torch's peak counter of GPU 0 was reset at the start of the run, because an older peak of "
-        "9.0 GiB would have hidden this run's. torch.cuda.max_memory_allocated() counts from then "
-        "on."
+    assert report.note_ids[:2] == (
+        MessageId("peak-reset", {"gpu": "GPU 0", "bytes": 9 * GIB}),
+        MessageId("peak-reset-by-code", {}),
     )
-    assert "so the real peak may be higher" in report.notes[1]
+    assert "9.0 GiB" in report.notes[0]
 
 
 def test_progress_for_the_live_chart(bench: Bench, host: None) -> None:

@@ -10,6 +10,7 @@ from helpers_samples import GIB, h200, reading
 
 from gpuwidget.measure.gpu_totals import GpuTotals
 from gpuwidget.measure.run_report import GpuReportBuilder
+from gpuwidget.model.messages import MessageId
 from gpuwidget.model.report import Span, TorchMemory
 from gpuwidget.pytorch.cuda_state import AllocatorCounters, TorchDevice
 from gpuwidget.pytorch.peak_tracker import DevicePeaks
@@ -65,10 +66,10 @@ def test_unknown_counters_have_a_reason() -> None:
     )
     assert report.torch is not None
     assert (report.torch.ooms, report.torch.returnable) == (None, None)
-    assert report.missing["ooms"] == "code in this run reset torch's counters"
-    assert report.missing["returnable"] == "torch's list of segments does not agree with its counters"
+    assert report.missing_ids["ooms"] == MessageId("counters-reset", {})
+    assert report.missing_ids["returnable"] == MessageId("no-segments", {})
     unchanged = GpuReportBuilder([DEVICE], {1: ACCOUNT}, {}, recorded=False).build(totals(), 1.0, shown=True)
-    assert unchanged.missing["returnable"] == "not searched, because the run did not change torch's memory"
+    assert unchanged.missing_ids["returnable"] == MessageId("segments-not-read", {})
 
 
 def test_why_torchs_memory_is_missing() -> None:
@@ -77,10 +78,10 @@ def test_why_torchs_memory_is_missing() -> None:
     Either torch is not loaded, or the GPU is from a recording.
     """
     reasons = [
-        GpuReportBuilder([], {}, {}, recorded=recorded).build(totals(), 1.0, shown=False).missing["torch"]
+        GpuReportBuilder([], {}, {}, recorded=recorded).build(totals(), 1.0, shown=False).missing_ids["torch"]
         for recorded in (False, True)
     ]
-    assert reasons == ["torch is not loaded", "a recording does not contain torch's memory"]
+    assert [reason.id for reason in reasons] == ["torch-not-loaded", "recorded-torch"]
 
 
 def test_reserved_memory_may_be_unknown() -> None:

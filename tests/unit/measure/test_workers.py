@@ -15,7 +15,7 @@ from helpers_samples import reading
 from gpuwidget.measure.process_memory import ProcessMemory
 from gpuwidget.measure.workers import MAX_WORKERS, WorkerTracker
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.model.messages import message
+from gpuwidget.model.messages import MessageId, message
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Level, Span, WorkerReport
 from gpuwidget.model.samples import Gpu
@@ -155,7 +155,7 @@ def test_a_child_process_that_used_a_gpu(machine: Machine) -> None:
     assert row.cpu == pytest.approx(100 * 5.0 / 3.8)
     assert (row.status, row.started_s, row.ended_s, row.exit_code) == ("running", 1.2, None, None)
     assert row.torch_allocated is None
-    assert row.missing["torch_allocated"] == "the process did not report it: see gpuwidget.rank()"
+    assert row.missing_ids["torch_allocated"] == MessageId("worker-not-reported", {})
 
 
 def test_a_child_process_that_ended(machine: Machine) -> None:
@@ -207,7 +207,7 @@ def test_ranks(machine: Machine) -> None:
     assert (first.kind, first.rank, first.local_rank, first.world_size) == ("rank", 0, 0, 2)
     assert (first.gpu, first.memory) == (UUIDS[0], Span(0, GIB, GIB))
     assert (second.rank, second.gpu, second.memory) == (1, None, None)
-    assert second.missing["memory"] == "the process held no memory on a GPU"
+    assert second.missing_ids["memory"] == MessageId("no-gpu-memory", {})
 
 
 def test_children_without_gpu_or_rank(machine: Machine) -> None:

@@ -12,13 +12,9 @@ from helpers_frames import PRINTING, STEPPING, WAITING, ProfiledRun, lines, time
 
 from gpuwidget.model.messages import MessageId, message
 from gpuwidget.profiler.counter_windows import WindowMean
-from gpuwidget.profiler.messages import UNCHECKED
 from gpuwidget.sources import UtilizationWindow
 
-SHORT_KERNELS = (
-    "kernels of a few microseconds end before a query sees them, or the work ran on other streams or in "
-    "other processes."
-)
+UNCHECKED = MessageId("activity-unchecked", {})
 
 
 def now(run: ProfiledRun) -> float:
@@ -45,6 +41,15 @@ def stepping(run: ProfiledRun, count: int = 50, *, busy: int = 0) -> None:
         run.sample(STEPPING, busy=busy)
 
 
+def contradiction(queried: float, counters: float, cause: str) -> MessageId:
+    """Return the reason that queries of the stream and the counters of GPU 0 disagree, with their percents of
+    the time."""
+    return MessageId(
+        "queries-contradict-counters",
+        {"gpu": "GPU 0", "queried": queried, "counters": counters, "cause": cause},
+    )
+
+
 def test_kernels_too_short_for_queries() -> None:
     """A launch-bound loop that is 17 % busy according to the counters is not reported as 0 % busy.
 
@@ -61,16 +66,8 @@ def test_kernels_too_short_for_queries() -> None:
     run.profiler.open()
     time = time_of(run, utilization=17.0)
     assert lines(time) == [(2, 100.0, 17.0)]
-    assert time.reason == (
-        "GPU 0: its default stream had work in 0 % of the queries, but its counters show that the GPU was "
-        f"busy for 17 % of the time: {SHORT_KERNELS} The GPU activity of each line is estimated from the "
-        "GPU's counters, which return means over short periods."
-    )
     assert time.reason_ids == (
-        MessageId(
-            "queries-contradict-counters",
-            {"gpu": "GPU 0", "queried": 0.0, "counters": 17.0, "cause": "short-kernels"},
-        ),
+        contradiction(0.0, 17.0, "short-kernels"),
         MessageId("activity-by-windows", {}),
     )
 
@@ -166,10 +163,7 @@ def test_the_hardware_counters_come_before_the_drivers_utilization() -> None:
     run_windows(run, 8, lambda number: 16.0, lambda number: stepping(run))
     time = time_of(run, utilization=3.0)
     assert lines(time) == [(2, 100.0, None)]
-    assert time.reason == (
-        "GPU 0: its default stream had work in 0 % of the queries, but its counters show that the GPU was "
-        "busy for 16 % of the time: " + SHORT_KERNELS
-    )
+    assert time.reason_ids == (contradiction(0.0, 16.0, "short-kernels"),)
 
 
 def test_only_matching_windows_are_compared() -> None:
@@ -214,10 +208,8 @@ def test_a_line_that_hidden_work_could_change_has_no_activity() -> None:
     run_windows(run, 8, lambda number: 78.0, samples)
     time = time_of(run)
     assert lines(time) == [(1, 74.0, 100.0), (2, 26.0, None)]
-    assert time.reason == (
-        "In up to 2.0 % of the run, the GPU's counters show work that queries of its stream "
-        "missed. No GPU activity is shown for lines that this may affect."
-    )
+    (reason,) = time.reason_ids
+    assert (reason.id, reason.params["percent"]) == ("hidden-work", pytest.approx(2.0, abs=0.05))
 
 
 def test_agreement_within_the_counters_noise() -> None:
@@ -246,10 +238,7 @@ def test_work_on_other_streams() -> None:
     run.set_cpu(4.0)
     time = time_of(run)
     assert lines(time) == [(2, 100.0, None)]
-    assert time.reason == (
-        "GPU 0: its default stream had work in 0 % of the queries, but its counters show that the GPU was "
-        "busy for 48 % of the time: other streams, libraries or processes used the GPU."
-    )
+    assert time.reason_ids == (contradiction(0.0, 48.0, "other-streams"),)
 
 
 def test_copies_are_not_gpu_activity() -> None:
@@ -260,11 +249,7 @@ def test_copies_are_not_gpu_activity() -> None:
     run_windows(run, 8, lambda number: 0.0, lambda number: stepping(run, busy=1))
     time = time_of(run)
     assert lines(time) == [(2, 100.0, None)]
-    assert time.reason == (
-        "GPU 0: its default stream had work in 100 % of the queries, but its counters show that the GPU was "
-        "busy for 0 % of the time: copies and waits for other streams count as work of "
-        "a stream, but not of the GPU's compute engines."
-    )
+    assert time.reason_ids == (contradiction(100.0, 0.0, "stream-work"),)
 
 
 def test_the_drivers_mean_covers_the_gpu_drain() -> None:
@@ -298,7 +283,7 @@ def test_a_difference_that_a_short_runs_edges_explain() -> None:
     for number in range(60):
         run.sample(STEPPING, busy=int(number >= 5))
     time = time_of(run, utilization=100.0)
-    assert (lines(time), time.reason) == ([(2, 100.0, None)], UNCHECKED.text)
+    assert (lines(time), time.reason_ids) == ([(2, 100.0, None)], (UNCHECKED,))
 
 
 def test_without_counters_there_is_no_activity() -> None:
@@ -309,7 +294,7 @@ def test_without_counters_there_is_no_activity() -> None:
         run = ProfiledRun()
         stepping(run, 30, busy=busy)
         time = time_of(run, utilization=None)
-        assert (lines(time), time.reason) == ([(2, 100.0, None)], UNCHECKED.text)
+        assert (lines(time), time.reason_ids) == ([(2, 100.0, None)], (UNCHECKED,))
 
 
 def test_windows_that_cover_half_the_run_do_not_count() -> None:
@@ -333,10 +318,9 @@ def test_streams_that_failed_near_the_end_are_compared() -> None:
     run.streams.reason = message("test", "CUDA reported an error")
     time = time_of(run, utilization=100.0)
     assert lines(time) == [(2, 100.0, None)]
-    assert time.reason == (
-        "CUDA reported an error. GPU 0: its default stream had work in 0 % of the queries, but its counters "
-        f"show that the GPU was busy for 100 % of the time: {SHORT_KERNELS}"
-    )
+    failed, contradicting = time.reason_ids
+    assert failed == MessageId("test", {})
+    assert contradicting == contradiction(0.0, 100.0, "short-kernels")
 
 
 @pytest.mark.parametrize("edge", ["since", "until"])

@@ -29,7 +29,7 @@ from helpers_frames import (
     time_of,
 )
 
-from gpuwidget.model.messages import message
+from gpuwidget.model.messages import MessageId, message
 from gpuwidget.model.report import CodeTime, LineTime
 from gpuwidget.profiler.code_locations import CodeLocator
 from gpuwidget.profiler.counter_windows import WindowMean
@@ -147,7 +147,7 @@ def test_a_cell_that_was_never_sampled() -> None:
         run.sample(stack(KERNEL))
     time = time_of(run)
     assert (time.lines, time.samples) == ((), 0)
-    assert time.reason == "No sample found the cell's own code running."
+    assert time.reason_ids == (MessageId("cell-not-seen", {}),)
 
 
 def test_the_call_outside_the_cell() -> None:
@@ -170,13 +170,17 @@ def test_failed_samples_count_for_no_line() -> None:
 
     If it failed for much of the run, no lines are reported.
     """
-    for duration, told, percent in ((8.5, [(1, 100.0, 0.0)], "5.9 %"), (10.0, [], "20 %")):
+    for duration, told, percent in ((8.5, [(1, 100.0, 0.0)], 5.9), (10.0, [], 20.0)):
         run = ProfiledRun()
         for _ in range(800):
             run.sample(WAITING)
         time = time_of(run, duration=duration, utilization=0.0)
         assert lines(time) == told
-        assert time.reason == f"For {percent} of the run, the running code could not be sampled."
+        (reason,) = time.reason_ids
+        assert (reason.id, reason.params["percent"]) == (
+            "partly-not-sampled",
+            pytest.approx(percent, abs=0.05),
+        )
 
 
 @pytest.mark.stops_errors
@@ -267,10 +271,7 @@ def test_without_streams_the_regression_gives_activities() -> None:
     run.profiler.open()
     time = time_of(run, utilization=50.0)
     assert lines(time) == [(2, 50.0, 100.0), (1, 50.0, 0.0)]
-    assert time.reason == (
-        "Torch is not loaded. The GPU activity of each line is estimated from the GPU's counters, which "
-        "return means over short periods."
-    )
+    assert time.reason_ids == (MessageId("test", {}), MessageId("activity-by-windows", {}))
 
 
 def test_windows_that_are_all_alike_give_no_activity() -> None:
@@ -285,6 +286,7 @@ def test_windows_that_are_all_alike_give_no_activity() -> None:
     run.profiler.open()
     time = time_of(run)
     assert lines(time) == [(1, 50.0, None), (2, 50.0, None)]
+    assert time.reason_ids == (MessageId("test", {}),)
     assert time.reason == "Torch is not loaded."
 
 
@@ -295,7 +297,7 @@ def test_too_few_samples_give_no_lines() -> None:
         run.sample(STEPPING)
     time = time_of(run)
     assert (time.lines, time.samples) == ((), 19)
-    assert time.reason == "The run was too short to measure where its time went."
+    assert time.reason_ids == (MessageId("too-short-for-lines", {}),)
 
 
 def test_a_run_without_samples_has_no_time() -> None:
@@ -310,7 +312,7 @@ def test_a_longer_run_without_samples() -> None:
     time = ProfiledRun().profiler.annotate(report(12.0)).time
     assert time is not None
     assert (time.lines, time.samples) == ((), 0)
-    assert time.reason == "For 100 % of the run, the running code could not be sampled."
+    assert time.reason_ids == (MessageId("partly-not-sampled", {"percent": 100.0}),)
 
 
 def test_snapshot() -> None:

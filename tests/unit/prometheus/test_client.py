@@ -103,10 +103,8 @@ def test_a_redirect_is_not_followed(start: Start, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(TOKEN)
     text = error_of(web.url, token_file=str(file))
-    assert text == (
-        "Prometheus at HOST redirects to another address (status 307). gpuwidget does not follow "
-        "redirects, so that no token reaches another server. Set prometheus_url to the final address."
-    )
+    assert text.startswith("Prometheus at HOST redirects to another address (status 307). ")
+    assert text.endswith("Set prometheus_url to the final address.")
     assert other.requests == []
 
 
@@ -127,12 +125,10 @@ def test_a_file_without_a_token(start: Start, tmp_path: Path, content: str) -> N
     web = start(answer("vector", []))
     file = tmp_path / "token"
     file.write_text(content, encoding="utf-8")
-    assert error_of(web.url, token_file=str(file)) == (
-        "Prometheus at HOST can't be queried: the file of prometheus_token_file can't be "
-        "used (it does not contain a token, which is one line of printable characters). "
-        "Give the path of a file that contains the token alone and that this server's user "
-        "may read."
-    )
+    text = error_of(web.url, token_file=str(file))
+    assert "the file of prometheus_token_file can't be used (it does not contain a token" in text
+    assert content == "" or content not in text
+    assert str(file) not in text
     assert web.requests == []
 
 
@@ -148,10 +144,9 @@ def test_certificates(start: Start, tmp_path: Path) -> None:
     certificate = write_certificate(tmp_path / "server.pem")
     web = start(answer("vector", []), certificate)
     assert PrometheusClient(prometheus_settings(web.url, ca_file=str(certificate))).query("up") == ()
-    assert error_of(web.url) == (
-        "Prometheus at HOST has a certificate that can't be verified (self-signed certificate). Set "
-        "prometheus_ca_file to the certificate of the authority that signed it."
-    )
+    text = error_of(web.url)
+    assert "can't be verified (self-signed certificate)" in text
+    assert "prometheus_ca_file" in text
     assert len(web.requests) == 1
 
 
@@ -162,9 +157,7 @@ def test_files_without_certificates(tmp_path: Path) -> None:
         if content is not None:
             file.write_text(content)
         text = error_of("https://127.0.0.1:1", ca_file=str(file))
-        assert text.startswith(
-            "Prometheus at HOST can't be queried: the file of prometheus_ca_file can't be used ("
-        )
+        assert "the file of prometheus_ca_file can't be used (" in text
 
 
 @pytest.mark.parametrize(
@@ -233,10 +226,9 @@ def test_a_response_without_an_end(start: Start, monkeypatch: pytest.MonkeyPatch
         except OSError:
             pass
 
-    assert error_of(start(respond).url) == (
-        "Prometheus at HOST has answered with more than 1 MiB. If it monitors more machines than this server "
-        "needs, select the needed machines with prometheus_matchers."
-    )
+    text = error_of(start(respond).url)
+    assert "more than 1 MiB" in text
+    assert "prometheus_matchers" in text
 
 
 def test_slow_servers(start: Start) -> None:
@@ -258,10 +250,9 @@ def test_slow_servers(start: Start) -> None:
 
     try:
         for respond in (nothing, drip, partial(drip, status=503)):
-            assert error_of(start(respond).url, timeout_s=1) == (
-                "Prometheus at HOST has not answered within 1 s. Check its load and the network, or set a "
-                "longer prometheus_timeout."
-            )
+            text = error_of(start(respond).url, timeout_s=1)
+            assert text.startswith("Prometheus at HOST has not answered within 1 s.")
+            assert "prometheus_timeout" in text
     finally:
         ended.set()
 
@@ -271,10 +262,7 @@ def test_nobody_listens() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    assert error_of(url) == (
-        "Prometheus at HOST can't be reached (Connection refused). Check that it runs and that "
-        "prometheus_url is correct."
-    )
+    assert error_of(url).startswith("Prometheus at HOST can't be reached (Connection refused).")
 
 
 def test_an_answer_that_is_no_http(start: Start) -> None:
@@ -283,7 +271,5 @@ def test_an_answer_that_is_no_http(start: Start) -> None:
     def respond(handler: BaseHTTPRequestHandler, _: dict[str, str]) -> None:
         handler.wfile.write(b"SSH-2.0-OpenSSH\r\n")
 
-    assert error_of(start(respond).url) == (
-        "Prometheus at HOST can't be reached (SSH-2.0-OpenSSH). Check that it runs and that "
-        "prometheus_url is correct."
-    )
+    text = error_of(start(respond).url)
+    assert text.startswith("Prometheus at HOST can't be reached (SSH-2.0-OpenSSH).")

@@ -115,7 +115,8 @@ def test_cuda_initialized_after_the_run(torch: Any) -> None:
     """If CUDA is initialized only after a run has ended, no recording is started."""
     history = AllocationHistory()
     said = end(history, history.open())
-    assert said == "CUDA is not initialized in this process: no line allocated GPU memory"
+    assert isinstance(said, str)
+    assert said.startswith("CUDA is not initialized")
     torch.cuda.init()
     assert torch.allocator.calls == []
 
@@ -230,10 +231,8 @@ def test_a_torch_that_does_not_report_recordings(torch: Any) -> None:
     del torch._C._cuda_isHistoryEnabled
     history = AllocationHistory()
     said = end(history, history.open())
-    assert said == (
-        "this version of torch does not report whether its allocation history is on, so "
-        "gpuwidget did not turn it on"
-    )
+    assert isinstance(said, str)
+    assert "does not report whether its allocation history is on" in said
     assert torch.allocator.calls == []
 
 
@@ -249,9 +248,9 @@ def test_a_recording_that_fails(torch: Any) -> None:
     torch.cuda.init()
     torch.cuda.memory._record_memory_history = refuse
     history = AllocationHistory()
-    assert (
-        end(history, history.open()) == "gpuwidget did not notice the start of CUDA, so nothing was recorded"
-    )
+    said = end(history, history.open())
+    assert isinstance(said, str)
+    assert said.endswith("nothing was recorded")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -15,7 +15,6 @@ import pytest
 from helpers_programs import compile_library
 from helpers_torch import make_torch
 
-from gpuwidget.model.messages import message
 from gpuwidget.pytorch.stream_activity import DefaultStreams
 
 
@@ -70,7 +69,8 @@ def test_no_query_before_cuda_is_initialized(torch: Any) -> None:
     runtime = Runtime()
     streams = DefaultStreams(lambda: runtime)
     assert (streams.open(), streams.busy()) == (False, None)
-    assert streams.reason == message("cuda-not-initialized", "CUDA is not initialized in this process")
+    assert streams.reason is not None
+    assert streams.reason.id == "cuda-not-initialized"
     assert (torch.cuda.is_initialized(), runtime.calls, torch.events) == (False, [], [])
 
 

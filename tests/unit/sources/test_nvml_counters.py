@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pynvml
 import pytest
+from helpers_messages import ids
 from helpers_nvml import EPOCH, GIB, NO_PROCESS, UUIDS, Machine
 
 from gpuwidget.model.errors import GpuLostError, SliceRemovedError
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.readings import Activity, SlowReadings
-from gpuwidget.sources import nvml_gpm, nvml_messages
+from gpuwidget.sources import nvml_gpm
 from gpuwidget.sources.nvml import NvmlSource
 from gpuwidget.sources.nvml_device import SLOW_VALUES
 
@@ -54,9 +55,9 @@ def test_activity_is_the_difference_of_two_samples(machine: Machine) -> None:
         nvlink_tx=0.0,
         nvlink_rx=2 * mib,
     )
-    assert source.read_fast(gpu).missing == {
-        "sm_occupancy": nvml_messages.TRANSIENT[21],
-        "dram": nvml_messages.PERMANENT[3],
+    assert ids(source.read_fast(gpu).missing) == {
+        "sm_occupancy": "no-data-yet",
+        "dram": "not-supported",
     }
 
 
@@ -80,7 +81,7 @@ def test_a_counter_that_the_binding_does_not_know_affects_no_other(
     activity = source.read_activity(gpu)
     assert activity is not None
     assert (activity.sm, activity.tensor, activity.nvlink_tx) == (62.5, None, 2 * 1024.0**2)
-    assert source.read_fast(gpu).missing == {"tensor": nvml_messages.COUNTER_UNKNOWN}
+    assert ids(source.read_fast(gpu).missing) == {"tensor": "counter-unknown"}
 
 
 def test_counters_are_not_read_faster_than_every_100_ms(machine: Machine) -> None:
@@ -114,9 +115,7 @@ def test_a_gpu_without_counters_has_the_reason(machine: Machine) -> None:
     assert machine.calls() == {}
     assert gpu.compute_capability == "9.0"
     reason = source.read_fast(gpu).missing["activity"]
-    assert reason.text == (
-        "the driver does not provide this GPU's performance counters (for example in some virtual machines)"
-    )
+    assert reason.id == "gpm-not-provided"
 
 
 def test_counters_that_fail_for_now_are_read_again(machine: Machine) -> None:
@@ -128,7 +127,7 @@ def test_counters_that_fail_for_now_are_read_again(machine: Machine) -> None:
     machine.clock.now = 1.0
     machine.set_scenario("gpu.0.nvmlGpmSampleGet=error 999")
     assert source.read_activity(gpu) is None
-    assert source.read_fast(gpu).missing == {"activity": nvml_messages.TRANSIENT[999]}
+    assert ids(source.read_fast(gpu).missing) == {"activity": "driver-unknown-error"}
     machine.set_scenario()
     machine.clock.now = 2.0
     activity = source.read_activity(gpu)
@@ -193,24 +192,20 @@ def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -
     machine.calls()
     fast = source.read_fast(slice_)
     assert (fast.utilization, fast.memory_used, fast.power_w) == (None, GIB, None)
-    assert fast.missing == {
-        "utilization": nvml_messages.MIG_ON,
-        "memory_utilization": nvml_messages.MIG_ON,
-        "power_w": nvml_messages.NOT_PER_MIG_SLICE,
+    assert ids(fast.missing) == {
+        "utilization": "mig-on",
+        "memory_utilization": "mig-on",
+        "power_w": "not-per-mig-slice",
     }
     assert machine.calls() == {"nvmlDeviceGetMemoryInfo_v2": 1}
     assert source.read_processes(slice_) == (Process(NO_PROCESS, "compute", 3, None, None),)
     machine.calls()
     steady, slow = source.read_status(slice_), source.read_slow(slice_)
-    assert (steady.throttle, steady.missing["throttle"]) == (None, nvml_messages.NOT_PER_MIG_SLICE)
-    unknown = dict.fromkeys(SLOW_VALUES, nvml_messages.NOT_PER_MIG_SLICE)
-    assert slow == SlowReadings(
-        energy_j=None,
-        utilization_window=None,
-        ecc_uncorrected=None,
-        xid=None,
-        xid_time=None,
-        missing={**unknown, "utilization_window": nvml_messages.MIG_ON},
+    assert (steady.throttle, steady.missing["throttle"].id) == (None, "not-per-mig-slice")
+    unknown = dict.fromkeys(SLOW_VALUES, "not-per-mig-slice")
+    assert ids(slow.missing) == {**unknown, "utilization_window": "mig-on"}
+    assert replace(slow, missing={}) == SlowReadings(
+        energy_j=None, utilization_window=None, ecc_uncorrected=None, xid=None, xid_time=None, missing={}
     )
     assert machine.calls() == {}
 
@@ -226,7 +221,7 @@ def test_a_slice_has_counters(machine: Machine) -> None:
     assert activity is not None
     assert activity.sm == 12.5
     assert source.read_activity(whole) is None
-    assert source.read_fast(whole).missing["activity"] == nvml_messages.MIG_ON
+    assert source.read_fast(whole).missing["activity"].id == "mig-on"
 
 
 def test_values_that_mig_mode_hides_have_that_reason(machine: Machine) -> None:
@@ -237,13 +232,13 @@ def test_values_that_mig_mode_hides_have_that_reason(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     fast, status, slow = source.read_fast(gpu), source.read_status(gpu), source.read_slow(gpu)
-    assert fast.missing == dict.fromkeys(("utilization", "memory_utilization"), nvml_messages.MIG_ON)
-    assert status.missing == {
-        "encoder_utilization": nvml_messages.MIG_ON,
-        "decoder_utilization": nvml_messages.MIG_ON,
-        "fan_speed": nvml_messages.PERMANENT[3],
+    assert ids(fast.missing) == dict.fromkeys(("utilization", "memory_utilization"), "mig-on")
+    assert ids(status.missing) == {
+        "encoder_utilization": "mig-on",
+        "decoder_utilization": "mig-on",
+        "fan_speed": "not-supported",
     }
-    assert slow.missing == {"utilization_window": nvml_messages.MIG_ON}
+    assert ids(slow.missing) == {"utilization_window": "mig-on"}
 
 
 def test_a_container_with_one_slice_sees_that_slice(machine: Machine) -> None:

@@ -10,7 +10,6 @@ from helpers_nvml import Machine
 from nvml_standin import Standin
 
 from gpuwidget.sources import nvml_diagnostics as health
-from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml_diagnostics import LostGpu, PeerAccess
 
 
@@ -54,7 +53,7 @@ def test_unsupported_values_are_unknown(standin: Standin) -> None:
     names = ("RemappedRows", "EccMode", "TotalEccErrors", "MigMode")
     standin.scenario(*(f"gpu.0.nvmlDeviceGet{name}=error 3" for name in names))
     (gpu,) = health.query_health().gpus
-    reason = nvml_messages.PERMANENT[3].text
+    reason = "not supported by this GPU"
     assert gpu.missing == dict.fromkeys(("mig", "ecc", "remapped", "ecc_uncorrected"), reason)
     assert (gpu.ecc_uncorrected, gpu.remap_failed, gpu.mig) == (None, None, None)
     assert gpu.pcie_width == 16

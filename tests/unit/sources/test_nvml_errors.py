@@ -8,7 +8,6 @@ import pytest
 from helpers_nvml import Hung, Machine
 
 from gpuwidget.model.errors import GpuLostError, SourceLostError
-from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml import NvmlSource
 
 # -- losing a GPU or the driver --------------------------------------------------------------------------
@@ -154,9 +153,9 @@ def test_a_reader_does_not_wait_for_an_opening_that_hangs(machine: Machine) -> N
     first, _ = source.open().gpus
     hung = Hung(machine, "nvmlDeviceGetHandleByIndex_v2", source.open)
     fast = source.read_fast(first)
-    assert (fast.memory_used, fast.missing["memory_used"]) == (None, nvml_messages.REOPENING)
-    assert source.read_status(first).missing["pstate"] == nvml_messages.REOPENING
-    assert source.read_slow(first).missing["energy_j"] == nvml_messages.REOPENING
+    assert (fast.memory_used, fast.missing["memory_used"].id) == (None, "driver-reopening")
+    assert source.read_status(first).missing["pstate"].id == "driver-reopening"
+    assert source.read_slow(first).missing["energy_j"].id == "driver-reopening"
     assert (source.read_memory(first), source.read_processes(first)) == (None, None)
     assert source.read_activity(first) is None
     hung.resume(machine)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
 import pynvml
 import pytest
+from helpers_messages import ids
 from helpers_nvml import EPOCH, GIB, H200_MEMORY, H200_RESERVED, NO_PROCESS, Hung, Machine
 from helpers_samples import status_readings
 from nvml_standin import build, profiles
 
 from gpuwidget.model.clock import SYSTEM_CLOCK
-from gpuwidget.model.messages import Message, texts
+from gpuwidget.model.messages import MessageId, texts
 from gpuwidget.model.metrics import METRICS
 from gpuwidget.model.readings import FastReadings, SlowReadings
-from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml import NvmlSource
 from gpuwidget.sources.plausible import BOUNDS
 from gpuwidget.system import processes
@@ -80,7 +80,7 @@ def test_power_does_not_fall_back_after_a_transient_error(machine: Machine) -> N
     source = machine.source()
     (gpu,) = source.open().gpus
     fast = source.read_fast(gpu)
-    assert (fast.power_w, fast.missing) == (None, {"power_w": nvml_messages.TRANSIENT[999]})
+    assert (fast.power_w, ids(fast.missing)) == (None, {"power_w": "driver-unknown-error"})
     machine.set_scenario("gpu.0.power=200", "gpu.0.power_average=123.5")
     assert source.read_fast(gpu).power_w == 200.0
 
@@ -91,14 +91,10 @@ def test_one_metric_never_affects_the_others(machine: Machine) -> None:
     machine.set_scenario("gpu.0.nvmlDeviceGetUtilizationRates=error 10", f"gpu.0.memory_used={GIB}")
     source = machine.source()
     (gpu,) = source.open().gpus
-    late = nvml_messages.TRANSIENT[10]
-    assert late.text == "the driver did not answer in time"
-    assert source.read_fast(gpu) == FastReadings(
-        utilization=None,
-        memory_utilization=None,
-        memory_used=GIB,
-        power_w=76.0,
-        missing={"utilization": late, "memory_utilization": late},
+    fast = source.read_fast(gpu)
+    assert ids(fast.missing) == dict.fromkeys(("utilization", "memory_utilization"), "driver-timeout")
+    assert replace(fast, missing={}) == FastReadings(
+        utilization=None, memory_utilization=None, memory_used=GIB, power_w=76.0, missing={}
     )
     machine.set_scenario("gpu.0.util=5")
     assert source.read_fast(gpu) == FastReadings(
@@ -112,26 +108,22 @@ def test_an_error_without_a_message_quotes_the_driver(machine: Machine) -> None:
     machine.set_scenario("gpu.0.nvmlDeviceGetUtilizationRates=error 20")
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_fast(gpu).missing["utilization"] == Message(
-        "driver-error",
-        {"code": 20, "error": "Insufficient Memory"},
-        "the driver reports: Insufficient Memory",
-    )
+    reason = source.read_fast(gpu).missing["utilization"]
+    assert reason.message_id == MessageId("driver-error", {"code": 20, "error": "Insufficient Memory"})
+    assert "Insufficient Memory" in reason.text
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"), [(3, nvml_messages.PERMANENT[3]), (13, nvml_messages.PERMANENT[13])]
-)
-def test_an_unsupported_value_is_not_read_again(machine: Machine, code: int, reason: Message) -> None:
+@pytest.mark.parametrize(("code", "reason"), [(3, "not-supported"), (13, "driver-too-old")])
+def test_an_unsupported_value_is_not_read_again(machine: Machine, code: int, reason: str) -> None:
     """A value that the GPU or the driver does not support is not requested again for that GPU. Other GPUs are
     not affected."""
     machine.set_scenario("gpus=2", f"gpu.0.nvmlDeviceGetUtilizationRates=error {code}")
     source = machine.source()
     first, second = source.open().gpus
-    assert source.read_fast(first).missing["utilization"] == reason
+    assert source.read_fast(first).missing["utilization"].id == reason
     machine.set_scenario("gpus=2")
     machine.calls()
-    assert source.read_fast(first).missing["utilization"] == reason
+    assert source.read_fast(first).missing["utilization"].id == reason
     assert "nvmlDeviceGetUtilizationRates" not in machine.calls()
     assert source.read_fast(second).utilization == 0.0
 
@@ -164,9 +156,9 @@ def test_a_failing_v2_does_not_become_v1(machine: Machine) -> None:
     (gpu,) = source.open().gpus
     machine.set_scenario("gpu.0.nvmlDeviceGetMemoryInfo_v2=error 999")
     fast = source.read_fast(gpu)
-    assert (fast.memory_used, fast.missing) == (
+    assert (fast.memory_used, ids(fast.missing)) == (
         None,
-        {"memory_used": nvml_messages.TRANSIENT[999]},
+        {"memory_used": "driver-unknown-error"},
     )
     assert source.read_memory(gpu) is None
     assert "nvmlDeviceGetMemoryInfo" not in machine.calls()
@@ -206,7 +198,7 @@ def test_a_gpu_with_its_own_memory_is_not_unified(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     assert (gpu.unified_memory, gpu.memory_total, gpu.memory_reserved) == (False, None, None)
-    assert source.read_fast(gpu).missing == {"memory_used": nvml_messages.PERMANENT[3]}
+    assert ids(source.read_fast(gpu).missing) == {"memory_used": "not-supported"}
 
 
 # -- impossible values -----------------------------------------------------------------------------------
@@ -240,7 +232,7 @@ def test_an_impossible_value_is_unknown(machine: Machine, line: str) -> None:
     (gpu,) = source.open().gpus
     readings = (source.read_fast(gpu), source.read_status(gpu), source.read_slow(gpu))
     missing = {name: why for reading in readings for name, why in reading.missing.items()}
-    assert missing == dict.fromkeys(WITHHELD[line], nvml_messages.IMPOSSIBLE)
+    assert ids(missing) == dict.fromkeys(WITHHELD[line], "impossible-value")
     unknown = {f.name for reading in readings for f in fields(reading) if getattr(reading, f.name) is None}
     assert unknown - {"xid", "xid_time"} == WITHHELD[line]
     if "memory_used" in missing:
@@ -260,7 +252,7 @@ def test_a_list_with_an_impossible_process_is_unknown(machine: Machine, kind: st
     source = machine.source()
     (gpu,) = source.open().gpus
     assert source.read_processes(gpu) is None
-    assert source.read_fast(gpu).missing == {"processes": nvml_messages.IMPOSSIBLE}
+    assert ids(source.read_fast(gpu).missing) == {"processes": "impossible-value"}
     worked = source.read_working_processes(gpu)
     assert worked == (frozenset({NO_PROCESS}) if entry.startswith(str(NO_PROCESS)) else None)
     machine.set_scenario(f"gpu.0.{kind}=4711:1")
@@ -304,7 +296,7 @@ def test_an_impossible_counter_is_unknown(machine: Machine) -> None:
     activity = source.read_activity(gpu)
     assert activity is not None
     assert (activity.sm, activity.pcie_tx, activity.graphics) == (None, None, 100.5)
-    assert source.read_fast(gpu).missing == dict.fromkeys(("sm", "pcie_tx"), nvml_messages.IMPOSSIBLE)
+    assert ids(source.read_fast(gpu).missing) == dict.fromkeys(("sm", "pcie_tx"), "impossible-value")
 
 
 def test_every_metric_has_bounds() -> None:
@@ -362,21 +354,20 @@ def test_every_status_value_can_be_missing(machine: Machine) -> None:
     )
     source = machine.source()
     (gpu,) = source.open().gpus
-    unsupported = nvml_messages.PERMANENT[3]
-    assert source.read_status(gpu) == status_readings(
-        {
-            "power_limit_w": unsupported,
-            "temperature_c": nvml_messages.TRANSIENT[4],
-            "memory_temperature_c": unsupported,
-            "sm_clock_mhz": nvml_messages.TRANSIENT[10],
-            "pstate": nvml_messages.TRANSIENT[21],
-            "fan_speed": unsupported,
-            "memory_clock_mhz": nvml_messages.TRANSIENT[10],
-            "encoder_utilization": unsupported,
-            "decoder_utilization": unsupported,
-            "throttle": nvml_messages.TRANSIENT[999],
-        },
-    )
+    status = source.read_status(gpu)
+    assert ids(status.missing) == {
+        "power_limit_w": "not-supported",
+        "temperature_c": "no-permission",
+        "memory_temperature_c": "not-supported",
+        "sm_clock_mhz": "driver-timeout",
+        "pstate": "no-data-yet",
+        "fan_speed": "not-supported",
+        "memory_clock_mhz": "driver-timeout",
+        "encoder_utilization": "not-supported",
+        "decoder_utilization": "not-supported",
+        "throttle": "driver-unknown-error",
+    }
+    assert replace(status, missing={}) == status_readings({})
 
 
 @pytest.mark.skipif(
@@ -481,7 +472,7 @@ def test_a_lost_event_set_is_registered_again(machine: Machine) -> None:
     (gpu,) = source.open().gpus
     machine.set_scenario("gpu.0.nvmlEventSetWait_v2=error 999")
     slow = source.read_slow(gpu)
-    assert (slow.xid, slow.missing) == (None, {"xid": nvml_messages.TRANSIENT[999]})
+    assert (slow.xid, ids(slow.missing)) == (None, {"xid": "driver-unknown-error"})
     machine.set_scenario("gpu.0.xids=31")
     assert source.read_slow(gpu).missing == {}
     machine.set_scenario("gpu.0.xids=31 13")
@@ -566,16 +557,10 @@ def test_an_unknown_window_is_measured_again(machine: Machine, line: str) -> Non
     machine.set_scenario(line, "gpu.0.nvmlDeviceGetTotalEnergyConsumption=error 3")
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_slow(gpu) == SlowReadings(
-        energy_j=None,
-        utilization_window=None,
-        ecc_uncorrected=0,
-        xid=None,
-        xid_time=None,
-        missing={
-            "energy_j": nvml_messages.PERMANENT[3],
-            "utilization_window": nvml_messages.TRANSIENT[21],
-        },
+    slow = source.read_slow(gpu)
+    assert ids(slow.missing) == {"energy_j": "not-supported", "utilization_window": "no-data-yet"}
+    assert replace(slow, missing={}) == SlowReadings(
+        energy_j=None, utilization_window=None, ecc_uncorrected=0, xid=None, xid_time=None, missing={}
     )
     machine.set_scenario()
     assert source.read_slow(gpu).utilization_window == 0.2

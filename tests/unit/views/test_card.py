@@ -19,7 +19,6 @@ import pytest
 from helpers_reports import HOSTILE, bare_gpu, gib, gpu, marks
 from IPython.core.formatters import DisplayFormatter
 
-from gpuwidget.measure import notes
 from gpuwidget.measure.run_report import empty_report
 from gpuwidget.model.messages import MessageId
 from gpuwidget.model.report import (
@@ -350,7 +349,7 @@ def test_the_text_form_keeps_what_was_not_measured() -> None:
         gpus=(replace(reports.left_behind().gpus[0], power_w=None, missing={"power_w": "no sensor"}),),
         notes=("a note",),
         note_ids=(MessageId("a note", {}),),
-    ).with_notes(notes.not_measured({"time by line": "OSError"}))
+    ).with_notes(reports.NOT_MEASURED)
     found = [line.strip().partition(":")[0] for line in text(made).splitlines()[2:]]
     assert found[0].startswith("Could not be measured")
     assert found[1:7] == ["n/a", *["left behind"] * 4, "a note"]
@@ -399,8 +398,8 @@ def test_memory_errors_are_visible_without_the_details() -> None:
     assert torch is not None
     tight = reports.report(gpu(0, torch=replace(torch, alloc_retries=3, ooms=1)))
     unfolded = Page(html(tight).partition("<details")[0]).text
-    assert "1 out-of-memory error on GPU 0" in unfolded
-    assert "torch flushed its cache 3 times on GPU 0 to find memory" in unfolded
+    assert "1 out-of-memory error" in unfolded
+    assert "flushed its cache 3 times" in unfolded
 
 
 def test_warnings_of_several_gpus_are_one_line_each() -> None:
@@ -412,15 +411,12 @@ def test_warnings_of_several_gpus_are_one_line_each() -> None:
         return gpu(index, torch=replace(torch, ooms=ooms, alloc_retries=flushes))
 
     lines = text(reports.report(*(tight(n, 1, 3 + n // 3) for n in range(4)))).splitlines()
-    assert lines[2:4] == [
-        "  1 out-of-memory error on each of GPUs 0–3",  # noqa: RUF001 a range's dash
-        "  torch flushed its cache 3 to 4 times on each of GPUs 0–3 to find memory",  # noqa: RUF001
-    ]
+    assert "each of GPUs 0–3" in lines[2]  # noqa: RUF001 a range's dash
+    assert "3 to 4 times on each of GPUs 0–3" in lines[3]  # noqa: RUF001
+    assert [sum(word in line for line in lines) for word in ("out-of-memory", "flushed")] == [1, 1]
     lines = text(reports.report(tight(0, 0, 0), tight(1, 2, 1))).splitlines()
-    assert lines[2:4] == [
-        "  2 out-of-memory errors on GPU 1",
-        "  torch flushed its cache 1 time on GPU 1 to find memory",
-    ]
+    assert lines[2].startswith("  2 out-of-memory errors")
+    assert "1 time on GPU 1" in lines[3]
 
 
 def test_gpu_work_after_the_code() -> None:
@@ -665,17 +661,17 @@ def test_returnable_cache() -> None:
         lines = Page(html(reports.report(*gpus, points=20))).text.splitlines()
         return [line for line in lines if "reserved by torch" in line]
 
-    assert lines_of(cached(0, 3)) == [
-        "3.0 GiB of the 13.0 GiB reserved by torch is not in tensors; up to 3.0 GiB of it can be "
-        "freed (%gpu free --yes); the cache was not flushed"
-    ]
-    assert lines_of(cached(0, 1, 2), cached(1, 1, 2), cached(2, 0, None)) == [
-        "3.0 GiB of the 13.0 GiB reserved by torch is not in tensors on each of GPUs 0, 1; up to "
-        "1.0 GiB of it can be freed (%gpu free --yes), the rest shares segments with tensors; the cache "
-        "was flushed 2 times",
-        "3.0 GiB of the 13.0 GiB reserved by torch is not in tensors on GPU 2; none of it can be "
-        "freed, because it shares segments with tensors; the number of cache flushes is unknown",
-    ]
+    (line,) = lines_of(cached(0, 3))
+    assert line.startswith("3.0 GiB of the 13.0 GiB reserved by torch")
+    assert "3.0 GiB of it can be freed (%gpu free --yes)" in line
+    assert line.endswith("not flushed")
+    both, third = lines_of(cached(0, 1, 2), cached(1, 1, 2), cached(2, 0, None))
+    assert "each of GPUs 0, 1" in both
+    assert "1.0 GiB of it can be freed (%gpu free --yes)" in both
+    assert both.endswith("flushed 2 times")
+    assert "on GPU 2" in third
+    assert "none of it can be freed" in third
+    assert third.endswith("unknown")
     # In a terminal, fragmentation is shown only if there is much of it.
     assert "fragmentation" not in text(reports.report(cached(0, 3)))
 
@@ -769,7 +765,7 @@ def test_omitted_fields_are_null_with_a_reason() -> None:
     assert stored["gpus"][0]["torch"]["returnable"] is None
     for name in ("pcie", "inactive_split", "returnable"):
         assert stored["gpus"][0]["missing"][name] == "left out of this card"
-    assert "in its JSON: time series, link and clock data" in stored["notes"][-1]
+    assert "time series, link and clock data" in stored["notes"][-1]
     one_with_torch = size_budget.reduce(reports.report(bare_gpu(0, torch=None), busy_gpu(1)), COMPACT)
     first = size_budget.to_json(one_with_torch)["gpus"][0]
     assert (first["torch"], first["missing"]["returnable"]) == (None, "left out of this card")
@@ -972,7 +968,7 @@ def grown(**changes: Any) -> Report:
             ),
             False,
         ),
-        (unchanged().with_notes(notes.not_measured({"the run": "OSError"})), False),
+        (unchanged().with_notes(reports.NOT_MEASURED), False),
         (empty_report(CardReport, reports.cell(0.2)), False),
         (replace(reports.replay(), cell=reports.cell(0.2)), True),
         (grown(process_memory=Span(gib(2), gib(7), gib(7))), False),
@@ -1155,21 +1151,16 @@ def test_one_piece_of_advice_is_open() -> None:
     """
     made = html(reports.advised())
     opened, _, folded = made.partition("<details")
-    assert (
-        "<b>The GPU waits for its data:</b> 61 % of the time went to line 7 <code>for x, y in loader:</code>"
-        in opened
-    )
-    assert (
-        "loader has <code>num_workers=0, pin_memory=False</code> now. Try <code class='gpuwidget-copy'>"
-        "num_workers=15, pin_memory=True, persistent_workers=True</code>" in opened
-    )
+    assert "<b>The GPU waits for its data:</b> 61 %" in opened
+    assert "<code>for x, y in loader:</code>" in opened
+    assert "<code>num_workers=0, pin_memory=False</code>" in opened
+    typed = "num_workers=15, pin_memory=True, persistent_workers=True"
+    assert f"<code class='gpuwidget-copy'>{typed}</code>" in opened
     assert "ran at a lower clock" not in opened
     lines = Page(folded).text.splitlines()
     assert "More advice (2)" in lines
-    assert (
-        "GPU 1 ran at a lower clock for 12 of 14 s: too hot. Ask the administrator to check the cooling."
-        in lines
-    )
+    second = reports.advised().advice[1]
+    assert f"{second.text} {second.fix}" in lines
     assert f"(unsure) {HOSTILE} moved 5.0 GiB/s {HOSTILE}" in lines
     assert "A fourth" not in made
     assert "  advice: The GPU waits for its data: 61 %" in text(reports.advised())
@@ -1234,7 +1225,7 @@ def test_sixteen_gpus_keep_the_first_advice() -> None:
     assert [one["rule"] for one in stored["advice"]] == ["input-pipeline"]
     assert stored["advice"][0]["evidence"]["num_workers"] == 0
     assert len(stored["gpus"]) == 16
-    assert "The GPU waits for its data" in bundle["text/html"]
+    assert "<b>The GPU waits for its data" in bundle["text/html"]
 
 
 def test_the_figures_of_a_run_that_ran_out_of_memory_are_folded() -> None:

@@ -6,10 +6,9 @@ import json
 from collections import Counter
 from dataclasses import replace
 
-from helpers_reports import gib, gpu, report, worker
+from helpers_reports import NOT_REPORTED, gib, gpu, report, worker
 
-from gpuwidget.measure import reasons
-from gpuwidget.model.messages import message_ids, texts
+from gpuwidget.model.messages import MessageId
 from gpuwidget.model.report import MIME_TYPE, Advice, CodeTime, LineTime, Mark, Span
 from gpuwidget.model.translation import use_language
 from gpuwidget.views import card_workers
@@ -80,9 +79,9 @@ def test_names_of_workers() -> None:
 
 def test_a_worker_without_gpu() -> None:
     """A worker that used no GPU has ``none`` in its place. If its GPU is unknown, the card shows n/a."""
-    for reason, expected in ((reasons.NO_GPU_MEMORY, "none"), (reasons.FOREIGN_PIDS, "n/a")):
-        missing = {"memory": reason}
-        one = worker(0, gpu=None, memory=None, missing=texts(missing), missing_ids=message_ids(missing))
+    for reason, expected in (("no-gpu-memory", "none"), ("foreign-pids", "n/a")):
+        missing_ids = {"memory": MessageId(reason, {})}
+        one = worker(0, gpu=None, memory=None, missing={"memory": reason}, missing_ids=missing_ids)
         header, row = card_workers.table(report(gpu(0), workers=(one,)), 64)
         assert row[header.index("GPU")] == expected
 
@@ -91,12 +90,9 @@ def test_reasons_of_unknown_values() -> None:
     """The details contain the reason for each unknown value, once for all workers that share it."""
     shown = report(gpu(0), workers=tuple(worker(rank) for rank in range(5)))
     assert card_workers.unknown_values(shown) == [
-        [
-            "torch's memory of rank 0, rank 1, rank 2 and 2 more workers",
-            "the process did not report it: see gpuwidget.rank()",
-        ]
+        ["torch's memory of rank 0, rank 1, rank 2 and 2 more workers", NOT_REPORTED]
     ]
-    assert "the process did not report it: see gpuwidget.rank()" in bundle(shown)["text/html"]
+    assert NOT_REPORTED in bundle(shown)["text/html"]
 
 
 def test_foreign_text_is_escaped() -> None:

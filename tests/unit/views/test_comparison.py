@@ -86,7 +86,7 @@ def test_differences_in_the_run_context() -> None:
         "GPU model": ("H200", "A100-SXM4-80GB"),
         "GPUs": ("0 (GPU-00000000)", "1 (GPU-00000001)"),
     }
-    assert "The GPUs are different models, so the changes reflect the GPUs as well as the code." in made.notes
+    assert any(note.startswith("The GPUs are different models") for note in made.notes)
 
 
 def test_unknown_values_have_a_reason() -> None:
@@ -97,14 +97,15 @@ def test_unknown_values_have_a_reason() -> None:
     found = rows(made)
     assert found["energy"] == ("2.3 kJ", "n/a", "")
     assert found["power"] == ("165 W", "n/a", "")
-    assert made.footnotes[1] == "not supported by this GPU"
+    unsupported = bare_gpu(0).missing["power_w"]
+    assert made.footnotes[1] == unsupported
     numbers = {row.name: row.footnotes for row in made.rows if any(row.footnotes)}
     assert numbers == {
         **dict.fromkeys(("SM activity", "tensor activity", "DRAM activity"), (0, 1)),
         **dict.fromkeys(("power", "energy"), (0, 2)),
     }
     assert "n/a²" in str(made)
-    assert "² not supported by this GPU" in str(made)
+    assert f"² {unsupported}" in str(made)
     # torch's memory is unknown for the second run, so the memory of the whole GPU is compared instead.
     assert found["whole GPU memory, sampled peak"] == ("16.1 GiB", "16.1 GiB", "±0 %")
     assert not [name for name in found if name.startswith("torch")]
@@ -115,7 +116,7 @@ def test_a_reason_names_each_metric_once() -> None:
     run = report(bare_gpu(0), cell=cell(7.0, execution_count=6))
     made = compare(run, run)
     assert made.footnotes == ()
-    assert "power, energy: not supported by this GPU" in made.notes
+    assert f"power, energy: {bare_gpu(0).missing['power_w']}" in made.notes
 
 
 def test_a_sum_with_an_unknown_part_is_unknown() -> None:
@@ -133,7 +134,7 @@ def test_without_a_gpu() -> None:
     assert found["time"] == ("1.0 s", "14.0 s", "\N{MULTIPLICATION SIGN}14")
     assert found["energy"] == ("n/a", "2.3 kJ", "")
     assert found["host memory, peak"] == ("2.4 GiB", "2.4 GiB", "±0 %")
-    assert "In [2]: no GPU use detected; only time and host memory are compared." in made.notes
+    assert any(note.startswith("In [2]: no GPU use detected") for note in made.notes)
 
 
 @pytest.mark.parametrize(
@@ -170,10 +171,9 @@ def test_rates_of_the_steady_part() -> None:
     assert found["of which steady part"] == ("7.0 s", "3.5 s", "\N{MINUS SIGN}50 %")
     assert found["energy, whole run"] == ("2.3 kJ", "926 J", "\N{MINUS SIGN}60 %")
     assert "utilization" not in found
-    assert made.notes[:2] == (
-        "Rates cover the steady part, after the warm-up.",
-        "In [9] repaired has no visible warm-up, so its rates cover the whole run.",
-    )
+    rates, whole = made.notes[:2]
+    assert rates == "Rates cover the steady part, after the warm-up."
+    assert whole.startswith("In [9] repaired has no visible warm-up")
 
 
 def test_a_sampling_gap_is_not_half_known() -> None:
@@ -244,10 +244,9 @@ def test_a_steady_part_that_ends_before_the_run() -> None:
     assert found["utilization, steady part"][0] == "80 %"
     assert found["of which warm-up"] == ("4.0 s", "n/a", "")
     assert found["of which steady part"] == ("6.0 s", "3.5 s", "\N{MINUS SIGN}42 %")
-    assert made.notes[:2] == (
-        "Rates cover the steady part: after the warm-up, and before the workers' shutdown.",
-        "In [9] repaired has no visible warm-up, so its rates cover the whole run.",
-    )
+    rates, whole = made.notes[:2]
+    assert "before the workers' shutdown" in rates
+    assert whole.startswith("In [9] repaired has no visible warm-up")
 
 
 def test_a_warm_up_of_only_one_run() -> None:
@@ -256,10 +255,9 @@ def test_a_warm_up_of_only_one_run() -> None:
     """
     made = compare(replace(BEFORE, time=timed(2.5)), AFTER)
     assert rows(made)["utilization"][0] == "11 %"
-    assert made.notes == (
-        "In [5] began with 2.5 s of warm-up; the warm-up of In [9] repaired is unknown, so all values cover "
-        "the whole runs.",
-    )
+    (note,) = made.notes
+    assert "In [5] began with 2.5 s of warm-up" in note
+    assert "of In [9] repaired is unknown" in note
 
 
 def test_a_steady_part_too_short_has_no_rate() -> None:
@@ -268,7 +266,8 @@ def test_a_steady_part_too_short_has_no_rate() -> None:
     """
     made = compare(replace(BEFORE, time=timed(13.5)), replace(AFTER, time=timed(None)))
     assert rows(made)["utilization, steady part"][0] == "n/a"
-    assert made.footnotes == ("the time series has too few values in the steady part",)
+    (footnote,) = made.footnotes
+    assert "too few values in the steady part" in footnote
     assert [row.name for row in made.rows if row.footnotes == (1, 0)] == [
         *("utilization, steady part", "SM activity, steady part", "power, steady part"),
     ]

@@ -185,12 +185,9 @@ def test_the_free_memory_within_a_limit() -> None:
         "total 139.0 of 139.8 GiB",
     ]
     lines = bundle(limited())["text/plain"].splitlines()
-    assert lines[1:5] == [
-        "  This would have been enough:",
-        "  1. Raise this process's own limit from 3.0 GiB to 8.4 GiB",
-        "      torch.cuda.set_per_process_memory_fraction(0.06, 'cuda:0')",
-        "      the GPU had 137.0 GiB free · if your code sets the limit, change the number there",
-    ]
+    assert "from 3.0 GiB to 8.4 GiB" in lines[2]
+    assert lines[3] == "      torch.cuda.set_per_process_memory_fraction(0.06, 'cuda:0')"
+    assert "137.0 GiB free" in lines[4]
 
 
 def pieces(context: OomContext) -> list[tuple[str, float]]:
@@ -242,12 +239,11 @@ def test_no_bar_without_figures(name: str) -> None:
 
 def test_memory_without_a_known_holder() -> None:
     """If no holder is known, the bar says so, and the folded part contains the reason."""
-    context = oom_context(
-        facts={"fragmented": None}, unknown=("Couldn't tell what other processes hold (no driver here).",)
-    )
+    unknown = "Couldn't tell what other processes hold (no driver here)."
+    context = oom_context(facts={"fragmented": None}, unknown=(unknown,))
     assert pieces(context)[0] == ("holder unknown 137.7 GiB", 95.82)
     folded = bundle(context)["text/html"].partition("<details")[2]
-    assert "Couldn't tell what other processes hold (no driver here)." in unescape(folded)
+    assert unknown in unescape(folded)
 
 
 def test_the_first_step_does_more_than_free_the_frames() -> None:
@@ -258,9 +254,7 @@ def test_the_first_step_does_more_than_free_the_frames() -> None:
         facts={"at_start": None},
     )
     text, html = bundle(kept)["text/plain"], bundle(kept)["text/html"]
-    assert (
-        "  2. Free what the notebook itself keeps (Out[9]) · 9.2 GiB\n      the command of 1 does this too\n"
-    ) in text
+    assert "(Out[9]) · 9.2 GiB\n      the command of 1 does this too\n" in text
     assert text.count("%gpu free --yes") == html.count("%gpu free --yes") == 1
 
 
@@ -268,12 +262,10 @@ def test_the_first_step_is_first_if_nothing_else_helps() -> None:
     """If no fix would have been enough, the error's frames are still to be freed first."""
     frames = oom_holder("notebook", "this error", 21.9, 12, is_error=True, before=frozenset())
     lines = bundle(oom_context(frames, facts={"at_start": None}))["text/plain"].splitlines()
-    assert lines[1:5] == [
-        "  1. Free this error's frames before you try again · 21.9 GiB",
-        "      %gpu free --yes",
-        "      %debug is not possible after that",
-        "  No single known fix would have been enough.",
-    ]
+    assert lines[1].startswith("  1. Free this error's frames")
+    assert lines[1].endswith(" · 21.9 GiB")
+    assert lines[2] == "      %gpu free --yes"
+    assert lines[4].startswith("  No single known fix")
 
 
 def test_a_variable_that_the_traceback_also_reaches() -> None:
@@ -291,9 +283,9 @@ def test_the_chart_has_a_caption() -> None:
     """The caption of the chart contains the first and the last value. It also contains the highest value if
     that is higher than both.
     """
-    assert "sampled: 98.0 → 137.0 GiB.</div>" in bundle(busy_server())["text/html"]
+    assert "98.0 → 137.0 GiB.</div>" in bundle(busy_server())["text/html"]
     peaked = replace(busy_server(), recent=tuple((5.0 - n, (n % 3 + 1) * GIB) for n in range(5)))
-    assert "sampled: 1.0 → 2.0 GiB, at most 3.0 GiB." in bundle(peaked)["text/plain"]
+    assert "1.0 → 2.0 GiB, at most 3.0 GiB." in bundle(peaked)["text/plain"]
 
 
 def test_no_chart_without_samples() -> None:
@@ -311,7 +303,7 @@ def test_no_chart_without_the_total() -> None:
     the sentence about the last minute."""
     made = busy_server()
     html = bundle(replace(made, facts=replace(made.facts, total=None)))["text/html"]
-    assert "sampled: 98.0 → 137.0 GiB.</div>" in html
+    assert "98.0 → 137.0 GiB.</div>" in html
     assert "<svg" not in html
 
 
@@ -328,14 +320,10 @@ def test_unknown_values() -> None:
             ),
         ),
     )
-    assert bundle(bare)["text/plain"].splitlines() == [
-        "Out of memory on cuda:0: 6.0 GiB requested",
-        "  No single known fix would have been enough.",
-        (
-            "  Couldn't tell who holds torch's memory, because torch uses the allocator cudaMallocAsync, "
-            "which provides only some counters."
-        ),
-    ]
+    title, no_fix, unknown = bundle(bare)["text/plain"].splitlines()
+    assert title == "Out of memory on cuda:0: 6.0 GiB requested"
+    assert no_fix.startswith("  No single known fix")
+    assert unknown == f"  {bare.unknown[0]}"
 
 
 def test_contradictory_values() -> None:
@@ -343,7 +331,7 @@ def test_contradictory_values() -> None:
     suggests no fix.
     """
     text = bundle(oom_context(facts={"free": 90 * GIB}))["text/plain"]
-    assert "By these figures enough memory was free" in text
+    assert "enough memory was free" in text
     assert "would have been enough" not in text
 
 
@@ -402,16 +390,16 @@ def test_only_what_to_do_is_numbered() -> None:
         retains_graph=False,
     )
     data = bundle(oom_context(oom_holder("variable", "losses", 60.0, 3), facts={"retained": (kept,)}))
-    assert data["text/plain"].splitlines()[1:7] == [
-        "  1. Keep the number, not the graph · 60.0 GiB",
-        "      losses.append(loss.item())",
-        "      losses keeps 40 results with their graphs · about 1.5 GiB each · In [3], line 4: "
-        "losses.append(loss)",
-        "  2. Free what is kept now, before you try again · 60.0 GiB",
-        "      losses.clear()",
-        "  A smaller batch or more memory would only delay the error.",
-    ]
-    assert "A smaller batch or more memory would only delay the error" in data["text/html"]
+    lines = data["text/plain"].splitlines()[1:7]
+    assert lines[0].endswith(" · 60.0 GiB")
+    assert lines[1] == "      losses.append(loss.item())"
+    assert lines[2].startswith("      losses keeps 40 results")
+    assert lines[2].endswith(" · about 1.5 GiB each · In [3], line 4: losses.append(loss)")
+    assert lines[3].endswith(" · 60.0 GiB")
+    assert lines[4] == "      losses.clear()"
+    delayed = "would only delay the error"
+    assert delayed in lines[5]
+    assert delayed in data["text/html"]
 
 
 def test_what_the_labextension_adds_buttons_to() -> None:
