@@ -52,7 +52,13 @@ TRANSLATED_ELSEWHERE = {
 }
 """Places at which the labextension translates a text that is not a literal. The catalogue contains these
 texts nevertheless, because they are found by ``python_strings`` or in the settings schema."""
-RECORDS = {"Template": {"text": 1}, "FixTemplate": {"text": 1, "then": 3}, "IssueTemplate": {"reason": 2}}
+RECORDS = {
+    "Template": {"text": 1},
+    "FixTemplate": {"text": 1, "then": 3},
+    "IssueTemplate": {"reason": 2},
+    "OomFixTemplate": {"text": 1, "why": 2},
+    "Evidence": {"text": 0},
+}
 """The classes of records with templates, with the names and positions of these fields."""
 TEMPLATE_ARGUMENTS = {
     "_": (0,),

@@ -21,7 +21,7 @@ from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.messages import Message
 from gpuwidget.model.report import Report
 from gpuwidget.model.terminal_text import clean_line
-from gpuwidget.model.translation import translatable
+from gpuwidget.model.translation import listed, translatable
 from gpuwidget.model.worker_update import WorkerUpdate
 from gpuwidget.system import processes
 from gpuwidget.system.processes import BootTime
@@ -46,6 +46,7 @@ _ANSWER_TIMEOUT_S = 5.0
 _MAX_ERROR = 200
 """Maximum length of an error in a note."""
 _MAX_GROUPS = 64
+_MAX_NAMES = 4
 """Maximum number of messages into which a message to all workers is divided. A worker that does not answer
 delays only the answers of its group."""
 _running: set[DaskCollector] = set()
@@ -150,7 +151,7 @@ class DaskCollector:
 
     def annotate(self, report: Report) -> Report:
         """Return the report with notes about workers and clusters that did not report."""
-        notes = [messages.no_connection(failure) for failure in self._failures]
+        notes = [messages.NO_CONNECTION(error=failure) for failure in self._failures]
         for cluster in self._clusters:
             notes += cluster.notes()
         return report.with_notes(*notes)
@@ -267,7 +268,12 @@ class _Cluster:
         for address, worker in sorted(self._workers.items()):
             if worker.error is not None:
                 by_error.setdefault(worker.error, []).append(address)
-        return [messages.no_reports(addresses, error) for error, addresses in by_error.items()]
+        return [
+            messages.NO_REPORTS(
+                workers=len(addresses), error=error, shown={"names": listed(addresses, _MAX_NAMES)}
+            )
+            for error, addresses in by_error.items()
+        ]
 
     # -- on the collector's thread -------------------------------------------------------------------
 

@@ -489,7 +489,7 @@ class GpuTotals:
         window = self.reading.utilization_window or _MAX_UTILIZATION_WINDOW_S
         short = duration_s < 2 * window
         return self._level(
-            name, average, name, reasons.too_short_for_windows(window) if short else self._why_gap()
+            name, average, name, reasons.TOO_SHORT_FOR_WINDOWS(window_s=window) if short else self._why_gap()
         )
 
     def activity(self, name: str, duration_s: float) -> Level | None:
@@ -511,10 +511,10 @@ class GpuTotals:
     def _counted(self, name: str, duration_s: float) -> tuple[Average, Message]:
         """Return a hardware counter's average, and the reason to give if the average has no value."""
         if not self.rates.activities:
-            return _NO_VALUES, reasons.no_counter_window(self._counter_window_s)
+            return _NO_VALUES, reasons.NO_COUNTER_WINDOW(window_s=self._counter_window_s)
         average = self.rates.activities[name]
         if average.known and average.seconds < _MIN_COUNTED * duration_s:
-            return _NO_VALUES, reasons.few_counter_windows(self._counter_window_s)
+            return _NO_VALUES, reasons.FEW_COUNTER_WINDOWS(window_s=self._counter_window_s)
         return average, reasons.NO_COUNTER_VALUE
 
     @property
@@ -539,7 +539,7 @@ class GpuTotals:
     def power(self, duration_s: float) -> Level | None:
         """Return the mean and maximum power in watts. The mean is the energy divided by its time."""
         if duration_s < MIN_ENERGY_S:
-            self.missing["power_w"] = reasons.too_short(MIN_ENERGY_S)
+            self.missing["power_w"] = reasons.TOO_SHORT(seconds=MIN_ENERGY_S)
             return None
         if self._energy_of_part is not None:
             return self._level("power_w", self._energy_of_part, "power_w", self._why_gap())
@@ -553,7 +553,7 @@ class GpuTotals:
     def energy(self, duration_s: float) -> float | None:
         """Return the energy in joules, or None if it is known for less than 99 % of the run."""
         if duration_s < MIN_ENERGY_S:
-            self.missing["energy_j"] = reasons.too_short(MIN_ENERGY_S)
+            self.missing["energy_j"] = reasons.TOO_SHORT(seconds=MIN_ENERGY_S)
             return None
         if not self._idle_known(duration_s):
             self.missing["energy_idle_j"] = reasons.TOO_FEW_WINDOWS
@@ -589,7 +589,7 @@ class GpuTotals:
         return self._idle_known_s >= _MIN_IDLE_KNOWN * duration_s
 
     def _why_gap(self) -> Message:
-        return reasons.not_sampled(self._gap_s) if self._gap_s else reasons.GAP
+        return reasons.NOT_SAMPLED_FOR(seconds=self._gap_s) if self._gap_s else reasons.GAP
 
     def _level(self, name: str, average: Average, source: str, reason: Message) -> Level | None:
         level = average.level()

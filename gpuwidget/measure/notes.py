@@ -12,20 +12,69 @@ from datetime import datetime
 from gpuwidget.measure import reasons
 from gpuwidget.measure.gpu_totals import GpuTotals
 from gpuwidget.measure.jax_pool import JaxPool
-from gpuwidget.model import units
-from gpuwidget.model.messages import Message, message
+from gpuwidget.model.messages import Message, Template, message
 from gpuwidget.model.report import GpuReport
 from gpuwidget.model.samples import Origin, why_missing
 from gpuwidget.model.terminal_text import clean_line
-from gpuwidget.model.translation import Text, counted, joined, translatable
+from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch.peak_tracker import PeakScope
 
-NOT_MEASURED = "not-measured"
-"""The id of the note about what an error prevented from being measured."""
-JAX_POOL = "jax-pool"
-"""The id of the note about memory that JAX has reserved in advance."""
-SHARED_GPUS = "shared-gpus"
-"""The id of the note about GPUs on which both this process and others may have worked."""
+CONTEXT_OPENED = Template(
+    "context-opened",
+    (
+        "CUDA started on {gpu} in this run: its context and libraries hold {bytes:memory}, which stays until "
+        "the process ends and is not a leak.",
+        "CUDA started on {gpu} in this run. Its context stays until the process ends and is not a leak.",
+    ),
+)
+LOST = Template("gpu-lost", "{gpu} was lost at {at}: {reason}.")
+CAME_BACK = Template(
+    "gpu-came-back",
+    "{gpu} was lost for a part of the run and came back. What it did meanwhile is unknown.",
+)
+SHARED_GPUS = Template(
+    "shared-gpus", "Other processes also used {gpus}. Utilization, power and energy include their work."
+)
+CHILDREN_INCLUDED = Template(
+    "children-included",
+    "{gpus}: the memory of this process includes that of {children} {children:child process|child processes} "
+    "({programs:list}).",
+)
+CHILDREN_ONLY = Template(
+    "children-only",
+    "{gpus}: all memory shown for this process is held by {children} {children:child process|child "
+    "processes} ({programs:list}).",
+)
+PEAK_RESET = Template(
+    "peak-reset",
+    "torch's peak counter of {gpu} was reset at the start of the run, because an older peak of "
+    "{bytes:memory} would have hidden this run's. torch.cuda.max_memory_allocated() counts from then on.",
+)
+PEAK_RESET_BY_CODE = message(
+    "peak-reset-by-code",
+    "Code in this run reset torch's peak counter. The peak shown is the highest value read before a reset or "
+    "at the end, so the real peak may be higher.",
+)
+UNATTRIBUTED = Template(
+    "unattributed",
+    (
+        "Couldn't tell which GPUs this process uses, because torch has not started CUDA and the driver's "
+        "list of processes can't be read ({reason}). All GPUs are shown.",
+        "Couldn't tell which GPUs this process uses, because the driver's process ids differ from this "
+        "container's and torch has not started CUDA. All GPUs are shown.",
+    ),
+)
+JAX_POOL = Template(
+    "jax-pool",
+    "{reserved:memory} of this process's memory is the pool that JAX reserved when it started, not what the "
+    "code needs: JAX's arrays use {in_use:memory} now, and at most {peak:memory} so far. "
+    "XLA_PYTHON_CLIENT_PREALLOCATE=false, set before JAX starts, reserves memory only as needed.",
+)
+NOT_MEASURED = Template("not-measured", "Could not be measured: {parts:list} ({errors:list}).")
+MARKS_OMITTED = Template("marks-omitted", "{count} marks were set; the first {kept} are kept.")
+LINES_OMITTED = Template(
+    "lines-omitted", "{count} lines were printed; every {stride:ordinal} is on the timeline."
+)
 _MAX_PROGRAMS = 4
 _UNREACHABLE = message("gpu-lost", "the driver can no longer reach it")
 _MAX_ERROR = 120
@@ -69,7 +118,7 @@ def gpu_notes(found: Sequence[tuple[GpuReport, GpuTotals]], new_contexts: Collec
         if gpu.lost_since is not None:
             notes.append(_lost(gpu, gpu.lost_since, why_missing(totals.reading, "memory_used", _UNREACHABLE)))
         elif totals.came_back:
-            notes.append(_came_back(gpu))
+            notes.append(CAME_BACK(gpu=gpu_name(gpu)))
     return notes + _shared(found) + _children(found)
 
 
@@ -80,34 +129,12 @@ def _context_opened(gpu: GpuReport) -> Message:
     held = gpu.process_memory.end if gpu.process_memory is not None and not gpu.children else None
     reserved = gpu.torch.reserved.end if gpu.torch is not None else None
     size = held - reserved if held is not None and reserved is not None and held > reserved else None
-    if size is None:
-        text = translatable(
-            "CUDA started on {gpu} in this run. Its context stays until the process ends and is not a leak.",
-            gpu=gpu_name(gpu),
-        )
-    else:
-        text = translatable(
-            "CUDA started on {gpu} in this run: its context and libraries hold {size}, which stays until the "
-            "process ends and is not a leak.",
-            gpu=gpu_name(gpu),
-            size=units.memory(size),
-        )
-    return message("context-opened", text, gpu=gpu_name(gpu), bytes=size)
+    return CONTEXT_OPENED(gpu=gpu_name(gpu), bytes=size)
 
 
 def _lost(gpu: GpuReport, since: float, reason: Message) -> Message:
     at = datetime.fromtimestamp(since).strftime("%H:%M:%S")
-    text = translatable("{gpu} was lost at {at}: {reason}.", gpu=gpu_name(gpu), at=at, reason=reason.text)
-    return message("gpu-lost", text, gpu=gpu_name(gpu), since=since)
-
-
-def _came_back(gpu: GpuReport) -> Message:
-    """Return the note for a GPU that was lost during the run and is available again."""
-    text = translatable(
-        "{gpu} was lost for a part of the run and came back. What it did meanwhile is unknown.",
-        gpu=gpu_name(gpu),
-    )
-    return message("gpu-came-back", text, gpu=gpu_name(gpu))
+    return LOST(gpu=gpu_name(gpu), since=since, shown={"at": at, "reason": reason.text})
 
 
 def _shared(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Message]:
@@ -118,11 +145,7 @@ def _shared(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Message]:
     shared = [gpu for gpu, totals in found if gpu.shown and gpu.worked is not False and totals.shared]
     if not shared:
         return []
-    names = ", ".join(gpu_name(gpu) for gpu in shared)
-    text = translatable(
-        "Other processes also used {gpus}. Utilization, power and energy include their work.", gpus=names
-    )
-    return [message(SHARED_GPUS, text, gpus=names)]
+    return [SHARED_GPUS(gpus=", ".join(map(gpu_name, shared)))]
 
 
 def _children(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Message]:
@@ -135,54 +158,17 @@ def _children(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Message]:
     notes = []
     for (_, has_context), group in groups.items():
         children = {pid: program for _, by_pid in group for pid, program in by_pid.items()}
-        number = counted(len(children), "{number} child process", "{number} child processes")
-        listed = programs(children.values())
-        described = translatable("{children} ({programs})", children=number, programs=joined(listed))
         names = ", ".join(gpu_name(gpu) for gpu, _ in group)
-        if has_context:
-            text = translatable(
-                "{names}: the memory of this process includes that of {described}.",
-                names=names,
-                described=described,
-            )
-        else:
-            text = translatable(
-                "{names}: all memory shown for this process is held by {described}.",
-                names=names,
-                described=described,
-            )
-        notes.append(
-            message(
-                "children-included" if has_context else "children-only",
-                text,
-                gpus=names,
-                children=len(children),
-                programs=listed,
-            )
-        )
+        template = CHILDREN_INCLUDED if has_context else CHILDREN_ONLY
+        notes.append(template(gpus=names, children=len(children), programs=programs(children.values())))
     return notes
 
 
 def peak_resets(scope: PeakScope, names: Mapping[int, str]) -> list[Message]:
     """Return the notes about resets of torch's peak counters. ``names`` maps device indices to GPU names."""
-    notes = []
-    for index, peak in sorted(scope.hidden_peaks.items()):
-        device = names.get(index, f"cuda:{index}")
-        text = translatable(
-            "torch's peak counter of {device} was reset at the start of the run, because an "
-            "older peak of {peak} would have hidden this run's. "
-            "torch.cuda.max_memory_allocated() counts from then on.",
-            device=device,
-            peak=units.memory(peak),
-        )
-        notes.append(message("peak-reset", text, gpu=device, bytes=peak))
-    if scope.user_resets:
-        text = translatable(
-            "Code in this run reset torch's peak counter. The peak shown is the highest value read before a "
-            "reset or at the end, so the real peak may be higher."
-        )
-        notes.append(message("peak-reset-by-code", text))
-    return notes
+    hidden = sorted(scope.hidden_peaks.items())
+    notes = [PEAK_RESET(gpu=names.get(index, f"cuda:{index}"), bytes=peak) for index, peak in hidden]
+    return [*notes, PEAK_RESET_BY_CODE] if scope.user_resets else notes
 
 
 def unattributed(gpus: Sequence[GpuReport], origin: Origin, unlisted: Sequence[GpuTotals]) -> list[Message]:
@@ -194,67 +180,17 @@ def unattributed(gpus: Sequence[GpuReport], origin: Origin, unlisted: Sequence[G
     if not gpus or origin.recorded:
         return []
     reason = next((totals.missing.get("process_memory") for totals in unlisted), None)
-    if reason is None or reason.id == reasons.FOREIGN_PIDS.id:
-        text = translatable(
-            "Couldn't tell which GPUs this process uses, because the driver's process ids differ from this "
-            "container's and torch has not started CUDA. All GPUs are shown."
-        )
-    else:
-        text = translatable(
-            "Couldn't tell which GPUs this process uses, because torch has not started CUDA and the driver's "
-            "list of processes can't be read ({reason}). All GPUs are shown.",
-            reason=reason.text,
-        )
-    return [message("unattributed", text)]
+    unread = None if reason is None or reason.id == reasons.FOREIGN_PIDS.id else reason.text
+    return [UNATTRIBUTED(shown={"reason": unread})]
 
 
 def jax_pool(pools: Collection[JaxPool]) -> Message:
     """Return the note about memory that JAX has reserved in advance, over all its GPUs."""
     reserved, in_use, peak = (sum(sizes) for sizes in zip(*pools, strict=True))
-    text = translatable(
-        "{reserved} of this process's memory is the pool that JAX reserved when it started, not what the "
-        "code needs: JAX's arrays use {in_use} now, and at most {peak} so far. "
-        "XLA_PYTHON_CLIENT_PREALLOCATE=false, set before JAX starts, reserves memory only as needed.",
-        reserved=units.memory(reserved),
-        in_use=units.memory(in_use),
-        peak=units.memory(peak),
-    )
-    return message(JAX_POOL, text, reserved=reserved, in_use=in_use, peak=peak)
+    return JAX_POOL(reserved=reserved, in_use=in_use, peak=peak)
 
 
 def not_measured(failures: Mapping[str, str]) -> Message:
     """Return the note about what could not be measured. ``failures`` has the error's text for each part."""
-    text = translatable(
-        "Could not be measured: {parts} ({errors}).",
-        parts=joined(tuple(failures)),
-        errors=joined(tuple(dict.fromkeys(clean_line(error, _MAX_ERROR) for error in failures.values()))),
-    )
-    return message(NOT_MEASURED, text, parts=tuple(failures), errors=tuple(failures.values()))
-
-
-def marks_omitted(count: int, kept: int) -> Message:
-    """Return the note for a timeline that has only the first ``kept`` of ``count`` marks."""
-    text = translatable("{count} marks were set; the first {kept} are kept.", count=count, kept=kept)
-    return message("marks-omitted", text, count=count, kept=kept)
-
-
-def lines_omitted(count: int, stride: int) -> Message:
-    """Return the note for a timeline that has only every ``stride``-th of ``count`` printed lines."""
-    text = translatable(
-        "{count} lines were printed; every {ordinal} is on the timeline.",
-        count=count,
-        ordinal=_ordinal(stride),
-    )
-    return message("lines-omitted", text, count=count, stride=stride)
-
-
-def _ordinal(number: int) -> Text:
-    match number % 10 if number % 100 not in (11, 12, 13) else 0:
-        case 1:
-            return translatable("{number}st", number=number)
-        case 2:
-            return translatable("{number}nd", number=number)
-        case 3:
-            return translatable("{number}rd", number=number)
-        case _:
-            return translatable("{number}th", number=number)
+    shown = tuple(dict.fromkeys(clean_line(error, _MAX_ERROR) for error in failures.values()))
+    return NOT_MEASURED(parts=tuple(failures), errors=tuple(failures.values()), shown={"errors": shown})

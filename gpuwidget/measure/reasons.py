@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-from gpuwidget.model.messages import Message, message
-from gpuwidget.model.terminal_text import clean_line
-from gpuwidget.model.translation import translatable
-
-_MAX_REASON = 150
-_cached = lru_cache(maxsize=64)
-"""A report of many GPUs has the same reason for many values, and making its text takes microseconds."""
+from gpuwidget.model.messages import Template, message
 
 UNANSWERED = message("unanswered", "the GPU did not answer in time")
 GONE = message("gpu-gone", "the driver stopped listing the GPU during the run")
@@ -51,70 +43,36 @@ WORKER_IN_NOTEBOOK = message(
 NO_GPU_MEMORY = message("no-gpu-memory", "the process held no memory on a GPU")
 NO_PROCESS_LIST = message("no-process-list", "the driver does not list processes")
 
-
-def not_read_by_worker(reason: str | None) -> Message:
-    """Return the reason for values that a Dask worker could not read; ``reason`` is what it reported."""
-    text = translatable("the worker could not read it from its driver")
-    if reason is not None:
-        text = translatable("{text}: {reason}", text=text, reason=clean_line(reason, _MAX_REASON))
-    return message("not-read-by-worker", text, reason=reason)
-
-
-@_cached
-def too_short(seconds: float) -> Message:
-    """Return the reason to give if the run was shorter than ``seconds``."""
-    return message("too-short", "the run was shorter than {seconds:g} s", seconds=seconds)
-
-
-def not_sampled(seconds: float) -> Message:
-    """Return the reason to give if gpuwidget's threads could not run for this many seconds."""
-    return message(
-        "not-sampled-for",
-        "gpuwidget could not run for {seconds:.1f} s: the code held Python's interpreter, or the process was "
-        "stopped",
-        seconds=seconds,
-    )
-
-
-@_cached
-def too_short_for_windows(window_s: float) -> Message:
-    """Return the reason to give if the run was shorter than two of the driver's utilization windows."""
-    text = translatable(
-        "the run was shorter than two of the driver's windows of {window_s:g} s", window_s=window_s
-    )
-    return message("too-short-for-windows", text, window_s=window_s)
-
-
-@_cached
-def no_counter_window(window_s: float | None) -> Message:
-    """Return the reason to give if no complete window of the hardware counters lay inside the run.
-
-    ``window_s`` is the length of the longest window that was read, or None if none was read.
-    """
-    text = (
-        translatable("no measuring window of the hardware counters was inside the run")
-        if window_s is None
-        else translatable(
-            "no measuring window of the hardware counters (up to {window_s:.1f} s) was inside the run",
-            window_s=window_s,
-        )
-    )
-    return message("no-counter-window", text, window_s=window_s)
-
-
-@_cached
-def few_counter_windows(window_s: float | None) -> Message:
-    """Return the reason to give if the hardware counters' windows cover too little of the run.
-
-    ``window_s`` is the length of the longest window that was read, or None if none was read.
-    """
-    text = (
-        translatable("the measuring windows of the hardware counters inside the run cover too little of it")
-        if window_s is None
-        else translatable(
-            "the measuring windows of the hardware counters (up to {window_s:.1f} s) inside the run cover "
-            "too little of it",
-            window_s=window_s,
-        )
-    )
-    return message("few-counter-windows", text, window_s=window_s)
+NOT_READ_BY_WORKER = Template(
+    "not-read-by-worker",
+    (
+        "the worker could not read it from its driver: {reason}",
+        "the worker could not read it from its driver",
+    ),
+)
+"""For values that a Dask worker could not read. ``reason`` is what it reported."""
+TOO_SHORT = Template("too-short", "the run was shorter than {seconds:g} s")
+NOT_SAMPLED_FOR = Template(
+    "not-sampled-for",
+    "gpuwidget could not run for {seconds:.1f} s: the code held Python's interpreter, or the process was "
+    "stopped",
+)
+TOO_SHORT_FOR_WINDOWS = Template(
+    "too-short-for-windows", "the run was shorter than two of the driver's windows of {window_s:g} s"
+)
+NO_COUNTER_WINDOW = Template(
+    "no-counter-window",
+    (
+        "no measuring window of the hardware counters (up to {window_s:.1f} s) was inside the run",
+        "no measuring window of the hardware counters was inside the run",
+    ),
+)
+"""``window_s`` is the length of the longest window that was read, as in the next template."""
+FEW_COUNTER_WINDOWS = Template(
+    "few-counter-windows",
+    (
+        "the measuring windows of the hardware counters (up to {window_s:.1f} s) inside the run cover too "
+        "little of it",
+        "the measuring windows of the hardware counters inside the run cover too little of it",
+    ),
+)

@@ -260,7 +260,7 @@ class TimelineMarks:
         with self._lock:
             found = []
             if self._marks_set > len(self._marks):
-                found.append(notes.marks_omitted(self._marks_set, len(self._marks)))
+                found.append(notes.MARKS_OMITTED(count=self._marks_set, kept=len(self._marks)))
             if self._printed.added > len(self._printed.marks):
-                found.append(notes.lines_omitted(self._printed.added, self._printed.stride))
+                found.append(notes.LINES_OMITTED(count=self._printed.added, stride=self._printed.stride))
             return found

@@ -22,6 +22,7 @@ from gpuwidget.model.messages import Message, message_ids, texts
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Level, Span, WorkerKind, WorkerReport, WorkerStatus
 from gpuwidget.model.samples import Gpu
+from gpuwidget.model.terminal_text import clean_line
 from gpuwidget.model.worker_update import WorkerGpuUpdate, WorkerUpdate
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.spawned_ranks import spawned_ranks
@@ -35,6 +36,7 @@ LOST_AFTER_S = 15.0
 """Seconds without an update after which a worker that is no child of this process counts as lost."""
 MAX_WORKERS = 1024
 """Maximum number of workers of a run. Further workers are ignored."""
+_MAX_REASON = 150
 _RANK_SETTLED_S = 2.0
 """Seconds after which a process's environment no longer changes. A launcher forks before it executes the
 program, and until then the child has the launcher's environment."""
@@ -453,9 +455,7 @@ class WorkerTracker:
             if unusable is None and reported is not None:
                 return _reported_activity(reported, worker.update.reason, missing)
             why = unusable or (
-                reasons.NO_GPU_MEMORY
-                if worker.update.reason is None
-                else reasons.not_read_by_worker(worker.update.reason)
+                reasons.NO_GPU_MEMORY if worker.update.reason is None else _not_read(worker.update.reason)
             )
             missing |= dict.fromkeys(names, why)
             return _Activity()
@@ -463,6 +463,12 @@ class WorkerTracker:
         why = (self._sizes_reason or reasons.NO_PROCESS_LIST) if unknown_process else reasons.NO_GPU_MEMORY
         missing |= dict.fromkeys(names, why)
         return _Activity()
+
+
+def _not_read(reason: str | None) -> Message:
+    """Return the reason for values that a Dask worker could not read; ``reason`` is what it reported."""
+    shown = None if reason is None else clean_line(reason, _MAX_REASON)
+    return reasons.NOT_READ_BY_WORKER(reason=reason, shown={"reason": shown})
 
 
 def _reported_activity(
@@ -478,11 +484,11 @@ def _reported_activity(
         else Level(reported.utilization, reported.utilization_max)
     )
     if reported.memory is None:
-        missing["memory"] = reasons.not_read_by_worker(reason)
+        missing["memory"] = _not_read(reason)
     if reported.alone is False:
         missing["utilization"] = missing["energy_j"] = reasons.WORKER_GPU_SHARED
         return _Activity(reported.memory)
-    why = reasons.not_read_by_worker(reason) if reported.alone is None else reasons.WORKER_TOO_SHORT
+    why = _not_read(reason) if reported.alone is None else reasons.WORKER_TOO_SHORT
     if utilization is None:
         missing["utilization"] = why
     if reported.energy_j is None:

@@ -13,7 +13,7 @@ from typing import Any
 from gpuwidget.model import units
 from gpuwidget.model.translation import FORMATS, Text, template_fields, translatable
 
-FORMATS.update(memory=units.memory, duration=units.duration, percent=units.percent)
+FORMATS.update(memory=units.memory, duration=units.duration, percent=units.percent, ordinal=units.ordinal)
 
 
 @dataclass(frozen=True, slots=True)

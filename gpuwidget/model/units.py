@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import TypeGuard
 
-from gpuwidget.model.translation import translatable
+from gpuwidget.model.translation import Text, translatable
 
 GIB = 1024**3
 MIB = 1024**2
@@ -181,6 +181,19 @@ def clock_time(epoch: float) -> str:
 def gpu_number(index: int, mig_index: int | None) -> str:
     """Return a GPU's number as in nvidia-smi. For the first MIG slice of GPU 1, this is ``1:0``."""
     return str(index) if mig_index is None else f"{index}:{mig_index}"
+
+
+def ordinal(number: int) -> Text:
+    """Return a number as an English ordinal, such as ``2nd``."""
+    match number % 10 if number % 100 not in (11, 12, 13) else 0:
+        case 1:
+            return translatable("{number}st", number=number)
+        case 2:
+            return translatable("{number}nd", number=number)
+        case 3:
+            return translatable("{number}rd", number=number)
+        case _:
+            return translatable("{number}th", number=number)
 
 
 def _known(value: float | None) -> TypeGuard[float]:

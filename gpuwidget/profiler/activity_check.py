@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from gpuwidget.measure.notes import gpu_name
 from gpuwidget.model.messages import Message
 from gpuwidget.model.report import CodeTime, FrameTime, GpuReport, LineTime, Report
 from gpuwidget.profiler import messages
@@ -98,6 +99,25 @@ def _matches_run_mean(
     return bool(known) and (low - _MAX_MEAN_DIFFERENCE <= utilization.mean <= high + _MAX_MEAN_DIFFERENCE)
 
 
+def _contradiction(gpu: GpuReport, means: MatchedMeans, cpu: float | None) -> Message:
+    """Return a sentence which explains why the stream queries and the counters of ``gpu`` disagree.
+
+    ``cpu`` is the CPU time of this process in percent of one core, or None if unknown.
+    """
+    cause = "stream-work"
+    if means.counters > means.stream:
+        # Short kernels explain the difference only if this process used enough CPU time to launch them.
+        launching = cpu is None or cpu >= means.counters - means.stream
+        cause = "short-kernels" if launching else "other-streams"
+    return messages.QUERIES_CONTRADICT_COUNTERS(
+        gpu=gpu_name(gpu),
+        queried=round(means.queried, 2),
+        counters=round(means.counters, 2),
+        cause=cause,
+        shown={"why": messages.CAUSES[cause]},
+    )
+
+
 def _compare(
     report: Report, counts: SampleCounts, windows: Mapping[int, MatchedMeans | None], cpu: float | None
 ) -> tuple[Message | None, float | None]:
@@ -120,7 +140,7 @@ def _compare(
             continue
         excess = means.counters - means.stream
         if abs(excess) > AGREE_WITHIN + edges:
-            return messages.contradiction(gpu, means, cpu), None
+            return _contradiction(gpu, means, cpu), None
         # If the run is short, the driver's mean may differ this much only because its period differs from the
         # run's (_EDGES_S). Then the mean neither contradicts nor confirms the queries.
         if abs(excess) > AGREE_WITHIN:
@@ -173,7 +193,7 @@ def _without_uncertain_lines(time: CodeTime, hidden: float) -> CodeTime:
     )
     if lines == time.lines:
         return time
-    return replace(time, lines=lines).with_reasons(messages.hidden_work(hidden))
+    return replace(time, lines=lines).with_reasons(messages.HIDDEN_WORK(percent=round(hidden, 2)))
 
 
 def _with_activity(time: CodeTime, activity: Mapping[int | None, float], *reasons: Message) -> CodeTime:

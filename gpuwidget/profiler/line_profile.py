@@ -142,7 +142,7 @@ def line_profile(
         )
         gil_blocked = 100 * blocked / total
         if gil_blocked >= _MIN_GIL_BLOCKED:
-            reasons.append(messages.gil_blocked(gil_blocked))
+            reasons.append(messages.GIL_BLOCKED(percent=round(gil_blocked, 2)))
         elif merged:
             reasons.append(messages.TAKE_TURNS)
         if not_queried is not None:
@@ -178,13 +178,13 @@ def check_coverage(time: CodeTime, counts: SampleCounts, duration_s: float) -> C
         if counts.delayed_s + counts.machine_delay_s > long:
             reason = messages.sentence(messages.GIL_BLOCKED_THROUGHOUT)
         elif missed > long:
-            reason = messages.not_sampled(percent)
+            reason = messages.PARTLY_NOT_SAMPLED(percent=round(percent, 2))
         else:
             return time
     elif missed < _MAX_MISSED_S or percent < 1:
         return time
     else:
-        reason = messages.not_sampled(percent)
+        reason = messages.PARTLY_NOT_SAMPLED(percent=round(percent, 2))
         if percent <= _MAX_MISSED:
             return time.with_reasons(reason)
     # Without lines, the other reasons would be about lines that are not shown.

@@ -92,7 +92,7 @@ def short_line(report: Report) -> list[str]:
         segments += gpus_and_memory(report) if hidden else [gpu_names(report.memory_gpus)]
         segments += not_counted(report)
     named = zip(report.notes, report.note_ids, strict=False)
-    segments += [_(note) for note, note_id in named if note_id.id == notes.NOT_MEASURED]
+    segments += [_(note) for note, note_id in named if note_id.id == notes.NOT_MEASURED.id]
     return segments + ([_("a recording")] if report.source.recording is not None else [])
 
 
@@ -105,7 +105,7 @@ def is_silent(report: Report) -> bool:
     cell = report.cell
     if cell.status != "ok" or cell.duration_s + (cell.gpu_tail_s or 0.0) >= SHORT_S:
         return False
-    measured = all(note.id != notes.NOT_MEASURED for note in report.note_ids)
+    measured = all(note.id != notes.NOT_MEASURED.id for note in report.note_ids)
     reason = report.source.reason_id
     if not measured or report.advice or report.workers or warnings(report):
         return False
@@ -364,7 +364,7 @@ def _peak(report: Report, memory: MemorySummary) -> Figure:
     if gpu is not None and memory.kind == "process" and gpu.children_memory is not None:
         only = gpu.process_memory is not None and gpu.children_memory.peak == gpu.process_memory.peak
         children = _("in child processes") if only else _("with child processes")
-    reserved = next((note.params for note in report.note_ids if note.id == notes.JAX_POOL), None)
+    reserved = next((note.params for note in report.note_ids if note.id == notes.JAX_POOL.id), None)
     if reserved is not None:
         pool = _("JAX reserved {size}", size=units.memory(reserved["reserved"]))
     how = peak_qualifier(memory.kind, gpus[0].memory_total if len(gpus) == 1 else None, where)

@@ -113,7 +113,7 @@ def _details(report: Report) -> list[str]:
     """
     ids = [note.id for note in report.note_ids][: len(report.notes)]
     named = list(zip_longest(report.notes, ids))
-    found = [_(note) for note, note_id in named if note_id == NOT_MEASURED]
+    found = [_(note) for note, note_id in named if note_id == NOT_MEASURED.id]
     unknown = [f"{values} ({reason})" for values, reason in card_details.unknown_values(report)]
     if unknown:
         found.append(_("n/a: {values}", values="; ".join(unknown)))
@@ -121,7 +121,7 @@ def _details(report: Report) -> list[str]:
         _("left behind: {holder}: {size}", holder=holder, size=size)
         for holder, size in card_details.left_behind(report)
     ]
-    found += [_(note) for note, note_id in named if note_id != NOT_MEASURED]
+    found += [_(note) for note, note_id in named if note_id != NOT_MEASURED.id]
     for line in card_details.time_lines(report):
         text = " · ".join(filter(None, (line.text, line.place)))
         source = line.source.strip()

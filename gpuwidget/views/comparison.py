@@ -721,7 +721,7 @@ def _notes(a: _Run, b: _Run) -> list[str]:
                     gpus=", ".join(map(gpu_name, left_out)),
                 )
             )
-        if any(note.id == notes.SHARED_GPUS for note in run.report.note_ids):
+        if any(note.id == notes.SHARED_GPUS.id for note in run.report.note_ids):
             found.append(
                 translatable(
                     "{run}: other processes used the same GPU, so utilization, power and energy include "

@@ -13,14 +13,9 @@ from typing import Any, Literal
 
 from gpuwidget.heap.retention import Role
 from gpuwidget.measure.memory_holders import LAST_ERROR
-from gpuwidget.measure.out_of_memory import (
-    OomContext,
-    OomFacts,
-    OomFix,
-    OomHolder,
-    advise,
-    contradicts_itself,
-)
+from gpuwidget.measure.oom.facts import OomContext, OomFacts, OomHolder
+from gpuwidget.measure.oom.fix_templates import OomFix
+from gpuwidget.measure.oom.fixes import advise, contradicts_itself
 from gpuwidget.model import units
 from gpuwidget.model.report import CARD_MIME_TYPE
 from gpuwidget.model.terminal_text import clean_line, printable_lines

@@ -155,7 +155,7 @@ def test_a_real_message_against_the_counters(start: Callable[..., Kernel]) -> No
     kernel.ok("x = gib(3)")
     kernel.run("gib(2)")
     kernel.ok(
-        "import sys\nfrom gpuwidget.measure.out_of_memory import parse_message\n"
+        "import sys\nfrom gpuwidget.measure.oom.message import parse_message\n"
         "parsed = parse_message(str(sys.last_value))\n"
         "stats = torch.cuda.memory_stats()\nfree, total = torch.cuda.mem_get_info()"
     )

@@ -25,19 +25,17 @@ from gpuwidget.kernel.shell.shell_references import excluded_objects
 from gpuwidget.kernel.shell.user_code import UserCode
 from gpuwidget.measure.cell_allocations import UNKNOWN_CELL
 from gpuwidget.measure.memory_holders import LAST_ERROR, DeviceMemory
-from gpuwidget.measure.out_of_memory import (
+from gpuwidget.measure.oom.facts import (
     CellShare,
     CodeLine,
     LibraryPool,
     OomContext,
     OomFacts,
     OomHolder,
-    OomMessage,
     OtherMemory,
     Retention,
-    RoundedBytes,
-    parse_message,
 )
+from gpuwidget.measure.oom.message import OomMessage, RoundedBytes, parse_message
 from gpuwidget.model import units
 from gpuwidget.model.boundary import Boundary, foreign_attribute, stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK

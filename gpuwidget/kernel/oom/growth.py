@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from gpuwidget.kernel.oom.failed_cell import FailedCell
 from gpuwidget.kernel.shell.user_code import UserCode
-from gpuwidget.measure.out_of_memory import CodeLine
+from gpuwidget.measure.oom.facts import CodeLine
 from gpuwidget.model.cell_source import CellSource
 
 GrowthKind = Literal["item", "sum", "carry", "retain_graph"]

@@ -17,7 +17,7 @@ from gpuwidget.kernel.devices.non_torch_memory import CONTEXT, NonTorchMemory
 from gpuwidget.kernel.oom import context as context_module
 from gpuwidget.kernel.oom.context import collect_context
 from gpuwidget.kernel.oom.failed_cell import FailedCell
-from gpuwidget.measure.out_of_memory import LibraryPool, OomContext, OtherMemory
+from gpuwidget.measure.oom.facts import LibraryPool, OomContext, OtherMemory
 from gpuwidget.model.report import Holder
 from gpuwidget.system import processes
 

@@ -7,19 +7,10 @@ from typing import Any
 
 import pytest
 
-from gpuwidget.measure.out_of_memory import (
-    CodeLine,
-    LibraryPool,
-    OomFacts,
-    OomFix,
-    OomHolder,
-    OtherMemory,
-    Retention,
-    RoundedBytes,
-    advise,
-    contradicts_itself,
-    parse_message,
-)
+from gpuwidget.measure.oom.facts import CodeLine, LibraryPool, OomFacts, OomHolder, OtherMemory, Retention
+from gpuwidget.measure.oom.fix_templates import OomFix
+from gpuwidget.measure.oom.fixes import advise, contradicts_itself
+from gpuwidget.measure.oom.message import RoundedBytes, parse_message
 from gpuwidget.model.report import Holder, HolderKind
 from gpuwidget.model.units import GIB, MIB
 from gpuwidget.pytorch.allocator import Segment

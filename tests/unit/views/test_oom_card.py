@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from helpers_reports import HOSTILE
 
-from gpuwidget.measure.out_of_memory import (
+from gpuwidget.measure.oom.facts import (
     CellShare,
     CodeLine,
     OomContext,
