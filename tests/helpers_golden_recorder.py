@@ -19,7 +19,7 @@ from helpers_golden import FIXED, save
 from helpers_golden_format import in_languages, no_torch
 
 DOORS = (
-    ("gpuwidget.measure.out_of_memory", "advise"),
+    ("gpuwidget.measure.oom.fixes", "advise"),
     ("gpuwidget.measure.advice.rules", "advise"),
     ("gpuwidget.diagnostics.run_checks", "diagnose"),
     ("gpuwidget.views.comparison", "compare_reports"),

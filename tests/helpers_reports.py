@@ -6,7 +6,8 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from gpuwidget.model.messages import Message, MessageId
+from gpuwidget.measure import reasons
+from gpuwidget.model.messages import Message
 from gpuwidget.model.report import (
     REPORT_SCHEMA,
     Advice,
@@ -35,7 +36,6 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 NO_COUNTERS = "the hardware counters (GPM, Hopper and later) are not available here"
 TOO_SHORT = "the run was shorter than two of the driver's windows of 0.2 s"
 NO_TORCH = "torch is not loaded"
-NOT_REPORTED = "the process did not report it: see gpuwidget.rank()"
 NOT_MEASURED = Message(
     "not-measured",
     {"parts": ("time by line",), "errors": ("OSError",)},
@@ -187,9 +187,9 @@ def worker(rank: int | None = 0, **changes: Any) -> WorkerReport:
         exit_code=None,
         started_s=0.8,
         ended_s=None,
-        missing=dict.fromkeys(("torch_allocated", "torch_reserved"), NOT_REPORTED),
+        missing=dict.fromkeys(("torch_allocated", "torch_reserved"), reasons.WORKER_NOT_REPORTED.text),
         missing_ids=dict.fromkeys(
-            ("torch_allocated", "torch_reserved"), MessageId("worker-not-reported", {})
+            ("torch_allocated", "torch_reserved"), reasons.WORKER_NOT_REPORTED.message_id
         ),
     )
     return replace(made, **changes)
