@@ -41,6 +41,7 @@ NOT_MEASURED = Message(
     {"parts": ("time by line",), "errors": ("OSError",)},
     "Could not be measured: time by line (OSError).",
 )
+NOT_REPORTED = reasons.WORKER_NOT_REPORTED.text
 RECORDED = "the recorded processes are not this machine's"
 _ACTIVITIES = (
     *("sm_activity", "sm_occupancy", "tensor_activity", "fp32_activity", "dram_activity"),
@@ -187,7 +188,7 @@ def worker(rank: int | None = 0, **changes: Any) -> WorkerReport:
         exit_code=None,
         started_s=0.8,
         ended_s=None,
-        missing=dict.fromkeys(("torch_allocated", "torch_reserved"), reasons.WORKER_NOT_REPORTED.text),
+        missing=dict.fromkeys(("torch_allocated", "torch_reserved"), NOT_REPORTED),
         missing_ids=dict.fromkeys(
             ("torch_allocated", "torch_reserved"), reasons.WORKER_NOT_REPORTED.message_id
         ),
