@@ -9,7 +9,7 @@ from pathlib import Path
 import pynvml
 import pytest
 from helpers_nvml import H200_MEMORY, NO_PROCESS, UUIDS, Machine, run_in_subprocess
-from helpers_samples import status_readings
+from helpers_samples import status_reading
 from nvml_standin import Standin
 
 from gpuwidget.model.gpu_process import Process
@@ -197,7 +197,7 @@ def test_the_real_loader_finds_the_driver(library: Path, tmp_path: Path) -> None
         from gpuwidget.sources import open_source
         source = open_source("nvml")
         gpus = source.open().gpus
-        print(json.dumps([source.read_fast(gpu).utilization for gpu in gpus]))
+        print(json.dumps([source.read(gpu, "fast").values["utilization"] for gpu in gpus]))
         source.close()
         """,
     )
@@ -217,8 +217,8 @@ def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
     inventory = source.open()
     assert inventory.origin.cuda_driver == "11.4"
     (gpu,) = inventory.gpus
-    assert source.read_fast(gpu).missing == {}
-    assert source.read_status(gpu) == status_readings(
+    assert source.read(gpu, "fast").missing == {}
+    assert source.read(gpu, "status") == status_reading(
         {"fan_speed": nvml_messages.PERMANENT[3]},
         power_limit_w=700.0,
         temperature_c=29.0,
@@ -230,10 +230,11 @@ def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
         encoder_utilization=0.0,
         throttle=("power cap",),
     )
-    assert source.read_processes(gpu) == (Process(NO_PROCESS, "compute", 1, None, None),)
-    assert source.read_slow(gpu).missing == {}
-    assert source.read_activity(gpu) is None
-    assert source.read_fast(gpu).missing == {"activity": nvml_messages.PERMANENT[13]}
+    assert source.read(gpu, "processes").values["processes"] == (
+        Process(NO_PROCESS, "compute", 1, None, None),
+    )
+    assert source.read(gpu, "slow").missing == {}
+    assert source.read(gpu, "activity") == ({"activity": None}, {"activity": nvml_messages.PERMANENT[13]})
 
 
 # -- forks -----------------------------------------------------------------------------------------------
@@ -253,25 +254,26 @@ def test_a_forked_child_starts_its_own(library: Path, tmp_path: Path) -> None:
 
         source, unopened = NvmlSource(), NvmlSource()
         (gpu,) = source.open().gpus
-        source.read_activity(gpu)
+        source.read(gpu, "activity")
         unopened.open()
         reading, writing = os.pipe()
         child = os.fork()
         if not child:
             try:
-                source.read_memory(gpu)
+                source.read(gpu, "memory")
                 said = None
             except SourceLostError as error:
                 said = str(error)
             unopened.close()
             source.open()
-            pids = [process.pid == os.getpid() for process in source.read_processes(gpu)]
+            listed = source.read(gpu, "processes").values["processes"]
+            pids = [process.pid == os.getpid() for process in listed]
             source.close()
             os.write(writing, json.dumps([said, pids]).encode())
             os._exit(0)
         os.waitpid(child, 0)
         in_child = json.loads(os.read(reading, 4096))
-        print(json.dumps([*in_child, source.read_memory(gpu)]))
+        print(json.dumps([*in_child, source.read(gpu, "memory").values["memory_used"]]))
         """,
     )
     assert result == [
