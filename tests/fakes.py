@@ -226,7 +226,7 @@ class FakeSource:
             "windows": self.windows[place],
             "working_processes": self.working[place],
         }
-        return {key: known[key] for key in values}
+        return {key: known.get(key) for key in values}
 
     def stop_activity(self) -> None:
         self.calls["forget"] += 1

@@ -13,7 +13,7 @@ from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import GpuLostError, SliceRemovedError, SourceLostError
 from gpuwidget.model.gpu_process import Process, ProcessKind
 from gpuwidget.model.messages import Message
-from gpuwidget.model.metrics import GROUPS, Group, keys
+from gpuwidget.model.metrics import GROUPS, Group
 from gpuwidget.sources import GroupReading, UtilizationWindow, Xid, nvml_messages, throttle_reasons, unknown
 from gpuwidget.sources.nvml_errors import XidEvents, uncorrected_errors
 from gpuwidget.sources.nvml_gpm import CountedActivity, GpmCounters, TakeSample
@@ -207,20 +207,17 @@ class NvmlDevice:
     # -- fast readings and memory --------------------------------------------------------------------
 
     def _read_fast(self) -> GroupReading:
-        """Read utilization, memory and power with one NVML call each."""
+        """Read both utilizations with one NVML call, and each other fast metric with one."""
         missing: dict[str, Message] = {}
         rates = self.query("utilization", self._utilization, missing)
-        used = self._used(missing)
-        power = self._metric("power_w", missing)
         if rates is None:
             missing["memory_utilization"] = missing["utilization"]
         values: dict[str, Any] = {
             "utilization": None if rates is None else float(rates.gpu),
             "memory_utilization": None if rates is None else float(rates.memory),
-            "memory_used": used,
-            "power_w": power,
+            "memory_used": self._used(missing),
         }
-        drop_impossible(values, missing)
+        self._add_metrics("fast", values, missing)
         return GroupReading(values, missing)
 
     def _read_memory(self) -> GroupReading:
@@ -228,10 +225,14 @@ class NvmlDevice:
         missing: dict[str, Message] = {}
         return GroupReading({"memory_used": self._used(missing)}, missing)
 
-    def _metric(self, key: str, missing: dict[str, Message]) -> Any:
-        calls, convert = self._metrics[key]
-        value = self.query(key, calls, missing)
-        return None if value is None else convert(value)
+    def _add_metrics(self, group: Group, values: dict[str, Any], missing: dict[str, Message]) -> None:
+        """Read those metrics of ``group`` that ``values`` does not contain yet, with one NVML call each."""
+        for key in GROUPS[group]:
+            if key not in values:
+                calls, convert = self._metrics[key]
+                value = self.query(key, calls, missing)
+                values[key] = None if value is None else convert(value)
+        drop_impossible(values, missing)
 
     def memory_size(self) -> tuple[int | None, int | None]:
         """Return the total and the reserved bytes of memory. Set ``unified`` if the GPU uses the host's
@@ -363,9 +364,9 @@ class NvmlDevice:
 
     def _read_status(self) -> GroupReading:
         """Read each status metric and the throttle reasons with one cheap call each."""
+        values: dict[str, Any] = {}
         missing: dict[str, Message] = {}
-        values = {key: self._metric(key, missing) for key in GROUPS["status"]}
-        drop_impossible(values, missing)
+        self._add_metrics("status", values, missing)
         return GroupReading(values, missing)
 
     def _pstate(self, handle: Any) -> int:
@@ -379,13 +380,15 @@ class NvmlDevice:
 
         Also measure the length of the driver's utilization windows, until a measurement succeeds.
         """
+        values: dict[str, Any] = {"xid": None}
         missing: dict[str, Message] = {}
-        values = {key: self._metric(key, missing) for key in keys("slow")}
-        drop_impossible(values, missing)
+        self._add_metrics("slow", values, missing)
         newest: Xid | None = self.query("xid", (self._newest_xid,), missing)
-        if newest is not None and not is_plausible("xid", newest.number):
-            newest, missing["xid"] = None, nvml_messages.IMPOSSIBLE
-        return GroupReading({**values, "xid": newest}, missing)
+        if newest is not None and is_plausible("xid", newest.number):
+            values["xid"] = newest
+        elif newest is not None:
+            missing["xid"] = nvml_messages.IMPOSSIBLE
+        return GroupReading(values, missing)
 
     def register_xids(self, uuid: str) -> None:
         """Make the driver queue this GPU's XIDs, with two calls. If that fails, each slow read tries again.

@@ -26,7 +26,7 @@ from gpuwidget.sources.throttle_reasons import reason_names
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from gpuwidget.model.clock import Clock
     from gpuwidget.sources.recording import RecordedGpu, RecordedSeries, Recording
@@ -40,7 +40,8 @@ TRAINING_S = 28.0
 position is ready, all GPUs train."""
 
 _MIN_ACTIVITY_S = 0.1
-_WHOLE = {metric.key for metric in METRICS if metric.whole}
+_WHOLE = {files.THROTTLE, *(metric.key for metric in METRICS if metric.whole)}
+"""Keys of the recorded values that are int."""
 
 
 class ReplaySource:
@@ -159,23 +160,21 @@ class ReplaySource:
         recorded, tick = self._current_tick(gpu)
         if group == "activity":
             return GroupReading({"activity": self._read_activity(gpu, recorded)}, {})
+        series = recorded.series
         values: dict[str, Any] = dict.fromkeys(GROUPS[group])
-        for key in values:
-            if key in recorded.series.ticks:
-                values[key] = _known(recorded.series.ticks[key][tick])
-        for key in _WHOLE & values.keys():
-            values[key] = None if values[key] is None else int(values[key])
+        values |= {key: _at_tick(series, key, tick) for key in values if key in series.ticks}
         if group == "status":
             mask = values["throttle"]
-            values["throttle"] = None if mask is None else reason_names(int(mask))
+            values["throttle"] = None if mask is None else reason_names(mask)
             values["power_limit_w"] = recorded.power_limit_w
         elif group == "slow":
-            values["energy_j"] = self._energy(recorded.series)
+            values["energy_j"] = self._energy(series)
             values["utilization_window"] = recorded.utilization_window
         elif group == "processes":
             # Their owners and programs are not recorded.
-            values["processes"] = recorded.series.processes[tick]
-        return GroupReading(values, _missing(recorded, values))
+            values["processes"] = series.processes[tick]
+        unknown = [key for key, value in values.items() if value is None]
+        return GroupReading(values, {key: recorded.missing.get(key, files.NOT_RECORDED) for key in unknown})
 
     def _energy(self, series: RecordedSeries) -> float | None:
         """Return the energy counter, interpolated between two recorded values.
@@ -250,8 +249,11 @@ def _loop_start() -> float:
     return start if math.isfinite(start) else 0.0
 
 
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
+def _at_tick(series: RecordedSeries, key: str, tick: int) -> float | None:
+    value = series.ticks[key][tick]
+    if math.isnan(value):
+        return None
+    return int(value) if key in _WHOLE else value
 
 
 def _origin(reason: Message | None, label: str, driver: str | None, cuda_driver: str | None) -> Origin:
@@ -263,11 +265,6 @@ def _origin(reason: Message | None, label: str, driver: str | None, cuda_driver:
         driver=driver,
         cuda_driver=cuda_driver,
     )
-
-
-def _missing(recorded: RecordedGpu, values: Mapping[str, object]) -> dict[str, Message]:
-    unknown = [name for name, value in values.items() if value is None]
-    return {name: recorded.missing.get(name, files.NOT_RECORDED) for name in unknown}
 
 
 def _interpolated(series: RecordedSeries, position: float) -> float:
