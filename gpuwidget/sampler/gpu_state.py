@@ -128,18 +128,12 @@ class GpuState:
         """Store what was read of a group of metrics."""
         self._groups[group] = reading
         if group == "fast":
-            self._groups["memory"] = reading
+            self._groups["memory"] = reading  # It contains the memory in use, too, and is newer.
         elif group == "slow":
             # If XIDs could not be read, keep the last one.
             newest = reading.values["xid"]
             if newest is not None or "xid" not in reading.missing:
                 self.xid = newest
-
-    @property
-    def memory_used(self) -> int | None:
-        """The memory in use in bytes, which may be newer than the other fast metrics."""
-        used: int | None = self._groups["memory"].values["memory_used"]
-        return used
 
     @property
     def activity(self) -> Activity | None:
@@ -191,8 +185,8 @@ class GpuState:
         for group in self._groups.values():
             values.update(group.values)
             missing.update(group.missing)
-        if self.memory_used is not None:
-            missing.pop("memory_used", None)  # The last fast poll may have failed to read it.
+        if values["memory_used"] is not None:
+            missing.pop("memory_used", None)  # The last full poll may have failed to read it.
         activity = values["activity"]
         if activity is None:
             missing.setdefault("activity", NOT_READ_YET)
