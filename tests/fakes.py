@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import MessageId, message
-from gpuwidget.model.metrics import keys
-from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
+from gpuwidget.model.metrics import GROUPS, Group
+from gpuwidget.model.readings import Activity
 from gpuwidget.model.samples import Gpu, Origin
-from gpuwidget.sources import Inventory, LostGpu, UtilizationWindow, Xid
+from gpuwidget.sources import GroupReading, Inventory, LostGpu, UtilizationWindow, Xid
 
 T = TypeVar("T")
 
@@ -191,7 +191,7 @@ class FakeSource:
     def rewound(self, clock: Clock) -> None:
         """Return None, as for live GPUs."""
 
-    def _enter(self, call: str, one: Gpu) -> int:
+    def _enter(self, call: str, one: Gpu) -> None:
         self.calls[call] += 1
         self.calls[f"{call} {one.index}"] += 1
         hang = self.hanging.get(one.index)
@@ -200,54 +200,33 @@ class FakeSource:
         error = self.failing.get(one.index)
         if error is not None:
             raise error
-        return one.index
 
-    def read_fast(self, one: Gpu) -> FastReadings:
-        place = self._enter("fast", one)
-        return FastReadings(
-            utilization=self.utilization[place],
-            memory_utilization=10.0,
-            memory_used=self.memory[place],
-            power_w=self.power[place],
-            missing={name: message("test", why) for name, why in self.missing.items()},
-        )
+    def read(self, one: Gpu, group: Group) -> GroupReading:
+        self._enter(group, one)
+        missing = {name: message("test", why) for name, why in self.missing.items()}
+        return GroupReading(self._values(one, group), missing if group == "fast" else {})
 
-    def read_memory(self, one: Gpu) -> int | None:
-        return self.memory[self._enter("memory", one)]
-
-    def read_processes(self, one: Gpu) -> tuple[Process, ...] | None:
-        return self.processes[self._enter("processes", one)]
-
-    def read_status(self, one: Gpu) -> StatusReadings:
-        self._enter("steady", one)
-        values: dict[str, Any] = dict.fromkeys(keys("status"))
-        values |= {"power_limit_w": 700.0, "temperature_c": 40.0, "memory_temperature_c": 45.0}
-        values |= {"sm_clock_mhz": 1980.0, "pstate": 0}
-        return StatusReadings(**values, throttle=(), missing={})
-
-    def read_slow(self, one: Gpu) -> SlowReadings:
-        place = self._enter("slow", one)
-        xid, xid_time = self.xids.get(one.uuid, (None, None))
-        return SlowReadings(
-            energy_j=self.energy[place](),
-            utilization_window=0.2,
-            ecc_uncorrected=0,
-            xid=xid,
-            xid_time=xid_time,
-            missing={},
-        )
-
-    def read_utilization_windows(self, one: Gpu) -> tuple[UtilizationWindow, ...]:
-        return self.windows[self._enter("windows", one)]
-
-    def read_power_samples(self, one: Gpu) -> tuple[tuple[float, float], ...]:
-        return self.power_samples[self._enter("power samples", one)]
-
-    def read_working_processes(self, one: Gpu) -> frozenset[int] | None:
-        return self.working[self._enter("working", one)]
-
-    def read_activity(self, one: Gpu) -> Activity | None:
-        return self.activity[self._enter("activity", one)]
+    def _values(self, one: Gpu, group: Group) -> dict[str, Any]:
+        place, values = one.index, dict[str, Any].fromkeys(GROUPS[group])
+        if group == "status":
+            values |= {"power_limit_w": 700.0, "temperature_c": 40.0, "memory_temperature_c": 45.0}
+            return values | {"sm_clock_mhz": 1980.0, "pstate": 0, "throttle": ()}
+        if group == "slow":
+            xid = self.xids.get(one.uuid)
+            known = {"energy_j": self.energy[place](), "utilization_window": 0.2, "ecc_uncorrected": 0}
+            return {**values, **known, "xid": xid}
+        known = {
+            "utilization": self.utilization[place],
+            "memory_utilization": 10.0,
+            "memory_used": self.memory[place],
+            "power_w": self.power[place],
+            "processes": self.processes[place],
+            "activity": self.activity[place],
+            "power_samples": self.power_samples[place],
+            "windows": self.windows[place],
+            "working_processes": self.working[place],
+        }
+        return {key: known.get(key) for key in values}
 
     def stop_activity(self) -> None:
         self.calls["forget"] += 1

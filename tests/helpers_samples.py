@@ -10,9 +10,10 @@ from fakes import EPOCH, gpu
 
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import Message, MessageId
-from gpuwidget.model.metrics import keys
-from gpuwidget.model.readings import Reading, StatusReadings
+from gpuwidget.model.metrics import GROUPS
+from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import SCHEMA, Gpu, Origin, Sample
+from gpuwidget.sources import GroupReading
 
 GIB = 1024**3
 LIVE = Origin(
@@ -31,10 +32,14 @@ def process(
     return Process(pid, "compute", memory, user, program)
 
 
-def status_readings(missing: Mapping[str, Message] | None = None, **values: Any) -> StatusReadings:
-    """Return status readings with the given values; every other metric is None."""
-    known = {**dict.fromkeys((*keys("status"), "throttle")), **values}
-    return StatusReadings(**known, missing=missing or {})
+def group_reading(missing: Mapping[str, Message] | None = None, **values: Any) -> GroupReading:
+    """Return what a source has read of a group."""
+    return GroupReading(values, missing or {})
+
+
+def status_reading(missing: Mapping[str, Message] | None = None, **values: Any) -> GroupReading:
+    """Return a reading of the group ``status`` with the given values; every other metric is None."""
+    return group_reading(missing, **{**dict.fromkeys(GROUPS["status"]), **values})
 
 
 def reading(one: Gpu, **values: Any) -> Reading:

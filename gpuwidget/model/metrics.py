@@ -5,18 +5,27 @@ From this table, ``python -m tools.metrics`` generates the dataclasses in ``read
 server's history, Prometheus, the command line's table and the reports use the table at run time.
 
 To add a metric, add an entry to ``METRICS`` and the NVML call to ``sources/nvml_device.py``, then run
-``make generate``. A hardware counter needs no call: its ``nvml`` is the constant that requests it.
+``make generate``. A hardware counter needs no call: its ``gpm`` is the id that requests it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Poll = Literal["fast", "status", "slow", "activity"]
-"""The method of the source that reads a metric, and so how often it is read. ``read_fast`` is called several
-times per second, ``read_status`` every two seconds, ``read_slow`` once per minute, and ``read_activity`` once
-or twice per second while a run, a recording or a page needs hardware counters."""
+Group = Literal[
+    "memory",
+    "fast",
+    "processes",
+    "status",
+    "power_samples",
+    "slow",
+    "activity",
+    "windows",
+    "working_processes",
+]
+"""What a source reads of a GPU in one call, and so how often. ``GROUPS`` has the values of each group."""
 Kind = Literal["percent", "memory", "power", "temperature", "clock", "rate", "energy", "seconds", "count"]
 """The kind of quantity. The units of the kinds are, in this order: percent, bytes, watts, degrees Celsius,
 MHz, bytes per second, joules, seconds, and none for a count."""
@@ -64,11 +73,13 @@ class Metric:
     """Name of the field of :class:`~gpuwidget.model.readings.Reading` or of its ``activity``. It is also the
     JSON key."""
     kind: Kind
-    poll: Poll
+    group: Group
     doc: str
     """Description of the metric, with its unit."""
     nvml: str
-    """The NVML call or field that returns the metric."""
+    """The NVML call, field or hardware counter that returns the metric."""
+    gpm: int | None = None
+    """For a hardware counter: NVML's id of it (``nvmlGpmMetricId_t``)."""
     nvidia_smi: str | None = None
     """Name of the metric in ``nvidia-smi --query-gpu``."""
     note: str = ""
@@ -102,13 +113,14 @@ _COUNTERS = "by the hardware's own counters, while a viewer has them read."
 _MIB = 1024**2
 
 
-def _link(key: str, nvml: str, label: str, description: str, doc: str) -> Metric:
+def _link(key: str, nvml: str, gpm: int, label: str, description: str, doc: str) -> Metric:
     return Metric(
         key=key,
         kind="rate",
-        poll="activity",
+        group="activity",
         doc=doc,
         nvml=f"NVML_GPM_METRIC_{nvml}_PER_SEC",
+        gpm=gpm,
         label=label,
         description=description,
         section="traffic",
@@ -117,13 +129,16 @@ def _link(key: str, nvml: str, label: str, description: str, doc: str) -> Metric
     )
 
 
-def _pipe(key: str, label: str, description: str, precision: str, report: str | None = None) -> Metric:
+def _pipe(
+    key: str, gpm: int, label: str, description: str, precision: str, report: str | None = None
+) -> Metric:
     return Metric(
         key=key,
         kind="percent",
-        poll="activity",
+        group="activity",
         doc=f"{precision} pipes in use, in percent",
         nvml=f"NVML_GPM_METRIC_{key.upper()}_UTIL",
+        gpm=gpm,
         label=label,
         description=description,
         section="use",
@@ -136,7 +151,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="utilization",
         kind="percent",
-        poll="fast",
+        group="fast",
         doc="Percent of time during which any kernel ran, over the driver's last window",
         nvml="nvmlDeviceGetUtilizationRates gpu",
         nvidia_smi="utilization.gpu",
@@ -160,7 +175,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="memory_utilization",
         kind="percent",
-        poll="fast",
+        group="fast",
         doc="Percent of time during which device memory was read or written, over the driver's last window",
         nvml="nvmlDeviceGetUtilizationRates memory",
         nvidia_smi="utilization.memory",
@@ -181,7 +196,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="memory_used",
         kind="memory",
-        poll="fast",
+        group="fast",
         whole=True,
         doc="Bytes in use, without those that the driver reserves",
         nvml="nvmlDeviceGetMemoryInfo_v2 used",
@@ -205,7 +220,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="power_w",
         kind="power",
-        poll="fast",
+        group="fast",
         doc="Power draw in watts",
         nvml="NVML_FI_DEV_POWER_INSTANT",
         nvidia_smi="power.draw.instant",
@@ -228,7 +243,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="power_limit_w",
         kind="power",
-        poll="status",
+        group="status",
         doc="Power limit in watts",
         nvml="nvmlDeviceGetEnforcedPowerLimit",
         nvidia_smi="enforced.power.limit",
@@ -243,7 +258,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="temperature_c",
         kind="temperature",
-        poll="status",
+        group="status",
         doc="Temperature of the core in degrees Celsius",
         nvml="nvmlDeviceGetTemperature",
         nvidia_smi="temperature.gpu",
@@ -265,7 +280,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="memory_temperature_c",
         kind="temperature",
-        poll="status",
+        group="status",
         doc="Temperature of the memory in degrees Celsius",
         nvml="NVML_FI_DEV_MEMORY_TEMP",
         nvidia_smi="temperature.memory",
@@ -284,7 +299,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="sm_clock_mhz",
         kind="clock",
-        poll="status",
+        group="status",
         doc="Clock of the multiprocessors in MHz",
         nvml="nvmlDeviceGetClockInfo SM",
         nvidia_smi="clocks.sm",
@@ -306,7 +321,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="memory_clock_mhz",
         kind="clock",
-        poll="status",
+        group="status",
         doc="Clock of the memory in MHz",
         nvml="nvmlDeviceGetClockInfo MEM",
         nvidia_smi="clocks.mem",
@@ -325,7 +340,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="pstate",
         kind="count",
-        poll="status",
+        group="status",
         whole=True,
         doc="Performance state, from 0 (fastest) to 15",
         nvml="nvmlDeviceGetPerformanceState",
@@ -341,7 +356,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="fan_speed",
         kind="percent",
-        poll="status",
+        group="status",
         doc="Intended fan speed in percent of the fan's maximum; may exceed 100",
         nvml="nvmlDeviceGetFanSpeed",
         nvidia_smi="fan.speed",
@@ -360,7 +375,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="encoder_utilization",
         kind="percent",
-        poll="status",
+        group="status",
         doc="Percent of time during which the video encoder worked, over the driver's last window",
         nvml="nvmlDeviceGetEncoderUtilization",
         nvidia_smi="utilization.encoder",
@@ -380,7 +395,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="decoder_utilization",
         kind="percent",
-        poll="status",
+        group="status",
         doc="Percent of time during which the video decoder worked, over the driver's last window",
         nvml="nvmlDeviceGetDecoderUtilization",
         nvidia_smi="utilization.decoder",
@@ -400,7 +415,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="energy_j",
         kind="energy",
-        poll="slow",
+        group="slow",
         doc="Energy in joules that the GPU has used since the driver was loaded",
         nvml="nvmlDeviceGetTotalEnergyConsumption",
         exported=Exported(
@@ -417,14 +432,14 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="utilization_window",
         kind="seconds",
-        poll="slow",
+        group="slow",
         doc="Seconds over which the driver averages ``utilization`` (0.2 on an H200)",
         nvml="nvmlDeviceGetSamples NVML_GPU_UTILIZATION_SAMPLES",
     ),
     Metric(
         key="ecc_uncorrected",
         kind="count",
-        poll="slow",
+        group="slow",
         whole=True,
         doc="Number of uncorrected memory errors since the driver was loaded",
         nvml="nvmlDeviceGetTotalEccErrors uncorrected volatile",
@@ -442,9 +457,10 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="graphics",
         kind="percent",
-        poll="activity",
+        group="activity",
         doc="Percent of time during which any graphics or compute engine was active",
         nvml="NVML_GPM_METRIC_GRAPHICS_UTIL",
+        gpm=1,
         label="Graphics/compute engine active",
         description="Time in which any engine was active",
         section="use",
@@ -461,9 +477,10 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="sm",
         kind="percent",
-        poll="activity",
+        group="activity",
         doc="Multiprocessors that had work, in percent",
         nvml="NVML_GPM_METRIC_SM_UTIL",
+        gpm=2,
         label="SM active",
         description="Share of the multiprocessors (SMs) that had work",
         section="use",
@@ -481,9 +498,10 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="sm_occupancy",
         kind="percent",
-        poll="activity",
+        group="activity",
         doc="Resident warps, in percent of the maximum",
         nvml="NVML_GPM_METRIC_SM_OCCUPANCY",
+        gpm=3,
         label="SM occupancy",
         description="Resident warps, as a share of the maximum",
         section="use",
@@ -501,9 +519,10 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="tensor",
         kind="percent",
-        poll="activity",
+        group="activity",
         doc="Tensor-core pipes in use, in percent",
         nvml="NVML_GPM_METRIC_ANY_TENSOR_UTIL",
+        gpm=5,
         label="Tensor cores",
         description="Use of the tensor-core pipes",
         section="use",
@@ -521,9 +540,10 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         key="dram",
         kind="percent",
-        poll="activity",
+        group="activity",
         doc="Memory bandwidth in use, in percent",
         nvml="NVML_GPM_METRIC_DRAM_BW_UTIL",
+        gpm=10,
         label="Memory bandwidth",
         description="Use of the memory bandwidth",
         section="traffic",
@@ -538,12 +558,13 @@ METRICS: tuple[Metric, ...] = (
             unit="0 to 1",
         ),
     ),
-    _pipe("fp64", "FP64", "Use of the double-precision pipes", "Double-precision"),
-    _pipe("fp32", "FP32", "Use of the single-precision pipes", "Single-precision", "fp32_activity"),
-    _pipe("fp16", "FP16", "Use of the half-precision pipes", "Half-precision"),
+    _pipe("fp64", 11, "FP64", "Use of the double-precision pipes", "Double-precision"),
+    _pipe("fp32", 12, "FP32", "Use of the single-precision pipes", "Single-precision", "fp32_activity"),
+    _pipe("fp16", 13, "FP16", "Use of the half-precision pipes", "Half-precision"),
     _link(
         "pcie_tx",
         "PCIE_TX",
+        20,
         "PCIe sent",
         "Sent by the GPU over PCIe",
         "Bytes per second sent by the GPU over PCIe",
@@ -551,6 +572,7 @@ METRICS: tuple[Metric, ...] = (
     _link(
         "pcie_rx",
         "PCIE_RX",
+        21,
         "PCIe received",
         "Received by the GPU over PCIe",
         "Bytes per second received by the GPU over PCIe",
@@ -558,6 +580,7 @@ METRICS: tuple[Metric, ...] = (
     _link(
         "nvlink_tx",
         "NVLINK_TOTAL_TX",
+        61,
         "NVLink sent",
         "Sent by the GPU over all NVLinks",
         "Bytes per second sent over all NVLinks",
@@ -565,6 +588,7 @@ METRICS: tuple[Metric, ...] = (
     _link(
         "nvlink_rx",
         "NVLINK_TOTAL_RX",
+        60,
         "NVLink received",
         "Received by the GPU over all NVLinks",
         "Bytes per second received over all NVLinks",
@@ -572,6 +596,28 @@ METRICS: tuple[Metric, ...] = (
 )
 
 
-def keys(poll: Poll) -> tuple[str, ...]:
-    """Return the keys of the metrics that the source reads with the method ``poll``, in the table's order."""
-    return tuple(metric.key for metric in METRICS if metric.poll == poll)
+def keys(group: Group) -> tuple[str, ...]:
+    """Return the keys of the metrics that a source reads with ``group``, in the table's order."""
+    return tuple(metric.key for metric in METRICS if metric.group == group)
+
+
+GROUPS: Mapping[Group, tuple[str, ...]] = {
+    # Several times per second:
+    "fast": keys("fast"),
+    # Between two reads of "fast", while a cell runs:
+    "memory": ("memory_used",),
+    # Once per second, or if the memory in use has changed:
+    "processes": ("processes",),
+    # Every two seconds:
+    "status": (*keys("status"), "throttle"),
+    # Once per second while a cell runs:
+    "power_samples": ("power_samples",),
+    # Once per minute:
+    "slow": (*keys("slow"), "xid"),
+    # Once or twice per second while a run, a recording or a page needs the hardware counters:
+    "activity": ("activity",),
+    # While a profiler or the server's records of work need them:
+    "windows": ("windows",),
+    "working_processes": ("working_processes",),
+}
+"""The keys of the values that a source reads with each group."""

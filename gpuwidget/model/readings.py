@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.model.messages import Message, MessageId
+from gpuwidget.model.messages import MessageId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,85 +50,6 @@ class Activity:
     """Bytes per second sent over all NVLinks, NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC."""
     nvlink_rx: float | None
     """Bytes per second received over all NVLinks, NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FastReadings:
-    """Readings of one GPU from cheap calls, made several times per second."""
-
-    utilization: float | None
-    """Percent of time during which any kernel ran, over the driver's last window,
-    nvmlDeviceGetUtilizationRates gpu (nvidia-smi: utilization.gpu). It does not measure how much of the GPU
-    worked: see ``activity``."""
-    memory_utilization: float | None
-    """Percent of time during which device memory was read or written, over the driver's last window,
-    nvmlDeviceGetUtilizationRates memory (nvidia-smi: utilization.memory)."""
-    memory_used: int | None
-    """Bytes in use, without those that the driver reserves, nvmlDeviceGetMemoryInfo_v2 used (nvidia-smi:
-    memory.used)."""
-    power_w: float | None
-    """Power draw in watts, NVML_FI_DEV_POWER_INSTANT (nvidia-smi: power.draw.instant)."""
-    missing: Mapping[str, Message]
-    """The reason for each field that is None, by field name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusReadings:
-    """Readings of one GPU from cheap calls for values that change slowly or are rarely shown, made every two
-    seconds."""
-
-    power_limit_w: float | None
-    """Power limit in watts, nvmlDeviceGetEnforcedPowerLimit (nvidia-smi: enforced.power.limit)."""
-    temperature_c: float | None
-    """Temperature of the core in degrees Celsius, nvmlDeviceGetTemperature (nvidia-smi: temperature.gpu)."""
-    memory_temperature_c: float | None
-    """Temperature of the memory in degrees Celsius, NVML_FI_DEV_MEMORY_TEMP (nvidia-smi:
-    temperature.memory)."""
-    sm_clock_mhz: float | None
-    """Clock of the multiprocessors in MHz, nvmlDeviceGetClockInfo SM (nvidia-smi: clocks.sm)."""
-    memory_clock_mhz: float | None
-    """Clock of the memory in MHz, nvmlDeviceGetClockInfo MEM (nvidia-smi: clocks.mem)."""
-    pstate: int | None
-    """Performance state, from 0 (fastest) to 15, nvmlDeviceGetPerformanceState (nvidia-smi: pstate)."""
-    fan_speed: float | None
-    """Intended fan speed in percent of the fan's maximum; may exceed 100, nvmlDeviceGetFanSpeed (nvidia-smi:
-    fan.speed)."""
-    encoder_utilization: float | None
-    """Percent of time during which the video encoder worked, over the driver's last window,
-    nvmlDeviceGetEncoderUtilization (nvidia-smi: utilization.encoder)."""
-    decoder_utilization: float | None
-    """Percent of time during which the video decoder worked, over the driver's last window,
-    nvmlDeviceGetDecoderUtilization (nvidia-smi: utilization.decoder)."""
-    throttle: tuple[str, ...] | None
-    """Reasons why the clock is throttled; empty if it is not (nvmlDeviceGetCurrentClocksEventReasons,
-    nvidia-smi: clocks_event_reasons)."""
-    missing: Mapping[str, Message]
-    """The reason for each field that is None, by field name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlowReadings:
-    """Readings of one GPU from calls that take milliseconds, made at least once a minute on the slow thread,
-    and more often in a run."""
-
-    energy_j: float | None
-    """Energy in joules that the GPU has used since the driver was loaded,
-    nvmlDeviceGetTotalEnergyConsumption."""
-    utilization_window: float | None
-    """Seconds over which the driver averages ``utilization`` (0.2 on an H200), nvmlDeviceGetSamples
-    NVML_GPU_UTILIZATION_SAMPLES."""
-    ecc_uncorrected: int | None
-    """Number of uncorrected memory errors since the driver was loaded, nvmlDeviceGetTotalEccErrors
-    uncorrected volatile (nvidia-smi: ecc.errors.uncorrected.volatile.total)."""
-    xid: int | None
-    """Number of the newest error that the driver reported since this source was opened (XID,
-    nvmlEventTypeXidCriticalError), read once a minute, kept for a lost GPU. None if there was none or if it
-    is unknown; in the second case ``missing`` has the reason."""
-    xid_time: float | None
-    """When that error was read, up to a minute after it was reported, epoch seconds; None if there is no such
-    error."""
-    missing: Mapping[str, Message]
-    """The reason for each field that is None, by field name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,27 +6,20 @@ from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any
 
-from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import Message, message, message_ids, texts
-from gpuwidget.model.metrics import keys
-from gpuwidget.model.readings import Activity, FastReadings, Reading, SlowReadings, StatusReadings
+from gpuwidget.model.metrics import Group, keys
+from gpuwidget.model.readings import Activity, Reading
 from gpuwidget.model.samples import NOT_READ_YET, Gpu
-from gpuwidget.sources import PowerRecord, UtilizationWindow, WorkingProcesses, Xid
+from gpuwidget.sources import GroupReading, PowerRecord, UtilizationWindow, WorkingProcesses, Xid, unknown
 
 _SILENT = message("gpu-silent", "the GPU does not answer")
 _LOST = message("gpu-lost", "the GPU is lost")
-_MEMORY_UNREAD = message("memory-unread", "the last reading of the memory failed")
 _NO_COUNTER_VALUE = message("no-counter-value", "this counter returned no value")
 _NEVER = float("-inf")
 _MAX_ACTIVITIES = 32
 _MAX_WORKING = 32
-_FAST, _STATUS, _SLOW = keys("fast"), (*keys("status"), "throttle"), keys("slow")
-_NO_FAST = FastReadings(**dict.fromkeys(_FAST), missing=dict.fromkeys(_FAST, NOT_READ_YET))
-_NO_STATUS = StatusReadings(**dict.fromkeys(_STATUS), missing=dict.fromkeys(_STATUS, NOT_READ_YET))
-_NO_SLOW = SlowReadings(
-    **dict.fromkeys(_SLOW), xid=None, xid_time=None, missing=dict.fromkeys((*_SLOW, "xid"), NOT_READ_YET)
-)
-_fast_values, _status_values, _slow_values = attrgetter(*_FAST), attrgetter(*_STATUS), attrgetter(*_SLOW)
+_GROUPS: tuple[Group, ...] = ("slow", "status", "fast", "memory", "processes", "activity")
+_UNREAD = {group: unknown(group, NOT_READ_YET) for group in _GROUPS}
 _COUNTERS = keys("activity")
 _counter_values = attrgetter(*_COUNTERS)
 _XID_FIELDS = frozenset({"xid", "xid_time"})
@@ -50,21 +43,15 @@ class GpuState:
         self.gpu = gpu
         self.answered: float | None = None
         self.lost_since: float | None = None
-        self.fast = _NO_FAST
         self.measured: float | None = None
         self.read_at = _NEVER
         """When the last complete fast read began, in monotonic seconds."""
-        self.memory_used: int | None = None
-        self.processes: tuple[Process, ...] | None = None
         self.memory_at_processes: int | None = None
         self.processes_read_at = _NEVER
-        self.status = _NO_STATUS
         self.status_read_at = _NEVER
-        self.slow = _NO_SLOW
         self.xid: Xid | None = None
         """The newest error that the driver reported. It is kept if the GPU is lost, because it may explain
         the loss."""
-        self.activity: Activity | None = None
         self.activities: tuple[Activity, ...] = ()
         """The latest measurements of the hardware counters, oldest first. Each covers a time window. Enough
         are kept to cover the last 15 s."""
@@ -83,6 +70,8 @@ class GpuState:
         """Whether it is a MIG slice that no longer exists. The next opening of the source confirms this."""
         self._hung: dict[object, float] = {}
         self._retry = False
+        self._groups = dict(_UNREAD)
+        """What was last read of each group of metrics."""
 
     @property
     def callable(self) -> bool:
@@ -135,19 +124,32 @@ class GpuState:
         self._failure = reason
         self._clear()
 
-    def set_slow(self, slow: SlowReadings) -> None:
-        """Store the result of a slow poll. If it contains no XID because XIDs could not be read, keep the
-        last XID."""
-        self.slow = slow
-        if slow.xid is not None and slow.xid_time is not None:
-            self.xid = Xid(slow.xid, slow.xid_time)
-        elif "xid" not in slow.missing:
-            self.xid = None
+    def store(self, group: Group, reading: GroupReading) -> None:
+        """Store what was read of a group of metrics."""
+        self._groups[group] = reading
+        if group == "fast":
+            self._groups["memory"] = reading  # It contains the memory in use, too, and is newer.
+        elif group == "slow":
+            # If XIDs could not be read, keep the last one.
+            newest = reading.values["xid"]
+            if newest is not None or "xid" not in reading.missing:
+                self.xid = newest
 
-    def add_activity(self, activity: Activity) -> None:
+    @property
+    def activity(self) -> Activity | None:
+        """The newest measurement of the hardware counters, if it is still to be shown."""
+        activity: Activity | None = self._groups["activity"].values["activity"]
+        return activity
+
+    def add_activity(self, reading: GroupReading) -> None:
         """Store a new measurement of the hardware counters."""
-        self.activity = activity
-        self.activities = (*self.activities, activity)[-_MAX_ACTIVITIES:]
+        self.store("activity", reading)
+        self.activities = (*self.activities, reading.values["activity"])[-_MAX_ACTIVITIES:]
+
+    def drop_activity(self) -> None:
+        """Show no measurement of the hardware counters until there is a new one."""
+        if self.activity is not None:
+            self.store("activity", _UNREAD["activity"])
 
     def add_working_processes(self, working: WorkingProcesses) -> None:
         """Store a new reading of the processes that have worked."""
@@ -155,8 +157,7 @@ class GpuState:
 
     def _clear(self) -> None:
         self.measured = None
-        self.fast, self.status, self.slow = _NO_FAST, _NO_STATUS, _NO_SLOW
-        self.memory_used = self.processes = self.activity = None
+        self._groups = dict(_UNREAD)
         self.power_samples, self.counter = (), None
         self.windows = ()
         self.working_processes = ()
@@ -179,23 +180,18 @@ class GpuState:
         if reason is not None:
             unknown = unknown_reading(self.gpu.uuid, self.answered, silent_since, self.lost_since, reason)
             return _with_xid(unknown, self.xid)
-        fast, status, slow = self.fast, self.status, self.slow
-        values: dict[str, Any] = dict(zip(_FAST, _fast_values(fast), strict=True))
-        values.update(zip(_STATUS, _status_values(status), strict=True))
-        values.update(zip(_SLOW, _slow_values(slow), strict=True))
-        missing = {**slow.missing, **status.missing, **fast.missing}
-        # ``self.memory_used`` may be newer than the value in ``fast``, because some polls read memory only.
-        values["memory_used"] = self.memory_used
-        if self.memory_used is None:
-            missing.setdefault("memory_used", _MEMORY_UNREAD)
-        else:
-            missing.pop("memory_used", None)
-        if self.processes is None:
-            missing.setdefault("processes", NOT_READ_YET)
-        if self.activity is None:
+        values: dict[str, Any] = {}
+        missing: dict[str, Message] = {}
+        for group in self._groups.values():
+            values.update(group.values)
+            missing.update(group.missing)
+        if values["memory_used"] is not None:
+            missing.pop("memory_used", None)  # The last full poll may have failed to read it.
+        activity = values["activity"]
+        if activity is None:
             missing.setdefault("activity", NOT_READ_YET)
         else:
-            for name, value in zip(_COUNTERS, _counter_values(self.activity), strict=True):
+            for name, value in zip(_COUNTERS, _counter_values(activity), strict=True):
                 if value is None:
                     missing.setdefault(name, _NO_COUNTER_VALUE)
         reading = Reading(
@@ -204,11 +200,8 @@ class GpuState:
             silent_since=None,
             lost_since=None,
             measured=self.measured,
-            **values,
-            xid=None,
+            **{**values, "xid": None},
             xid_time=None,
-            activity=self.activity,
-            processes=self.processes,
             missing=texts(missing),
             missing_ids=message_ids(missing),
         )

@@ -203,33 +203,32 @@ class FastPollLoop:
         if poll.full:
             self._read_all(state, poll.requested)
         else:
-            state.memory_used = self._source.source.read_memory(state.gpu)
+            state.store("memory", self._source.source.read(state.gpu, "memory"))
 
     def _read_all(self, state: GpuState, requested: bool) -> None:
         source, gpu = self._source.source, state.gpu
         now, measured = self._clock.monotonic(), self._clock.time()
-        fast = source.read_fast(gpu)
-        changed = fast.memory_used is None or fast.memory_used != state.memory_at_processes
+        fast, processes = source.read(gpu, "fast"), None
+        memory_used = fast.values["memory_used"]
+        changed = memory_used is None or memory_used != state.memory_at_processes
         max_age = _PROCESSES_MAX_AGE_S if requested or self._delayed else _PROCESSES_INTERVAL_S
         if changed or now - state.processes_read_at >= max_age:
             # The list of processes usually changes only together with the memory in use, so it is read then,
             # and otherwise only occasionally.
-            processes = source.read_processes(gpu)
+            processes = source.read(gpu, "processes")
             state.processes_read_at = now
-            state.memory_at_processes = fast.memory_used
-        else:
-            processes = state.processes
+            state.memory_at_processes = memory_used
         # A caller waits for a requested poll, so that poll reads the status only if it is still unknown. The
         # status changes slowly, so the next poll can read it.
         if now - state.status_read_at >= _STATUS_INTERVAL_S and not (requested and state.has_status):
-            state.status = source.read_status(gpu)
+            state.store("status", source.read(gpu, "status"))
             state.status_read_at = now
-        state.fast = fast
+        state.store("fast", fast)
         state.measured, state.read_at = measured, now
-        state.memory_used = fast.memory_used
-        state.processes = processes
+        if processes is not None:
+            state.store("processes", processes)
         if self._needs_power_samples(state, now, requested):
-            state.power_samples = source.read_power_samples(gpu)
+            state.power_samples = source.read(gpu, "power_samples").values["power_samples"] or ()
             state.power_read_at = now
 
     def _needs_power_samples(self, state: GpuState, now: float, requested: bool) -> bool:
@@ -329,25 +328,27 @@ class SlowPollLoop:
 
     def _read_activity(self, state: GpuState) -> None:
         began = self._clock.monotonic()
-        window = self._source.source.read_activity(state.gpu)
+        reading = self._source.source.read(state.gpu, "activity")
         self._activity_took += self._clock.monotonic() - began
         shown = state.activity
-        if window is not None:
-            state.add_activity(window)
+        if reading.values["activity"] is not None:
+            state.add_activity(reading)
         elif shown is None or abs(self._clock.time() - shown.until) >= _ACTIVITY_MAX_AGE_S:
-            state.activity = None
+            state.store("activity", reading)
 
     def _read_windows(self, state: GpuState) -> None:
         if state.gpu.uuid in self._subscriptions.windows:
-            state.windows = self._source.source.read_utilization_windows(state.gpu)
+            state.windows = self._source.source.read(state.gpu, "windows").values["windows"] or ()
         if state.gpu.uuid in self._subscriptions.working_processes:
-            pids = self._source.source.read_working_processes(state.gpu)
+            working = self._source.source.read(state.gpu, "working_processes")
+            pids = working.values["working_processes"]
             state.add_working_processes(WorkingProcesses(self._clock.time(), pids))
 
     def _read_slow(self, state: GpuState) -> None:
         began = self._clock.monotonic()
-        slow = self._source.source.read_slow(state.gpu)
+        slow = self._source.source.read(state.gpu, "slow")
         ended = self._clock.monotonic()
-        state.set_slow(slow)
-        if slow.energy_j is not None and ended - began <= _COUNTER_MAX_READ_S:
-            state.counter = ((began + ended) / 2, slow.energy_j)
+        state.store("slow", slow)
+        energy_j = slow.values["energy_j"]
+        if energy_j is not None and ended - began <= _COUNTER_MAX_READ_S:
+            state.counter = ((began + ended) / 2, energy_j)

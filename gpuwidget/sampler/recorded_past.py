@@ -51,14 +51,10 @@ def recorded_past(source: Source, since: float, until: float, interval_s: float)
 
 
 def _read(past: Source, state: GpuState, now: float) -> None:
-    gpu = state.gpu
-    state.fast, state.status, state.processes = (
-        past.read_fast(gpu),
-        past.read_status(gpu),
-        past.read_processes(gpu),
-    )
-    state.memory_used, state.measured = state.fast.memory_used, now
-    activity = past.read_activity(gpu)
-    if activity is not None:
+    for group in ("fast", "status", "processes"):
+        state.store(group, past.read(state.gpu, group))
+    state.measured = now
+    activity = past.read(state.gpu, "activity")
+    if activity.values["activity"] is not None:
         state.add_activity(activity)
     state.set_answered(now)

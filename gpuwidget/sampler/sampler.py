@@ -379,7 +379,7 @@ class Sampler:
         if poll.stop_activity:
             self._source.stop_activity()
             for state in poll.states:
-                state.activity = None
+                state.drop_activity()
         for read in poll.reads:
             for state in poll.states:
                 if state.callable and not self._source.call(thread, state, read):

@@ -10,9 +10,9 @@ from gpuwidget.model import metrics as model_metrics
 from gpuwidget.model.readings import Reading
 
 _CHARTED = tuple(metric for metric in model_metrics.METRICS if metric.label is not None)
-READING_METRICS = tuple(metric.key for metric in _CHARTED if metric.poll != "activity")
+READING_METRICS = tuple(metric.key for metric in _CHARTED if metric.group != "activity")
 """Keys of metrics that are fields of a :class:`gpuwidget.model.readings.Reading`."""
-ACTIVITY_METRICS = tuple(metric.key for metric in _CHARTED if metric.poll == "activity")
+ACTIVITY_METRICS = tuple(metric.key for metric in _CHARTED if metric.group == "activity")
 """Keys of metrics that are fields of the reading's :class:`gpuwidget.model.readings.Activity`."""
 METRICS = READING_METRICS + ACTIVITY_METRICS
 METRIC_INDEX = {name: index for index, name in enumerate(METRICS)}

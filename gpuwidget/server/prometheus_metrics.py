@@ -33,7 +33,7 @@ def _up(reading: Reading) -> float | None:
 
 def _read(metric: Metric) -> ReadValue:
     key = metric.key
-    if metric.poll == "activity":
+    if metric.group == "activity":
         return lambda _, reading: None if reading.activity is None else getattr(reading.activity, key)
     return lambda _, reading: getattr(reading, key)
 

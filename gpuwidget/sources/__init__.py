@@ -1,8 +1,8 @@
 """Sources of GPU readings: the protocol, the function that selects a source, and one module per source.
 
 A source reads one GPU per call, so that the sampler can tell which GPU hangs or is lost, and can continue
-with the others. The sampler's fast and slow threads may call the ``read_*`` methods at the same time, and a
-call may block for as long as the driver blocks. Only one thread at a time calls ``open`` or ``close``. Code
+with the others. The sampler's fast and slow threads may call ``read`` at the same time, and a call may block
+for as long as the driver blocks. Only one thread at a time calls ``open`` or ``close``. Code
 that a user waits for must not call a source. Start with the protocol :class:`Source`.
 """
 
@@ -11,13 +11,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import Message
-from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
+from gpuwidget.model.metrics import GROUPS, Group
 from gpuwidget.model.samples import Gpu, Origin
 
 SOURCE_VARIABLE = "GPUWIDGET_SOURCE"
@@ -82,14 +81,23 @@ class PowerRecord(NamedTuple):
     """When the energy counter was last read, and its value in joules."""
 
 
-class Source(Protocol):
-    """A source of GPU readings.
+class GroupReading(NamedTuple):
+    """What a source has read of one GPU with one group of metrics."""
 
-    Every ``read_*`` method raises :class:`gpuwidget.model.errors.GpuLostError` if its GPU is lost (a
-    :class:`gpuwidget.model.errors.SliceRemovedError` if it is a MIG slice that was removed) and
-    :class:`gpuwidget.model.errors.SourceLostError` if the source must be opened again. It raises no other
-    exception: after any other failure, the affected value is None and ``missing`` has the reason.
-    """
+    values: Mapping[str, Any]
+    """The values by key. An unknown value is None. For the groups that contain no metric of the table,
+    :meth:`Source.read` states the type of their value."""
+    missing: Mapping[str, Message]
+    """The reason for each unknown value, by key."""
+
+
+def unknown(group: Group, reason: Message) -> GroupReading:
+    """Return the reading in which every value of ``group`` is unknown for ``reason``."""
+    return GroupReading(dict.fromkeys(GROUPS[group]), dict.fromkeys(GROUPS[group], reason))
+
+
+class Source(Protocol):
+    """A source of GPU readings."""
 
     def open(self) -> Inventory:
         """Open the source and find the GPUs. May be called again at any time, also without a call of
@@ -103,54 +111,31 @@ class Source(Protocol):
         """Close the driver. Safe to call twice, and safe to call while a call on another thread hangs."""
         ...
 
-    def read_fast(self, gpu: Gpu) -> FastReadings:
-        """Return the utilization, memory and power readings of one GPU."""
-        ...
+    def read(self, gpu: Gpu, group: Group) -> GroupReading:
+        """Return the values of one GPU that belong to ``group``.
 
-    def read_memory(self, gpu: Gpu) -> int | None:
-        """Return the bytes in use on one GPU: the same value as ``read_fast().memory_used``."""
-        ...
+        Raises :class:`gpuwidget.model.errors.GpuLostError` if the GPU is lost (a
+        :class:`gpuwidget.model.errors.SliceRemovedError` if it is a MIG slice that was removed) and
+        :class:`gpuwidget.model.errors.SourceLostError` if the source must be opened again. Raises no other
+        exception: after any other failure, the affected value is None, with its reason.
 
-    def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
-        """Return the processes that have a context on one GPU, or None if the driver does not list them."""
-        ...
+        These values are no metrics:
 
-    def read_status(self, gpu: Gpu) -> StatusReadings:
-        """Return the status metrics (such as temperatures and clocks) and throttle reasons of one GPU."""
-        ...
-
-    def read_slow(self, gpu: Gpu) -> SlowReadings:
-        """Return the readings of one GPU that take the driver milliseconds, such as its energy counter."""
-        ...
-
-    def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
-        """Return the latest utilization windows of one GPU, oldest first.
-
-        The result is empty if the source keeps no windows. The call takes milliseconds.
-        """
-        ...
-
-    def read_power_samples(self, gpu: Gpu) -> tuple[tuple[float, float], ...]:
-        """Return the driver's samples of one GPU's power, oldest first: monotonic seconds and watts.
-
-        The result is empty if the source keeps no samples. A driver keeps those of the last two seconds.
-        """
-        ...
-
-    def read_working_processes(self, gpu: Gpu) -> frozenset[int] | None:
-        """Return the ids of the processes that have run something on one GPU since the previous call.
-
-        The first call covers the time for which the driver keeps its records. A process with little work may
-        be missing, because the driver rounds its share of time to a percentage. The result is None if the
-        driver does not report the processes' work. The call takes milliseconds.
-        """
-        ...
-
-    def read_activity(self, gpu: Gpu) -> Activity | None:
-        """Return what the hardware counters have measured since the previous call for this GPU.
-
-        Returns None on the first call, and if the previous call was less than 100 ms ago. Always returns None
-        for a GPU without GPM (GPU performance monitoring).
+        - ``xid`` of the group ``slow``: the newest :class:`Xid`. None without a reason if there was none.
+        - ``processes``: a tuple of the :class:`gpuwidget.model.gpu_process.Process` that have a context on
+          the GPU.
+        - ``activity``: what the hardware counters have measured since the previous call for this GPU, as
+          :class:`gpuwidget.model.readings.Activity`. The reasons include those of the counters that it does
+          not contain. None without a reason on the first call, and if the previous call was less than 100 ms
+          ago.
+        - ``windows``: a tuple of the latest :class:`UtilizationWindow`, oldest first. The call takes
+          milliseconds.
+        - ``power_samples``: the driver's samples of the power, as in :class:`PowerRecord`. A driver keeps
+          those of the last two seconds.
+        - ``working_processes``: a frozenset of the ids of the processes that have run something since the
+          previous call, at first in the time for which the driver keeps its records. A process with little
+          work may be missing, because the driver rounds its share of time to a percentage. The call takes
+          milliseconds.
         """
         ...
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import SourceLostError
-from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import Message, message
-from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
+from gpuwidget.model.metrics import Group
 from gpuwidget.model.samples import Gpu, origin_without_gpus
-from gpuwidget.sources import Inventory, UtilizationWindow
+from gpuwidget.sources import GroupReading, Inventory
 
 
 def switched_off(setting: str) -> Message:
@@ -30,39 +29,7 @@ class NoSource:
     def close(self) -> None:
         """Do nothing."""
 
-    def read_fast(self, gpu: Gpu) -> FastReadings:
-        """Never called, because there is no GPU."""
-        raise SourceLostError(self._reason.text)
-
-    def read_memory(self, gpu: Gpu) -> int | None:
-        """Never called, because there is no GPU."""
-        raise SourceLostError(self._reason.text)
-
-    def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
-        """Never called, because there is no GPU."""
-        raise SourceLostError(self._reason.text)
-
-    def read_status(self, gpu: Gpu) -> StatusReadings:
-        """Never called, because there is no GPU."""
-        raise SourceLostError(self._reason.text)
-
-    def read_slow(self, gpu: Gpu) -> SlowReadings:
-        """Never called, because there is no GPU."""
-        raise SourceLostError(self._reason.text)
-
-    def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
-        """Never called, because there is no GPU."""
-        raise SourceLostError(self._reason.text)
-
-    def read_power_samples(self, gpu: Gpu) -> tuple[tuple[float, float], ...]:
-        """Never called, because there is no GPU."""
-        raise SourceLostError(self._reason.text)
-
-    def read_working_processes(self, gpu: Gpu) -> frozenset[int] | None:
-        """Never called, because there is no GPU."""
-        raise SourceLostError(self._reason.text)
-
-    def read_activity(self, gpu: Gpu) -> Activity | None:
+    def read(self, gpu: Gpu, group: Group) -> GroupReading:
         """Never called, because there is no GPU."""
         raise SourceLostError(self._reason.text)
 

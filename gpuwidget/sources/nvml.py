@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import GpuLostError, SliceRemovedError, SourceError, SourceLostError
 from gpuwidget.model.fork import reset_after_fork
-from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import Message, message
-from gpuwidget.model.metrics import keys
-from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
+from gpuwidget.model.metrics import Group
 from gpuwidget.model.samples import Gpu, Origin, origin_without_gpus, unopened_gpu, unopened_slice
-from gpuwidget.sources import Inventory, LostGpu, UtilizationWindow, nvml_messages
-from gpuwidget.sources.nvml_device import SLOW_VALUES, STATUS_VALUES, NvmlDevice, NvmlSession
+from gpuwidget.sources import GroupReading, Inventory, LostGpu, nvml_messages, unknown
+from gpuwidget.sources.nvml_device import NvmlDevice, NvmlSession
 from gpuwidget.sources.nvml_errors import XidEvents
 from gpuwidget.system import processes
 
@@ -34,20 +31,6 @@ _CALL_WAIT_S = 0.5
 The wait is limited, because a call that hangs never returns.
 """
 _CLOSED = "The NVIDIA driver is closed."
-_NO_FAST = FastReadings(
-    **dict.fromkeys(keys("fast")), missing=dict.fromkeys(keys("fast"), nvml_messages.REOPENING)
-)
-_NO_STATUS = StatusReadings(
-    **dict.fromkeys(STATUS_VALUES), missing=dict.fromkeys(STATUS_VALUES, nvml_messages.REOPENING)
-)
-_NO_SLOW = SlowReadings(
-    **dict.fromkeys(keys("slow")),
-    xid=None,
-    xid_time=None,
-    missing=dict.fromkeys(SLOW_VALUES, nvml_messages.REOPENING),
-)
-
-_T = TypeVar("_T")
 
 
 class _OpenError(Exception):
@@ -74,7 +57,9 @@ class NvmlSource:
 
     def _reset(self) -> None:
         self._closed_reason = _CLOSED
-        self._changed = threading.Condition(threading.Lock())
+        # Each read takes the lock twice, and the condition's own methods would take longer.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._devices: dict[str, NvmlDevice] = {}
         self._nvml: Any = None
         self._xids = XidEvents(self._clock)
@@ -98,7 +83,7 @@ class NvmlSource:
         The result lists GPUs that can't be opened as lost. It omits GPUs that this process may not use.
         """
         self.stop_activity()
-        with self._changed:
+        with self._lock:
             self._close_after_calls = False
             self._opening_since = self._clock.monotonic()
             idle = self._await_calls()
@@ -108,7 +93,7 @@ class NvmlSource:
         opened = self._start_or_reason()
         if idle and not opened.devices:
             self._shut_down()
-        with self._changed:
+        with self._lock:
             self._devices = opened.devices
             self._closed_reason = _CLOSED
             self._opening_since = None
@@ -118,7 +103,7 @@ class NvmlSource:
     def close(self) -> None:
         """Shut NVML down, as soon as no call is running. Safe to call twice."""
         self.stop_activity()
-        with self._changed:
+        with self._lock:
             self._devices = {}
             self._close_after_calls = self._calls > 0
             if self._close_after_calls:
@@ -200,64 +185,18 @@ class NvmlSource:
 
     # -- readings ------------------------------------------------------------------------------------
 
-    def read_fast(self, gpu: Gpu) -> FastReadings:
-        """Read utilization, memory and power with three NVML calls.
+    def read(self, gpu: Gpu, group: Group) -> GroupReading:
+        """Make the NVML calls of ``group`` for one GPU, as :class:`NvmlDevice` describes.
 
-        For a MIG slice, make only the memory call, because a slice has neither utilization nor power. The
-        power is the current draw or, if the driver does not report it, the mean over the last second.
+        While NVML is being opened again for a longer time, all values are unknown.
         """
-        return self._call(gpu, NvmlDevice.read_fast, _NO_FAST)
-
-    def read_memory(self, gpu: Gpu) -> int | None:
-        """Read the memory in use with one NVML call, or with none if the GPU uses the host's memory."""
-        return self._call(gpu, NvmlDevice.read_memory, None)
-
-    def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
-        """Read the processes with two NVML calls.
-
-        If the result is None, the next result of ``read_fast`` has the reason in ``missing``.
-        """
-        return self._call(gpu, NvmlDevice.read_processes, None)
-
-    def read_status(self, gpu: Gpu) -> StatusReadings:
-        """Read the status metrics and throttle reasons with one NVML call each. For a MIG slice, make no
-        call."""
-        return self._call(gpu, NvmlDevice.read_status, _NO_STATUS)
-
-    def read_slow(self, gpu: Gpu) -> SlowReadings:
-        """Read the energy counter (an NVML call of some milliseconds) and the errors (cheap calls).
-
-        The first call for a GPU also measures the length of its utilization windows.
-        """
-        return self._call(gpu, NvmlDevice.read_slow, _NO_SLOW)
-
-    def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
-        """Read the utilization windows with one NVML call, which takes some milliseconds.
-
-        The driver keeps the windows of the last 14 s or so (measured on an H200).
-        """
-        return self._call(gpu, NvmlDevice.read_utilization_windows, ())
-
-    def read_power_samples(self, gpu: Gpu) -> tuple[tuple[float, float], ...]:
-        """Read the driver's samples of the power with two NVML calls, which take 0.5 ms.
-
-        The driver keeps one sample per 20 ms, for the last 2.4 s (measured on an H200).
-        """
-        return self._call(gpu, NvmlDevice.read_power_samples, ())
-
-    def read_working_processes(self, gpu: Gpu) -> frozenset[int] | None:
-        """Read the processes' utilization with two NVML calls, which take some milliseconds.
-
-        The values are not used, because they are wrong when processes share a GPU (measured on an H200).
-        """
-        return self._call(gpu, NvmlDevice.read_working_processes, None)
-
-    def read_activity(self, gpu: Gpu) -> Activity | None:
-        """Read the hardware counters with two NVML calls, one of which takes 0.2 ms.
-
-        If the counters can't be read, the next result of ``read_fast`` has the reason in ``missing``.
-        """
-        return self._call(gpu, NvmlDevice.read_activity, None)
+        device = self._enter(gpu)
+        if device is None:
+            return unknown(group, nvml_messages.REOPENING)
+        try:
+            return device.read(group)
+        finally:
+            self._leave()
 
     def rewound(self, clock: Clock) -> None:
         """Return None, because the driver knows no past."""
@@ -270,17 +209,8 @@ class NvmlSource:
         for device in list(self._devices.values()):
             device.stop_activity()
 
-    def _call(self, gpu: Gpu, read: Callable[[NvmlDevice], _T], while_opening: _T) -> _T:
-        device = self._enter(gpu)
-        if device is None:
-            return while_opening
-        try:
-            return read(device)
-        finally:
-            self._leave()
-
     def _enter(self, gpu: Gpu) -> NvmlDevice | None:
-        with self._changed:
+        with self._lock:
             while self._opening_since is not None:
                 left = self._opening_since + _CALL_WAIT_S - self._clock.monotonic()
                 if left <= 0:
@@ -295,10 +225,11 @@ class NvmlSource:
             return device
 
     def _leave(self) -> None:
-        with self._changed:
+        with self._lock:
             self._calls -= 1
             last = self._close_after_calls and not self._calls
-            self._changed.notify_all()
+            if self._opening_since is not None:
+                self._changed.notify_all()
         if last:
             self._close_after_calls = False
             self._shut_down()

@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar
 
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import GpuLostError, SliceRemovedError, SourceLostError
 from gpuwidget.model.gpu_process import Process, ProcessKind
 from gpuwidget.model.messages import Message
-from gpuwidget.model.metrics import keys
-from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
-from gpuwidget.sources import UtilizationWindow, Xid, nvml_messages, throttle_reasons
+from gpuwidget.model.metrics import GROUPS, Group
+from gpuwidget.sources import GroupReading, UtilizationWindow, Xid, nvml_messages, throttle_reasons, unknown
 from gpuwidget.sources.nvml_errors import XidEvents, uncorrected_errors
-from gpuwidget.sources.nvml_gpm import GpmCounters, TakeSample
+from gpuwidget.sources.nvml_gpm import CountedActivity, GpmCounters, TakeSample
 from gpuwidget.sources.nvml_processes import list_processes, memory_by_pid
 from gpuwidget.sources.plausible import drop_impossible, is_plausible
 from gpuwidget.system import processes
@@ -48,10 +47,8 @@ _NOT_WITH_MIG = frozenset(
 )
 """Values that the driver does not report for a GPU while MIG is on, according to NVML's documentation. Of
 these, it reports only the activity of slices."""
-STATUS_VALUES = (*keys("status"), "throttle")
-SLOW_VALUES = (*keys("slow"), "xid")
-"""Keys of the slow readings that are either known or have a reason in ``missing``. ``xid_time`` is not
-included, since it has no separate reason: it is None exactly when ``xid`` is None."""
+_PER_SLICE = frozenset({"memory_used", "processes", "activity"})
+"""Values that the driver reports for a MIG slice. All others belong to the whole GPU."""
 _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """The members of NVML's value union. NVML_VALUE_TYPE is the index of the member that holds the value."""
 
@@ -74,8 +71,8 @@ class NvmlSession:
 class NvmlDevice:
     """Reads one GPU by its handle, and stores which values the GPU does not support.
 
-    For a MIG slice, ``slice_of`` is the GPU that contains it. Only the memory, the processes and the hardware
-    counters of a slice are read, because all other values belong to the whole GPU.
+    For a MIG slice, ``slice_of`` is the GPU that contains it. Only the values in ``_PER_SLICE`` are read
+    then.
     """
 
     def __init__(
@@ -92,7 +89,6 @@ class NvmlDevice:
         self._total: int | None = None
         self._unsupported: dict[str, Message] = {}
         self._call_index: dict[str, int] = {}
-        self._lasting_missing: dict[str, Message] = {}
         self._counters: GpmCounters | None = None
         self._take_sample: TakeSample | None = None
         """Takes a sample of the hardware counters. None as long as it is unknown whether the GPU supports
@@ -104,23 +100,16 @@ class NvmlDevice:
         nvml = session.nvml
         self._utilization: Sequence[NvmlCall] = (nvml.nvmlDeviceGetUtilizationRates,)
         self._memory: Sequence[NvmlCall] = (self._memory_v2, nvml.nvmlDeviceGetMemoryInfo)
-        self._power: Sequence[NvmlCall] = (
-            partial(self._field, nvml.NVML_FI_DEV_POWER_INSTANT),
-            # The second choice, because it returns a mean over 1 s on Ampere and later.
-            nvml.nvmlDeviceGetPowerUsage,
-        )
-        # The function has two names. Older versions of pynvml lack the newer name, and CUDA 14 is to drop
-        # the older name.
-        self._throttle: Sequence[NvmlCall] = [
-            getattr(nvml, name)
-            for name in (
-                "nvmlDeviceGetCurrentClocksEventReasons",
-                "nvmlDeviceGetCurrentClocksThrottleReasons",
-            )
-            if hasattr(nvml, name)
-        ]
-        self._status_calls: Mapping[str, tuple[Sequence[NvmlCall], Callable[[Any], float]]] = {
-            "power_limit_w": ((nvml.nvmlDeviceGetEnforcedPowerLimit,), lambda milliwatts: milliwatts / 1000),
+        self._metrics: Mapping[str, tuple[Sequence[NvmlCall], Callable[[Any], Any]]] = {
+            "power_w": (
+                (
+                    partial(self._field, nvml.NVML_FI_DEV_POWER_INSTANT),
+                    # The second choice, because it returns a mean over 1 s on Ampere and later.
+                    nvml.nvmlDeviceGetPowerUsage,
+                ),
+                _thousandth,
+            ),
+            "power_limit_w": ((nvml.nvmlDeviceGetEnforcedPowerLimit,), _thousandth),
             "temperature_c": (
                 [
                     partial(_with, getattr(nvml, name), nvml.NVML_TEMPERATURE_GPU)
@@ -136,26 +125,38 @@ class NvmlDevice:
             "memory_clock_mhz": ((partial(_with, nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM),), float),
             "encoder_utilization": ((nvml.nvmlDeviceGetEncoderUtilization,), _first),
             "decoder_utilization": ((nvml.nvmlDeviceGetDecoderUtilization,), _first),
+            # The function has two names. Older versions of pynvml lack the newer name, and CUDA 14 is to drop
+            # the older name.
+            "throttle": (
+                [
+                    getattr(nvml, name)
+                    for name in (
+                        "nvmlDeviceGetCurrentClocksEventReasons",
+                        "nvmlDeviceGetCurrentClocksThrottleReasons",
+                    )
+                    if hasattr(nvml, name)
+                ],
+                throttle_reasons.reason_names,
+            ),
+            "energy_j": ((nvml.nvmlDeviceGetTotalEnergyConsumption,), _thousandth),
+            "utilization_window": ((self._utilization_window,), float),
+            "ecc_uncorrected": ((partial(uncorrected_errors, nvml),), int),
         }
-        """For each status metric: the calls that can read it, and the conversion to the model's unit."""
+        """For each metric that has its own call: the calls that can read it, and the conversion to the
+        model's unit."""
         self._processes: Mapping[ProcessKind, Sequence[NvmlCall]] = {
             kind: [partial(list_processes, nvml, kind, version) for version in (3, 2)]
             for kind in ("compute", "graphics")
         }
         if session.scrambled:
-            self._unsupported["processes"] = self._lasting_missing["processes"] = (
-                nvml_messages.SCRAMBLED_PROCESS_LISTS
-            )
+            self._unsupported["processes"] = nvml_messages.SCRAMBLED_PROCESS_LISTS
         if slice_of is not None:
-            for name in (
-                "utilization",
-                "power_w",
-                "power_samples",
-                "windows",
-                "working_processes",
-                *SLOW_VALUES,
-            ):
+            for name in set().union(*GROUPS.values()) - _PER_SLICE:
                 self._unsupported[name] = _not_per_slice(name)
+
+    def read(self, group: Group) -> GroupReading:
+        """Make the NVML calls of ``group``. Raises GpuLostError and SourceLostError."""
+        return self._READS[group](self)
 
     # -- queries -------------------------------------------------------------------------------------
 
@@ -205,26 +206,33 @@ class NvmlDevice:
 
     # -- fast readings and memory --------------------------------------------------------------------
 
-    def read_fast(self) -> FastReadings:
-        """Read utilization, memory and power with one NVML call each."""
-        missing = dict(self._lasting_missing)
+    def _read_fast(self) -> GroupReading:
+        """Read both utilizations with one NVML call, and each other fast metric with one."""
+        missing: dict[str, Message] = {}
         rates = self.query("utilization", self._utilization, missing)
-        used = self._used(missing)
-        milliwatts = self.query("power_w", self._power, missing)
         if rates is None:
             missing["memory_utilization"] = missing["utilization"]
         values: dict[str, Any] = {
             "utilization": None if rates is None else float(rates.gpu),
             "memory_utilization": None if rates is None else float(rates.memory),
-            "memory_used": used,
-            "power_w": None if milliwatts is None else milliwatts / 1000,
+            "memory_used": self._used(missing),
         }
-        drop_impossible(values, missing)
-        return FastReadings(**values, missing=missing)
+        self._add_metrics("fast", values, missing)
+        return GroupReading(values, missing)
 
-    def read_memory(self) -> int | None:
+    def _read_memory(self) -> GroupReading:
         """Read the memory in use with one NVML call, or with none if the GPU uses the host's memory."""
-        return self._used({})
+        missing: dict[str, Message] = {}
+        return GroupReading({"memory_used": self._used(missing)}, missing)
+
+    def _add_metrics(self, group: Group, values: dict[str, Any], missing: dict[str, Message]) -> None:
+        """Read those metrics of ``group`` that ``values`` does not contain yet, with one NVML call each."""
+        for key in GROUPS[group]:
+            if key not in values:
+                calls, convert = self._metrics[key]
+                value = self.query(key, calls, missing)
+                values[key] = None if value is None else convert(value)
+        drop_impossible(values, missing)
 
     def memory_size(self) -> tuple[int | None, int | None]:
         """Return the total and the reserved bytes of memory. Set ``unified`` if the GPU uses the host's
@@ -315,7 +323,7 @@ class NvmlDevice:
 
     # -- processes -----------------------------------------------------------------------------------
 
-    def read_processes(self) -> tuple[Process, ...] | None:
+    def _read_processes(self) -> GroupReading:
         """Read compute and graphics processes with one NVML call each. A process in both lists appears
         once."""
         missing: dict[str, Message] = {}
@@ -326,22 +334,19 @@ class NvmlDevice:
             if listed is None and kind == "graphics" and name in self._unsupported:
                 continue
             if listed is None:
-                self._lasting_missing["processes"] = missing[name]
-                return None
+                return unknown("processes", missing[name])
             sizes = memory_by_pid(listed)
             if not all(self._is_plausible_process(pid, memory) for pid, memory in sizes.items()):
                 # One impossible entry shows that the list can't be parsed, so the others may be wrong, too.
-                self._lasting_missing["processes"] = nvml_messages.IMPOSSIBLE
-                return None
+                return unknown("processes", nvml_messages.IMPOSSIBLE)
             for pid, memory in sizes.items():
                 before = found.get(pid)
                 if before is None:
                     found[pid] = (kind, memory)
                 elif before[1] is None:
                     found[pid] = (before[0], memory)
-        self._lasting_missing.pop("processes", None)
         process_directory = self._session.process_directory
-        return tuple(
+        listed_processes = tuple(
             Process(
                 pid,
                 kind,
@@ -350,29 +355,19 @@ class NvmlDevice:
             )
             for pid, (kind, memory) in found.items()
         )
+        return GroupReading({"processes": listed_processes}, {})
 
     def _is_plausible_process(self, pid: int, memory: int | None) -> bool:
         return is_plausible("pid", pid) and is_plausible("memory_used", memory or 0, self._total)
 
     # -- status and slow readings --------------------------------------------------------------------
 
-    def read_status(self) -> StatusReadings:
-        """Read each status metric and the throttle reasons with one cheap call each.
-
-        For a MIG slice, no call is made.
-        """
+    def _read_status(self) -> GroupReading:
+        """Read each status metric and the throttle reasons with one cheap call each."""
+        values: dict[str, Any] = {}
         missing: dict[str, Message] = {}
-        values: dict[str, Any] = dict.fromkeys(STATUS_VALUES)
-        if self._slice_of is not None:
-            missing = {name: _not_per_slice(name) for name in STATUS_VALUES}
-            return StatusReadings(**values, missing=missing)
-        for name, (calls, convert) in self._status_calls.items():
-            value = self.query(name, calls, missing)
-            values[name] = None if value is None else convert(value)
-        reasons = self.query("throttle", self._throttle, missing)
-        values["throttle"] = None if reasons is None else throttle_reasons.reason_names(reasons)
-        drop_impossible(values, missing)
-        return StatusReadings(**values, missing=missing)
+        self._add_metrics("status", values, missing)
+        return GroupReading(values, missing)
 
     def _pstate(self, handle: Any) -> int:
         state = int(self._nvml.nvmlDeviceGetPerformanceState(handle))
@@ -380,27 +375,23 @@ class NvmlDevice:
             raise self._nvml.NVMLError(nvml_messages.NO_DATA)
         return state
 
-    def read_slow(self) -> SlowReadings:
-        """Read the energy counter and the errors. Also measure the length of the driver's utilization
-        windows, until a measurement succeeds."""
+    def _read_slow(self) -> GroupReading:
+        """Read the energy counter (an NVML call of some milliseconds) and the errors (cheap calls).
+
+        Also measure the length of the driver's utilization windows, until a measurement succeeds.
+        """
+        values: dict[str, Any] = {"xid": None}
         missing: dict[str, Message] = {}
-        millijoules = self.query("energy_j", (self._nvml.nvmlDeviceGetTotalEnergyConsumption,), missing)
-        if self._window is None:
-            self._window = self.query("utilization_window", (self._measure_window,), missing)
-        errors = self.query("ecc_uncorrected", (partial(uncorrected_errors, self._nvml),), missing)
+        self._add_metrics("slow", values, missing)
         newest: Xid | None = self.query("xid", (self._newest_xid,), missing)
-        values: dict[str, Any] = {
-            "energy_j": None if millijoules is None else millijoules / 1000,
-            "utilization_window": self._window,
-            "ecc_uncorrected": errors,
-            "xid": None if newest is None else newest.number,
-        }
-        drop_impossible(values, missing)
-        xid_time = None if newest is None or values["xid"] is None else newest.time
-        return SlowReadings(**values, xid_time=xid_time, missing=missing)
+        if newest is not None and is_plausible("xid", newest.number):
+            values["xid"] = newest
+        elif newest is not None:
+            missing["xid"] = nvml_messages.IMPOSSIBLE
+        return GroupReading(values, missing)
 
     def register_xids(self, uuid: str) -> None:
-        """Make the driver queue this GPU's XIDs, with two calls. If that fails, ``read_slow`` tries again.
+        """Make the driver queue this GPU's XIDs, with two calls. If that fails, each slow read tries again.
 
         Raises GpuLostError and SourceLostError.
         """
@@ -414,20 +405,30 @@ class NvmlDevice:
         self._register_xids(handle)
         return self._session.xids.poll(self._uuid)
 
-    def read_utilization_windows(self) -> tuple[UtilizationWindow, ...]:
-        """Read the utilization windows that the driver still keeps, with one NVML call."""
-        kind = self._nvml.NVML_GPU_UTILIZATION_SAMPLES
-        samples = self.query("windows", (partial(self._samples, kind),), {}) or ()
+    def _read_windows(self) -> GroupReading:
+        """Read the utilization windows with one NVML call, which takes some milliseconds.
+
+        The driver keeps the windows of the last 14 s or so (measured on an H200).
+        """
+        return self._read_one("windows", self._windows)
+
+    def _read_one(self, name: str, call: NvmlCall) -> GroupReading:
+        missing: dict[str, Message] = {}
+        return GroupReading({name: self.query(name, (call,), missing)}, missing)
+
+    def _windows(self, handle: Any) -> tuple[UtilizationWindow, ...]:
         return tuple(
             UtilizationWindow(time / 1e6, float(value))
-            for time, value in sorted(samples)
+            for time, value in sorted(self._samples(self._nvml.NVML_GPU_UTILIZATION_SAMPLES, handle))
             if is_plausible("utilization", value)
         )
 
-    def read_working_processes(self) -> frozenset[int] | None:
-        """Read which processes have run something since the previous call, with two NVML calls."""
-        pids: frozenset[int] | None = self.query("working_processes", (self._find_working,), {})
-        return pids
+    def _read_working_processes(self) -> GroupReading:
+        """Read the processes' utilization with two NVML calls, which take some milliseconds.
+
+        The percentages are not used, because they are wrong when processes share a GPU (measured on an H200).
+        """
+        return self._read_one("working_processes", self._find_working)
 
     def _find_working(self, handle: Any) -> frozenset[int]:
         nvml = self._nvml
@@ -451,14 +452,17 @@ class NvmlDevice:
             if record.smUtil or record.memUtil or record.encUtil or record.decUtil
         )
 
-    def read_power_samples(self) -> tuple[tuple[float, float], ...]:
-        """Read the driver's latest samples of the power, with two NVML calls.
+    def _read_power_samples(self) -> GroupReading:
+        """Read the driver's samples of the power with two NVML calls, which take 0.5 ms.
 
-        The result is empty if one of them is impossible, or if the newest one is not from the last second,
-        because the system's clock, to which their times refer, has then been set.
+        The driver keeps one sample per 20 ms, for the last 2.4 s (measured on an H200).
         """
-        kind = self._nvml.NVML_TOTAL_POWER_SAMPLES
-        samples = sorted(self.query("power_samples", (partial(self._samples, kind),), {}) or ())
+        return self._read_one("power_samples", self._power_samples)
+
+    def _power_samples(self, handle: Any) -> tuple[tuple[float, float], ...]:
+        """Return the samples, or none if one of them is impossible, or if the newest one is not from the last
+        second, because the system's clock, to which their times refer, has then been set."""
+        samples = sorted(self._samples(self._nvml.NVML_TOTAL_POWER_SAMPLES, handle))
         now, clock = self._session.clock.monotonic(), self._session.clock.time()
         if not samples or abs(clock - samples[-1][0] / 1e6) > _MAX_SAMPLE_AGE_S:
             return ()
@@ -478,6 +482,11 @@ class NvmlDevice:
             (sample.timeStamp, getattr(sample.sampleValue, member)) for sample in samples if sample.timeStamp
         ]
 
+    def _utilization_window(self, handle: Any) -> float:
+        if self._window is None:
+            self._window = self._measure_window(handle)
+        return self._window
+
     def _measure_window(self, handle: Any) -> float:
         nvml = self._nvml
         times = sorted(time for time, _ in self._samples(nvml.NVML_GPU_UTILIZATION_SAMPLES, handle))
@@ -488,18 +497,14 @@ class NvmlDevice:
 
     # -- hardware counters ---------------------------------------------------------------------------
 
-    def read_activity(self) -> Activity | None:
-        """Sample the hardware counters. Return the activity since the previous sample, or None."""
+    def _read_activity(self) -> GroupReading:
+        """Sample the hardware counters with two NVML calls, one of which takes 0.2 ms."""
         missing: dict[str, Message] = {}
-        activity: Activity | None = self.query("activity", (self._count,), missing)
-        if activity is not None and self._counters is not None:
-            missing = self._counters.missing
-        for name in ("activity",) if activity is None else ("activity", *keys("activity")):
-            self._lasting_missing.pop(name, None)
-        self._lasting_missing.update(missing)
-        return activity
+        counted: CountedActivity | None = self.query("activity", (self._count,), missing)
+        activity, missing = (None, missing) if counted is None else counted
+        return GroupReading({"activity": activity}, missing)
 
-    def _count(self, handle: Any) -> Activity | None:
+    def _count(self, handle: Any) -> CountedActivity | None:
         counters = self._counters
         if counters is None:
             counters = self._counters = self._new_counters()
@@ -540,6 +545,22 @@ class NvmlDevice:
         counters, self._counters = self._counters, None
         if counters is not None:
             counters.discard()
+
+    _READS: ClassVar[Mapping[Group, Callable[[NvmlDevice], GroupReading]]] = {
+        "fast": _read_fast,
+        "memory": _read_memory,
+        "processes": _read_processes,
+        "status": _read_status,
+        "power_samples": _read_power_samples,
+        "slow": _read_slow,
+        "activity": _read_activity,
+        "windows": _read_windows,
+        "working_processes": _read_working_processes,
+    }
+
+
+def _thousandth(value: float) -> float:
+    return value / 1000
 
 
 def _not_per_slice(name: str) -> Message:

@@ -21,11 +21,13 @@ documentation."""
 
 _RATE_UNIT = 1024**2
 """Bytes per second in NVML's unit of a transfer rate."""
-_COUNTERS = tuple(metric for metric in METRICS if metric.poll == "activity")
+_COUNTERS = tuple(metric for metric in METRICS if metric.gpm is not None)
 
 _MetricsRequest = tuple[Any, list[tuple[Any, Metric]]]
 """NVML's structure for a request and its results, and one pair per counter: the counter's part of that
 structure, and its entry in the table of metrics."""
+CountedActivity = tuple[Activity, dict[str, Message]]
+"""What the counters have measured, and the reason for each counter that it does not contain."""
 TakeSample = Callable[[Any], object]
 """Fills a sample of one GPU with nvmlGpmSampleGet or nvmlGpmMigSampleGet. It may raise pynvml's NVMLError."""
 
@@ -48,10 +50,8 @@ class GpmCounters:
         self._next: Any = None
         self._last_monotonic = float("-inf")
         self._metrics_request: _MetricsRequest | None = None
-        self.missing: dict[str, Message] = {}
-        """The reason for each counter that the last activity does not contain."""
 
-    def read(self) -> Activity | None:
+    def read(self) -> CountedActivity | None:
         """Return the activity since the previous sample. Raises pynvml's NVMLError.
 
         Returns None if there is no previous sample or if it is less than 100 ms old.
@@ -81,7 +81,7 @@ class GpmCounters:
                 return
         self._free()
 
-    def _advance(self) -> Activity | None:
+    def _advance(self) -> CountedActivity | None:
         if self._next is None:
             self._next = self._nvml.nvmlGpmSampleAlloc()
         self._take(self._next)
@@ -92,25 +92,24 @@ class GpmCounters:
         self._last_monotonic = monotonic
         return None if before is None else self._between(before, self._last, since, until)
 
-    def _between(self, first: Any, second: Any, since: float, until: float) -> Activity:
+    def _between(self, first: Any, second: Any, since: float, until: float) -> CountedActivity:
         nvml = self._nvml
         if self._metrics_request is None:
             self._metrics_request = _metrics_request(nvml)
         get, slots = self._metrics_request
         get.sample1, get.sample2 = first, second
         nvml.nvmlGpmMetricsGet(get)
-        values: dict[str, Any] = dict.fromkeys(metric.key for metric in _COUNTERS)
-        missing = dict.fromkeys(values, nvml_messages.COUNTER_UNKNOWN)
+        values: dict[str, Any] = {}
+        missing: dict[str, Message] = {}
         for slot, metric in slots:
             if slot.nvmlReturn == 0 and math.isfinite(slot.value):
                 values[metric.key] = slot.value * (_RATE_UNIT if metric.kind == "rate" else 1)
-                del missing[metric.key]
             else:
+                values[metric.key] = None
                 code = slot.nvmlReturn or nvml_messages.NO_DATA
                 missing[metric.key] = nvml_messages.value_error(code, str(nvml.NVMLError(code)))
         drop_impossible(values, missing)
-        self.missing = missing
-        return Activity(since=since, until=until, **values)
+        return Activity(since=since, until=until, **values), missing
 
     def _free(self) -> None:
         for sample in (self._last, self._next):
@@ -124,10 +123,8 @@ def _metrics_request(nvml: Any) -> _MetricsRequest:
     """Return the request that all reads reuse, because creating one takes longer than a read."""
     get = nvml.c_nvmlGpmMetricsGet_t()
     get.version = nvml.NVML_GPM_METRICS_GET_VERSION
-    # Older versions of pynvml lack newer counters.
-    known = [metric for metric in _COUNTERS if hasattr(nvml, metric.nvml)]
-    get.numMetrics = len(known)
-    slots = list(zip(get.metrics, known, strict=False))
+    get.numMetrics = len(_COUNTERS)
+    slots = list(zip(get.metrics, _COUNTERS, strict=False))
     for slot, metric in slots:
-        slot.metricId = getattr(nvml, metric.nvml)
+        slot.metricId = metric.gpm
     return get, slots

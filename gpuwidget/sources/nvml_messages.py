@@ -190,7 +190,6 @@ SCRAMBLED_PROCESS_LISTS = message(
 NOT_PER_MIG_SLICE = message("not-per-mig-slice", "not available for a MIG slice; see the whole GPU")
 MIG_ON = message("mig-on", "MIG is on, so the driver does not report this value")
 IMPOSSIBLE = message("impossible-value", "the driver returned an impossible value")
-COUNTER_UNKNOWN = message("counter-unknown", "this version of nvidia-ml-py does not know this counter")
 REOPENING = message("driver-reopening", "the driver is being opened again")
 NO_GPM = message(
     "no-gpm", "the driver provides no performance counters for this GPU (only for Hopper and later)"

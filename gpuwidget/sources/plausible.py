@@ -42,7 +42,7 @@ clock's, so a fully used unit can exceed 100 % slightly."""
 BOUNDS: Mapping[str, tuple[float, float]] = {
     **{
         metric.key: _COUNTER_PERCENT
-        if metric.poll == "activity" and metric.kind == "percent"
+        if metric.group == "activity" and metric.kind == "percent"
         else _BY_KIND[metric.kind]
         for metric in METRICS
     },

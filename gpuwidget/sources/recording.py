@@ -42,11 +42,11 @@ UTILIZATION_WINDOW_S = 0.2
 """Length in seconds of the utilization windows of an H200. Used for recordings that do not contain the
 length."""
 TICK_METRICS = tuple(
-    (metric.key, metric.recorded) for metric in METRICS if metric.recorded and metric.poll != "activity"
+    (metric.key, metric.recorded) for metric in METRICS if metric.recorded and metric.group != "activity"
 )
 """Key and recorded form of each metric that has a value in every tick."""
 GPM_METRICS = tuple(
-    (metric.key, metric.recorded) for metric in METRICS if metric.recorded and metric.poll == "activity"
+    (metric.key, metric.recorded) for metric in METRICS if metric.recorded and metric.group == "activity"
 )
 """Key and recorded form of each metric in a tick's ``gpm``."""
 THROTTLE = "throttle"

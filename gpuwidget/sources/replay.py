@@ -16,18 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuwidget.model.errors import GpuLostError, RecordingError, SourceLostError
-from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import Message, message
-from gpuwidget.model.metrics import METRICS, Poll
-from gpuwidget.model.readings import Activity, FastReadings, SlowReadings, StatusReadings
+from gpuwidget.model.metrics import GROUPS, METRICS, Group
+from gpuwidget.model.readings import Activity
 from gpuwidget.model.samples import Gpu, Origin
-from gpuwidget.sources import Inventory, UtilizationWindow
+from gpuwidget.sources import GroupReading, Inventory
 from gpuwidget.sources import recording as files
 from gpuwidget.sources.throttle_reasons import reason_names
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from gpuwidget.model.clock import Clock
     from gpuwidget.sources.recording import RecordedGpu, RecordedSeries, Recording
@@ -41,6 +40,8 @@ TRAINING_S = 28.0
 position is ready, all GPUs train."""
 
 _MIN_ACTIVITY_S = 0.1
+_WHOLE = {files.THROTTLE, *(metric.key for metric in METRICS if metric.whole)}
+"""Keys of the recorded values that are int."""
 
 
 class ReplaySource:
@@ -151,79 +152,48 @@ class ReplaySource:
 
     # -- reading -------------------------------------------------------------------------------------
 
-    def read_fast(self, gpu: Gpu) -> FastReadings:
-        """Return the utilization, memory and power that were recorded for the current moment."""
-        recorded, tick = self._current_tick(gpu)
-        values = _values(recorded, tick, "fast")
-        return FastReadings(**values, missing=_missing(recorded, values))
+    def read(self, gpu: Gpu, group: Group) -> GroupReading:
+        """Return the values of ``group`` that were recorded for the current moment.
 
-    def read_memory(self, gpu: Gpu) -> int | None:
-        """Return the bytes in use that were recorded for the current moment."""
+        The driver's windows of utilization and samples of the power are not recorded, nor are errors.
+        """
         recorded, tick = self._current_tick(gpu)
-        memory = _known(recorded.series.ticks["memory_used"][tick])
-        return None if memory is None else int(memory)
+        if group == "activity":
+            return GroupReading({"activity": self._read_activity(gpu, recorded)}, {})
+        series = recorded.series
+        values: dict[str, Any] = dict.fromkeys(GROUPS[group])
+        values |= {key: _at_tick(series, key, tick) for key in values if key in series.ticks}
+        if group == "status":
+            mask = values["throttle"]
+            values["throttle"] = None if mask is None else reason_names(mask)
+            values["power_limit_w"] = recorded.power_limit_w
+        elif group == "slow":
+            values["energy_j"] = self._energy(series)
+            values["utilization_window"] = recorded.utilization_window
+        elif group == "processes":
+            # Their owners and programs are not recorded.
+            values["processes"] = series.processes[tick]
+        unknown = [key for key, value in values.items() if value is None]
+        return GroupReading(values, {key: recorded.missing.get(key, files.NOT_RECORDED) for key in unknown})
 
-    def read_processes(self, gpu: Gpu) -> tuple[Process, ...] | None:
-        """Return the processes of the recorded machine. Their owners and programs are not recorded."""
-        recorded, tick = self._current_tick(gpu)
-        return recorded.series.processes[tick]
-
-    def read_status(self, gpu: Gpu) -> StatusReadings:
-        """Return the status metrics and throttle reasons that were recorded for the current moment."""
-        recorded, tick = self._current_tick(gpu)
-        mask = _known(recorded.series.ticks[files.THROTTLE][tick])
-        values = _values(recorded, tick, "status")
-        values["power_limit_w"] = recorded.power_limit_w
-        values["throttle"] = None if mask is None else reason_names(int(mask))
-        return StatusReadings(**values, missing=_missing(recorded, values))
-
-    def read_slow(self, gpu: Gpu) -> SlowReadings:
-        """Return the energy counter, interpolated between two recorded values. Errors are not recorded.
+    def _energy(self, series: RecordedSeries) -> float | None:
+        """Return the energy counter, interpolated between two recorded values.
 
         When a looped recording starts again, the counter continues to rise.
         """
-        recorded, _ = self._current_tick(gpu)
-        series = recorded.series
-        energy = None
-        if series.energy_t:
-            laps, position = self._lap_and_position(self._tape_time())
-            gain = series.energy_j[-1] - series.energy_j[0]
-            # Count laps from the first opening. If they were counted from 1970, the energy would be absurdly
-            # large.
-            laps_before, _ = (
-                self._lap_and_position((self._opened or 0.0) - self._began) if self._loop else (0, 0.0)
-            )
-            energy = _interpolated(series, position) + (laps - laps_before) * gain
-        window = recorded.utilization_window
-        missing = _missing(recorded, {"energy_j": energy, "utilization_window": window})
-        missing |= dict.fromkeys(("ecc_uncorrected", "xid"), files.NOT_RECORDED)
-        return SlowReadings(
-            energy_j=energy,
-            utilization_window=window,
-            ecc_uncorrected=None,
-            xid=None,
-            xid_time=None,
-            missing=missing,
+        if not series.energy_t:
+            return None
+        laps, position = self._lap_and_position(self._tape_time())
+        gain = series.energy_j[-1] - series.energy_j[0]
+        # Count laps from the first opening. If they were counted from 1970, the energy would be absurdly
+        # large.
+        laps_before, _ = (
+            self._lap_and_position((self._opened or 0.0) - self._began) if self._loop else (0, 0.0)
         )
+        return _interpolated(series, position) + (laps - laps_before) * gain
 
-    def read_utilization_windows(self, gpu: Gpu) -> tuple[UtilizationWindow, ...]:
-        """Return no windows, because a recording does not contain the times of the driver's windows."""
-        self._current_tick(gpu)
-        return ()
-
-    def read_power_samples(self, gpu: Gpu) -> tuple[tuple[float, float], ...]:
-        """Return no samples, because a recording does not contain the driver's."""
-        self._current_tick(gpu)
-        return ()
-
-    def read_working_processes(self, gpu: Gpu) -> frozenset[int] | None:
-        """Return None, because a recording's processes are not this machine's."""
-        self._current_tick(gpu)
-        return None
-
-    def read_activity(self, gpu: Gpu) -> Activity | None:
+    def _read_activity(self, gpu: Gpu, recorded: RecordedGpu) -> Activity | None:
         """Return the mean over the recorded GPM intervals that have ended since the previous call."""
-        recorded, _ = self._current_tick(gpu)
         now = self._tape_time()
         before = self._counters.get(gpu.uuid)
         if before is not None and 0 <= now - before < _MIN_ACTIVITY_S:
@@ -243,7 +213,7 @@ class ReplaySource:
         return rewound
 
     def stop_activity(self) -> None:
-        """Make the next ``read_activity`` call for each GPU behave like the first one."""
+        """Make the next read of each GPU's hardware counters behave like the first one."""
         self._counters.clear()
 
     def _activity(self, series: RecordedSeries, after: float, until: float) -> Activity | None:
@@ -279,20 +249,11 @@ def _loop_start() -> float:
     return start if math.isfinite(start) else 0.0
 
 
-def _values(recorded: RecordedGpu, tick: int, poll: Poll) -> dict[str, Any]:
-    """Return one tick's values of the metrics that belong to ``poll``. Metrics that are not recorded are
-    None."""
-    values: dict[str, Any] = {}
-    for metric in METRICS:
-        if metric.poll == poll:
-            column = recorded.series.ticks.get(metric.key)
-            value = None if column is None else _known(column[tick])
-            values[metric.key] = int(value) if metric.whole and value is not None else value
-    return values
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
+def _at_tick(series: RecordedSeries, key: str, tick: int) -> float | None:
+    value = series.ticks[key][tick]
+    if math.isnan(value):
+        return None
+    return int(value) if key in _WHOLE else value
 
 
 def _origin(reason: Message | None, label: str, driver: str | None, cuda_driver: str | None) -> Origin:
@@ -304,11 +265,6 @@ def _origin(reason: Message | None, label: str, driver: str | None, cuda_driver:
         driver=driver,
         cuda_driver=cuda_driver,
     )
-
-
-def _missing(recorded: RecordedGpu, values: Mapping[str, object]) -> dict[str, Message]:
-    unknown = [name for name, value in values.items() if value is None]
-    return {name: recorded.missing.get(name, files.NOT_RECORDED) for name in unknown}
 
 
 def _interpolated(series: RecordedSeries, position: float) -> float:

@@ -21,7 +21,7 @@ x = torch.randn(4096, 4096, device="cuda")
 
 def read(seconds, burst_s, pause_s):
     # Work in bursts, and read the records every two seconds as the server does on a shared GPU.
-    source.read_working_processes(gpu)
+    source.read(gpu, "working_processes")
     began, counts = time.time(), []
     for _ in range(int(seconds / 2)):
         until = time.time() + 2
@@ -31,9 +31,9 @@ def read(seconds, burst_s, pause_s):
                 x @ x
                 torch.cuda.synchronize()
             time.sleep(pause_s)
-        working = source.read_working_processes(gpu)
+        working = source.read(gpu, "working_processes").values["working_processes"]
         counts.append(None if working is None else len(working))
-    windows = [w.utilization for w in source.read_utilization_windows(gpu) if w.until > began + 1]
+    windows = [w.utilization for w in source.read(gpu, "windows").values["windows"] if w.until > began + 1]
     return {"counts": counts, "busy": sum(value > 0 for value in windows), "windows": len(windows)}
 
 result = {}

@@ -182,7 +182,7 @@ def test_the_drivers_utilization_windows() -> None:
         while time.time() < until:
             x @ x
             torch.cuda.synchronize()
-        windows = source.read_utilization_windows(gpu)
+        windows = source.read(gpu, "windows").values["windows"]
         result = {"now": time.time(), "windows": [[w.until, w.utilization] for w in windows]}
         """
     )

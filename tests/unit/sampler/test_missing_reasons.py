@@ -12,11 +12,11 @@ from nvml_standin import profiles
 
 from gpuwidget.model.messages import message
 from gpuwidget.model.metrics import keys
-from gpuwidget.model.readings import FastReadings, Reading
+from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Sample
 from gpuwidget.sampler import Sampler
 from gpuwidget.sampler.gpu_state import GpuState
-from gpuwidget.sources import Source
+from gpuwidget.sources import Source, unknown
 from gpuwidget.sources.nvml import NvmlSource
 from gpuwidget.sources.replay import ReplaySource
 
@@ -115,7 +115,7 @@ def silence(state: GpuState) -> None:
 
 
 def forget_memory(state: GpuState) -> None:
-    state.fast = FastReadings(utilization=1.0, memory_utilization=1.0, memory_used=1, power_w=1.0, missing={})
+    state.store("memory", unknown("memory", message("test", "an error")))
 
 
 @pytest.mark.parametrize("event", [None, lose, lose_with_reason, fail, silence, forget_memory])

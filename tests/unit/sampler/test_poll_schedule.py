@@ -9,10 +9,13 @@ from functools import partial
 import pytest
 from fakes import FakeClock, FakeSource
 
+from gpuwidget.model.metrics import Group
+from gpuwidget.model.samples import Gpu
 from gpuwidget.sampler.guarded_source import GuardedSource
 from gpuwidget.sampler.poll_loops import FastPollLoop, SlowPollLoop
 from gpuwidget.sampler.poll_threads import OPENING, PollThread, PollThreads
 from gpuwidget.sampler.subscriptions import Subscription, Subscriptions
+from gpuwidget.sources import GroupReading
 
 
 @pytest.fixture
@@ -111,7 +114,13 @@ def test_costly_counters_have_longer_windows_from_the_start(
     reading the counters of all GPUs takes more than 20 ms, because the cell holds the GIL, they are read
     every second from the start."""
     source, subscriptions = subscribed(clock, 2)
-    source.source.read_activity = lambda gpu: clock.advance(took)  # type: ignore[method-assign]
+    read = source.source.read
+
+    def read_slowly(gpu: Gpu, group: Group) -> GroupReading:
+        clock.advance(took)
+        return read(gpu, group)
+
+    source.source.read = read_slowly  # type: ignore[method-assign]
     loop = SlowPollLoop(source, subscriptions, clock)
     loop.start_activity()
     clock.advance(since)
@@ -154,7 +163,7 @@ def test_a_counter_value_of_an_unknown_time_is_not_used(clock: FakeClock) -> Non
     for joules, seconds in ((1000.0, 0.05), (1100.0, 3.0)):
         raw.energy[0] = partial(read, joules, seconds)
         loop._read_slow(state)
-    assert state.slow.energy_j == 1100.0
+    assert state.reading().energy_j == 1100.0
     assert state.counter is not None
     assert state.counter == pytest.approx((0.025, 1000.0))
 

@@ -21,8 +21,11 @@ def test_the_past_of_a_recording() -> None:
     gpu = source.open().gpus[0]
     for sample in samples[::20]:
         clock.now = sample.time
-        reading, fast = sample.readings[0], source.read_fast(gpu)
-        assert (reading.utilization, reading.memory_used) == (fast.utilization, fast.memory_used)
+        reading, fast = sample.readings[0], source.read(gpu, "fast")
+        assert (reading.utilization, reading.memory_used) == (
+            fast.values["utilization"],
+            fast.values["memory_used"],
+        )
     assert any((sample.readings[0].activity or 0) and sample.readings[0].activity.sm for sample in samples)
 
 

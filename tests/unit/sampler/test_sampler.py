@@ -14,10 +14,10 @@ from fakes import EPOCH, FakeClock, FakeSource
 
 from gpuwidget.model.errors import GpuLostError, SliceRemovedError, SourceLostError
 from gpuwidget.model.messages import MessageId, message
-from gpuwidget.model.readings import FastReadings, SlowReadings
+from gpuwidget.model.metrics import Group
 from gpuwidget.model.samples import Gpu, Sample, unopened_gpu
 from gpuwidget.sampler import Sampler
-from gpuwidget.sources import Inventory, LostGpu, UtilizationWindow, Xid
+from gpuwidget.sources import GroupReading, Inventory, LostGpu, UtilizationWindow, Xid
 
 FAST = "gpuwidget-fast"
 
@@ -182,7 +182,7 @@ def test_working_processes_are_read_only_of_requested_gpus(
     with sampler.subscribe(interval_s=10.0) as subscription:
         subscription.windows_interval_s = 10.0
         clock.until(lambda: source.calls["slow"] == 2)
-        assert (source.calls["working"], sampler.working_processes(uuid)) == (0, ())
+        assert (source.calls["working_processes"], sampler.working_processes(uuid)) == (0, ())
         subscription.working_processes = frozenset({uuid})
         clock.until(lambda: sampler.working_processes(uuid) != (), step=0.1)
         first = sampler.working_processes(uuid)
@@ -191,7 +191,7 @@ def test_working_processes_are_read_only_of_requested_gpus(
         assert first == (earlier,)
         assert earlier.pids == later.pids == frozenset({11})
         assert 10.0 <= later.time - earlier.time < 11.0
-        assert (source.calls["working 0"], source.calls["windows"]) == (0, 0)
+        assert (source.calls["working_processes 0"], source.calls["windows"]) == (0, 0)
 
 
 def test_read_now_is_newer_than_the_call(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
@@ -319,14 +319,14 @@ def test_a_removed_slice_is_gone(sampler: Sampler, source: FakeSource, clock: Fa
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: bool(taken) and taken[-1].gpus == (whole, *slices))
-        read = source.read_fast
+        read = source.read
 
-        def read_fast(one: Gpu) -> FastReadings:
+        def read_present(one: Gpu, group: Group) -> GroupReading:
             if one == slices[1]:
                 raise SliceRemovedError("MIG slice 1 of GPU 0 no longer exists.")
-            return read(one)
+            return read(one, group)
 
-        source.read_fast = read_fast  # type: ignore[method-assign]
+        source.read = read_present  # type: ignore[method-assign]
         source.present = [whole, slices[0]]
         clock.until(lambda: taken[-1].gpus == (whole, slices[0]), step=0.2)
         clock.until(lambda: source.calls["open"] >= 2, step=0.2)
@@ -384,13 +384,14 @@ def test_values_that_were_not_read_yet(sampler: Sampler, source: FakeSource, clo
     yet". None without a reason means that there was no XID."""
     taken: list[Sample] = []
     go_on = threading.Event()
-    read_slow = source.read_slow
+    read = source.read
 
-    def late(one: Gpu) -> SlowReadings:
-        go_on.wait(20.0)
-        return read_slow(one)
+    def read_late(one: Gpu, group: Group) -> GroupReading:
+        if group == "slow":
+            go_on.wait(20.0)
+        return read(one, group)
 
-    source.read_slow = late  # type: ignore[method-assign]
+    source.read = read_late  # type: ignore[method-assign]
     with sampler.subscribe(taken.append):
         clock.until(lambda: bool(taken))
         reading = taken[-1].readings[0]

@@ -90,20 +90,20 @@ def test_each_model_beside_the_others(mixed: Machine) -> None:
     source = mixed.source()
     found = {}
     for model, gpu in zip(MODELS, source.open().gpus, strict=True):
-        source.read_activity(gpu)
-        fast, status, slow = source.read_fast(gpu), source.read_status(gpu), source.read_slow(gpu)
+        activity, fast = source.read(gpu, "activity"), source.read(gpu, "fast")
+        status, slow = source.read(gpu, "status"), source.read(gpu, "slow")
         assert gpu.peak_fp32_flops is not None
         assert gpu.memory_bandwidth is not None
-        assert fast.power_w is not None
-        assert slow.utilization_window is not None
-        missing: dict[str, Message] = {**fast.missing, **status.missing, **slow.missing}
+        assert fast.values["power_w"] is not None
+        assert slow.values["utilization_window"] is not None
+        missing: dict[str, Message] = {**activity.missing, **fast.missing, **status.missing, **slow.missing}
         found[model] = Model(
             gpu.name,
             gpu.compute_capability or "",
             round(gpu.peak_fp32_flops / 1e12, 1),
             round(gpu.memory_bandwidth / 1e9, 1),
-            fast.power_w,
-            slow.utilization_window,
+            fast.values["power_w"],
+            slow.values["utilization_window"],
             {name: reason.text for name, reason in missing.items()},
         )
     assert found == MODELS
@@ -116,7 +116,12 @@ def test_a_value_that_a_model_lacks_is_requested_once(machine: Machine, model: s
     source = machine.source()
     (gpu,) = source.open().gpus
     for _ in range(2):
-        source.read_activity(gpu), source.read_fast(gpu), source.read_status(gpu), source.read_slow(gpu)
+        (
+            source.read(gpu, "activity").values["activity"],
+            source.read(gpu, "fast"),
+            source.read(gpu, "status"),
+            source.read(gpu, "slow"),
+        )
         calls = machine.calls()
     missing = MODELS[model].missing
     assert ("nvmlDeviceGetTotalEccErrors" not in calls) == ("ecc_uncorrected" in missing)

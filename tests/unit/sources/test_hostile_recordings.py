@@ -24,6 +24,7 @@ from helpers_samples import h200, process, reading, sample
 
 from gpuwidget.cli.recorder import write_samples
 from gpuwidget.model.errors import GpuLostError, RecordingError, SourceLostError
+from gpuwidget.model.metrics import GROUPS
 from gpuwidget.model.to_json import to_json
 from gpuwidget.server.prometheus import KernelLabels, metrics_text
 from gpuwidget.sources import recording
@@ -221,13 +222,9 @@ def play(path: Path) -> None:
     for _ in range(4):
         clock.advance(0.37)
         for one in found.gpus:
-            read_all = (
-                *(source.read_fast, source.read_memory, source.read_processes, source.read_status),
-                *(source.read_slow, source.read_activity, source.read_utilization_windows),
-            )
-            for call in read_all:
+            for group in GROUPS:
                 try:
-                    shown = call(one)
+                    shown = source.read(one, group)
                 except (GpuLostError, SourceLostError):
                     continue
                 text = json.dumps(to_json((one, found.origin, shown)), ensure_ascii=False, allow_nan=False)

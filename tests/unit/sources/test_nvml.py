@@ -8,20 +8,13 @@ from pathlib import Path
 
 import pynvml
 import pytest
-from helpers_messages import ids
 from helpers_nvml import H200_MEMORY, NO_PROCESS, UUIDS, Machine, run_in_subprocess
-from helpers_samples import status_readings
+from helpers_samples import status_reading
 from nvml_standin import Standin
 
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.model.messages import MessageId
 from gpuwidget.model.samples import unopened_gpu
-
-
-def start_failed(code: int) -> MessageId:
-    """Return the reason that NVML failed to start with this error."""
-    return MessageId("driver-start-failed", {"code": code, "error": str(pynvml.NVMLError(code))})
-
+from gpuwidget.sources import LostGpu, nvml_messages
 
 # -- the list of GPUs ------------------------------------------------------------------------------------
 
@@ -69,16 +62,12 @@ def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(machine: Machine
     source = machine.source()
     inventory = source.open()
     assert [gpu.index for gpu in inventory.gpus] == [0, 2]
-    ((gpu, reason),) = inventory.lost
-    assert (gpu, reason.id) == (unopened_gpu(1), "gpu-lost")
-    assert "fell off the bus" in reason.text
+    assert inventory.lost == (LostGpu(unopened_gpu(1), nvml_messages.lost(nvml_messages.GPU_LOST[15])),)
     machine.set_scenario("gpus=3", "gpu.1.nvmlDeviceGetMemoryInfo_v2=error 16")
     inventory = source.open()
     assert [gpu.index for gpu in inventory.gpus] == [0, 2]
     known = replace(unopened_gpu(1), uuid=UUIDS[1], name="NVIDIA H200")
-    ((gpu, reason),) = inventory.lost
-    assert (gpu, reason.id) == (known, "gpu-lost")
-    assert "needs a reset" in reason.text
+    assert inventory.lost == (LostGpu(known, nvml_messages.lost(nvml_messages.GPU_LOST[16])),)
     machine.set_scenario("gpus=3")
     inventory = source.open()
     assert ([gpu.index for gpu in inventory.gpus], inventory.lost) == ([0, 1, 2], ())
@@ -92,10 +81,9 @@ def test_a_machine_whose_gpus_are_all_lost_is_explained(machine: Machine, call: 
     )
     inventory = machine.source().open()
     assert (inventory.origin.kind, inventory.gpus) == ("nvml", ())
-    assert inventory.origin.reason_id == start_failed(999)
+    assert inventory.origin.reason == nvml_messages.start_error(999, "")
     assert [gpu.index for gpu, _ in inventory.lost] == [0, 1]
-    assert {reason.id for _, reason in inventory.lost} == {"gpu-lost"}
-    assert all("(Unknown Error)" in reason.text for _, reason in inventory.lost)
+    assert {reason.text for _, reason in inventory.lost} == {"the GPU can't be opened (Unknown Error)"}
 
 
 def test_a_gpu_that_this_user_may_not_use_is_not_lost(machine: Machine) -> None:
@@ -135,8 +123,7 @@ def test_a_driver_without_gpus_is_explained_and_closed(machine: Machine) -> None
     down."""
     machine.set_scenario("gpus=0")
     origin = machine.source().open().origin
-    assert (origin.kind, origin.driver) == ("none", "580.159.04")
-    assert origin.reason_id == MessageId("no-gpu", {})
+    assert (origin.kind, origin.reason, origin.driver) == ("none", nvml_messages.NO_GPU, "580.159.04")
     calls = machine.calls()
     assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] == 1
 
@@ -145,13 +132,11 @@ def test_a_driver_that_fails_after_starting_is_explained(machine: Machine) -> No
     """If the driver fails after NVML was initialized, opening the source raises no exception, and the
     origin's reason explains the failure."""
     machine.set_scenario("nvmlDeviceGetCount_v2=error 9")
-    assert machine.source().open().origin.reason_id == start_failed(9)
+    assert machine.source().open().origin.reason == nvml_messages.start_error(9, "")
     machine.set_scenario("nvmlDeviceGetUUID=error 18")
-    assert machine.source().open().origin.reason_id == start_failed(18)
+    assert machine.source().open().origin.reason == nvml_messages.start_error(18, "")
     machine.set_scenario("nvmlDeviceGetMaxMigDeviceCount=error 9")
-    origin = machine.source().open().origin
-    assert origin.reason_id == MessageId("source-lost", {})
-    assert "not loaded" in (origin.reason or "")
+    assert machine.source().open().origin.reason == nvml_messages.start_error(9, "")
 
 
 def test_an_unexpected_error_of_the_binding_is_reported(
@@ -161,9 +146,7 @@ def test_an_unexpected_error_of_the_binding_is_reported(
     contains the exception."""
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 1 / 0)
     origin = machine.source().open().origin
-    error = "ZeroDivisionError: division by zero"
-    assert origin.reason_id == MessageId("driver-unreadable", {"error": error})
-    assert error in (origin.reason or "")
+    assert origin.reason == "The NVIDIA driver could not be read (ZeroDivisionError: division by zero)."
 
 
 def test_without_the_library_the_reason_names_what_to_install(library: Path, tmp_path: Path) -> None:
@@ -176,25 +159,17 @@ def test_without_the_library_the_reason_names_what_to_install(library: Path, tmp
         """
         import json
         from gpuwidget.sources.nvml import NvmlSource
-        origin = NvmlSource().open().origin
-        print(json.dumps([origin.reason_id.id, origin.reason_id.params["code"], origin.reason]))
+        print(json.dumps(NvmlSource().open().origin.reason))
         """,
     )
-    assert isinstance(reason, list)
-    assert reason[:2] == ["driver-start-failed", 12]
-    assert "libnvidia-ml.so.1 is missing" in reason[2]
+    assert reason == nvml_messages.start_error(12, "")
 
 
 @pytest.mark.parametrize(
-    ("module", "reason_id", "command"),
-    [
-        ("raise ImportError", "no-pynvml", "pip install nvidia-ml-py"),
-        ("nvmlInit = None", "foreign-pynvml", "pip uninstall -y pynvml"),
-    ],
+    ("module", "sentence"),
+    [("raise ImportError", nvml_messages.NO_PYNVML), ("nvmlInit = None", nvml_messages.FOREIGN_PYNVML)],
 )
-def test_a_wrong_binding_is_explained(
-    library: Path, tmp_path: Path, module: str, reason_id: str, command: str
-) -> None:
+def test_a_wrong_binding_is_explained(library: Path, tmp_path: Path, module: str, sentence: str) -> None:
     """If nvidia-ml-py is missing, or an old fork of pynvml hides it, the origin's reason explains what
     to do."""
     (tmp_path / "pynvml.py").write_text(module)
@@ -203,14 +178,11 @@ def test_a_wrong_binding_is_explained(
         """
         import json
         from gpuwidget.sources.nvml import NvmlSource
-        origin = NvmlSource().open().origin
-        print(json.dumps([origin.reason_id.id, origin.reason]))
+        print(json.dumps(NvmlSource().open().origin.reason))
         """,
         PYTHONPATH=str(tmp_path),
     )
-    assert isinstance(reason, list)
-    assert reason[0] == reason_id
-    assert command in reason[1]
+    assert reason == sentence
 
 
 def test_the_real_loader_finds_the_driver(library: Path, tmp_path: Path) -> None:
@@ -225,7 +197,7 @@ def test_the_real_loader_finds_the_driver(library: Path, tmp_path: Path) -> None
         from gpuwidget.sources import open_source
         source = open_source("nvml")
         gpus = source.open().gpus
-        print(json.dumps([source.read_fast(gpu).utilization for gpu in gpus]))
+        print(json.dumps([source.read(gpu, "fast").values["utilization"] for gpu in gpus]))
         source.close()
         """,
     )
@@ -245,11 +217,9 @@ def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
     inventory = source.open()
     assert inventory.origin.cuda_driver == "11.4"
     (gpu,) = inventory.gpus
-    assert source.read_fast(gpu).missing == {}
-    status = source.read_status(gpu)
-    assert ids(status.missing) == {"fan_speed": "not-supported"}
-    assert replace(status, missing={}) == status_readings(
-        {},
+    assert source.read(gpu, "fast").missing == {}
+    assert source.read(gpu, "status") == status_reading(
+        {"fan_speed": nvml_messages.PERMANENT[3]},
         power_limit_w=700.0,
         temperature_c=29.0,
         memory_temperature_c=33.0,
@@ -260,10 +230,11 @@ def test_an_old_driver_works_with_what_it_has(old_machine: Machine) -> None:
         encoder_utilization=0.0,
         throttle=("power cap",),
     )
-    assert source.read_processes(gpu) == (Process(NO_PROCESS, "compute", 1, None, None),)
-    assert source.read_slow(gpu).missing == {}
-    assert source.read_activity(gpu) is None
-    assert ids(source.read_fast(gpu).missing) == {"activity": "driver-too-old"}
+    assert source.read(gpu, "processes").values["processes"] == (
+        Process(NO_PROCESS, "compute", 1, None, None),
+    )
+    assert source.read(gpu, "slow").missing == {}
+    assert source.read(gpu, "activity") == ({"activity": None}, {"activity": nvml_messages.PERMANENT[13]})
 
 
 # -- forks -----------------------------------------------------------------------------------------------
@@ -283,25 +254,26 @@ def test_a_forked_child_starts_its_own(library: Path, tmp_path: Path) -> None:
 
         source, unopened = NvmlSource(), NvmlSource()
         (gpu,) = source.open().gpus
-        source.read_activity(gpu)
+        source.read(gpu, "activity")
         unopened.open()
         reading, writing = os.pipe()
         child = os.fork()
         if not child:
             try:
-                source.read_memory(gpu)
+                source.read(gpu, "memory")
                 said = None
             except SourceLostError as error:
                 said = str(error)
             unopened.close()
             source.open()
-            pids = [process.pid == os.getpid() for process in source.read_processes(gpu)]
+            listed = source.read(gpu, "processes").values["processes"]
+            pids = [process.pid == os.getpid() for process in listed]
             source.close()
             os.write(writing, json.dumps([said, pids]).encode())
             os._exit(0)
         os.waitpid(child, 0)
         in_child = json.loads(os.read(reading, 4096))
-        print(json.dumps([*in_child, source.read_memory(gpu)]))
+        print(json.dumps([*in_child, source.read(gpu, "memory").values["memory_used"]]))
         """,
     )
     assert result == [

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pynvml
 import pytest
-from helpers_messages import ids
 from helpers_nvml import EPOCH, GIB, NO_PROCESS, UUIDS, Machine
+from helpers_samples import group_reading
 
 from gpuwidget.model.errors import GpuLostError, SliceRemovedError
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.model.readings import Activity, SlowReadings
-from gpuwidget.sources import nvml_gpm
+from gpuwidget.model.metrics import GROUPS, METRICS, keys
+from gpuwidget.model.readings import Activity
+from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml import NvmlSource
-from gpuwidget.sources.nvml_device import SLOW_VALUES
 
 # -- the hardware's counters -----------------------------------------------------------------------------
 
 
 def test_activity_is_the_difference_of_two_samples(machine: Machine) -> None:
-    """The first call of `read_activity()` returns None. The second call returns the activity since the first
+    """The first read of the counters returns no activity. The second one returns the activity since the first
     one, in percent and in bytes per second."""
     machine.set_scenario(
         "gpu.0.gpm.1=99",
@@ -36,10 +35,11 @@ def test_activity_is_the_difference_of_two_samples(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.clock.now = 10.0
-    assert source.read_activity(gpu) is None
+    assert source.read(gpu, "activity").values["activity"] is None
     machine.clock.now = 10.5
     mib = 1024.0**2
-    assert source.read_activity(gpu) == Activity(
+    values, missing = source.read(gpu, "activity")
+    assert values["activity"] == Activity(
         since=EPOCH + 10.0,
         until=EPOCH + 10.5,
         graphics=99.0,
@@ -55,51 +55,37 @@ def test_activity_is_the_difference_of_two_samples(machine: Machine) -> None:
         nvlink_tx=0.0,
         nvlink_rx=2 * mib,
     )
-    assert ids(source.read_fast(gpu).missing) == {
-        "sm_occupancy": "no-data-yet",
-        "dram": "not-supported",
+    assert missing == {
+        "sm_occupancy": nvml_messages.TRANSIENT[21],
+        "dram": nvml_messages.PERMANENT[3],
     }
 
 
-@pytest.mark.parametrize("unknown", ["NVML_GPM_METRIC_ANY_TENSOR_UTIL", "NVML_GPM_METRIC_NO_SUCH_COUNTER"])
-def test_a_counter_that_the_binding_does_not_know_affects_no_other(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, unknown: str
-) -> None:
-    """If the installed nvidia-ml-py does not know one hardware counter, only this counter is None, with the
-    reason."""
-    monkeypatch.delattr(pynvml, unknown, raising=False)
-    tensor = [metric for metric in nvml_gpm._COUNTERS if metric.key == "tensor"]
-    counters = [
-        replace(metric, nvml=unknown) if metric in tensor else metric for metric in nvml_gpm._COUNTERS
-    ]
-    monkeypatch.setattr(nvml_gpm, "_COUNTERS", tuple(counters))
-    machine.set_scenario("gpu.0.gpm.2=62.5", "gpu.0.gpm.61=2")
-    source = machine.source()
-    (gpu,) = source.open().gpus
-    source.read_activity(gpu)
-    machine.clock.now = 1.0
-    activity = source.read_activity(gpu)
-    assert activity is not None
-    assert (activity.sm, activity.tensor, activity.nvlink_tx) == (62.5, None, 2 * 1024.0**2)
-    assert ids(source.read_fast(gpu).missing) == {"tensor": "counter-unknown"}
+def test_counters_have_the_ids_of_nvml() -> None:
+    """The table's ids of the hardware counters are those of the constants that the docs name."""
+    counters = [metric for metric in METRICS if metric.gpm is not None]
+    assert {metric.nvml: metric.gpm for metric in counters} == {
+        metric.nvml: getattr(pynvml, metric.nvml) for metric in counters
+    }
+    assert tuple(metric.key for metric in counters) == keys("activity")
 
 
 def test_counters_are_not_read_faster_than_every_100_ms(machine: Machine) -> None:
-    """Less than 100 ms after the last counter sample, `read_activity()` returns None without calling NVML."""
+    """Less than 100 ms after the last counter sample, the activity is None, and NVML is not called."""
     source = machine.source()
     (gpu,) = source.open().gpus
-    source.read_activity(gpu)
+    source.read(gpu, "activity")
     machine.calls()
     machine.clock.now = 0.09
-    assert source.read_activity(gpu) is None
+    assert source.read(gpu, "activity").values["activity"] is None
     assert machine.calls() == {}
     machine.clock.now = 0.1
-    activity = source.read_activity(gpu)
+    activity = source.read(gpu, "activity").values["activity"]
     assert activity is not None
     assert (activity.since, activity.until) == (EPOCH, EPOCH + 0.1)
     assert machine.calls() == {"nvmlGpmSampleAlloc": 1, "nvmlGpmSampleGet": 1, "nvmlGpmMetricsGet": 1}
     machine.clock.now = 0.6
-    source.read_activity(gpu)
+    source.read(gpu, "activity")
     assert machine.calls() == {"nvmlGpmSampleGet": 1, "nvmlGpmMetricsGet": 1}
 
 
@@ -109,13 +95,15 @@ def test_a_gpu_without_counters_has_the_reason(machine: Machine) -> None:
     machine.set_scenario("gpu.0.gpm=0")
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_activity(gpu) is None
+    assert source.read(gpu, "activity").values["activity"] is None
     machine.calls()
-    assert source.read_activity(gpu) is None
+    assert source.read(gpu, "activity").values["activity"] is None
     assert machine.calls() == {}
     assert gpu.compute_capability == "9.0"
-    reason = source.read_fast(gpu).missing["activity"]
-    assert reason.id == "gpm-not-provided"
+    reason = source.read(gpu, "activity").missing["activity"]
+    assert reason.text == (
+        "the driver does not provide this GPU's performance counters (for example in some virtual machines)"
+    )
 
 
 def test_counters_that_fail_for_now_are_read_again(machine: Machine) -> None:
@@ -123,17 +111,16 @@ def test_counters_that_fail_for_now_are_read_again(machine: Machine) -> None:
     time since the last successful counter sample."""
     source = machine.source()
     (gpu,) = source.open().gpus
-    source.read_activity(gpu)
+    source.read(gpu, "activity")
     machine.clock.now = 1.0
     machine.set_scenario("gpu.0.nvmlGpmSampleGet=error 999")
-    assert source.read_activity(gpu) is None
-    assert ids(source.read_fast(gpu).missing) == {"activity": "driver-unknown-error"}
+    failed = {"activity": nvml_messages.TRANSIENT[999]}
+    assert source.read(gpu, "activity") == ({"activity": None}, failed)
     machine.set_scenario()
     machine.clock.now = 2.0
-    activity = source.read_activity(gpu)
-    assert activity is not None
-    assert (activity.since, activity.until) == (EPOCH, EPOCH + 2.0)
-    assert source.read_fast(gpu).missing == {}
+    values, missing = source.read(gpu, "activity")
+    assert (values["activity"].since, values["activity"].until) == (EPOCH, EPOCH + 2.0)
+    assert missing == {}
 
 
 @pytest.mark.parametrize("end", [NvmlSource.stop_activity, NvmlSource.close])
@@ -144,7 +131,7 @@ def test_counters_are_freed(machine: Machine, end: Callable[[NvmlSource], None])
     gpus = source.open().gpus
     for machine.clock.now in (1.0, 2.0, 3.0):
         for gpu in gpus:
-            source.read_activity(gpu)
+            source.read(gpu, "activity")
     assert machine.calls()["nvmlGpmSampleAlloc"] == 4
     end(source)
     end(source)
@@ -152,16 +139,16 @@ def test_counters_are_freed(machine: Machine, end: Callable[[NvmlSource], None])
 
 
 def test_after_being_freed_the_counters_start_again(machine: Machine) -> None:
-    """After `stop_activity()`, the next call of `read_activity()` starts a new window, so that activity from
+    """After `stop_activity()`, the next read of the counters starts a new window, so that activity from
     before is not reported."""
     source = machine.source()
     (gpu,) = source.open().gpus
-    source.read_activity(gpu)
+    source.read(gpu, "activity")
     source.stop_activity()
     machine.clock.now = 5.0
-    assert source.read_activity(gpu) is None
+    assert source.read(gpu, "activity").values["activity"] is None
     machine.clock.now = 6.0
-    activity = source.read_activity(gpu)
+    activity = source.read(gpu, "activity").values["activity"]
     assert activity is not None
     assert activity.since == EPOCH + 5.0
 
@@ -190,22 +177,31 @@ def test_a_slice_has_memory_and_processes_but_no_utilization(machine: Machine) -
     source = machine.source()
     _, slice_ = source.open().gpus
     machine.calls()
-    fast = source.read_fast(slice_)
-    assert (fast.utilization, fast.memory_used, fast.power_w) == (None, GIB, None)
-    assert ids(fast.missing) == {
-        "utilization": "mig-on",
-        "memory_utilization": "mig-on",
-        "power_w": "not-per-mig-slice",
+    fast = source.read(slice_, "fast")
+    assert (fast.values["utilization"], fast.values["memory_used"], fast.values["power_w"]) == (
+        None,
+        GIB,
+        None,
+    )
+    assert fast.missing == {
+        "utilization": nvml_messages.MIG_ON,
+        "memory_utilization": nvml_messages.MIG_ON,
+        "power_w": nvml_messages.NOT_PER_MIG_SLICE,
     }
     assert machine.calls() == {"nvmlDeviceGetMemoryInfo_v2": 1}
-    assert source.read_processes(slice_) == (Process(NO_PROCESS, "compute", 3, None, None),)
+    assert source.read(slice_, "processes").values["processes"] == (
+        Process(NO_PROCESS, "compute", 3, None, None),
+    )
     machine.calls()
-    steady, slow = source.read_status(slice_), source.read_slow(slice_)
-    assert (steady.throttle, steady.missing["throttle"].id) == (None, "not-per-mig-slice")
-    unknown = dict.fromkeys(SLOW_VALUES, "not-per-mig-slice")
-    assert ids(slow.missing) == {**unknown, "utilization_window": "mig-on"}
-    assert replace(slow, missing={}) == SlowReadings(
-        energy_j=None, utilization_window=None, ecc_uncorrected=None, xid=None, xid_time=None, missing={}
+    steady, slow = source.read(slice_, "status"), source.read(slice_, "slow")
+    assert (steady.values["throttle"], steady.missing["throttle"]) == (None, nvml_messages.NOT_PER_MIG_SLICE)
+    unknown = dict.fromkeys(GROUPS["slow"], nvml_messages.NOT_PER_MIG_SLICE)
+    assert slow == group_reading(
+        energy_j=None,
+        utilization_window=None,
+        ecc_uncorrected=None,
+        xid=None,
+        missing={**unknown, "utilization_window": nvml_messages.MIG_ON},
     )
     assert machine.calls() == {}
 
@@ -215,13 +211,12 @@ def test_a_slice_has_counters(machine: Machine) -> None:
     machine.set_scenario("gpu.0.mig=1", "gpu.0.mig.1.gpm.2=12.5")
     source = machine.source()
     whole, slice_ = source.open().gpus
-    source.read_activity(slice_)
+    source.read(slice_, "activity")
     machine.clock.now = 1.0
-    activity = source.read_activity(slice_)
+    activity = source.read(slice_, "activity").values["activity"]
     assert activity is not None
     assert activity.sm == 12.5
-    assert source.read_activity(whole) is None
-    assert source.read_fast(whole).missing["activity"].id == "mig-on"
+    assert source.read(whole, "activity") == ({"activity": None}, {"activity": nvml_messages.MIG_ON})
 
 
 def test_values_that_mig_mode_hides_have_that_reason(machine: Machine) -> None:
@@ -231,14 +226,14 @@ def test_values_that_mig_mode_hides_have_that_reason(machine: Machine) -> None:
     machine.set_scenario("gpu.0.mig=", *(f"gpu.0.nvmlDeviceGet{name}=error 3" for name in hidden))
     source = machine.source()
     (gpu,) = source.open().gpus
-    fast, status, slow = source.read_fast(gpu), source.read_status(gpu), source.read_slow(gpu)
-    assert ids(fast.missing) == dict.fromkeys(("utilization", "memory_utilization"), "mig-on")
-    assert ids(status.missing) == {
-        "encoder_utilization": "mig-on",
-        "decoder_utilization": "mig-on",
-        "fan_speed": "not-supported",
+    fast, status, slow = source.read(gpu, "fast"), source.read(gpu, "status"), source.read(gpu, "slow")
+    assert fast.missing == dict.fromkeys(("utilization", "memory_utilization"), nvml_messages.MIG_ON)
+    assert status.missing == {
+        "encoder_utilization": nvml_messages.MIG_ON,
+        "decoder_utilization": nvml_messages.MIG_ON,
+        "fan_speed": nvml_messages.PERMANENT[3],
     }
-    assert ids(slow.missing) == {"utilization_window": "mig-on"}
+    assert slow.missing == {"utilization_window": nvml_messages.MIG_ON}
 
 
 def test_a_container_with_one_slice_sees_that_slice(machine: Machine) -> None:
@@ -253,8 +248,8 @@ def test_a_container_with_one_slice_sees_that_slice(machine: Machine) -> None:
     source = machine.source()
     whole, slice_ = source.open().gpus
     assert (whole.memory_total, whole.unified_memory) == (None, False)
-    assert source.read_fast(whole).missing["memory_used"].id == "no-permission"
-    assert source.read_memory(slice_) == 9
+    assert source.read(whole, "fast").missing["memory_used"].id == "no-permission"
+    assert source.read(slice_, "memory").values["memory_used"] == 9
 
 
 def test_a_slice_that_was_taken_away_is_gone(machine: Machine) -> None:
@@ -265,11 +260,11 @@ def test_a_slice_that_was_taken_away_is_gone(machine: Machine) -> None:
     _, _, slice_ = source.open().gpus
     machine.set_scenario("gpu.0.mig=0")
     with pytest.raises(SliceRemovedError, match=r"MIG slice 1 of GPU 0 .* no longer exists"):
-        source.read_fast(slice_)
+        source.read(slice_, "fast")
     inventory = source.open()
     assert ([gpu.mig_index for gpu in inventory.gpus], inventory.lost) == ([None, 0], ())
     with pytest.raises(GpuLostError, match="no longer exists"):
-        source.read_memory(slice_)
+        source.read(slice_, "memory")
 
 
 def test_a_slice_that_cannot_be_read_does_not_affect_the_others(machine: Machine) -> None:

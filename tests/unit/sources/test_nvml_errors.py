@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from helpers_nvml import Hung, Machine
 
 from gpuwidget.model.errors import GpuLostError, SourceLostError
-from gpuwidget.sources.nvml import NvmlSource
+from gpuwidget.model.metrics import GROUPS, Group
+from gpuwidget.sources import nvml_messages
 
 # -- losing a GPU or the driver --------------------------------------------------------------------------
 
-READERS: list[Callable[..., object]] = [
-    NvmlSource.read_fast,
-    NvmlSource.read_memory,
-    NvmlSource.read_processes,
-    NvmlSource.read_status,
-    NvmlSource.read_slow,
-    NvmlSource.read_activity,
-]
 
-
-@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("code", [15, 16])
-def test_every_call_reports_a_lost_gpu(machine: Machine, read: Callable[..., object], code: int) -> None:
+def test_every_call_reports_a_lost_gpu(machine: Machine, group: Group, code: int) -> None:
     """If a GPU has fallen off the bus or needs a reset, every call that reads it raises GpuLostError. Other
     GPUs are still read."""
     source = machine.source()
@@ -32,20 +22,20 @@ def test_every_call_reports_a_lost_gpu(machine: Machine, read: Callable[..., obj
     first, second = source.open().gpus
     machine.set_scenario("gpus=2", f"gpu.0.*=error {code}")
     with pytest.raises(GpuLostError, match=r"GPU 0 \(NVIDIA H200\)"):
-        read(source, first)
-    read(source, second)
+        source.read(first, group)
+    source.read(second, group)
 
 
-@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("code", [1, 9, 18, 28])
-def test_every_call_reports_a_lost_driver(machine: Machine, read: Callable[..., object], code: int) -> None:
+def test_every_call_reports_a_lost_driver(machine: Machine, group: Group, code: int) -> None:
     """If the driver is unloaded, every call that reads a GPU raises SourceLostError with the reason, so that
     the caller can reopen the source."""
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.set_scenario(f"*=error {code}")
     with pytest.raises(SourceLostError, match="driver"):
-        read(source, gpu)
+        source.read(gpu, group)
 
 
 def test_opening_again_renews_every_handle(machine: Machine) -> None:
@@ -66,10 +56,10 @@ def test_unsupported_values_are_tried_again_after_opening(machine: Machine) -> N
     machine.set_scenario("gpu.0.nvmlDeviceGetUtilizationRates=error 13")
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_fast(gpu).utilization is None
+    assert source.read(gpu, "fast").values["utilization"] is None
     machine.set_scenario("gpu.0.util=3")
     source.open()
-    assert source.read_fast(gpu).utilization == 3.0
+    assert source.read(gpu, "fast").values["utilization"] == 3.0
 
 
 def test_closing_shuts_the_driver_down_once(machine: Machine) -> None:
@@ -83,7 +73,7 @@ def test_closing_shuts_the_driver_down_once(machine: Machine) -> None:
     source.close()
     assert machine.calls()["nvmlShutdown"] == 1
     with pytest.raises(SourceLostError, match="closed"):
-        source.read_memory(gpu)
+        source.read(gpu, "memory")
 
 
 # -- calls that hang -------------------------------------------------------------------------------------
@@ -94,8 +84,10 @@ def test_a_hung_call_does_not_delay_other_gpus(machine: Machine) -> None:
     machine.set_scenario("gpus=2")
     source = machine.source()
     first, second = source.open().gpus
-    hung = Hung(machine, "nvmlDeviceGetMemoryInfo_v2", lambda: source.read_memory(first))
-    assert source.read_memory(second) == 0
+    hung = Hung(
+        machine, "nvmlDeviceGetMemoryInfo_v2", lambda: source.read(first, "memory").values["memory_used"]
+    )
+    assert source.read(second, "memory").values["memory_used"] == 0
     assert hung.resume(machine) == 0
 
 
@@ -105,7 +97,7 @@ def test_opening_under_a_hung_call_does_not_shut_it_down(machine: Machine) -> No
     machine.set_scenario("gpus=2")
     source = machine.source()
     first, _ = source.open().gpus
-    hung = Hung(machine, "nvmlDeviceGetUtilizationRates", lambda: source.read_fast(first))
+    hung = Hung(machine, "nvmlDeviceGetUtilizationRates", lambda: source.read(first, "fast"))
     assert [gpu.index for gpu in source.open().gpus] == [0, 1]
     calls = machine.calls()
     assert (calls["nvmlInitWithFlags"], calls.get("nvmlShutdown", 0)) == (1, 0)
@@ -119,7 +111,7 @@ def test_closing_under_a_hung_call_shuts_down_when_it_returns(machine: Machine) 
     machine.set_scenario("gpus=2")
     source = machine.source()
     first, _ = source.open().gpus
-    hung = Hung(machine, "nvmlDeviceGetUtilizationRates", lambda: source.read_fast(first))
+    hung = Hung(machine, "nvmlDeviceGetUtilizationRates", lambda: source.read(first, "fast"))
     source.close()
     assert "nvmlShutdown" not in machine.calls()
     hung.resume(machine)
@@ -132,10 +124,10 @@ def test_counters_in_use_are_freed_only_by_their_user(machine: Machine) -> None:
     source = machine.source()
     first, second = source.open().gpus
     for gpu in (first, second):
-        source.read_activity(gpu)
+        source.read(gpu, "activity")
     machine.clock.now = 1.0
-    hung = Hung(machine, "nvmlGpmSampleGet", lambda: source.read_activity(first))
-    assert source.read_activity(second) is not None
+    hung = Hung(machine, "nvmlGpmSampleGet", lambda: source.read(first, "activity").values["activity"])
+    assert source.read(second, "activity").values["activity"] is not None
     machine.calls()
     source.stop_activity()
     assert machine.calls() == {"nvmlGpmSampleFree": 2}
@@ -152,11 +144,14 @@ def test_a_reader_does_not_wait_for_an_opening_that_hangs(machine: Machine) -> N
     source = machine.source()
     first, _ = source.open().gpus
     hung = Hung(machine, "nvmlDeviceGetHandleByIndex_v2", source.open)
-    fast = source.read_fast(first)
-    assert (fast.memory_used, fast.missing["memory_used"].id) == (None, "driver-reopening")
-    assert source.read_status(first).missing["pstate"].id == "driver-reopening"
-    assert source.read_slow(first).missing["energy_j"].id == "driver-reopening"
-    assert (source.read_memory(first), source.read_processes(first)) == (None, None)
-    assert source.read_activity(first) is None
+    fast = source.read(first, "fast")
+    assert (fast.values["memory_used"], fast.missing["memory_used"]) == (None, nvml_messages.REOPENING)
+    assert source.read(first, "status").missing["pstate"] == nvml_messages.REOPENING
+    assert source.read(first, "slow").missing["energy_j"] == nvml_messages.REOPENING
+    assert (
+        source.read(first, "memory").values["memory_used"],
+        source.read(first, "processes").values["processes"],
+    ) == (None, None)
+    assert source.read(first, "activity").values["activity"] is None
     hung.resume(machine)
-    assert source.read_fast(first).missing == {}
+    assert source.read(first, "fast").missing == {}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
-from helpers_messages import ids
 from helpers_nvml import NO_PROCESS, Machine
 
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.sources import nvml_messages
 from gpuwidget.system import processes
 
 
@@ -25,7 +25,7 @@ def test_processes_are_listed_once_with_user_and_program(
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.calls()
-    assert source.read_processes(gpu) == (
+    assert source.read(gpu, "processes").values["processes"] == (
         Process(7, "compute", 1024, "ada", "python train.py"),
         Process(8, "compute", 2048, None, None),
         Process(9, "graphics", 4096, None, None),
@@ -39,7 +39,7 @@ def test_this_process_is_found_by_its_pid(machine: Machine) -> None:
     machine.set_scenario("gpu.0.compute=self:5")
     source = machine.source()
     (gpu,) = source.open().gpus
-    listed = source.read_processes(gpu)
+    listed = source.read(gpu, "processes").values["processes"]
     identity = processes.ProcessDirectory().look_up(os.getpid())
     assert identity.program is not None
     assert listed == (Process(os.getpid(), "compute", 5, *identity),)
@@ -52,14 +52,16 @@ def test_in_a_container_no_process_is_named(machine: Machine, monkeypatch: pytes
     machine.set_scenario("gpu.0.compute=self:5")
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_processes(gpu) == (Process(os.getpid(), "compute", 5, None, None),)
+    assert source.read(gpu, "processes").values["processes"] == (
+        Process(os.getpid(), "compute", 5, None, None),
+    )
 
 
 def test_no_process_is_an_empty_list(machine: Machine) -> None:
     """For a GPU without processes, the list of processes is empty, not unknown."""
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_processes(gpu) == ()
+    assert source.read(gpu, "processes").values["processes"] == ()
 
 
 def test_many_processes_and_one_on_several_slices(machine: Machine) -> None:
@@ -70,7 +72,7 @@ def test_many_processes_and_one_on_several_slices(machine: Machine) -> None:
     )
     source = machine.source()
     (gpu,) = source.open().gpus
-    listed = source.read_processes(gpu)
+    listed = source.read(gpu, "processes").values["processes"]
     assert listed is not None
     assert [process.pid for process in listed] == [NO_PROCESS + n for n in range(70)]
     assert listed[0].memory == 3
@@ -82,11 +84,9 @@ def test_processes_that_cannot_be_listed_have_a_reason(machine: Machine) -> None
     machine.set_scenario("gpu.0.nvmlDeviceGetComputeRunningProcesses_v3=error 4")
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_processes(gpu) is None
-    assert ids(source.read_fast(gpu).missing) == {"processes": "no-permission"}
+    assert source.read(gpu, "processes") == ({"processes": None}, {"processes": nvml_messages.TRANSIENT[4]})
     machine.set_scenario()
-    assert source.read_processes(gpu) == ()
-    assert source.read_fast(gpu).missing == {}
+    assert source.read(gpu, "processes") == ({"processes": ()}, {})
 
 
 def test_a_list_that_fails_makes_all_processes_unknown(machine: Machine) -> None:
@@ -97,13 +97,13 @@ def test_a_list_that_fails_makes_all_processes_unknown(machine: Machine) -> None
     )
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_processes(gpu) is None
+    assert source.read(gpu, "processes").values["processes"] is None
     machine.set_scenario(
         f"gpu.0.compute={NO_PROCESS}:1",
         "gpu.0.nvmlDeviceGetGraphicsRunningProcesses_v3=error 3",
         "gpu.0.nvmlDeviceGetGraphicsRunningProcesses_v2=error 3",
     )
-    listed = source.read_processes(gpu)
+    listed = source.read(gpu, "processes").values["processes"]
     assert listed is not None
     assert [process.pid for process in listed] == [NO_PROCESS]
 
@@ -118,10 +118,9 @@ def test_process_lists_of_faulty_drivers_are_not_used(machine: Machine, driver: 
     machine.set_scenario(f"driver={driver}", f"gpu.0.compute={NO_PROCESS}:1")
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert ids(source.read_fast(gpu).missing) == (
-        {"processes": "scrambled-process-lists"} if scrambled else {}
-    )
-    assert (source.read_processes(gpu) is None) == scrambled
+    values, missing = source.read(gpu, "processes")
+    assert missing == ({"processes": nvml_messages.SCRAMBLED_PROCESS_LISTS} if scrambled else {})
+    assert (values["processes"] is None) == scrambled
 
 
 def test_a_driver_that_always_requires_more_room(machine: Machine) -> None:
@@ -131,6 +130,6 @@ def test_a_driver_that_always_requires_more_room(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.calls()
-    assert source.read_processes(gpu) is None
+    listed = source.read(gpu, "processes")
     assert sum(machine.calls().values()) == 10
-    assert "processes" in source.read_fast(gpu).missing
+    assert (listed.values["processes"], listed.missing.keys()) == (None, {"processes"})

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
 import pynvml
 import pytest
-from helpers_messages import ids
 from helpers_nvml import EPOCH, GIB, H200_MEMORY, H200_RESERVED, NO_PROCESS, Hung, Machine
-from helpers_samples import status_readings
+from helpers_samples import group_reading, status_reading
 from nvml_standin import build, profiles
 
 from gpuwidget.model.clock import SYSTEM_CLOCK
-from gpuwidget.model.messages import MessageId, texts
-from gpuwidget.model.metrics import METRICS
-from gpuwidget.model.readings import FastReadings, SlowReadings
+from gpuwidget.model.messages import Message, texts
+from gpuwidget.model.metrics import METRICS, Group
+from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml import NvmlSource
 from gpuwidget.sources.plausible import BOUNDS
 from gpuwidget.system import processes
@@ -35,7 +33,7 @@ def test_fast_readings_are_three_calls(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.calls()
-    assert source.read_fast(gpu) == FastReadings(
+    assert source.read(gpu, "fast") == group_reading(
         utilization=97.0, memory_utilization=41.0, memory_used=GIB, power_w=649.25, missing={}
     )
     assert machine.calls() == {
@@ -43,7 +41,7 @@ def test_fast_readings_are_three_calls(machine: Machine) -> None:
         "nvmlDeviceGetMemoryInfo_v2": 1,
         "nvmlDeviceGetFieldValues": 1,
     }
-    assert source.read_memory(gpu) == GIB
+    assert source.read(gpu, "memory").values["memory_used"] == GIB
     assert machine.calls() == {"nvmlDeviceGetMemoryInfo_v2": 1}
 
 
@@ -51,9 +49,9 @@ def test_readings_follow_the_machine(machine: Machine) -> None:
     """If a GPU's memory in use changes, the next reading contains the new value."""
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_memory(gpu) == 0
+    assert source.read(gpu, "memory").values["memory_used"] == 0
     machine.set_scenario(f"gpu.0.memory_used={GIB}")
-    assert source.read_memory(gpu) == GIB
+    assert source.read(gpu, "memory").values["memory_used"] == GIB
 
 
 @pytest.mark.parametrize("code", [2, 3])
@@ -63,9 +61,9 @@ def test_power_falls_back_if_the_instant_field_is_missing(machine: Machine, code
     machine.set_scenario(f"gpu.0.field.186=error {code}", "gpu.0.power_average=123.5")
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_fast(gpu).power_w == 123.5
+    assert source.read(gpu, "fast").values["power_w"] == 123.5
     machine.calls()
-    assert source.read_fast(gpu).power_w == 123.5
+    assert source.read(gpu, "fast").values["power_w"] == 123.5
     assert machine.calls() == {
         "nvmlDeviceGetUtilizationRates": 1,
         "nvmlDeviceGetMemoryInfo_v2": 1,
@@ -79,10 +77,10 @@ def test_power_does_not_fall_back_after_a_transient_error(machine: Machine) -> N
     machine.set_scenario("gpu.0.field.186=error 999", "gpu.0.power_average=123.5")
     source = machine.source()
     (gpu,) = source.open().gpus
-    fast = source.read_fast(gpu)
-    assert (fast.power_w, ids(fast.missing)) == (None, {"power_w": "driver-unknown-error"})
+    fast = source.read(gpu, "fast")
+    assert (fast.values["power_w"], fast.missing) == (None, {"power_w": nvml_messages.TRANSIENT[999]})
     machine.set_scenario("gpu.0.power=200", "gpu.0.power_average=123.5")
-    assert source.read_fast(gpu).power_w == 200.0
+    assert source.read(gpu, "fast").values["power_w"] == 200.0
 
 
 def test_one_metric_never_affects_the_others(machine: Machine) -> None:
@@ -91,13 +89,17 @@ def test_one_metric_never_affects_the_others(machine: Machine) -> None:
     machine.set_scenario("gpu.0.nvmlDeviceGetUtilizationRates=error 10", f"gpu.0.memory_used={GIB}")
     source = machine.source()
     (gpu,) = source.open().gpus
-    fast = source.read_fast(gpu)
-    assert ids(fast.missing) == dict.fromkeys(("utilization", "memory_utilization"), "driver-timeout")
-    assert replace(fast, missing={}) == FastReadings(
-        utilization=None, memory_utilization=None, memory_used=GIB, power_w=76.0, missing={}
+    late = nvml_messages.TRANSIENT[10]
+    assert late.text == "the driver did not answer in time"
+    assert source.read(gpu, "fast") == group_reading(
+        utilization=None,
+        memory_utilization=None,
+        memory_used=GIB,
+        power_w=76.0,
+        missing={"utilization": late, "memory_utilization": late},
     )
     machine.set_scenario("gpu.0.util=5")
-    assert source.read_fast(gpu) == FastReadings(
+    assert source.read(gpu, "fast") == group_reading(
         utilization=5.0, memory_utilization=0.0, memory_used=0, power_w=76.0, missing={}
     )
 
@@ -108,24 +110,28 @@ def test_an_error_without_a_message_quotes_the_driver(machine: Machine) -> None:
     machine.set_scenario("gpu.0.nvmlDeviceGetUtilizationRates=error 20")
     source = machine.source()
     (gpu,) = source.open().gpus
-    reason = source.read_fast(gpu).missing["utilization"]
-    assert reason.message_id == MessageId("driver-error", {"code": 20, "error": "Insufficient Memory"})
-    assert "Insufficient Memory" in reason.text
+    assert source.read(gpu, "fast").missing["utilization"] == Message(
+        "driver-error",
+        {"code": 20, "error": "Insufficient Memory"},
+        "the driver reports: Insufficient Memory",
+    )
 
 
-@pytest.mark.parametrize(("code", "reason"), [(3, "not-supported"), (13, "driver-too-old")])
-def test_an_unsupported_value_is_not_read_again(machine: Machine, code: int, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "reason"), [(3, nvml_messages.PERMANENT[3]), (13, nvml_messages.PERMANENT[13])]
+)
+def test_an_unsupported_value_is_not_read_again(machine: Machine, code: int, reason: Message) -> None:
     """A value that the GPU or the driver does not support is not requested again for that GPU. Other GPUs are
     not affected."""
     machine.set_scenario("gpus=2", f"gpu.0.nvmlDeviceGetUtilizationRates=error {code}")
     source = machine.source()
     first, second = source.open().gpus
-    assert source.read_fast(first).missing["utilization"].id == reason
+    assert source.read(first, "fast").missing["utilization"] == reason
     machine.set_scenario("gpus=2")
     machine.calls()
-    assert source.read_fast(first).missing["utilization"].id == reason
+    assert source.read(first, "fast").missing["utilization"] == reason
     assert "nvmlDeviceGetUtilizationRates" not in machine.calls()
-    assert source.read_fast(second).utilization == 0.0
+    assert source.read(second, "fast").values["utilization"] == 0.0
 
 
 # -- memory ----------------------------------------------------------------------------------------------
@@ -136,7 +142,7 @@ def test_memory_is_without_what_the_driver_reserves(machine: Machine) -> None:
     bytes in use, not 615 MiB."""
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_memory(gpu) == 0
+    assert source.read(gpu, "memory").values["memory_used"] == 0
 
 
 def test_memory_versions_are_never_mixed(old_machine: Machine, library: Path) -> None:
@@ -144,8 +150,8 @@ def test_memory_versions_are_never_mixed(old_machine: Machine, library: Path) ->
     call."""
     source = old_machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_memory(gpu) == H200_RESERVED
-    assert source.read_fast(gpu).memory_used == H200_RESERVED
+    assert source.read(gpu, "memory").values["memory_used"] == H200_RESERVED
+    assert source.read(gpu, "fast").values["memory_used"] == H200_RESERVED
     assert old_machine.calls()["nvmlDeviceGetMemoryInfo"] == 3
 
 
@@ -155,12 +161,12 @@ def test_a_failing_v2_does_not_become_v1(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.set_scenario("gpu.0.nvmlDeviceGetMemoryInfo_v2=error 999")
-    fast = source.read_fast(gpu)
-    assert (fast.memory_used, ids(fast.missing)) == (
+    fast = source.read(gpu, "fast")
+    assert (fast.values["memory_used"], fast.missing) == (
         None,
-        {"memory_used": "driver-unknown-error"},
+        {"memory_used": nvml_messages.TRANSIENT[999]},
     )
-    assert source.read_memory(gpu) is None
+    assert source.read(gpu, "memory").values["memory_used"] is None
     assert "nvmlDeviceGetMemoryInfo" not in machine.calls()
 
 
@@ -187,8 +193,12 @@ def test_a_gpu_with_unified_memory_shows_the_hosts(
     source = machine.source()
     (gpu,) = source.open().gpus
     assert (gpu.unified_memory, gpu.memory_total, gpu.memory_reserved) == (True, HOST.total, 0)
-    fast = source.read_fast(gpu)
-    assert (fast.memory_used, fast.missing, source.read_memory(gpu)) == (HOST.used, {}, HOST.used)
+    fast = source.read(gpu, "fast")
+    assert (fast.values["memory_used"], fast.missing, source.read(gpu, "memory").values["memory_used"]) == (
+        HOST.used,
+        {},
+        HOST.used,
+    )
 
 
 def test_a_gpu_with_its_own_memory_is_not_unified(machine: Machine) -> None:
@@ -198,7 +208,7 @@ def test_a_gpu_with_its_own_memory_is_not_unified(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     assert (gpu.unified_memory, gpu.memory_total, gpu.memory_reserved) == (False, None, None)
-    assert ids(source.read_fast(gpu).missing) == {"memory_used": "not-supported"}
+    assert source.read(gpu, "fast").missing == {"memory_used": nvml_messages.PERMANENT[3]}
 
 
 # -- impossible values -----------------------------------------------------------------------------------
@@ -230,15 +240,16 @@ def test_an_impossible_value_is_unknown(machine: Machine, line: str) -> None:
     machine.set_scenario(ordinary, line)
     source = machine.source()
     (gpu,) = source.open().gpus
-    readings = (source.read_fast(gpu), source.read_status(gpu), source.read_slow(gpu))
+    groups: tuple[Group, ...] = ("fast", "status", "slow")
+    readings = [source.read(gpu, group) for group in groups]
     missing = {name: why for reading in readings for name, why in reading.missing.items()}
-    assert ids(missing) == dict.fromkeys(WITHHELD[line], "impossible-value")
-    unknown = {f.name for reading in readings for f in fields(reading) if getattr(reading, f.name) is None}
-    assert unknown - {"xid", "xid_time"} == WITHHELD[line]
+    assert missing == dict.fromkeys(WITHHELD[line], nvml_messages.IMPOSSIBLE)
+    unknown = {name for reading in readings for name, value in reading.values.items() if value is None}
+    assert unknown - {"xid"} == WITHHELD[line]
     if "memory_used" in missing:
-        assert source.read_memory(gpu) is None
+        assert source.read(gpu, "memory").values["memory_used"] is None
     machine.set_scenario(ordinary)
-    assert source.read_fast(gpu).missing == {}
+    assert source.read(gpu, "fast").missing == {}
 
 
 @pytest.mark.parametrize(
@@ -251,15 +262,13 @@ def test_a_list_with_an_impossible_process_is_unknown(machine: Machine, kind: st
     machine.set_scenario(f"gpu.0.{kind}=4711:1 {entry}", f"gpu.0.working={entry.partition(':')[0]}:50")
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_processes(gpu) is None
-    assert ids(source.read_fast(gpu).missing) == {"processes": "impossible-value"}
-    worked = source.read_working_processes(gpu)
+    assert source.read(gpu, "processes") == ({"processes": None}, {"processes": nvml_messages.IMPOSSIBLE})
+    worked = source.read(gpu, "working_processes").values["working_processes"]
     assert worked == (frozenset({NO_PROCESS}) if entry.startswith(str(NO_PROCESS)) else None)
     machine.set_scenario(f"gpu.0.{kind}=4711:1")
-    listed = source.read_processes(gpu)
-    assert listed is not None
-    assert [process.pid for process in listed] == [4711]
-    assert source.read_fast(gpu).missing == {}
+    listed = source.read(gpu, "processes")
+    assert [process.pid for process in listed.values["processes"]] == [4711]
+    assert listed.missing == {}
 
 
 @pytest.mark.parametrize(("milliwatts", "count"), [(700_000, 3), (3_294_322_000, 0)])
@@ -275,7 +284,7 @@ def test_power_samples_with_an_impossible_one_are_not_used(
         for seconds, value in values
     ]
     monkeypatch.setattr(pynvml, "nvmlDeviceGetSamples", lambda *arguments: (1, samples))
-    assert len(source.read_power_samples(gpu)) == count
+    assert len(source.read(gpu, "power_samples").values["power_samples"]) == count
 
 
 def test_an_impossible_constant_is_unknown(machine: Machine) -> None:
@@ -291,12 +300,12 @@ def test_an_impossible_counter_is_unknown(machine: Machine) -> None:
     machine.set_scenario("gpu.0.gpm.2=250", "gpu.0.gpm.1=100.5", "gpu.0.gpm.20=1e12")
     source = machine.source()
     (gpu,) = source.open().gpus
-    source.read_activity(gpu)
+    source.read(gpu, "activity")
     machine.clock.now = 1.0
-    activity = source.read_activity(gpu)
-    assert activity is not None
+    values, missing = source.read(gpu, "activity")
+    activity = values["activity"]
     assert (activity.sm, activity.pcie_tx, activity.graphics) == (None, None, 100.5)
-    assert ids(source.read_fast(gpu).missing) == dict.fromkeys(("sm", "pcie_tx"), "impossible-value")
+    assert missing == dict.fromkeys(("sm", "pcie_tx"), nvml_messages.IMPOSSIBLE)
 
 
 def test_every_metric_has_bounds() -> None:
@@ -307,8 +316,8 @@ def test_every_metric_has_bounds() -> None:
 # -- status readings and slow readings -------------------------------------------------------------------
 
 
-def test_status_readings(machine: Machine) -> None:
-    """`read_status()` returns all status metrics and the throttle reasons. It makes ten NVML calls."""
+def test_status_reading(machine: Machine) -> None:
+    """The group `status` is all status metrics and the throttle reasons. It takes ten NVML calls."""
     machine.set_scenario(
         "gpu.0.power_limit=650",
         "gpu.0.temperature=61",
@@ -324,7 +333,7 @@ def test_status_readings(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.calls()
-    assert source.read_status(gpu) == status_readings(
+    assert source.read(gpu, "status") == status_reading(
         power_limit_w=650.0,
         temperature_c=61.0,
         memory_temperature_c=72.0,
@@ -354,20 +363,21 @@ def test_every_status_value_can_be_missing(machine: Machine) -> None:
     )
     source = machine.source()
     (gpu,) = source.open().gpus
-    status = source.read_status(gpu)
-    assert ids(status.missing) == {
-        "power_limit_w": "not-supported",
-        "temperature_c": "no-permission",
-        "memory_temperature_c": "not-supported",
-        "sm_clock_mhz": "driver-timeout",
-        "pstate": "no-data-yet",
-        "fan_speed": "not-supported",
-        "memory_clock_mhz": "driver-timeout",
-        "encoder_utilization": "not-supported",
-        "decoder_utilization": "not-supported",
-        "throttle": "driver-unknown-error",
-    }
-    assert replace(status, missing={}) == status_readings({})
+    unsupported = nvml_messages.PERMANENT[3]
+    assert source.read(gpu, "status") == status_reading(
+        {
+            "power_limit_w": unsupported,
+            "temperature_c": nvml_messages.TRANSIENT[4],
+            "memory_temperature_c": unsupported,
+            "sm_clock_mhz": nvml_messages.TRANSIENT[10],
+            "pstate": nvml_messages.TRANSIENT[21],
+            "fan_speed": unsupported,
+            "memory_clock_mhz": nvml_messages.TRANSIENT[10],
+            "encoder_utilization": unsupported,
+            "decoder_utilization": unsupported,
+            "throttle": nvml_messages.TRANSIENT[999],
+        },
+    )
 
 
 @pytest.mark.skipif(
@@ -379,7 +389,7 @@ def test_temperature_is_read_without_the_old_call(install: Callable[[Path], Mach
     machine.set_scenario("gpu.0.temperature=44")
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_status(gpu).temperature_c == 44.0
+    assert source.read(gpu, "status").values["temperature_c"] == 44.0
 
 
 def test_a_binding_without_the_deprecated_calls_works(
@@ -391,7 +401,7 @@ def test_a_binding_without_the_deprecated_calls_works(
     machine.set_scenario("gpu.0.throttle=4")
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read_status(gpu).throttle == ("power cap",)
+    assert source.read(gpu, "status").values["throttle"] == ("power cap",)
 
 
 def test_energy_and_the_utilization_window(machine: Machine) -> None:
@@ -401,11 +411,11 @@ def test_energy_and_the_utilization_window(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.calls()
-    assert source.read_slow(gpu) == SlowReadings(
-        energy_j=2706.5, utilization_window=0.167, ecc_uncorrected=0, xid=None, xid_time=None, missing={}
+    assert source.read(gpu, "slow") == group_reading(
+        energy_j=2706.5, utilization_window=0.167, ecc_uncorrected=0, xid=None, missing={}
     )
-    assert source.read_slow(gpu) == SlowReadings(
-        energy_j=2706.5, utilization_window=0.167, ecc_uncorrected=0, xid=None, xid_time=None, missing={}
+    assert source.read(gpu, "slow") == group_reading(
+        energy_j=2706.5, utilization_window=0.167, ecc_uncorrected=0, xid=None, missing={}
     )
     calls = machine.calls()
     assert (calls["nvmlDeviceGetTotalEnergyConsumption"], calls["nvmlDeviceGetSamples"]) == (2, 2)
@@ -417,14 +427,14 @@ def test_errors_reported_while_the_source_is_open(machine: Machine) -> None:
     machine.set_scenario("gpu.0.xids=31")
     source = machine.source()
     (gpu,) = source.open().gpus
-    slow = source.read_slow(gpu)
-    assert (slow.xid, slow.xid_time, slow.missing) == (None, None, {})
+    slow = source.read(gpu, "slow")
+    assert (slow.values["xid"], slow.missing) == (None, {})
     machine.set_scenario("gpu.0.xids=31 13 79", "gpu.0.ecc=2")
     machine.clock.now = 60.0
-    slow = source.read_slow(gpu)
-    assert (slow.ecc_uncorrected, slow.xid, slow.xid_time) == (2, 79, EPOCH + 60.0)
+    slow = source.read(gpu, "slow")
+    assert (slow.values["ecc_uncorrected"], slow.values["xid"]) == (2, (79, EPOCH + 60.0))
     machine.clock.now = 120.0
-    assert source.read_slow(gpu).xid_time == EPOCH + 60.0
+    assert source.read(gpu, "slow").values["xid"] == (79, EPOCH + 60.0)
     calls = machine.calls()
     assert (calls["nvmlEventSetCreate"], calls["nvmlDeviceRegisterEvents"]) == (1, 1)
 
@@ -442,10 +452,9 @@ def test_errors_while_another_gpu_is_lost(machine: Machine) -> None:
     assert inventory.gpus == (first,)
     assert inventory.xids == {first.uuid: (31, EPOCH + 5.0), second.uuid: (79, EPOCH + 5.0)}
     machine.clock.now = 60.0
-    slow = source.read_slow(first)
-    assert (slow.xid, slow.xid_time) == (31, EPOCH + 5.0)
+    assert source.read(first, "slow").values["xid"] == (31, EPOCH + 5.0)
     machine.set_scenario("gpus=2", "gpu.0.xids=31 13", "gpu.1.xids=79", lost)
-    assert source.read_slow(first).xid == 13
+    assert source.read(first, "slow").values["xid"].number == 13
     source.close()
     calls = machine.calls()
     assert calls["nvmlEventSetFree"] == calls["nvmlEventSetCreate"] == 3
@@ -458,10 +467,10 @@ def test_errors_during_a_hung_call(machine: Machine) -> None:
     machine.set_scenario("gpus=2")
     source = machine.source()
     first, second = source.open().gpus
-    hung = Hung(machine, "nvmlDeviceGetUtilizationRates", lambda: source.read_fast(first))
+    hung = Hung(machine, "nvmlDeviceGetUtilizationRates", lambda: source.read(first, "fast"))
     machine.set_scenario("gpus=2", "gpu.0.nvmlDeviceGetUtilizationRates=hang", "gpu.1.xids=48")
     source.open()
-    assert source.read_slow(second).xid == 48
+    assert source.read(second, "slow").values["xid"].number == 48
     hung.resume(machine)
 
 
@@ -471,12 +480,12 @@ def test_a_lost_event_set_is_registered_again(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     machine.set_scenario("gpu.0.nvmlEventSetWait_v2=error 999")
-    slow = source.read_slow(gpu)
-    assert (slow.xid, ids(slow.missing)) == (None, {"xid": "driver-unknown-error"})
+    slow = source.read(gpu, "slow")
+    assert (slow.values["xid"], slow.missing) == (None, {"xid": nvml_messages.TRANSIENT[999]})
     machine.set_scenario("gpu.0.xids=31")
-    assert source.read_slow(gpu).missing == {}
+    assert source.read(gpu, "slow").missing == {}
     machine.set_scenario("gpu.0.xids=31 13")
-    assert source.read_slow(gpu).xid == 13
+    assert source.read(gpu, "slow").values["xid"].number == 13
 
 
 @pytest.mark.parametrize(
@@ -492,29 +501,29 @@ def test_errors_that_may_not_be_read_are_unknown(machine: Machine, error: int, r
     )
     source = machine.source()
     (gpu,) = source.open().gpus
-    slow = source.read_slow(gpu)
-    assert (slow.ecc_uncorrected, slow.xid, slow.xid_time) == (None, None, None)
+    slow = source.read(gpu, "slow")
+    assert (slow.values["ecc_uncorrected"], slow.values["xid"]) == (None, None)
     assert texts(slow.missing) == {"ecc_uncorrected": reason, "xid": reason}
     calls = machine.calls()
     assert calls["nvmlEventSetFree"] == calls["nvmlEventSetCreate"]
 
 
 def test_the_drivers_windows_of_utilization(machine: Machine) -> None:
-    """`read_utilization_windows()` returns the driver's utilization samples with their times. If there are
-    none, it returns an empty tuple."""
+    """The group `windows` is the driver's utilization samples with their times. If there are none, it is
+    unknown."""
     machine.set_scenario("gpus=2", "gpu.0.util=37", "gpu.0.window=0.2", "gpu.1.samples=0")
     source = machine.source()
     first, second = source.open().gpus
-    windows = source.read_utilization_windows(first)
+    windows = source.read(first, "windows").values["windows"]
     assert {window.utilization for window in windows} == {37.0}
     steps = {round(later.until - earlier.until, 3) for earlier, later in pairwise(windows)}
     assert steps == {0.2}
-    assert source.read_utilization_windows(second) == ()
+    assert source.read(second, "windows") == ({"windows": None}, {"windows": nvml_messages.TRANSIENT[21]})
 
 
 def test_the_drivers_samples_of_the_power(machine: Machine) -> None:
-    """`read_power_samples()` returns the driver's samples, 20 ms apart, with times of the monotonic clock. If
-    the driver has none, if the system's clock was set, and for a MIG slice, it returns an empty tuple."""
+    """The group `power_samples` is the driver's samples, 20 ms apart, with times of the monotonic clock. If
+    the driver has none, and for a MIG slice, it is unknown. If the system's clock was set, it is empty."""
     supported = (
         "gpus=3",
         "gpu.0.power=650",
@@ -526,28 +535,30 @@ def test_the_drivers_samples_of_the_power(machine: Machine) -> None:
     source = NvmlSource()
     machine.sources.append(source)
     first, second, _, part = source.open().gpus
-    samples = source.read_power_samples(first)
+    samples = source.read(first, "power_samples").values["power_samples"]
     now = SYSTEM_CLOCK.monotonic()
     assert len(samples) == 119
     assert {watts for _, watts in samples} == {650.0}
     assert {round(later[0] - earlier[0], 3) for earlier, later in pairwise(samples)} == {0.02}
     assert now - 1.0 < samples[-1][0] <= now
-    assert (source.read_power_samples(second), source.read_power_samples(part)) == ((), ())
+    reasons = {second: nvml_messages.PERMANENT[3], part: nvml_messages.NOT_PER_MIG_SLICE}
+    for gpu, reason in reasons.items():
+        assert source.read(gpu, "power_samples") == ({"power_samples": None}, {"power_samples": reason})
     machine.set_scenario(*supported, "gpu.0.power_samples_ahead=-3600")
-    assert source.read_power_samples(first) == ()
+    assert source.read(first, "power_samples").values["power_samples"] == ()
 
 
 def test_the_processes_that_have_worked(machine: Machine) -> None:
-    """`read_working_processes()` returns the processes with a record of work since the last call. The result
-    is empty if there is none, and None for a MIG slice and if the driver keeps no records."""
+    """The group `working_processes` is the processes with a record of work since the last read. It is empty
+    if there is none, and None for a MIG slice and if the driver keeps no records."""
     machine.set_scenario("gpus=2", "gpu.0.working=11:40 12:0 13:1", "gpu.1.mig=0")
     source = machine.source()
     first, second, part = source.open().gpus
-    assert source.read_working_processes(first) == frozenset({11, 13})
-    assert source.read_working_processes(second) == frozenset()
-    assert source.read_working_processes(part) is None
+    assert source.read(first, "working_processes").values["working_processes"] == frozenset({11, 13})
+    assert source.read(second, "working_processes").values["working_processes"] == frozenset()
+    assert source.read(part, "working_processes").values["working_processes"] is None
     machine.set_scenario("gpus=2", "gpu.0.nvmlDeviceGetProcessUtilization=error 3", "gpu.1.mig=0")
-    assert source.read_working_processes(first) is None
+    assert source.read(first, "working_processes").values["working_processes"] is None
 
 
 @pytest.mark.parametrize("line", ["gpu.0.samples=0", "gpu.0.samples=3"])
@@ -557,10 +568,15 @@ def test_an_unknown_window_is_measured_again(machine: Machine, line: str) -> Non
     machine.set_scenario(line, "gpu.0.nvmlDeviceGetTotalEnergyConsumption=error 3")
     source = machine.source()
     (gpu,) = source.open().gpus
-    slow = source.read_slow(gpu)
-    assert ids(slow.missing) == {"energy_j": "not-supported", "utilization_window": "no-data-yet"}
-    assert replace(slow, missing={}) == SlowReadings(
-        energy_j=None, utilization_window=None, ecc_uncorrected=0, xid=None, xid_time=None, missing={}
+    assert source.read(gpu, "slow") == group_reading(
+        energy_j=None,
+        utilization_window=None,
+        ecc_uncorrected=0,
+        xid=None,
+        missing={
+            "energy_j": nvml_messages.PERMANENT[3],
+            "utilization_window": nvml_messages.TRANSIENT[21],
+        },
     )
     machine.set_scenario()
-    assert source.read_slow(gpu).utilization_window == 0.2
+    assert source.read(gpu, "slow").values["utilization_window"] == 0.2

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from fakes import EPOCH
 from helpers_recordings import SetClock, meta, tick, values, write
-from helpers_samples import LIVE, h200, process, reading, sample, status_readings
+from helpers_samples import LIVE, group_reading, h200, process, reading, sample, status_reading
 
 from gpuwidget.cli.recorder import RecordingWriter, write_samples
 from gpuwidget.model.errors import RecordingError
 from gpuwidget.model.messages import Message, message_ids, texts
 from gpuwidget.model.metrics import keys
-from gpuwidget.model.readings import Activity, FastReadings, SlowReadings
+from gpuwidget.model.readings import Activity
 from gpuwidget.model.samples import NOT_READ_YET, Sample
 from gpuwidget.sources.recording import NOT_RECORDED, read
 from gpuwidget.sources.replay import SHIPPED, ReplaySource
@@ -68,10 +68,10 @@ def test_a_recording_replays_the_same_values(tmp_path: Path, name: str) -> None:
     found = source.open()
     assert found.gpus == (one, slice_)
     assert (found.origin.driver, found.origin.cuda_driver) == (LIVE.driver, LIVE.cuda_driver)
-    assert source.read_fast(one) == FastReadings(
+    assert source.read(one, "fast") == group_reading(
         utilization=97.0, memory_utilization=40.0, memory_used=first.memory_used, power_w=612.4, missing={}
     )
-    steady = status_readings(
+    steady = status_reading(
         {name: Message("missing-when-recorded", {}, text) for name, text in why.items()},
         power_limit_w=700.0,
         temperature_c=51.0,
@@ -83,30 +83,29 @@ def test_a_recording_replays_the_same_values(tmp_path: Path, name: str) -> None:
         decoder_utilization=0.0,
         throttle=("power cap", "idle"),
     )
-    assert source.read_status(one) == steady
-    assert source.read_slow(one) == SlowReadings(
+    assert source.read(one, "status") == steady
+    assert source.read(one, "slow") == group_reading(
         energy_j=1000.0,
         utilization_window=0.2,
         ecc_uncorrected=None,
         xid=None,
-        xid_time=None,
         missing=dict.fromkeys(("ecc_uncorrected", "xid"), NOT_RECORDED),
     )
-    shown = source.read_processes(one)
+    shown = source.read(one, "processes").values["processes"]
     assert shown is not None
     assert [(each.pid, each.kind, each.memory) for each in shown] == [
         (7, "compute", 100),
         (8, "compute", None),
     ]
-    assert source.read_processes(slice_) is None
-    assert source.read_fast(slice_).utilization is None
-    assert source.read_activity(one) is None
+    assert source.read(slice_, "processes").values["processes"] is None
+    assert source.read(slice_, "fast").values["utilization"] is None
+    assert source.read(one, "activity").values["activity"] is None
     clock.now = 1000.5
-    assert source.read_fast(one) == FastReadings(
+    assert source.read(one, "fast") == group_reading(
         utilization=12.5, memory_utilization=40.0, memory_used=7, power_w=99.123, missing={}
     )
-    assert source.read_slow(one).energy_j == 1306.25
-    activity = source.read_activity(one)
+    assert source.read(one, "slow").values["energy_j"] == 1306.25
+    activity = source.read(one, "activity").values["activity"]
     assert activity is not None
     for field in ("graphics", "sm", "sm_occupancy", "tensor", "dram", "fp64", "fp32", "fp16"):
         assert getattr(activity, field) == getattr(ACTIVITY, field)

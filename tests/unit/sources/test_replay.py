@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from helpers_recordings import GPM, SetClock, meta, tick, values, write
-from helpers_samples import status_readings
+from helpers_samples import group_reading, status_reading
 
 from gpuwidget.model.errors import GpuLostError, SourceLostError
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import Message, message
 from gpuwidget.model.metrics import keys
-from gpuwidget.model.readings import Activity, FastReadings, SlowReadings
+from gpuwidget.model.readings import Activity
 from gpuwidget.sources import open_source
 from gpuwidget.sources.replay import START_VARIABLE, TRAINING_S, ReplaySource
 
@@ -60,13 +60,13 @@ def test_every_value_of_a_tick_comes_in_the_units_of_the_model(clock: SetClock, 
     path = write(tmp_path / "x.jsonl", meta(), tick(0, values(throttle=0x25)))
     source = ReplaySource(str(path), loop=True, clock=clock)
     gpu = source.open().gpus[0]
-    assert source.read_fast(gpu) == FastReadings(
+    assert source.read(gpu, "fast") == group_reading(
         utilization=50.0, memory_utilization=5.0, memory_used=1024, power_w=100.0, missing={}
     )
-    assert source.read_memory(gpu) == 1024
-    assert source.read_processes(gpu) == (Process(7, "compute", 1000, None, None),)
+    assert source.read(gpu, "memory").values["memory_used"] == 1024
+    assert source.read(gpu, "processes").values["processes"] == (Process(7, "compute", 1000, None, None),)
     recorded = {"power_limit_w", "temperature_c", "memory_temperature_c", "sm_clock_mhz"}
-    assert source.read_status(gpu) == status_readings(
+    assert source.read(gpu, "status") == status_reading(
         power_limit_w=700.0,
         temperature_c=30.0,
         memory_temperature_c=35.0,
@@ -74,15 +74,14 @@ def test_every_value_of_a_tick_comes_in_the_units_of_the_model(clock: SetClock, 
         throttle=("too hot", "power cap", "idle"),
         missing=dict.fromkeys(set(keys("status")) - recorded, NOT_RECORDED),
     )
-    assert source.read_slow(gpu) == SlowReadings(
+    assert source.read(gpu, "slow") == group_reading(
         energy_j=None,
         utilization_window=0.2,
         ecc_uncorrected=None,
         xid=None,
-        xid_time=None,
         missing=dict.fromkeys(("energy_j", "ecc_uncorrected", "xid"), NOT_RECORDED),
     )
-    assert source.read_activity(gpu) is None
+    assert source.read(gpu, "activity").values["activity"] is None
 
 
 def test_what_was_unknown_stays_unknown(clock: SetClock, tmp_path: Path) -> None:
@@ -100,15 +99,15 @@ def test_what_was_unknown_stays_unknown(clock: SetClock, tmp_path: Path) -> None
     assert gpu.memory_total is None
     for now in (0.5, 1.5):
         clock.now = now
-        fast = source.read_fast(gpu)
+        fast = source.read(gpu, "fast")
         names = ("utilization", "memory_utilization", "memory_used", "power_w")
-        assert [getattr(fast, name) for name in names] == [None] * 4
+        assert [fast.values[name] for name in names] == [None] * 4
         unsupported = Message("missing-when-recorded", {}, "not supported by this GPU")
         expected = dict.fromkeys(names, NOT_RECORDED) | {"power_w": unsupported}
         assert fast.missing == expected
-        assert source.read_memory(gpu) is None
-        assert source.read_processes(gpu) is None
-        assert source.read_status(gpu) == status_readings(
+        assert source.read(gpu, "memory").values["memory_used"] is None
+        assert source.read(gpu, "processes").values["processes"] is None
+        assert source.read(gpu, "status") == status_reading(
             dict.fromkeys((*keys("status"), "throttle"), NOT_RECORDED)
         )
 
@@ -133,7 +132,7 @@ def test_the_position_follows_the_wall_clock(clock: SetClock, four_ticks: str) -
         again = []
         for step in range(9):
             clock.now = 1_700_000_000.0 + step * 0.5
-            again.append(source.read_fast(gpu).utilization)
+            again.append(source.read(gpu, "fast").values["utilization"])
         played.append(again)
     assert played[0] == played[1] == [0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 0.0]
 
@@ -151,7 +150,12 @@ def test_played_once_it_starts_when_opened_and_stays_at_its_end(clock: SetClock,
     for now in (1000.25, 1001.5, 1003.5, 1004.25, 5000.0):
         clock.now = now
         source.open()
-        seen.append((source.read_fast(found.gpus[0]).utilization, source.read_slow(found.gpus[0]).energy_j))
+        seen.append(
+            (
+                source.read(found.gpus[0], "fast").values["utilization"],
+                source.read(found.gpus[0], "slow").values["energy_j"],
+            )
+        )
     assert seen == [(0.0, 1000.0), (1.0, 1125.0), (3.0, 1325.0), (3.0, 1400.0), (3.0, 1400.0)]
 
 
@@ -164,7 +168,7 @@ def test_energy_never_falls_when_the_recording_restarts(clock: SetClock, four_ti
     counter = []
     for second in range(0, 12, 2):
         clock.now = 1_700_000_001.0 + second
-        counter.append(source.read_slow(gpu).energy_j)
+        counter.append(source.read(gpu, "slow").values["energy_j"])
     assert counter == [1100.0, 1300.0, 1500.0, 1700.0, 1900.0, 2100.0]
 
 
@@ -183,7 +187,7 @@ def test_a_rarely_recorded_energy_counter_is_extended_with_the_power(clock: SetC
     seen = []
     for now in (0.0, 1.0, 3.999999999, 4.0, 5.0):
         clock.now = now
-        seen.append(source.read_slow(gpu).energy_j)
+        seen.append(source.read(gpu, "slow").values["energy_j"])
     assert seen == [950.0, 1000.0, pytest.approx(1300.0), 1300.0, 1350.0]
 
 
@@ -197,7 +201,7 @@ def test_energy_continues_after_a_reload_of_the_recorded_driver(clock: SetClock,
     seen = []
     for now in range(5):
         clock.now = float(now)
-        seen.append(source.read_slow(gpu).energy_j)
+        seen.append(source.read(gpu, "slow").values["energy_j"])
     assert seen == [5000.0, 5100.0, 5100.0, 5200.0, 5300.0]
 
 
@@ -211,16 +215,16 @@ def counters(tmp_path: Path) -> str:
 
 
 def test_activity_is_the_mean_of_the_windows_since_the_last_call(clock: SetClock, counters: str) -> None:
-    """The first call of `read_activity()` returns None. Each later call returns the mean of the recorded
+    """The first read of the counters returns no activity. Each later one returns the mean of the recorded
     windows that ended since the previous call; unknown values are not part of the mean."""
     clock.now = 100.5
     source = ReplaySource(counters, loop=True, clock=clock)
     gpu = source.open().gpus[0]
-    assert source.read_activity(gpu) is None
+    assert source.read(gpu, "activity").values["activity"] is None
     clock.now = 101.0
-    assert source.read_activity(gpu) is None
+    assert source.read(gpu, "activity").values["activity"] is None
     clock.now = 104.0
-    assert source.read_activity(gpu) == Activity(
+    assert source.read(gpu, "activity").values["activity"] == Activity(
         since=100.0,
         until=104.0,
         graphics=90.0,
@@ -237,61 +241,61 @@ def test_activity_is_the_mean_of_the_windows_since_the_last_call(clock: SetClock
         nvlink_rx=3.0 * MIB,
     )
     clock.now = 104.05
-    assert source.read_activity(gpu) is None
+    assert source.read(gpu, "activity").values["activity"] is None
     clock.now = 107.5
-    across = source.read_activity(gpu)
+    across = source.read(gpu, "activity").values["activity"]
     assert across is not None
     assert (across.since, across.until, across.sm) == (105.0, 107.0, 50.0)
 
 
 def test_activity_starts_again_after_a_stop(clock: SetClock, counters: str) -> None:
-    """The first call of `read_activity()` after `stop_activity()`, or after the clock was set back, returns
-    None."""
+    """The first read of the counters after `stop_activity()`, or after the clock was set back, returns no
+    activity."""
     clock.now = 100.0
     source = ReplaySource(counters, loop=True, clock=clock)
     gpu = source.open().gpus[0]
-    source.read_activity(gpu)
+    source.read(gpu, "activity")
     source.stop_activity()
     clock.now = 104.5
-    assert source.read_activity(gpu) is None
+    assert source.read(gpu, "activity").values["activity"] is None
     clock.now = 90.0
-    assert source.read_activity(gpu) is None
+    assert source.read(gpu, "activity").values["activity"] is None
     clock.now = 94.5
-    after = source.read_activity(gpu)
+    after = source.read(gpu, "activity").values["activity"]
     assert after is not None
     assert (after.since, after.until, after.sm) == (90.0, 94.0, 65.0)
 
 
 def test_activity_after_hours_is_that_of_the_last_loop(clock: SetClock, counters: str) -> None:
-    """If a recording was repeated many times since the last call of `read_activity()`, the next call returns
+    """If a recording was repeated many times since the last read of the counters, the next one returns
     the mean over the length of one repetition, not over the whole pause between the calls."""
     clock.now = 0.0
     source = ReplaySource(counters, loop=True, clock=clock)
     gpu = source.open().gpus[0]
-    source.read_activity(gpu)
+    source.read(gpu, "activity")
     clock.now = 1_000_000_000.0
-    after = source.read_activity(gpu)
+    after = source.read(gpu, "activity").values["activity"]
     assert after is not None
     assert (after.since, after.until) == (999_999_995.0, 999_999_999.0)
 
 
 def test_played_once_activity_has_the_times_of_the_wall_clock(clock: SetClock, counters: str) -> None:
     """With `replay-once`, the times of counter windows are counted from the moment when the recording was
-    opened. After the recording's last window, `read_activity()` returns None."""
+    opened. After the recording's last window, there is no activity."""
     clock.now = 1000.0
     source = ReplaySource(counters, loop=False, clock=clock)
     gpu = source.open().gpus[0]
-    source.read_activity(gpu)
+    source.read(gpu, "activity")
     clock.now = 1003.0
-    first = source.read_activity(gpu)
+    first = source.read(gpu, "activity").values["activity"]
     assert first is not None
     assert (first.since, first.until) == (1000.0, 1002.0)
     clock.now = 1010.0
-    second = source.read_activity(gpu)
+    second = source.read(gpu, "activity").values["activity"]
     assert second is not None
     assert (second.since, second.until, second.tensor) == (1002.0, 1004.0, None)
     clock.now = 1020.0
-    assert source.read_activity(gpu) is None
+    assert source.read(gpu, "activity").values["activity"] is None
 
 
 def test_a_gpu_that_was_lost_is_lost_in_the_replay(clock: SetClock, tmp_path: Path) -> None:
@@ -302,10 +306,10 @@ def test_a_gpu_that_was_lost_is_lost_in_the_replay(clock: SetClock, tmp_path: Pa
     gpus = source.open().gpus
     clock.now = 1.0
     with pytest.raises(GpuLostError):
-        source.read_fast(gpus[0])
-    assert source.read_fast(gpus[1]).utilization == 50.0
+        source.read(gpus[0], "fast")
+    assert source.read(gpus[1], "fast").values["utilization"] == 50.0
     clock.now = 2.0
-    assert source.read_fast(gpus[0]).utilization == 50.0
+    assert source.read(gpus[0], "fast").values["utilization"] == 50.0
 
 
 def test_a_file_that_cannot_be_played_is_explained(clock: SetClock, tmp_path: Path) -> None:
@@ -330,14 +334,14 @@ def test_a_changed_file_is_read_again(clock: SetClock, tmp_path: Path) -> None:
     source = ReplaySource(str(path), loop=True, clock=clock)
     gpu = source.open().gpus[0]
     source.open()
-    assert source.read_fast(gpu).utilization == 1.0
+    assert source.read(gpu, "fast").values["utilization"] == 1.0
     write(path, meta(), tick(0, values(util=22)))
     source.open()
-    assert source.read_fast(gpu).utilization == 22.0
+    assert source.read(gpu, "fast").values["utilization"] == 22.0
     path.unlink()
     assert source.open().gpus == ()
     with pytest.raises(SourceLostError):
-        source.read_fast(gpu)
+        source.read(gpu, "fast")
 
 
 def test_the_packaged_recording_shows_what_utilization_hides(clock: SetClock) -> None:
@@ -346,12 +350,12 @@ def test_the_packaged_recording_shows_what_utilization_hides(clock: SetClock) ->
     clock.now = 135.2 * 1000 + 80.0
     source = ReplaySource(None, loop=True, clock=clock)
     gpu = source.open().gpus[0]
-    source.read_activity(gpu)
+    source.read(gpu, "activity")
     clock.now += 2.0
-    activity = source.read_activity(gpu)
+    activity = source.read(gpu, "activity").values["activity"]
     assert activity is not None
     assert activity.sm is not None
-    assert source.read_fast(gpu).utilization == 100.0
+    assert source.read(gpu, "fast").values["utilization"] == 100.0
     assert 20 < activity.sm < 40
 
 
@@ -364,7 +368,7 @@ def test_a_loop_begins_when_the_environment_says(
     for start, utilization in (("1700000000", 1.0), ("1699999999.5", 2.0), ("soon", 1.0), ("nan", 1.0)):
         monkeypatch.setenv(START_VARIABLE, start)
         source = ReplaySource(four_ticks, loop=True, clock=clock)
-        assert source.read_fast(source.open().gpus[0]).utilization == utilization
+        assert source.read(source.open().gpus[0], "fast").values["utilization"] == utilization
 
 
 def test_the_demo_starts_where_all_gpus_train(clock: SetClock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,7 +379,7 @@ def test_the_demo_starts_where_all_gpus_train(clock: SetClock, monkeypatch: pyte
     gpus = source.open().gpus
     for seconds in (8.0, 12.0, 19.0):
         clock.now = 1000.0 + seconds
-        assert all((source.read_fast(gpu).utilization or 0.0) >= 98.0 for gpu in gpus)
+        assert all((source.read(gpu, "fast").values["utilization"] or 0.0) >= 98.0 for gpu in gpus)
 
 
 def test_only_the_packaged_recording_can_be_rewound(clock: SetClock, four_ticks: str) -> None:
@@ -384,15 +388,15 @@ def test_only_the_packaged_recording_can_be_rewound(clock: SetClock, four_ticks:
     clock.now = 10_000.0
     source = ReplaySource(None, loop=True, clock=clock)
     gpu = source.open().gpus[0]
-    now = source.read_fast(gpu)
+    now = source.read(gpu, "fast")
     past = source.rewound(SetClock(9_970.0))
     assert past is not None
     assert past.open().gpus[0] == gpu
-    before = past.read_fast(gpu)
+    before = past.read(gpu, "fast")
     assert before != now
-    assert source.read_fast(gpu) == now
+    assert source.read(gpu, "fast") == now
     clock.now = 9_970.0
-    assert source.read_fast(gpu) == before
+    assert source.read(gpu, "fast") == before
     for path, loop in ((four_ticks, True), (None, False)):
         assert ReplaySource(path, loop=loop, clock=clock).rewound(clock) is None
 
@@ -400,4 +404,4 @@ def test_only_the_packaged_recording_can_be_rewound(clock: SetClock, four_ticks:
 def test_a_recording_has_no_windows_of_the_driver() -> None:
     """A replayed GPU has no utilization windows, because recordings don't contain them."""
     source = open_source("replay")
-    assert source.read_utilization_windows(source.open().gpus[0]) == ()
+    assert source.read(source.open().gpus[0], "windows") == ({"windows": None}, {"windows": NOT_RECORDED})
