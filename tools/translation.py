@@ -52,8 +52,14 @@ TRANSLATED_ELSEWHERE = {
 }
 """Places at which the labextension translates a text that is not a literal. The catalogue contains these
 texts nevertheless, because they are found by ``python_strings`` or in the settings schema."""
-RECORDS = {"Template": {"text": 1}, "FixTemplate": {"text": 1, "then": 3}, "IssueTemplate": {"reason": 2}}
-"""The classes of records with templates, with the names and positions of these fields."""
+RECORDS: dict[str, dict[str, int | None]] = {
+    "Template": {"text": 1},
+    "FixTemplate": {"text": 1, "then": 3},
+    "IssueTemplate": {"reason": 2},
+    "Sentences": {"sentences": None},
+}
+"""The classes of records with templates, with the names and positions of these fields, or None: all."""
+
 TEMPLATE_ARGUMENTS = {
     "_": (0,),
     "translatable": (0,),
@@ -162,11 +168,11 @@ def templates(source: str, name: str) -> Iterator[str]:
 def record_templates(node: ast.Call) -> Iterator[str]:
     """Yield the templates of a call that makes a record of :data:`RECORDS`."""
     for name, place in RECORDS.get(node.func.id if isinstance(node.func, ast.Name) else "", {}).items():
-        named = (keyword.value for keyword in node.keywords if keyword.arg == name)
-        value = node.args[place] if place < len(node.args) else next(named, None)
-        for item in value.elts if isinstance(value, ast.Tuple) else [value]:
-            if isinstance(item, ast.Constant) and isinstance(item.value, str):
-                yield item.value
+        named = [keyword.value for keyword in node.keywords if keyword.arg == name]
+        for value in node.args if place is None else node.args[place : place + 1] or named:
+            for item in value.elts if isinstance(value, ast.Tuple) else [value]:
+                if isinstance(item, ast.Constant) and isinstance(item.value, str):
+                    yield item.value
 
 
 def fields(template: str) -> set[str]:

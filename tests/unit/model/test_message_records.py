@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuwidget.model.messages import Template
+from gpuwidget.model.messages import Sentences, Template
 from gpuwidget.model.translation import restore_texts, text_sources, translatable
 from tools import translation
 
@@ -38,6 +38,14 @@ def test_the_first_text_whose_parameters_are_known() -> None:
     assert template(at=None, error="no power").text == "lost: no power"
     shown = template(at=5, shown={"error": "no power"})
     assert (shown.text, dict(shown.params)) == ("lost at 5: no power", {"at": 5})
+
+
+def test_a_sentence_without_its_parameters_is_left_out() -> None:
+    """A text doesn't mention what is unknown, and each of its sentences may be worded in several ways."""
+    text = Sentences("{gpu} was lost.", ("It used {watts} W.", "It used {size:memory}."), "Why: {why}.")
+    assert text(gpu="GPU 0", watts=None, size=3 * 1024**3, why=None) == "GPU 0 was lost. It used 3.0 GiB."
+    assert text(gpu="GPU 0", watts=4, size=5, why="heat") == "GPU 0 was lost. It used 4 W. Why: heat."
+    assert text(gpu="GPU 0", watts=None, size=None, why=None) == "GPU 0 was lost."
 
 
 def test_the_calls_of_the_package_pass_all_parameters() -> None:
