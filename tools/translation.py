@@ -207,8 +207,6 @@ def wrong_calls() -> list[str]:
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call):
                 continue
-            first, _, rest = ast.unparse(node.func).partition(".")
-            name = f"{imported.get(first, f'{module}.{first}')}{'.' if rest else ''}{rest}"
             passed = {keyword.arg for keyword in node.keywords}
             passed |= {
                 key.value
@@ -217,9 +215,15 @@ def wrong_calls() -> list[str]:
                 for key in keyword.value.keys
                 if isinstance(key, ast.Constant) and isinstance(key.value, str)
             }
-            if name in records and None not in passed and not records[name] <= passed:
-                lacks = ", ".join(sorted(records[name] - passed))
-                found.append(f"{module}:{node.lineno}: {ast.unparse(node)} does not pass {lacks}.")
+            function = node.func
+            for called in (
+                (function.body, function.orelse) if isinstance(function, ast.IfExp) else (function,)
+            ):
+                first, _, rest = ast.unparse(called).partition(".")
+                name = f"{imported.get(first, f'{module}.{first}')}{'.' if rest else ''}{rest}"
+                if name in records and None not in passed and not records[name] <= passed:
+                    lacks = ", ".join(sorted(records[name] - passed))
+                    found.append(f"{module}:{node.lineno}: {ast.unparse(node)} does not pass {lacks}.")
     return found
 
 
