@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,3 +52,22 @@ def test_a_sentence_without_its_parameters_is_left_out() -> None:
 def test_the_calls_of_the_package_pass_all_parameters() -> None:
     """No message of the package is made without a value that its template shows."""
     assert translation.wrong_calls() == []
+
+
+def test_a_call_without_a_parameter_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check names each call that lacks a parameter, also of the one or the other record."""
+    (tmp_path / "gpuwidget").mkdir()
+    (tmp_path / "gpuwidget" / "a.py").write_text(
+        """
+SURE = Sentences("{gpu} waits.", ("It drew {power}.", "It drew nothing."))
+UNSURE = Sentences("{gpu} may wait for {other}.")
+SURE(gpu=1, power=2)
+SURE(gpu=1)
+(SURE if sure else UNSURE)(gpu=1, power=2)
+"""
+    )
+    monkeypatch.setattr(translation, "ROOT", tmp_path)
+    assert translation.wrong_calls() == [
+        "gpuwidget.a:5: SURE(gpu=1) does not pass power.",
+        "gpuwidget.a:6: (SURE if sure else UNSURE)(gpu=1, power=2) does not pass other.",
+    ]
