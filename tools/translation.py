@@ -52,14 +52,15 @@ TRANSLATED_ELSEWHERE = {
 }
 """Places at which the labextension translates a text that is not a literal. The catalogue contains these
 texts nevertheless, because they are found by ``python_strings`` or in the settings schema."""
-RECORDS = {
+RECORDS: dict[str, dict[str, int | None]] = {
     "Template": {"text": 1},
     "FixTemplate": {"text": 1, "then": 3},
     "IssueTemplate": {"reason": 2},
     "OomFixTemplate": {"text": 1, "why": 2},
     "Evidence": {"text": 0},
+    "Sentences": {"sentences": None},
 }
-"""The classes of records with templates, with the names and positions of these fields."""
+"""The classes of records with templates, with the names and positions of these fields, or None: all."""
 TEMPLATE_ARGUMENTS = {
     "_": (0,),
     "translatable": (0,),
@@ -168,11 +169,11 @@ def templates(source: str, name: str) -> Iterator[str]:
 def record_templates(node: ast.Call) -> Iterator[str]:
     """Yield the templates of a call that makes a record of :data:`RECORDS`."""
     for name, place in RECORDS.get(node.func.id if isinstance(node.func, ast.Name) else "", {}).items():
-        named = (keyword.value for keyword in node.keywords if keyword.arg == name)
-        value = node.args[place] if place < len(node.args) else next(named, None)
-        for item in value.elts if isinstance(value, ast.Tuple) else [value]:
-            if isinstance(item, ast.Constant) and isinstance(item.value, str):
-                yield item.value
+        named = [keyword.value for keyword in node.keywords if keyword.arg == name]
+        for value in node.args if place is None else node.args[place : place + 1] or named:
+            for item in value.elts if isinstance(value, ast.Tuple) else [value]:
+                if isinstance(item, ast.Constant) and isinstance(item.value, str):
+                    yield item.value
 
 
 def fields(template: str) -> set[str]:
@@ -207,8 +208,6 @@ def wrong_calls() -> list[str]:
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call):
                 continue
-            first, _, rest = ast.unparse(node.func).partition(".")
-            name = f"{imported.get(first, f'{module}.{first}')}{'.' if rest else ''}{rest}"
             passed = {keyword.arg for keyword in node.keywords}
             passed |= {
                 key.value
@@ -217,9 +216,15 @@ def wrong_calls() -> list[str]:
                 for key in keyword.value.keys
                 if isinstance(key, ast.Constant) and isinstance(key.value, str)
             }
-            if name in records and None not in passed and not records[name] <= passed:
-                lacks = ", ".join(sorted(records[name] - passed))
-                found.append(f"{module}:{node.lineno}: {ast.unparse(node)} does not pass {lacks}.")
+            function = node.func
+            for called in (
+                (function.body, function.orelse) if isinstance(function, ast.IfExp) else (function,)
+            ):
+                first, _, rest = ast.unparse(called).partition(".")
+                name = f"{imported.get(first, f'{module}.{first}')}{'.' if rest else ''}{rest}"
+                if name in records and None not in passed and not records[name] <= passed:
+                    lacks = ", ".join(sorted(records[name] - passed))
+                    found.append(f"{module}:{node.lineno}: {ast.unparse(node)} does not pass {lacks}.")
     return found
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget.model import units
-from gpuwidget.model.translation import FORMATS, Text, template_fields, translatable
+from gpuwidget.model.translation import FORMATS, Text, joined, template_fields, translatable
 
 FORMATS.update(memory=units.memory, duration=units.duration, percent=units.percent, ordinal=units.ordinal)
 
@@ -57,15 +57,40 @@ class Template:
         return Message(self.id, params, fill(self.text, {**params, **(shown or {})}))
 
 
+class Sentences:
+    """A text of several sentences, without the values of its parameters. Call it with them.
+
+    Each sentence is one template or several: the first whose parameters are all known (not None) is used. A
+    sentence without such a template is left out.
+    """
+
+    __slots__ = ("_sentences",)
+
+    def __init__(self, *sentences: str | tuple[str, ...]) -> None:
+        self._sentences = sentences
+
+    def __call__(self, **params: Any) -> Text:
+        """Return the text with these parameters."""
+        known = [template for texts in self._sentences if (template := _first_known(texts, params))]
+        filled = [
+            translatable(template, **{field.name: params[field.name] for field in template_fields(template)})
+            for template in known
+        ]
+        return filled[0] if len(filled) == 1 else joined(filled, " ")
+
+
 def fill(texts: str | tuple[str, ...], params: Mapping[str, Any]) -> Text:
     """Return the first of the texts whose parameters are all known (not None), or else the last of them."""
-    if isinstance(texts, str):
-        texts = (texts,)
+    last = texts if isinstance(texts, str) else texts[-1]
+    return translatable(_first_known(texts, params) or last, **params)
+
+
+def _first_known(texts: str | tuple[str, ...], params: Mapping[str, Any]) -> str | None:
     known = {name for name, value in params.items() if value is not None}
-    for text in texts[:-1]:
+    for text in (texts,) if isinstance(texts, str) else texts:
         if known.issuperset(field.name for field in template_fields(text)):
-            return translatable(text, **params)
-    return translatable(texts[-1], **params)
+            return text
+    return None
 
 
 def message(id_: str, template: str, **params: Any) -> Message:

@@ -16,9 +16,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from gpuwidget.kernel.shell.user_code import UserCode
-from gpuwidget.measure.advice.evidence import MIN_RUN_S, EarlierRun, RunContext, measured_s
+from gpuwidget.measure.advice.evidence import MIN_RUN_S, EarlierRun, RunContext, measured_s, shortened
 from gpuwidget.measure.advice.memory import RUNS
-from gpuwidget.measure.advice.messages import shortened
 from gpuwidget.model.boundary import foreign_attribute, stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.report import GpuReport, Report, Span

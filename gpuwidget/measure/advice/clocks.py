@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from gpuwidget.measure.advice import messages
-from gpuwidget.measure.advice.evidence import RunEvidence, make_advice, mean
-from gpuwidget.model.report import Advice, GpuReport
-from gpuwidget.sources.throttle_reasons import HARMFUL
+from functools import partial
+
+from gpuwidget.measure.advice.evidence import RunEvidence, mean
+from gpuwidget.measure.advice.rule import Finding, Rule, numbers
+from gpuwidget.model.messages import Sentences
+from gpuwidget.model.report import GpuReport
+from gpuwidget.model.translation import translatable
+from gpuwidget.sources.throttle_reasons import HARMFUL, POWER_BRAKE
 
 MIN_SHARE = 0.1
 """The rule gives advice only if the clock was throttled for at least this fraction of the run."""
@@ -15,8 +19,18 @@ read every 2 s, so these are two readings."""
 MIN_UTILIZATION = 20.0
 """Mean utilization, in percent, below which throttling does not slow the run down."""
 
+THROTTLED = Sentences(
+    "{gpus:gpu_names} {gpus:was|were} throttled ({reasons:list}). This lasted {seconds:.0f} of {run_s:.0f} s."
+)
+CHECK_COOLING = translatable(
+    "Ask the administrator to check the cooling (air flow, fans, neighbors at full load). Until then, the "
+    "driver lowers the clock."
+)
+CHECK_POWER = translatable("Ask the administrator to check the power supply, which asked for a lower clock.")
 
-def throttled(evidence: RunEvidence) -> Advice | None:
+
+@partial(Rule, "throttled", {"held_down_s": "s", "run_s": "s", "gpus": "GPU index"})
+def throttled(evidence: RunEvidence) -> Finding | None:
     """Return advice if heat or the power supply throttled the clock.
 
     Throttling by the power cap does not count: a GPU at full load is expected to reach its power limit.
@@ -27,9 +41,9 @@ def throttled(evidence: RunEvidence) -> Advice | None:
     gpus = [gpu for gpu, _ in found]
     reasons = list(dict.fromkeys(reason for _, seconds in found for reason in seconds))
     longest = max(max(seconds.values()) for _, seconds in found)
-    return make_advice(
-        "throttled",
-        messages.throttled(gpus, longest, evidence.gpu_s, reasons),
+    return Finding(
+        THROTTLED(gpus=numbers(gpus), reasons=reasons, seconds=longest, run_s=evidence.gpu_s),
+        CHECK_POWER if reasons == [POWER_BRAKE] else CHECK_COOLING,
         {"held_down_s": dict(found[0][1]), "run_s": evidence.gpu_s, "gpus": [gpu.index for gpu in gpus]},
     )
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import NamedTuple
 
-from gpuwidget.measure.advice import messages
 from gpuwidget.measure.advice.evidence import (
     HAS_GAPS,
     Hotspot,
     RunEvidence,
     busiest,
     hotspots,
-    make_advice,
     mean,
 )
-from gpuwidget.model.report import Advice
+from gpuwidget.measure.advice.rule import Finding, Rule
+from gpuwidget.model.messages import Sentences
+from gpuwidget.model.translation import capitalized, joined, translatable
 from gpuwidget.model.units import MIB
 
 MIN_MODEL = 1 * MIB
@@ -45,6 +46,35 @@ _PUBLIC_NAMES = {"_local_scalar_dense": "item"} | dict.fromkeys(
 )
 
 
+MODEL_ON_CPU = Sentences(
+    "{name} is on the CPU. Its class is {type}, with {on_cpu:memory} of parameters and buffers."
+)
+NO_GPU_WORK = Sentences("This process used {cpu:.0f} % of a core, and no GPU did any work.")
+NO_CUDA = Sentences("This process used {cpu:.0f} % of a core, and CUDA was not started.")
+MOVE_MODEL = Sentences("{name}.to('cuda'), and the same for each batch.")
+WAITS = Sentences(
+    "{where} waits for the GPU. {share:.0f} % of the time goes to {call}, and no work is queued meanwhile."
+)
+PROBABLY_WAITS = Sentences(
+    "{where} probably waits for the GPU. {share:.0f} % of the time goes to {call}, and no work is queued "
+    "meanwhile."
+)
+BUSY_OVER_RUN = Sentences("The GPU was {utilization:.0f} % busy over the run.")
+READ_SELDOM = translatable(
+    "Keep the value on the GPU (.detach()), and read it every N steps or once at the end."
+)
+READ_SELDOM_BY_CALL = {
+    "print": translatable(
+        "Print the tensor only every N steps: to print it, Python waits for the GPU and copies the values."
+    ),
+    "synchronize": translatable("Remove this call from the loop: the GPU does its work in order without it."),
+    "nonzero": translatable(
+        "nonzero() and indexing with a boolean mask make Python wait for the size of the result. "
+        "torch.where(mask, a, b) does not wait, because its size is known."
+    ),
+}
+
+
 class _Wait(NamedTuple):
     call: str
     share: float
@@ -52,7 +82,13 @@ class _Wait(NamedTuple):
     sure: bool
 
 
-def model_on_cpu(evidence: RunEvidence) -> Advice | None:
+@partial(
+    Rule,
+    "model-on-cpu",
+    {"model": "name", "on_cpu_bytes": "bytes", "cpu": "%"},
+    checks_attribution=True,
+)
+def model_on_cpu(evidence: RunEvidence) -> Finding | None:
     """Return advice if a model computes on the CPU while this process uses no GPU."""
     context = evidence.context
     if not evidence.gpu_count or not context.can_use_cuda or _gpu_may_have_worked(evidence):
@@ -70,14 +106,21 @@ def model_on_cpu(evidence: RunEvidence) -> Advice | None:
     if cpu is None or cpu < MIN_CPU or not candidates:
         return None
     model = max(candidates, key=lambda model: model.on_cpu or 0)
-    return make_advice(
-        "model-on-cpu",
-        messages.model_on_cpu(model, cpu, cuda_initialized=context.cuda_initialized),
+    on_cpu = MODEL_ON_CPU(name=model.name, type=model.type, on_cpu=model.on_cpu)
+    used = NO_GPU_WORK(cpu=cpu) if context.cuda_initialized else NO_CUDA(cpu=cpu)
+    return Finding(
+        joined([on_cpu, used], " "),
+        MOVE_MODEL(name=model.name),
         {"model": model.name, "on_cpu_bytes": model.on_cpu, "cpu": cpu},
     )
 
 
-def sync_points(evidence: RunEvidence) -> Advice | None:
+@partial(
+    Rule,
+    "sync-points",
+    {"line": "name", "frame": "name", "call": "name", "share": "%", "utilization": "%"},
+)
+def sync_points(evidence: RunEvidence) -> Finding | None:
     """Return advice if a line waits for the GPU.
 
     Such a wait costs time: when it ends, the GPU has no queued work, so it idles until the code queues more.
@@ -89,9 +132,10 @@ def sync_points(evidence: RunEvidence) -> Advice | None:
     if not found:
         return None
     spot, (call, share, sure) = max(found, key=lambda candidate: (candidate[1].sure, candidate[1].share))
-    return make_advice(
-        "sync-points",
-        messages.sync_points(spot.name, call, share, utilization, sure=sure),
+    waits = (WAITS if sure else PROBABLY_WAITS)(where=capitalized(spot.name), share=share, call=call)
+    return Finding(
+        joined([waits, BUSY_OVER_RUN(utilization=utilization)], " "),
+        READ_SELDOM_BY_CALL.get(call, READ_SELDOM),
         {
             "line": spot.line.line,
             "frame": spot.frame,

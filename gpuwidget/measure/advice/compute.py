@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
-from gpuwidget.measure.advice import messages
 from gpuwidget.measure.advice.evidence import (
+    Hotspot,
     RunEvidence,
     average,
     hotspots,
-    make_advice,
     mean,
     mean_power,
     mean_utilization,
     power_share,
     traffic,
 )
-from gpuwidget.model.report import Advice, GpuReport
+from gpuwidget.measure.advice.rule import Finding, Rule, numbers, power
+from gpuwidget.model.messages import Sentences
+from gpuwidget.model.report import GpuReport
+from gpuwidget.model.translation import capitalized, joined, translatable
 from gpuwidget.model.units import GIB
 
 MIN_UTILIZATION = 10.0
@@ -65,31 +68,115 @@ MIN_LINE_SHARE = 10.0
 """Minimum percent of the run's time that a line must take to be named as the line that copies."""
 _COPY_CALL = re.compile(r"\.(?:cpu|cuda|numpy|to|copy_)\(")
 
+SMALL_KERNELS = Sentences(
+    "The kernels are too small. {gpus:gpu_names} ran kernels {utilization:.0f} % of the time, but they kept "
+    "only {sm} % of the multiprocessors busy. The time goes to launching them."
+)
+SMALL_KERNELS_LIKELY = Sentences(
+    "The kernels are probably too small. {gpus:gpu_names} {gpus:was|were} steadily {utilization:.0f} % busy "
+    "but drew {power}, hardly more than when idle. There are no hardware counters to confirm it."
+)
+LARGER_KERNELS = Sentences("Give each launch more work (a larger batch), or launch fewer kernels: {fewer}.")
+FEWER_IN_TORCH = translatable(
+    "torch.compile(mode='reduce-overhead'), CUDA graphs, fused optimizers (fused=True)"
+)
+FEWER = translatable("kernels fused by your library's compiler, CUDA graphs")
+TENSOR_CORES_IDLE = Sentences(
+    "The tensor cores were hardly used. {gpus:gpu_names} computed in float32 ({fp32:.0f} % of the float32 "
+    "pipes, {tensor:.0f} % of the tensor cores)."
+)
+TF32_OFF = translatable("TF32 is off for matrix products.")
+USE_BFLOAT16 = translatable(
+    "If most of the work is matrix products: torch.autocast('cuda', dtype=torch.bfloat16) around the forward "
+    "pass."
+)
+USE_BFLOAT16_OR_TF32 = translatable(
+    "If most of the work is matrix products: torch.autocast('cuda', dtype=torch.bfloat16) around the forward "
+    "pass, or torch.set_float32_matmul_precision('high') for TF32."
+)
+USE_TENSOR_CORES = translatable(
+    "If most of the work is matrix products: bfloat16, or TF32 for float32 products, with your library's "
+    "options."
+)
+MEMORY_BOUND = Sentences(
+    "Memory bandwidth is the limit. {gpus:gpu_names} used {dram:.0f} % of it, and hardly any of the tensor "
+    "cores."
+)
+MEMORY_BOUND_LIKELY = Sentences(
+    "Memory bandwidth is probably the limit. {gpus:gpu_names} read or wrote device memory {used:.0f} % of "
+    "the time. There are no hardware counters to confirm it."
+)
+READ_LESS_IN_TORCH = translatable(
+    "Read and write less: fuse element-wise steps (torch.compile), use bfloat16 tensors, avoid copies and "
+    "temporary results. More arithmetic per byte would take no extra time."
+)
+READ_LESS = translatable(
+    "Read and write less: fuse element-wise steps, use bfloat16 tensors, avoid copies and temporary results. "
+    "More arithmetic per byte would take no extra time."
+)
+COPIES = Sentences(
+    "The time goes to copies. {gpus:gpu_names} transferred {rate:memory}/s and kept {sm:.0f} % of the "
+    "multiprocessors busy, at a utilization of {utilization:.0f} %.",
+    "{where} took {share:.0f} % of the time.",
+)
+COPIES_LIKELY = Sentences(
+    "The time probably goes to copies or waiting. {gpus:gpu_names} {gpus:was|were} {utilization:.0f} % busy "
+    "but drew {power}, hardly more than when idle. There are no hardware counters to confirm it."
+)
+KEEP_ON_GPU = translatable(
+    "Keep tensors on the GPU between steps; move whole batches, once, from pinned memory (pin_memory=True, "
+    ".to(device, non_blocking=True))."
+)
+CHECK_COPIES = translatable(
+    "Check whether tensors go back and forth (.cpu(), .to(…)) in the loop, or whether the code waits for "
+    "another GPU."
+)
 
-def small_kernels(evidence: RunEvidence) -> Advice | None:
+
+@partial(
+    Rule,
+    "small-kernels",
+    {"utilization": "%", "sm_activity": "%", "power_w": "W", "gpus": "GPU index"},
+    beside_straggler=False,
+    part="steady part",
+)
+def small_kernels(evidence: RunEvidence) -> Finding | None:
     """Return advice if the kernels are so small that launching them takes most of the time."""
-    torch = evidence.context.switches is not None
+    fix = LARGER_KERNELS(fewer=FEWER if evidence.context.switches is None else FEWER_IN_TORCH)
     found = [gpu for gpu in evidence.gpus if _runs_small_kernels(gpu)]
     if found:
         sm, busy = average([mean(gpu.sm_activity) for gpu in found]), mean_utilization(found)
-        return make_advice(
-            "small-kernels",
-            messages.small_kernels(found, busy, sm, torch=torch),
+        return Finding(
+            SMALL_KERNELS(gpus=numbers(found), utilization=busy, sm=_small_percent(sm)),
+            fix,
             {"utilization": busy, "sm_activity": sm, "gpus": [gpu.index for gpu in found]},
         )
     found = [gpu for gpu in evidence.gpus if _likely_runs_small_kernels(gpu)]
     if not found:
         return None
     busy = mean_utilization(found)
-    return make_advice(
-        "small-kernels",
-        messages.small_kernels_likely(found, busy, torch=torch),
+    return Finding(
+        SMALL_KERNELS_LIKELY(gpus=numbers(found), utilization=busy, power=power(found)),
+        fix,
         {"utilization": busy, "power_w": mean_power(found)},
         sure=False,
     )
 
 
-def tensor_cores_idle(evidence: RunEvidence) -> Advice | None:
+@partial(
+    Rule,
+    "tensor-cores-idle",
+    {
+        "sm_activity": "%",
+        "tensor_activity": "%",
+        "fp32_activity": "%",
+        "tf32_matmul": "setting",
+        "gpus": "GPU index",
+    },
+    beside_straggler=False,
+    part="steady part",
+)
+def tensor_cores_idle(evidence: RunEvidence) -> Finding | None:
     """Return advice if the GPU is fully loaded with float32 work that its tensor cores could do."""
     found = [gpu for gpu in evidence.gpus if _computes_in_fp32(gpu)]
     if not found:
@@ -98,9 +185,10 @@ def tensor_cores_idle(evidence: RunEvidence) -> Advice | None:
     fp32 = average([mean(gpu.fp32_activity) for gpu in found])
     switches = evidence.context.switches
     tf32 = switches.tf32_matmul if switches is not None else None
-    return make_advice(
-        "tensor-cores-idle",
-        messages.tensor_cores_idle(found, fp32, tensor, torch=switches is not None, tf32=tf32),
+    text = TENSOR_CORES_IDLE(gpus=numbers(found), fp32=fp32, tensor=tensor)
+    return Finding(
+        joined([text, TF32_OFF], " ") if tf32 is False else text,
+        USE_TENSOR_CORES if switches is None else USE_BFLOAT16 if tf32 else USE_BFLOAT16_OR_TF32,
         {
             "sm_activity": average([mean(gpu.sm_activity) for gpu in found]),
             "tensor_activity": tensor,
@@ -111,15 +199,28 @@ def tensor_cores_idle(evidence: RunEvidence) -> Advice | None:
     )
 
 
-def memory_bound(evidence: RunEvidence) -> Advice | None:
+@partial(
+    Rule,
+    "memory-bound",
+    {
+        "dram_activity": "%",
+        "tensor_activity": "%",
+        "memory_utilization": "%",
+        "utilization": "%",
+        "gpus": "GPU index",
+    },
+    beside_straggler=False,
+    part="steady part",
+)
+def memory_bound(evidence: RunEvidence) -> Finding | None:
     """Return advice if memory bandwidth limits the GPU."""
-    torch = evidence.context.switches is not None
+    fix = READ_LESS if evidence.context.switches is None else READ_LESS_IN_TORCH
     found = [gpu for gpu in evidence.gpus if _is_memory_bound(gpu)]
     if found:
         dram = average([mean(gpu.dram_activity) for gpu in found])
-        return make_advice(
-            "memory-bound",
-            messages.memory_bound(found, dram, torch=torch),
+        return Finding(
+            MEMORY_BOUND(gpus=numbers(found), dram=dram),
+            fix,
             {
                 "dram_activity": dram,
                 "tensor_activity": average([mean(gpu.tensor_activity) for gpu in found]),
@@ -130,25 +231,45 @@ def memory_bound(evidence: RunEvidence) -> Advice | None:
     if not found:
         return None
     used = average([mean(gpu.memory_utilization) for gpu in found])
-    return make_advice(
-        "memory-bound",
-        messages.memory_bound_likely(found, used, torch=torch),
+    return Finding(
+        MEMORY_BOUND_LIKELY(gpus=numbers(found), used=used),
+        fix,
         {"memory_utilization": used, "utilization": mean_utilization(found)},
         sure=False,
     )
 
 
-def copies(evidence: RunEvidence) -> Advice | None:
+@partial(
+    Rule,
+    "copies",
+    {
+        "utilization": "%",
+        "sm_activity": "%",
+        "pcie_and_nvlink_bytes_s": "bytes/s",
+        "power_w": "W",
+        "gpus": "GPU index",
+    },
+    beside_straggler=False,
+    part="steady part",
+)
+def copies(evidence: RunEvidence) -> Finding | None:
     """Return advice if the GPU spends its time on copies over PCIe or NVLink while its multiprocessors are
     idle."""
     found = [gpu for gpu in evidence.gpus if _copies(gpu)]
     if found:
         rate = average([traffic(gpu) for gpu in found])
-        assert rate is not None
         sm, busy = average([mean(gpu.sm_activity) for gpu in found]), mean_utilization(found)
-        return make_advice(
-            "copies",
-            messages.copies(found, rate, sm, busy, _copying_line(evidence)),
+        line = _copying_line(evidence)
+        return Finding(
+            COPIES(
+                gpus=numbers(found),
+                rate=rate,
+                sm=sm,
+                utilization=busy,
+                where=None if line is None else capitalized(line.name),
+                share=None if line is None else line.share,
+            ),
+            KEEP_ON_GPU,
             {
                 "utilization": busy,
                 "sm_activity": sm,
@@ -160,12 +281,16 @@ def copies(evidence: RunEvidence) -> Advice | None:
     if not found:
         return None
     busy = mean_utilization(found)
-    return make_advice(
-        "copies",
-        messages.copies_likely(found, busy),
+    return Finding(
+        COPIES_LIKELY(gpus=numbers(found), utilization=busy, power=power(found)),
+        CHECK_COPIES,
         {"utilization": busy, "power_w": mean_power(found)},
         sure=False,
     )
+
+
+def _small_percent(percent: float | None) -> str:
+    return "?" if percent is None else f"{percent:.1f}" if percent < 1 else f"{percent:.0f}"
 
 
 def _runs_small_kernels(gpu: GpuReport) -> bool:
@@ -230,11 +355,10 @@ def _likely_copies(gpu: GpuReport) -> bool:
     return gpu.sm_activity is None and busy is not None and busy >= FULLY_BUSY and _draws_idle_power(gpu)
 
 
-def _copying_line(evidence: RunEvidence) -> tuple[str, float] | None:
-    """Return the line with a copy call that takes the most time, and its percent of the run's time.
+def _copying_line(evidence: RunEvidence) -> Hotspot | None:
+    """Return the line with a copy call that takes the most time.
 
     Return None if no such line takes at least ``MIN_LINE_SHARE`` percent.
     """
     spots = (spot for spot in hotspots(evidence) if spot.share >= MIN_LINE_SHARE)
-    found = next((spot for spot in spots if _COPY_CALL.search(spot.source)), None)
-    return None if found is None else (found.name, found.share)
+    return next((spot for spot in spots if _COPY_CALL.search(spot.source)), None)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from itertools import pairwise
 
-from gpuwidget.measure.advice import messages
-from gpuwidget.measure.advice.evidence import HAS_GAPS, RunEvidence, busiest, hotspots, make_advice
+from gpuwidget.measure.advice.evidence import HAS_GAPS, RunEvidence, busiest, hotspots
+from gpuwidget.measure.advice.rule import Finding, Rule
 from gpuwidget.measure.notes import gpu_name
-from gpuwidget.model.report import Advice, GpuReport
+from gpuwidget.model.messages import Sentences
+from gpuwidget.model.report import GpuReport
+from gpuwidget.model.translation import translatable
 from gpuwidget.model.units import MIB
 
 MIN_SHARE = 10.0
@@ -24,8 +27,20 @@ _CONVOLUTION = re.compile(r"\bConv\w*\.(?:forward|_conv_forward)$")
 MIN_UTILIZATION = 5.0
 """Mean utilization, in percent, below which cuDNN's settings make no difference to the run's duration."""
 
+CUDNN_OFF = Sentences("cuDNN is off. {name} ({type}) has convolutions or recurrent layers on the GPU.")
+TURN_ON = translatable("torch.backends.cudnn.enabled = True, unless it was switched off for a reason.")
+SEARCHED_AGAIN = Sentences(
+    "cuDNN probably searched again for each new input shape. Its benchmark mode is on, {share:.0f} % of the "
+    "time went to convolutions ({where}), and memory of {gpu} was freed {drops} times in the second half of "
+    "the run."
+)
+STOP_SEARCHES = translatable(
+    "torch.backends.cudnn.benchmark = False, or inputs of few sizes (pad or crop them)."
+)
 
-def cudnn_off(evidence: RunEvidence) -> Advice | None:
+
+@partial(Rule, "cudnn-off", {"model": "name", "cudnn": "setting", "utilization": "%"})
+def cudnn_off(evidence: RunEvidence) -> Finding | None:
     """Return advice if cuDNN is off although a model whose layers use cuDNN ran on a GPU."""
     switches = evidence.context.switches
     if switches is None or switches.cudnn is not False:
@@ -34,14 +49,19 @@ def cudnn_off(evidence: RunEvidence) -> Advice | None:
     model = next((model for model in evidence.context.models if model.uses_cudnn and model.on_gpu), None)
     if model is None or utilization is None or utilization < MIN_UTILIZATION:
         return None
-    return make_advice(
-        "cudnn-off",
-        messages.cudnn_off(model),
+    return Finding(
+        CUDNN_OFF(name=model.name, type=model.type),
+        TURN_ON,
         {"model": model.name, "cudnn": False, "utilization": utilization},
     )
 
 
-def cudnn_benchmark(evidence: RunEvidence) -> Advice | None:
+@partial(
+    Rule,
+    "cudnn-benchmark",
+    {"share": "%", "memory_falls": "count", "utilization": "%", "cudnn_benchmark": "setting"},
+)
+def cudnn_benchmark(evidence: RunEvidence) -> Finding | None:
     """Return advice if cuDNN's benchmark mode still searches late in the run, because input shapes keep
     changing."""
     switches, utilization = evidence.context.switches, busiest(evidence)
@@ -61,9 +81,9 @@ def cudnn_benchmark(evidence: RunEvidence) -> Advice | None:
     if share < MIN_SHARE or drops < MIN_DROPS:
         return None
     _, spot = max(found, key=lambda candidate: candidate[0])
-    return make_advice(
-        "cudnn-benchmark",
-        messages.cudnn_benchmark(share, spot.name_with_call, name, drops),
+    return Finding(
+        SEARCHED_AGAIN(share=share, where=spot.name_with_call, gpu=name, drops=drops),
+        STOP_SEARCHES,
         {"share": share, "memory_falls": drops, "utilization": utilization, "cudnn_benchmark": True},
         sure=False,
     )

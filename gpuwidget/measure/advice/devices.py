@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from gpuwidget.measure.advice import messages
-from gpuwidget.measure.advice.evidence import MachineGpu, RunEvidence, make_advice, mean
-from gpuwidget.model.report import Advice, GpuReport
+from functools import partial
+
+from gpuwidget.measure.advice.evidence import MachineGpu, RunEvidence, mean
+from gpuwidget.measure.advice.rule import Finding, Rule, numbers
+from gpuwidget.measure.notes import gpu_name
+from gpuwidget.model.messages import Sentences
+from gpuwidget.model.report import GpuReport
 from gpuwidget.model.samples import Gpu
+from gpuwidget.model.translation import capitalized, translatable
 from gpuwidget.pytorch.device_changes import CodeLine
 
 BUSY = 20.0
@@ -18,8 +23,50 @@ MIN_SWITCHES = 100
 """Number of switches in a run below which the rule gives no advice."""
 MIN_SWITCHES_PER_S = 10.0
 
+FASTER_GPU_IDLE = Sentences(
+    "The faster GPU did no work. {working} was {utilization:.0f} % busy, but {idle} has {compute:.1f} times "
+    "the peak float32 rate and {memory:.1f} times the memory bandwidth."
+)
+SELECT_GPU = Sentences("If you meant the faster GPU: %gpu device {device}, or .to('{device}').")
+UNHIDE_GPU = Sentences(
+    "CUDA_VISIBLE_DEVICES hides the faster GPU. The numbers in this variable are CUDA's, which may differ "
+    "from nvidia-smi's. Use the GPU's UUID (CUDA_VISIBLE_DEVICES={uuid}), or set "
+    "CUDA_DEVICE_ORDER=PCI_BUS_ID too, and restart the kernel."
+)
+UNUSED_CONTEXTS = Sentences(
+    "{gpus:gpu_names} {gpus:has|have} a CUDA context but {gpus:was|were} not used. This run opened "
+    "{gpus:the context|the contexts}.",
+    "First selected in {lines:list}.",
+    "{gpus:The context holds|The contexts hold} {held:memory} until the kernel restarts.",
+)
+READ_WITHOUT_CONTEXT = translatable(
+    "To read GPU memory, use gpuwidget.sample(), which creates no CUDA context. Use CUDA_VISIBLE_DEVICES to "
+    "hide GPUs that the notebook does not need."
+)
+SWITCHED_OFTEN = Sentences(
+    "The current CUDA device was switched {switches:,} times ({rate:.0f} per second).",
+    "{line} did so most often.",
+)
+NAME_DEVICE = translatable(
+    "Give tensors and streams their device (device='cuda:1'), and do all work on one device before the next "
+    "switch."
+)
 
-def slower_gpu(evidence: RunEvidence) -> Advice | None:
+
+@partial(
+    Rule,
+    "slower-gpu",
+    {
+        "working": "GPU index",
+        "working_model": "name",
+        "idle": "GPU index",
+        "idle_model": "name",
+        "utilization": "%",
+        "fp32_ratio": "ratio",
+        "memory_bandwidth_ratio": "ratio",
+    },
+)
+def slower_gpu(evidence: RunEvidence) -> Finding | None:
     """Return advice if this process computed on a GPU while a faster one, which it could use, was idle."""
     if not evidence.attributed or evidence.recorded:
         return None
@@ -37,25 +84,32 @@ def slower_gpu(evidence: RunEvidence) -> Advice | None:
     slow, fast = max(
         pairs, key=lambda pair: (pair[1].gpu.peak_fp32_flops or 0, -(pair[0].gpu.peak_fp32_flops or 0))
     )
-    visible = fast.report.torch_device is not None
+    device, utilization = fast.report.torch_device, mean(slow.report.utilization)
     compute, memory = _ratios(fast.gpu, slow.gpu)
-    return make_advice(
-        "slower-gpu",
-        messages.slower_gpu(slow.report, fast.report, compute, memory, visible=visible),
+    return Finding(
+        FASTER_GPU_IDLE(
+            working=_with_model(slow.report),
+            utilization=utilization,
+            idle=_with_model(fast.report),
+            compute=compute,
+            memory=memory,
+        ),
+        UNHIDE_GPU(uuid=fast.report.uuid) if device is None else SELECT_GPU(device=device),
         {
             "working": slow.report.index,
             "working_model": slow.report.name,
             "idle": fast.report.index,
             "idle_model": fast.report.name,
-            "utilization": mean(slow.report.utilization),
+            "utilization": utilization,
             "fp32_ratio": compute,
             "memory_bandwidth_ratio": memory,
         },
-        sure=visible,
+        sure=device is not None,
     )
 
 
-def unused_contexts(evidence: RunEvidence) -> Advice | None:
+@partial(Rule, "unused-contexts", {"unused": "GPU index", "held_bytes": "bytes", "lines": "name"})
+def unused_contexts(evidence: RunEvidence) -> Finding | None:
     """Return advice if the run opened CUDA contexts on GPUs that it did not use, while it used others."""
     context = evidence.context
     opened = [one.report for one in evidence.machine if one.report.torch_device in context.new_contexts]
@@ -66,18 +120,16 @@ def unused_contexts(evidence: RunEvidence) -> Advice | None:
         return None
     first = context.device_changes.first_lines if context.device_changes is not None else {}
     lines = [first[index] for gpu in unused if (index := _cuda_index(gpu)) in first]
-    return make_advice(
-        "unused-contexts",
-        messages.unused_contexts(unused, _held(unused), _names(evidence, lines)),
-        {
-            "unused": [gpu.index for gpu in unused],
-            "held_bytes": _held(unused),
-            "lines": _names(evidence, lines) or None,
-        },
+    names, held = _names(evidence, lines) or None, _held(unused)
+    return Finding(
+        UNUSED_CONTEXTS(gpus=numbers(unused), lines=names, held=held),
+        READ_WITHOUT_CONTEXT,
+        {"unused": [gpu.index for gpu in unused], "held_bytes": held, "lines": names},
     )
 
 
-def device_switches(evidence: RunEvidence) -> Advice | None:
+@partial(Rule, "device-switches", {"switches": "count", "per_second": "1/s", "line": "name"})
+def device_switches(evidence: RunEvidence) -> Finding | None:
     """Return advice if the code often switched the current CUDA device."""
     changes = evidence.context.device_changes
     if changes is None or changes.switches < MIN_SWITCHES:
@@ -86,14 +138,21 @@ def device_switches(evidence: RunEvidence) -> Advice | None:
     if rate < MIN_SWITCHES_PER_S:
         return None
     names = _names(evidence, [changes.switching_line] if changes.switching_line is not None else [])
-    return make_advice(
-        "device-switches",
-        messages.device_switches(changes.switches, rate, names[0] if names else None),
-        {"switches": changes.switches, "per_second": rate, "line": names[0] if names else None},
+    line = names[0] if names else None
+    return Finding(
+        SWITCHED_OFTEN(switches=changes.switches, rate=rate, line=line and capitalized(line)),
+        NAME_DEVICE,
+        {"switches": changes.switches, "per_second": rate, "line": line},
     )
 
 
 # -- the idle GPU ----------------------------------------------------------------------------------------
+
+
+def _with_model(gpu: GpuReport) -> str:
+    """Return a GPU with its model and device: ``GPU 1 (GeForce RTX 4090, cuda:0)``."""
+    device = "" if gpu.torch_device is None else f", {gpu.torch_device}"
+    return f"{gpu_name(gpu)} ({gpu.name.removeprefix('NVIDIA ')}{device})"
 
 
 def _works(gpu: GpuReport) -> bool:

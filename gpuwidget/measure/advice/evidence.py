@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from gpuwidget.measure.advice.messages import Text, shortened
 from gpuwidget.measure.steady_state import SteadyWindow
 from gpuwidget.model.report import (
-    Advice,
     CodeTime,
     GpuReport,
     Level,
@@ -40,7 +37,8 @@ _NEARLY_ALL = 0.95
 _IPYTHON_CALL = re.compile(r"\bget_ipython\(\)\.(?:run_cell_magic|run_line_magic|system|getoutput)\(")
 """Matches IPython's translation of magics and ``!`` lines. The translation quotes code that the line itself
 does not run, so the rules ignore the source of such a line."""
-_PAGE = "docs/advice.md"
+_MAX_SOURCE = 60
+"""Maximum number of characters of a source line that is quoted in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,10 +290,10 @@ def measured_s(cell: RunInfo) -> float:
     return cell.duration_s + (cell.gpu_tail_s or 0.0)
 
 
-def make_advice(rule: str, text: Text, evidence: Mapping[str, Any], *, sure: bool = True) -> Advice:
-    """Return the advice of ``rule`` with the known figures of ``evidence``, rounded."""
-    figures = {name: _rounded(value) for name, value in evidence.items() if value is not None}
-    return Advice(rule, sure, text.text, text.fix, figures, f"{_PAGE}#{rule}")
+def shortened(source: str) -> str:
+    """Return a source line, shortened so that it can be quoted in a sentence."""
+    line = " ".join(source.split())
+    return line if len(line) <= _MAX_SOURCE else f"{line[: _MAX_SOURCE - 1].rstrip()}…"
 
 
 def mean(level: Level | None) -> float | None:
@@ -350,7 +348,3 @@ def _gpus_reported(workers: Sequence[WorkerReport]) -> bool:
 
 def _levels(link: Traffic | None) -> tuple[Level | None, ...]:
     return () if link is None else (link.tx, link.rx)
-
-
-def _rounded(value: Any) -> Any:
-    return round(value, 1) if isinstance(value, float) else value

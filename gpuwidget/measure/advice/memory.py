@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 
-from gpuwidget.measure.advice import messages
-from gpuwidget.measure.advice.evidence import EarlierRun, RunEvidence, make_advice
-from gpuwidget.model.report import Advice, GpuReport
-from gpuwidget.model.units import MIB
+from gpuwidget.measure.advice.evidence import EarlierRun, RunEvidence
+from gpuwidget.measure.advice.rule import Finding, Rule
+from gpuwidget.measure.notes import gpu_name
+from gpuwidget.model.messages import Sentences
+from gpuwidget.model.report import GpuReport
+from gpuwidget.model.translation import counted, translatable
+from gpuwidget.model.units import ARROW, MIB, memory
 
 MIN_UNUSED = 512 * MIB
 """Minimum bytes that torch must have reserved without using them for tensors."""
@@ -28,8 +32,44 @@ MIN_KEPT = 0.9
 """At least this fraction of the memory in use at a run's end must still be in use when the next run begins.
 Otherwise, the memory is freed between the runs and is no leak."""
 
+FRAGMENTED = Sentences(
+    "torch's memory is fragmented. torch held at least {unused:memory} on {gpu} that no tensor used "
+    "({reserved:memory} reserved, at most {allocated:memory} allocated), and could not free it, although it "
+    "flushed its cache {times} to find memory."
+)
+EXPANDABLE_SEGMENTS = translatable(
+    "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment before the kernel starts: torch "
+    "can then use the free pieces together. Batches of one size help too."
+)
+GROWS = Sentences(
+    "Each run of this code left {growth:memory} more on {gpu}: {series}.",
+    "The GPU is full after {runs_left} more such runs.",
+)
+SOMEBODY_GROWS = Sentences(
+    "Each run of this code left {growth:memory} more on {gpu}: {series}.",
+    "Couldn't tell which process holds it.",
+    "The GPU is full after {runs_left} more such runs.",
+)
+FIND_HOLDER = translatable(
+    "Find out what holds this memory: a list that collects losses or outputs with their graphs (use .item() "
+    "or .detach()), results in Out, tensors under new names."
+)
 
-def fragmentation(evidence: RunEvidence) -> Advice | None:
+
+@partial(
+    Rule,
+    "fragmentation",
+    {
+        "gpu": "GPU index",
+        "reserved_peak_bytes": "bytes",
+        "allocated_peak_bytes": "bytes",
+        "inactive_split_bytes": "bytes",
+        "alloc_retries": "count",
+    },
+    any_duration=True,
+    checks_attribution=True,
+)
+def fragmentation(evidence: RunEvidence) -> Finding | None:
     """Return advice if torch had to flush its cache to find memory while much of its reserved memory was
     unused."""
     found = [gpu for gpu in evidence.gpus if _is_fragmented(gpu)]
@@ -39,9 +79,15 @@ def fragmentation(evidence: RunEvidence) -> Advice | None:
     torch = gpu.torch
     assert torch is not None
     retries = torch.alloc_retries or 0
-    return make_advice(
-        "fragmentation",
-        messages.fragmentation(gpu, _unused(gpu), torch.reserved.peak, torch.allocated.peak, retries),
+    return Finding(
+        FRAGMENTED(
+            unused=_unused(gpu),
+            gpu=gpu_name(gpu),
+            reserved=torch.reserved.peak,
+            allocated=torch.allocated.peak,
+            times=counted(retries, "once", "{number} times"),
+        ),
+        EXPANDABLE_SEGMENTS,
         {
             "gpu": gpu.index,
             "reserved_peak_bytes": torch.reserved.peak,
@@ -52,7 +98,14 @@ def fragmentation(evidence: RunEvidence) -> Advice | None:
     )
 
 
-def growing_memory(evidence: RunEvidence) -> Advice | None:
+@partial(
+    Rule,
+    "growing-memory",
+    {"gpu": "GPU index", "ends_bytes": "bytes", "growth_bytes": "bytes"},
+    any_duration=True,
+    checks_attribution=True,
+)
+def growing_memory(evidence: RunEvidence) -> Finding | None:
     """Return advice if each run of the same code leaves more memory in use than the run before."""
     for gpu in evidence.gpus:
         runs = (evidence.context.earlier_runs or {}).get(gpu.uuid, ())[-RUNS:]
@@ -61,9 +114,14 @@ def growing_memory(evidence: RunEvidence) -> Advice | None:
         ends = [run.end for run in runs]
         growth = (ends[-1] - ends[0]) / (RUNS - 1)
         attributed = gpu.torch is not None or gpu.process_memory is not None
-        return make_advice(
-            "growing-memory",
-            messages.growing_memory(gpu, ends, growth, _runs_left(gpu, growth), attributed=attributed),
+        return Finding(
+            (GROWS if attributed else SOMEBODY_GROWS)(
+                growth=growth,
+                gpu=gpu_name(gpu),
+                series=f" {ARROW} ".join(map(memory, ends)),
+                runs_left=_runs_left(gpu, growth),
+            ),
+            FIND_HOLDER,
             {"gpu": gpu.index, "ends_bytes": ends, "growth_bytes": round(growth)},
             sure=attributed,
         )

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from gpuwidget.measure.advice import messages
 from gpuwidget.measure.advice.evidence import (
     RunEvidence,
     average,
-    make_advice,
     mean,
     mean_power,
     mean_utilization,
     power_share,
     traffic,
 )
-from gpuwidget.model.report import Advice, GpuReport, Level
+from gpuwidget.measure.advice.rule import Finding, Rule, numbers, power
+from gpuwidget.measure.notes import gpu_name
+from gpuwidget.model.messages import Sentences
+from gpuwidget.model.report import GpuReport, Level
+from gpuwidget.model.translation import joined, translatable
 from gpuwidget.model.units import MIB
 
 SPINNING_UTILIZATION = 90.0
@@ -64,8 +67,53 @@ MIN_HELD = 256 * MIB
 """The rule considers an idle GPU only if torch has allocated at least this many bytes on it. They are a sign
 that the user meant to use the GPU."""
 
+WAIT = Sentences("{gpus:gpu_names} {gpus:waits|wait} for {late}.")
+PROBABLY_WAIT = Sentences("{gpus:gpu_names} probably {gpus:waits|wait} for {late}.")
+WAITING = Sentences(
+    "The waiting takes about {share:.0f} % of the time.",
+    "{late} was {late_utilization:.0f} % busy.",
+    (
+        "Waiting in a collective operation counts as busy, so the utilization of {gpus:gpu_names} is "
+        "{utilization:.0f} %, at {sm:.0f} % of the multiprocessors and {power}.",
+        "Waiting in a collective operation counts as busy, so the utilization of {gpus:gpu_names} is "
+        "{utilization:.0f} %, at {power}.",
+    ),
+)
+WITH_RANKS = Sentences("{gpu} ({ranks:ranks})")
+FIND_DELAY = Sentences(
+    (
+        "Find out what {ranks:ranks} {ranks:does|do} longer than the others: data loading, a larger share of "
+        "the work, logging or checkpoints on one rank, a slower or hotter GPU.",
+        "Find out what the process of {gpu} does longer than the others: data loading, a larger share of the "
+        "work, logging or checkpoints on one rank, a slower or hotter GPU.",
+    )
+)
+IDLE_GPUS = Sentences(
+    "{idle:gpu_names} did no work. This process holds {held:memory} there, while {busy:gpu_names} "
+    "{busy:was|were} {utilization:.0f} % busy."
+)
+USE_OR_FREE = translatable(
+    "If all of them should work, give each its part (DistributedDataParallel, device maps). Otherwise, free "
+    "the memory on them."
+)
 
-def straggler(evidence: RunEvidence) -> Advice | None:
+
+@partial(
+    Rule,
+    "straggler",
+    {
+        "waiting": "GPU index",
+        "late": "GPU index",
+        "late_ranks": "rank",
+        "waiting_utilization": "%",
+        "waiting_sm_activity": "%",
+        "waiting_power_w": "W",
+        "late_utilization": "%",
+        "late_sm_activity": "%",
+    },
+    part="steady part",
+)
+def straggler(evidence: RunEvidence) -> Finding | None:
     """Return advice if one GPU keeps all others waiting. A GPU that waits in a collective shows full
     utilization."""
     gpus = [gpu for gpu in evidence.gpus if _takes_part(gpu)]
@@ -82,9 +130,22 @@ def straggler(evidence: RunEvidence) -> Advice | None:
     sure = exchange is True
     sm = average([mean(gpu.sm_activity) for gpu in waiting])
     ranks = sorted({worker.rank for worker in evidence.workers_on(late) if worker.rank is not None})
-    return make_advice(
-        "straggler",
-        messages.straggler(waiting, late, ranks, busy, utilization, sm, sure=sure),
+    gpu, share = gpu_name(late), utilization - busy
+    waits = (WAIT if sure else PROBABLY_WAIT)(
+        gpus=numbers(waiting), late=WITH_RANKS(gpu=gpu, ranks=ranks) if ranks else gpu
+    )
+    why = WAITING(
+        share=share if share > 0 else None,
+        late=gpu,
+        late_utilization=busy,
+        gpus=numbers(waiting),
+        utilization=utilization,
+        sm=sm,
+        power=power(waiting),
+    )
+    return Finding(
+        joined([waits, why], " "),
+        FIND_DELAY(ranks=ranks or None, gpu=gpu),
         {
             "waiting": [gpu.index for gpu in waiting],
             "late": late.index,
@@ -99,7 +160,8 @@ def straggler(evidence: RunEvidence) -> Advice | None:
     )
 
 
-def idle_gpus(evidence: RunEvidence) -> Advice | None:
+@partial(Rule, "idle-gpus", {"idle": "GPU index", "at_work": "GPU index", "held_bytes": "bytes"})
+def idle_gpus(evidence: RunEvidence) -> Finding | None:
     """Return advice if this process holds memory on GPUs that did nothing while others worked."""
     if not evidence.attributed:
         return None
@@ -108,9 +170,9 @@ def idle_gpus(evidence: RunEvidence) -> Advice | None:
     if not busy or not idle:
         return None
     held = sum(gpu.torch.allocated.peak or 0 for gpu in idle if gpu.torch is not None)
-    return make_advice(
-        "idle-gpus",
-        messages.idle_gpus(idle, busy, held, mean_utilization(busy)),
+    return Finding(
+        IDLE_GPUS(idle=numbers(idle), held=held, busy=numbers(busy), utilization=mean_utilization(busy)),
+        USE_OR_FREE,
         {"idle": [gpu.index for gpu in idle], "at_work": [gpu.index for gpu in busy], "held_bytes": held},
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from functools import partial
 
-from gpuwidget.measure.advice import messages
 from gpuwidget.measure.advice.compute import SMALL_PART
 from gpuwidget.measure.advice.evidence import (
     HAS_GAPS,
@@ -15,14 +15,15 @@ from gpuwidget.measure.advice.evidence import (
     average,
     busiest,
     hotspots,
-    make_advice,
     mean,
     mean_power,
     mean_utilization,
     power_share,
 )
-from gpuwidget.measure.advice.messages import Text
-from gpuwidget.model.report import Advice, GpuReport
+from gpuwidget.measure.advice.rule import Finding, Rule, numbers, power
+from gpuwidget.model.messages import Sentences
+from gpuwidget.model.report import GpuReport
+from gpuwidget.model.translation import joined, translatable
 from gpuwidget.model.units import GIB
 from gpuwidget.pytorch.torch_variables import Loader
 
@@ -62,13 +63,74 @@ _LOADER_CALLBACK = re.compile(r"[ .](?:__getitems?__|collate(?:_\w+)?|\w+_collat
 """Matches the user's functions that a DataLoader calls. Other code may call them too."""
 
 
-def input_pipeline(evidence: RunEvidence) -> Advice | None:
+WAITS = translatable("The GPU waits for its data.")
+PROBABLY_WAITS = translatable("The GPU probably waits for its data.")
+LOADING = Sentences(
+    (
+        "Loading took {share:.0f} % of the time, and {where} alone took {most:.0f} %.",
+        "{share:.0f} % of the time went to {where}.",
+    ),
+    (
+        "Meanwhile, the GPU was {busy:.0f} % busy.",
+        "On average, the GPU was {utilization:.0f} % busy.",
+    ),
+)
+BURSTS = Sentences(
+    "The input pipeline probably can't keep up. {gpus:gpu_names} worked in bursts ({bursts:.1f} per second), "
+    "{utilization:.0f} % of the time in total, at {power}."
+)
+FEED_GPU = Sentences(
+    (
+        "Check the code that feeds the GPU. For a DataLoader: num_workers (up to {cores}, the cores that "
+        "this process may use), pin_memory=True, prefetch_factor=4.",
+        "Check the code that feeds the GPU. For a DataLoader: num_workers, pin_memory=True, "
+        "prefetch_factor=4.",
+    )
+)
+SETTINGS = Sentences("{name} has `num_workers={num_workers}, pin_memory={pin_memory}`")
+CHEAPER_ITEMS = Sentences(
+    "{settings}: this process may use {cores} cores, so more workers don't help. Make each item cheaper: "
+    "store the items already decoded or smaller, and do the other transforms on the GPU."
+)
+CHANGE_SETTINGS = Sentences(
+    "{settings} now. Try {changes:list}.",
+    "Workers pass batches through /dev/shm, which has only {free:memory} free: free or enlarge it first (in "
+    "a container: --shm-size).",
+)
+MORE_WORKERS = translatable("more workers")
+
+
+@partial(
+    Rule,
+    "input-pipeline",
+    {
+        "share": "%",
+        "gpu_busy": "%",
+        "utilization": "%",
+        "line": "name",
+        "frame": "name",
+        "call": "name",
+        "bursts_a_second": "1/s",
+        "power_w": "W",
+        "sm_activity": "%",
+        "gpus": "GPU index",
+        "cores": "count",
+        "shared_memory_free_bytes": "bytes",
+        "num_workers": "setting",
+        "pin_memory": "setting",
+        "prefetch_factor": "setting",
+        "persistent_workers": "setting",
+    },
+    beside_straggler=False,
+    part="steady part of workers",
+)
+def input_pipeline(evidence: RunEvidence) -> Finding | None:
     """Return advice if the GPU is idle while the code loads the next batch."""
     spots = hotspots(evidence)
     return _from_hotspots(evidence, spots) if spots else _from_bursts(evidence)
 
 
-def _from_hotspots(evidence: RunEvidence, spots: Sequence[Hotspot]) -> Advice | None:
+def _from_hotspots(evidence: RunEvidence, spots: Sequence[Hotspot]) -> Finding | None:
     utilization = busiest(evidence)
     if utilization is None or not _TOOK_PART <= utilization <= HAS_GAPS or _no_line_uses_gpu(evidence):
         return None
@@ -86,15 +148,17 @@ def _from_hotspots(evidence: RunEvidence, spots: Sequence[Hotspot]) -> Advice | 
     sure = bool(loaders) or any(_is_loader_call(spot.call) for spot, _ in loading)
     busy = _busy_while_loading(loading)
     loader = _loader([spot for spot, _ in loading], loaders)
-    where = first.name_with_call
-    text = (
-        messages.loading_in(share, where)
-        if len(loading) == 1 or f"{share:.0f}" == f"{most:.0f}"
-        else messages.loading_mostly_in(share, most, where)
+    alone = len(loading) == 1 or f"{share:.0f}" == f"{most:.0f}"
+    text = LOADING(
+        share=share,
+        where=first.name_with_call,
+        most=None if alone else most,
+        busy=busy,
+        utilization=utilization,
     )
-    return make_advice(
-        "input-pipeline",
-        Text(messages.input_pipeline(text, busy, utilization, sure=sure), loader_fix(loader, evidence)),
+    return Finding(
+        joined([WAITS if sure else PROBABLY_WAITS, text], " "),
+        _loader_fix(loader, evidence),
         {
             "share": share,
             "gpu_busy": busy,
@@ -108,7 +172,7 @@ def _from_hotspots(evidence: RunEvidence, spots: Sequence[Hotspot]) -> Advice | 
     )
 
 
-def _from_bursts(evidence: RunEvidence) -> Advice | None:
+def _from_bursts(evidence: RunEvidence) -> Finding | None:
     busy_gpus = [gpu for gpu in evidence.gpus if (mean(gpu.utilization) or 0) >= MIN_UTILIZATION]
     found = [gpu for gpu in busy_gpus if _works_in_bursts(gpu, evidence.gpu_s)]
     # If other GPUs work steadily, the bursts may just be this GPU's smaller share of the work, so there is no
@@ -119,9 +183,9 @@ def _from_bursts(evidence: RunEvidence) -> Advice | None:
     bursts = sum(gpu.bursts or 0 for gpu in found) / len(found) / evidence.gpu_s
     loaders = evidence.context.loaders
     loader = loaders[0] if len(loaders) == 1 else None
-    return make_advice(
-        "input-pipeline",
-        Text(messages.input_pipeline_likely(found, bursts, busy), loader_fix(loader, evidence)),
+    return Finding(
+        BURSTS(gpus=numbers(found), bursts=bursts, utilization=busy, power=power(found)),
+        _loader_fix(loader, evidence),
         {
             "utilization": busy,
             "bursts_a_second": bursts,
@@ -134,21 +198,24 @@ def _from_bursts(evidence: RunEvidence) -> Advice | None:
     )
 
 
-def loader_fix(loader: Loader | None, evidence: RunEvidence) -> str:
+def _loader_fix(loader: Loader | None, evidence: RunEvidence) -> str:
     """Return the fix for a slow loader, suited to the CPU cores and shared memory of this process."""
     cores = _worker_cores(evidence)
     if loader is None:
-        return messages.feed_the_gpu(cores)
+        return FEED_GPU(cores=cores)
+    settings = SETTINGS(name=loader.name, num_workers=loader.num_workers, pin_memory=loader.pin_memory)
     if cores is not None and loader.num_workers >= cores:
-        return messages.cheaper_items(loader, cores)
+        return CHEAPER_ITEMS(settings=settings, cores=cores)
     # Only a trial shows how many workers keep up with the GPU, so suggest one step at a time.
     workers = max(_FIRST_WORKERS, 2 * loader.num_workers)
+    changes = [MORE_WORKERS if cores is None else f"num_workers={min(cores, workers)}"]
+    changes += ["pin_memory=True"] if not loader.pin_memory else []
+    changes += ["persistent_workers=True"] if not loader.persistent_workers else []
+    changes += ["prefetch_factor=4"] if loader.num_workers and (loader.prefetch_factor or 2) <= 2 else []
     memory = evidence.context.shared_memory
     scarce = memory is not None and memory.free < SMALL_SHARED_MEMORY
-    return messages.loader_settings(
-        loader,
-        min(cores, workers) if cores is not None else None,
-        memory.free if memory is not None and scarce else None,
+    return CHANGE_SETTINGS(
+        settings=settings, changes=changes, free=memory.free if memory is not None and scarce else None
     )
 
 

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from gpuwidget.measure.advice import messages
 from gpuwidget.measure.advice.clocks import throttled
 from gpuwidget.measure.advice.code import model_on_cpu, sync_points
 from gpuwidget.measure.advice.compute import copies, memory_bound, small_kernels, tensor_cores_idle
@@ -16,15 +15,14 @@ from gpuwidget.measure.advice.evidence import RunEvidence
 from gpuwidget.measure.advice.memory import fragmentation, growing_memory
 from gpuwidget.measure.advice.multi_gpu import idle_gpus, straggler
 from gpuwidget.measure.advice.pipeline import input_pipeline
+from gpuwidget.measure.advice.rule import Rule
 from gpuwidget.model.boundary import Boundary
+from gpuwidget.model.messages import Sentences
 from gpuwidget.model.report import Advice
-
-Rule = Callable[[RunEvidence], Advice | None]
+from gpuwidget.model.translation import joined, translatable
 
 _LOG = logging.getLogger(__name__)
-_MEMORY_RULES: tuple[Rule, ...] = (growing_memory, fragmentation)
-"""Rules that apply to runs of any duration, because they use exact counts and sizes."""
-_ACTIVITY_RULES: tuple[Rule, ...] = (
+RULES: tuple[Rule, ...] = (
     model_on_cpu,
     slower_gpu,
     straggler,
@@ -40,32 +38,12 @@ _ACTIVITY_RULES: tuple[Rule, ...] = (
     memory_bound,
     device_switches,
     unused_contexts,
+    growing_memory,
+    fragmentation,
 )
-"""Rules about activity, in order of importance: rules about idle GPUs, then rules about work that is slowed
-down."""
-_NOT_BESIDE_STRAGGLER: tuple[Rule, ...] = (
-    input_pipeline,
-    copies,
-    small_kernels,
-    tensor_cores_idle,
-    memory_bound,
-)
-"""Rules that are skipped if there is a straggler, because they misinterpret GPUs that wait for another
-GPU."""
-_OF_STEADY_PART: tuple[Rule, ...] = (
-    straggler,
-    copies,
-    small_kernels,
-    tensor_cores_idle,
-    memory_bound,
-)
-"""Rules about what the GPUs did. If workers did the run's GPU work, they use the steady part of the run. The
-line profile covers the whole run and only the notebook's process, so rules that compare it with the GPUs'
-activity use the whole run. The rule about the input pipeline uses it only for GPUs that this process has not
-used."""
-_WITHOUT_ATTRIBUTION: tuple[Rule, ...] = (model_on_cpu,)
-"""Rules that already check whether GPU work can be attributed to this process. Their advice is not
-weakened."""
+"""All rules, in order of importance: rules about idle GPUs, about work that is slowed down, about memory."""
+STEADY_PART = Sentences("(Measured over {seconds:.0f} of {run_s:.0f} s, without start-up and shutdown.)")
+UNATTRIBUTED = translatable("Couldn't tell which process did that work.")
 
 
 def advise(evidence: RunEvidence) -> tuple[Advice, ...]:
@@ -73,17 +51,18 @@ def advise(evidence: RunEvidence) -> tuple[Advice, ...]:
     found: list[Advice] = []
     has_straggler = False
     steady = evidence.in_steady_part()
-    for rule in _ACTIVITY_RULES if evidence.long_enough else ():
-        of_workers = rule is input_pipeline and evidence.only_workers
-        given = steady if rule in _OF_STEADY_PART or of_workers else evidence
-        advice = None if has_straggler and rule in _NOT_BESIDE_STRAGGLER else _evaluate(rule, given)
+    for rule in RULES:
+        if not (evidence.long_enough or rule.any_duration) or (has_straggler and not rule.beside_straggler):
+            continue
+        of_workers = rule.part == "steady part of workers" and evidence.only_workers
+        given = steady if rule.part == "steady part" or of_workers else evidence
+        advice = _evaluate(rule, given)
         if advice is not None and given is not evidence:
             advice = _of_steady_part(advice, evidence)
         has_straggler = has_straggler or (advice is not None and rule is straggler)
-        if advice is not None and not evidence.own and rule not in _WITHOUT_ATTRIBUTION:
+        if advice is not None and not evidence.own and not rule.checks_attribution:
             advice = _unattributed(advice, evidence)
         found += [advice] if advice is not None else []
-    found += [advice for rule in _MEMORY_RULES if (advice := _evaluate(rule, evidence)) is not None]
     return tuple(sorted(found, key=lambda advice: not advice.sure))
 
 
@@ -98,7 +77,7 @@ def _of_steady_part(advice: Advice, evidence: RunEvidence) -> Advice:
     """Add the part of the run that the figures cover."""
     assert evidence.steady is not None
     since, until = evidence.steady.window
-    text = messages.steady_part(advice.text, until - since, evidence.gpu_s)
+    text = joined([advice.text, STEADY_PART(seconds=until - since, run_s=evidence.gpu_s)], " ")
     figures = {**advice.evidence, "steady_from_s": round(since, 1), "steady_until_s": round(until, 1)}
     return replace(advice, text=text, evidence=figures)
 
@@ -111,7 +90,7 @@ def _unattributed(advice: Advice, evidence: RunEvidence) -> Advice | None:
     """
     if not evidence.context.other_gpu_work:
         return None
-    return replace(advice, sure=False, text=messages.unattributed(advice.text))
+    return replace(advice, sure=False, text=joined([advice.text, UNATTRIBUTED], " "))
 
 
 _LIVE_FROM_S = 30.0

@@ -176,7 +176,8 @@ def test_a_rule_that_fails_disables_no_other(monkeypatch: pytest.MonkeyPatch) ->
     def fails(_: RunEvidence) -> None:
         raise ValueError("odd")
 
-    monkeypatch.setattr(rules_module, "_ACTIVITY_RULES", (fails, *rules_module._ACTIVITY_RULES))
+    first, *others = rules_module.RULES
+    monkeypatch.setattr(rules_module, "RULES", (replace(first, find=fails), *others))
     assert rules(evidence(busy(tensor_activity=level(2.0), fp32_activity=level(66.0)))) == [
         "tensor-cores-idle"
     ]
@@ -958,14 +959,36 @@ def test_every_rule_has_its_section_in_the_docs() -> None:
 
     root = Path(__file__).parents[3]
     headings = set(re.findall(r"^## (\S+)$", (root / "docs" / "advice.md").read_text(encoding="utf-8"), re.M))
-    folder = root / "gpuwidget" / "measure" / "advice"
-    named = {
-        name
-        for file in folder.glob("*.py")
-        for name in re.findall(r'advice\(\s*"([a-z-]+)"', file.read_text(encoding="utf-8"))
-    }
-    assert len(named) == 17
-    assert named <= headings
+    assert len(rules_module.RULES) == 17
+    assert {rule.id for rule in rules_module.RULES} <= headings
+
+
+def test_a_figures_name_ends_with_its_unit() -> None:
+    """Programs and the card find the unit of a rule's figure in its name, which ends as the card expects."""
+    endings = {"bytes/s": "_bytes_s", "bytes": "_bytes", "W": "_w", "s": "_s"}
+    for rule in rules_module.RULES:
+        for name, unit in rule.figures.items():
+            ending = next((ending for ending in endings.values() if name.endswith(ending)), None)
+            assert ending == endings.get(unit), (rule.id, name)
+
+
+def test_the_docs_name_the_rules_that_workers_and_stragglers_concern() -> None:
+    """docs/advice.md names the rules that use a run's steady part, that a straggler excludes, and that judge
+    short runs."""
+    import re
+    from pathlib import Path
+
+    page = " ".join((Path(__file__).parents[3] / "docs" / "advice.md").read_text(encoding="utf-8").split())
+    for start, end, concerned in (
+        ("These rules are", "If workers did", lambda rule: rule.part == "steady part"),
+        ("If workers did all GPU work,", "also uses", lambda rule: rule.part == "steady part of workers"),
+        ("these rules give none:", "*Do:*", lambda rule: not rule.beside_straggler),
+        ("All rules need a run of at least three seconds, except", "**", lambda rule: rule.any_duration),
+    ):
+        said = page.partition(start)[2].partition(end)[0]
+        assert set(re.findall(r"`([a-z-]+)`", said)) == {
+            rule.id for rule in rules_module.RULES if concerned(rule)
+        }, start
 
 
 def test_others_work_and_divided_gpus_are_no_evidence() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuwidget.model.messages import Template
+from gpuwidget.model.messages import Sentences, Template
 from gpuwidget.model.translation import restore_texts, text_sources, translatable
 from tools import translation
 
@@ -40,6 +41,33 @@ def test_the_first_text_whose_parameters_are_known() -> None:
     assert (shown.text, dict(shown.params)) == ("lost at 5: no power", {"at": 5})
 
 
+def test_a_sentence_without_its_parameters_is_left_out() -> None:
+    """A text doesn't mention what is unknown, and each of its sentences may be worded in several ways."""
+    text = Sentences("{gpu} was lost.", ("It used {watts} W.", "It used {size:memory}."), "Why: {why}.")
+    assert text(gpu="GPU 0", watts=None, size=3 * 1024**3, why=None) == "GPU 0 was lost. It used 3.0 GiB."
+    assert text(gpu="GPU 0", watts=4, size=5, why="heat") == "GPU 0 was lost. It used 4 W. Why: heat."
+    assert text(gpu="GPU 0", watts=None, size=None, why=None) == "GPU 0 was lost."
+
+
 def test_the_calls_of_the_package_pass_all_parameters() -> None:
     """No message of the package is made without a value that its template shows."""
     assert translation.wrong_calls() == []
+
+
+def test_a_call_without_a_parameter_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check names each call that lacks a parameter, also of the one or the other record."""
+    (tmp_path / "gpuwidget").mkdir()
+    (tmp_path / "gpuwidget" / "a.py").write_text(
+        """
+SURE = Sentences("{gpu} waits.", ("It drew {power}.", "It drew nothing."))
+UNSURE = Sentences("{gpu} may wait for {other}.")
+SURE(gpu=1, power=2)
+SURE(gpu=1)
+(SURE if sure else UNSURE)(gpu=1, power=2)
+"""
+    )
+    monkeypatch.setattr(translation, "ROOT", tmp_path)
+    assert translation.wrong_calls() == [
+        "gpuwidget.a:5: SURE(gpu=1) does not pass power.",
+        "gpuwidget.a:6: (SURE if sure else UNSURE)(gpu=1, power=2) does not pass other.",
+    ]
