@@ -17,8 +17,9 @@ from gpuwidget.views import card_html, card_text, elements, size_budget, styles
 from gpuwidget.views.card_summary import headline, is_silent, lost_gpus
 from gpuwidget.views.comparison import LastRun, since_last_run
 from gpuwidget.views.detail_levels import FULL
+from gpuwidget.views.reductions import ReducedReport
 from gpuwidget.views.saved_outputs import output_metadata
-from gpuwidget.views.size_budget import Bundle, ReducedReport
+from gpuwidget.views.size_budget import Bundle
 
 
 def bundle(report: Report, oom: Mapping[str, Any] | None = None, last: Report | None = None) -> Bundle:

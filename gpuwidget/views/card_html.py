@@ -28,7 +28,7 @@ from gpuwidget.views import card_summary as summary
 from gpuwidget.views.chart import Chart, Lane
 from gpuwidget.views.comparison import LastRun
 from gpuwidget.views.detail_levels import DetailLevel
-from gpuwidget.views.size_budget import bin_ends, bin_maxima, bin_means, make_bins
+from gpuwidget.views.resampling import bin_ends, bin_maxima, bin_means, make_bins
 from gpuwidget.views.styles import QUIET
 
 _STATUS_COLORS = {"ok": styles.UTILIZATION, "error": styles.ERROR, "interrupted": styles.WARNING}
@@ -179,7 +179,7 @@ def _workers(report: Report, level: DetailLevel) -> str:
 
 def _folds(report: Report, level: DetailLevel, last: LastRun | None) -> str:
     unknown = card_details.unknown_values(report)
-    marks = (report.timeline.marks if report.timeline is not None else ())[: level.marks]
+    marks = report.timeline.marks if report.timeline is not None else ()
     time, evidence = card_details.time_facts(report), card_details.evidence(report)
     run = card_details.run_facts(report)
     if report.advice:  # the lines of code are above

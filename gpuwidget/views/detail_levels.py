@@ -2,7 +2,8 @@
 
 Each level omits more than the level before. Lines of code are omitted first, then points of the chart and
 separate columns for each GPU; the last are notes, the figures on which advice is based, and the chart. If a
-new list is added to a report, each level needs a maximum length for that list.
+new list is added to a report, each level needs a maximum length for that list, and
+``reductions.py`` applies it.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class DetailLevel:
     terse: bool = False
     """Whether figures are rounded to the digits that a card shows, and the JSON contains each reason once."""
     optional_fields: Literal["kept", "null", "absent"] = "kept"
-    """How the JSON contains :data:`~gpuwidget.views.size_budget.OPTIONAL_FIELDS`: with values, as null, or
+    """How the JSON contains :data:`~gpuwidget.views.reductions.OPTIONAL_FIELDS`: with values, as null, or
     not at all."""
 
 

@@ -32,7 +32,7 @@ from gpuwidget.model.report import (
     Span,
     TorchMemory,
 )
-from gpuwidget.views import card, size_budget, styles
+from gpuwidget.views import card, reductions, styles
 from gpuwidget.views.card import CardReport, Reports
 from gpuwidget.views.card_gpus import table_columns
 from gpuwidget.views.card_summary import total_energy
@@ -759,15 +759,14 @@ def test_omitted_fields_are_null_with_a_reason() -> None:
     """A field that was omitted because of the size limit is null in the card's JSON. The reason is stored
     with the first GPU.
     """
-    full = size_budget.reduce(fullest(*map(busy_gpu, range(4))), COMPACT)
-    stored = size_budget.to_json(full)
+    stored = reductions.reduce(fullest(*map(busy_gpu, range(4))), COMPACT).stored
     assert [one["pcie"] for one in stored["gpus"]] == [None] * 4
     assert stored["gpus"][0]["torch"]["returnable"] is None
     for name in ("pcie", "inactive_split", "returnable"):
         assert stored["gpus"][0]["missing"][name] == "left out of this card"
     assert "time series, link and clock data" in stored["notes"][-1]
-    one_with_torch = size_budget.reduce(reports.report(bare_gpu(0, torch=None), busy_gpu(1)), COMPACT)
-    first = size_budget.to_json(one_with_torch)["gpus"][0]
+    one_with_torch = reports.report(bare_gpu(0, torch=None), busy_gpu(1))
+    first = reductions.reduce(one_with_torch, COMPACT).stored["gpus"][0]
     assert (first["torch"], first["missing"]["returnable"]) == (None, "left out of this card")
 
 
@@ -833,11 +832,11 @@ def test_a_reason_has_its_id_once() -> None:
     unsupported = {"power_w": MessageId("not-supported", {})}
     lacking = [bare_gpu(index, missing_ids=unsupported) for index in range(2)]
     level = REDUCED
-    stored = size_budget.to_json(size_budget.reduce(reports.report(*lacking), level))["gpus"]
+    stored = reductions.reduce(reports.report(*lacking), level).stored["gpus"]
     assert [one["missing_ids"] for one in stored] == [{"power_w": {"id": "not-supported", "params": {}}}, {}]
     full = card.bundle(reports.report(*lacking))[MIME_TYPE]["gpus"]
     assert [one["missing_ids"] for one in full] == [{"power_w": {"id": "not-supported", "params": {}}}] * 2
-    small = size_budget.to_json(size_budget.reduce(reports.report(*lacking), COMPACT))["gpus"]
+    small = reductions.reduce(reports.report(*lacking), COMPACT).stored["gpus"]
     assert [one["missing_ids"] for one in small] == [{}, {}]
 
 
