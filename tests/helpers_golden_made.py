@@ -1,0 +1,1 @@
+"""Make the golden outputs that no test makes."""
