@@ -49,6 +49,7 @@ def main(argv: Sequence[str] | None = None, sampler: Sampler | None = None) -> i
     if misplaced is not None:
         return fail(misplaced, USAGE_ERROR)
     if options.runs_script:
+        # The script's output and exceptions are the same as without gpuwidget.
         return int(options.run(options))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -114,7 +115,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class _CommandParser(argparse.ArgumentParser):
-    """The parser of a subcommand. It imports the subcommand's module when it parses its options."""
+    """The parser of a subcommand.
+
+    It imports the subcommand's module when it parses its options, so that no other command takes the time.
+    """
 
     def __init__(self, *, command_name: str, **more: Any) -> None:
         super().__init__(**more)
