@@ -26,7 +26,7 @@ from benchmarks.figures import Figure
 from benchmarks.kernels import Kernel
 from benchmarks.settings import Settings, environment, log_progress
 from benchmarks.training import without_a_gpu
-from gpuwidget.cli.recorder import write_samples
+from gpuwidget.cli.commands.record import write_samples
 from gpuwidget.measure.worker_updates import WORKER_UPDATES
 from gpuwidget.model.worker_update import WorkerUpdate
 from gpuwidget.sampler import INTERVAL_S, process_sampler

@@ -1,4 +1,4 @@
-"""The ``gpuwidget`` command: the table of all GPUs, recording, the doctor and the example notebooks.
+"""The ``gpuwidget`` command: the table of all GPUs, and subcommands such as ``record`` and ``doctor``.
 
-Start reading at ``main.py``.
+Start reading at ``main.py``. ``commands/`` has one module per subcommand.
 """

@@ -17,8 +17,7 @@ from gpuwidget.kernel.attribution.cell_memory import CELL_MEMORY
 from gpuwidget.kernel.cells import skip_cell
 from gpuwidget.kernel.cells.options import HELP, find, parse, without_watch_line
 from gpuwidget.kernel.cells.watched_cells import CellWatcher, check
-from gpuwidget.kernel.commands.subcommands import closest_command, find_command
-from gpuwidget.kernel.devices import default_device
+from gpuwidget.kernel.commands.subcommands import Invocation
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.kernel.error_hints import ErrorHints
 from gpuwidget.kernel.live import live_display
@@ -29,31 +28,17 @@ from gpuwidget.kernel.shell.interrupts import defer_interrupts, ignore_interrupt
 from gpuwidget.kernel.shell.running_cells import RunningCells
 from gpuwidget.model.boundary import Boundary, error_line, stopped
 from gpuwidget.model.errors import GpuWidgetError, OptionError
-from gpuwidget.model.lazy_imports import import_attribute
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import _, error_text, in_view_language, translatable
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 from gpuwidget.ranks import rank_listener
 from gpuwidget.sampler import Subscription, process_sampler
-from gpuwidget.views.saved_outputs import output_metadata
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 _LOG = logging.getLogger(__name__)
 
-_COMMANDS = translatable(
-    """\
-%gpu                  live dashboard of all GPUs
-%gpu watch [on|off]   a one-line GPU summary under every cell
-%gpu device           the default torch device and all devices
-%gpu device NAME      set it: cuda:N, cpu or none; --light: not for new tensors
-%gpu memory           what holds the GPU memory; --cells: which cells allocated it
-%gpu free             memory that can be freed; --yes: free it
-%gpu compare A B      two runs side by side
-%gpu switches         PyTorch switches for speed, precision and repeatability
-%gpu doctor           why torch does not use the GPU"""
-)
 _WARM_UP_DELAY_S = 0.3
 """Seconds from ``%load_ext`` to the import of the chart's libraries."""
 
@@ -232,51 +217,10 @@ class Extension:
         ``%gpu doctor`` checks everything from PyTorch down to the GPU, and shows why torch does not use the
         GPU.
         """
-        arguments = line.split()
         try:
-            if not arguments:
-                import_attribute("gpuwidget.kernel.live.dashboard", "show")(self._shell)
-            elif arguments in (["watch", "on"], ["watch", "off"]):
-                self._watcher.every_cell = arguments[1] == "on"
-            elif arguments == ["watch"]:
-                self._publish(_watch_state(on=self._watcher.every_cell))
-            elif arguments[0] == "device" and (len(arguments) <= 2 or arguments[2:] == ["--light"]):
-                self._device(*arguments[1:])
-            elif (command := find_command(arguments[0])) is not None:
-                command(self._shell, arguments[1:])
-            elif (meant := closest_command(arguments)) is not None:
-                raise OptionError(
-                    translatable(
-                        "{command!r} is not a command. Did you mean {meant}?",
-                        command=f"%gpu {line}",
-                        meant=f"%gpu {meant}",
-                    )
-                )
-            else:
-                raise OptionError(
-                    translatable(
-                        "{command!r} is not a command. The commands:\n{commands}",
-                        command=f"%gpu {line}",
-                        commands=_COMMANDS,
-                    )
-                )
+            Invocation(self._shell, self._watcher, line).run()
         except GpuWidgetError as error:
             raise _usage_error(self._shell, error) from None
-
-    def _device(self, device: str | None = None, mode: str | None = None) -> None:
-        if device is not None:
-            default_device.set_device(device, new_tensors=mode is None)
-        text = (
-            default_device.describe(DEVICE_SWITCH.state)
-            if device is not None
-            else default_device.describe_devices()
-        )
-        self._publish(text)
-
-    def _publish(self, text: str) -> None:
-        self._shell.display_pub.publish(
-            data={"text/plain": printable_lines(text)}, metadata=output_metadata()
-        )
 
     # -- the live chart's libraries ------------------------------------------------------------------
 
@@ -304,13 +248,6 @@ class Extension:
             live_display.import_libraries()
         except BaseException as error:
             stopped(_LOG, "the live chart's libraries could not be imported", error)
-
-
-@in_view_language
-def _watch_state(*, on: bool) -> str:
-    if on:
-        return _("Watching every cell. Turn it off: %gpu watch off")
-    return _("Watching only cells with %%gpuwatch. Watch every cell: %gpu watch on")
 
 
 def _contained(hook: Callable[[Any], None]) -> Callable[[Any], None]:

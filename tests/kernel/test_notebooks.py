@@ -12,7 +12,7 @@ import pytest
 from nbclient import NotebookClient
 from test_quickstart import reports
 
-from gpuwidget.cli.examples import notebooks
+from gpuwidget.cli.commands.examples import notebooks
 
 LABELS = {
     "starved_data_loader": ["starved", "repaired"],

@@ -19,7 +19,6 @@ from gpuwidget.kernel.shell.interrupts import drop_frames_on_interrupt
 from gpuwidget.measure.cell_allocations import BEFORE_LOAD, OUTSIDE_CELLS, CellBlocks
 from gpuwidget.measure.memory_holders import CellAllocation, DeviceMemory, rank_holders
 from gpuwidget.model.boundary import foreign_attribute, stopped
-from gpuwidget.model.errors import OptionError
 from gpuwidget.model.messages import message
 from gpuwidget.model.report import Holder, Report
 from gpuwidget.model.translation import translatable
@@ -37,10 +36,6 @@ _FAILED = translatable("gpuwidget could not read torch's memory")
 _LIMIT_REACHED = translatable(
     "The search for holders reached a limit and left out some objects. Memory that only these objects hold "
     "counts as unknown."
-)
-_CELLS_USAGE = translatable(
-    "%gpu memory          what holds the GPU memory\n"
-    "%gpu memory --cells  which cells allocated the memory that is still held"
 )
 
 
@@ -229,24 +224,6 @@ class HolderCollector:
 
     def abandon(self) -> None:
         """Do nothing: no search is running."""
-
-
-def memory_command(shell: Any, arguments: Sequence[str]) -> None:
-    """Run ``%gpu memory [--cells]``."""
-    if list(arguments) not in ([], ["--cells"]):
-        raise OptionError(
-            translatable(
-                "{command!r} is not a command.\n{usage}",
-                command=f"%gpu memory {' '.join(arguments)}",
-                usage=_CELLS_USAGE,
-            )
-        )
-    found = holders_of(shell, outside=not arguments)
-    if arguments:
-        data = holders_view.cells_bundle(holders_view.of(found), attached=CELL_MEMORY.attached)
-    else:
-        data = found.bundle()
-    shell.display_pub.publish(data=data, metadata=output_metadata())
 
 
 def _holders_of(shell: Any, outside: bool) -> Holders:

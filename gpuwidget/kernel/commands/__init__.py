@@ -1,4 +1,4 @@
 """The subcommands of ``%gpu``, and the Python functions that do the same.
 
-``subcommands.py`` lists the subcommands.
+``subcommands.py`` has the table of the subcommands; the module ``NAME_command.py`` runs one.
 """

@@ -5,16 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from numbers import Integral
-from typing import Any
 
 from gpuwidget.kernel.cells import watch_api
+from gpuwidget.kernel.commands.subcommands import Invocation
 from gpuwidget.model import units
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.report import Report
 from gpuwidget.model.terminal_text import clean_line
 from gpuwidget.model.translation import Text, joined, translatable
 from gpuwidget.views.comparison import Comparison, compare_reports, run_name
-from gpuwidget.views.saved_outputs import output_metadata
 
 _USAGE = translatable(
     "%gpu compare A B compares two runs. Each is a cell number, a label (in quotes if it contains spaces) or "
@@ -36,16 +35,16 @@ def compare(first: object, second: object) -> Comparison:
     )
 
 
-def command(shell: Any, arguments: Sequence[str]) -> None:
+def command(invocation: Invocation) -> None:
     """Run ``%gpu compare A B``."""
     try:
-        names = shlex.split(" ".join(arguments))
+        names = shlex.split(" ".join(invocation.arguments))
     except ValueError as error:
         raise OptionError(translatable("%gpu compare: {error}. {usage}", error=error, usage=_USAGE)) from None
     if len(names) != 2:
         raise OptionError(translatable("%gpu compare needs two runs. {usage}", usage=_USAGE))
-    comparison = _compare(*((_find(name, shell.user_ns), name) for name in names))
-    shell.display_pub.publish(data=comparison.bundle(), metadata=output_metadata())
+    comparison = _compare(*((_find(name, invocation.shell.user_ns), name) for name in names))
+    invocation.display(comparison.bundle())
 
 
 def _compare(first: tuple[Report, str], second: tuple[Report, str]) -> Comparison:

@@ -10,13 +10,13 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from gpuwidget.diagnostics import isolated_run
 from gpuwidget.diagnostics.probe_process import ProbeEnvironment
 from gpuwidget.diagnostics.target import NotebookState
 from gpuwidget.kernel.cells.run_context import user_variables
+from gpuwidget.kernel.commands.subcommands import Invocation
 from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.diagnosis import Diagnosis, EnvironmentKind
 from gpuwidget.model.errors import OptionError
@@ -76,11 +76,11 @@ def doctor() -> DiagnosisDisplay:
     return DiagnosisDisplay(_run_checks())
 
 
-def command(shell: Any, arguments: Sequence[str]) -> None:
+def command(invocation: Invocation) -> None:
     """Run ``%gpu doctor``."""
-    if arguments:
+    if invocation.arguments:
         raise OptionError(_USAGE)
-    shell.display_pub.publish(data=doctor().bundle(), metadata=output_metadata())
+    invocation.display(doctor().bundle())
 
 
 class SharedDiagnosis:

@@ -9,33 +9,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
-from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import Switch
-from gpuwidget.model.terminal_text import TableColumn, format_table, printable_lines
-from gpuwidget.model.translation import Text, _, in_view_language, translatable
-from gpuwidget.model.units import UNKNOWN
+from gpuwidget.model.translation import Text, translatable
 from gpuwidget.pytorch import torch_switches
 from gpuwidget.pytorch.torch_switches import TORCH_SWITCHES, SwitchValue, TorchSwitch, find_switch
-from gpuwidget.views.saved_outputs import output_metadata
 
 _LOG = logging.getLogger(__name__)
 
-_USAGE = translatable(
-    "%gpu switches             the values of all PyTorch switches\n"
-    "%gpu switches NAME        what a switch gains and costs\n"
-    "%gpu switches NAME VALUE  set a switch now"
-)
-_TITLES = (
-    translatable("switch"),
-    translatable("value"),
-    translatable("default"),
-    translatable("values"),
-    translatable("next cell"),
-)
-_WIDTH = 100
 _NO_TORCH = SwitchValue(None, translatable("torch is not imported yet."))
 
 
@@ -137,50 +119,6 @@ class SwitchRequests:
             trades=switch.trades,
             note=self._failed.get(switch.name, now.note),
         )
-
-
-@in_view_language
-def command(shell: Any, arguments: Sequence[str]) -> None:
-    """Run ``%gpu switches [NAME [VALUE]]``."""
-    if len(arguments) > 2:
-        raise OptionError(
-            translatable(
-                "{command!r} is not a command.\n{usage}",
-                command=f"%gpu switches {' '.join(arguments)}",
-                usage=_USAGE,
-            )
-        )
-    if len(arguments) == 2:
-        text = _("Ran: {statement}", statement=SWITCHES.set_now(*arguments))
-    else:
-        names = {find_switch(name).name for name in arguments}
-        shown = [switch for switch in SWITCHES.state if switch.name in names or not names]
-        text = "\n".join([*_table(shown), *([f"\n{_(shown[0].trades)}"] if names else ["", _(_USAGE)])])
-    shell.display_pub.publish(data={"text/plain": printable_lines(text)}, metadata=output_metadata())
-
-
-def _table(switches: Sequence[Switch]) -> list[str]:
-    """Return a table with one line per switch, and below it each note with the switches that it is about."""
-    rows = [
-        (
-            switch.name,
-            UNKNOWN if switch.value is None else switch.value,
-            switch.default,
-            ", ".join(switch.choices),
-            switch.pending or "",
-        )
-        for switch in switches
-    ]
-    notes: dict[str, list[str]] = {}
-    for switch in switches:
-        if switch.note is not None:
-            notes.setdefault(switch.note, []).append(switch.name)
-    of_all = [_(note) for note, names in notes.items() if len(names) == len(switches)]
-    of_some = [
-        f"{', '.join(names)}: {_(note)}" for note, names in notes.items() if len(names) < len(switches)
-    ]
-    columns = [TableColumn(_(title), right=False) for title in _TITLES]
-    return [*format_table(columns, rows, _WIDTH), *of_all, *of_some]
 
 
 def _failure(error: Exception) -> str:

@@ -322,12 +322,17 @@ def dashboard() -> Dashboard:
     It displays as a widget, or in a terminal as a list of the devices. A previous dashboard is closed.
     Displaying the new dashboard raises GpuWidgetError if ipywidgets or bqplot can't be imported.
     """
-    return _new(_shell())
+    return new_dashboard(_shell())
 
 
-def show(shell: Any) -> None:
-    """Run ``%gpu``: display a new dashboard in the running cell."""
-    shell.display_pub.publish(data=_new(shell).bundle(), metadata=output_metadata())
+def new_dashboard(shell: Any) -> Dashboard:
+    """Return a dashboard of this shell, and close the previous one."""
+    global _current
+    close()
+    created = Dashboard(shell, process_sampler())
+    with _lock:
+        _current = created
+    return created
 
 
 def close() -> None:
@@ -337,15 +342,6 @@ def close() -> None:
         before, _current = _current, None
     if before is not None:
         before.close()
-
-
-def _new(shell: Any) -> Dashboard:
-    global _current
-    close()
-    created = Dashboard(shell, process_sampler())
-    with _lock:
-        _current = created
-    return created
 
 
 def _shell() -> Any:

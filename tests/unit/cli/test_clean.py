@@ -14,7 +14,7 @@ from typing import Any
 import helpers_reports as reports
 import pytest
 
-from gpuwidget.cli import clean
+from gpuwidget.cli.commands import clean
 from gpuwidget.cli.main import main
 from gpuwidget.model.errors import NotebookError
 from gpuwidget.views import card

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gpuwidget.cli import examples
-from gpuwidget.cli.examples import notebooks
+from gpuwidget.cli.commands import examples
+from gpuwidget.cli.commands.examples import notebooks
 from gpuwidget.cli.main import main
 
 

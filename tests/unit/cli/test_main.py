@@ -20,7 +20,7 @@ from helpers_recordings import meta, tick, values, write
 from nvml_standin import profiles
 
 import gpuwidget
-from gpuwidget.cli.main import main
+from gpuwidget.cli.main import COMMANDS, main
 from gpuwidget.model.errors import GpuLostError
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import message
@@ -231,14 +231,14 @@ def test_a_long_diagnosis_is_announced(
     take."""
     shown: list[str] = []
 
-    def run_doctor(version: str, **options: Any) -> tuple[str, bool]:
+    def run_doctor(options: Any) -> tuple[str, bool]:
         while not shown or not shown[-1].endswith("\n"):
             shown.append("".join(shown[-1:]) + capsys.readouterr().err)
             time.sleep(0.01)
         return "the diagnosis", True
 
-    monkeypatch.setattr("gpuwidget.cli.doctor.run", run_doctor)
-    monkeypatch.setattr("gpuwidget.cli.main._SILENCE_S", 0.0)
+    monkeypatch.setattr("gpuwidget.cli.commands.doctor._diagnose", run_doctor)
+    monkeypatch.setattr("gpuwidget.cli.commands.doctor.SILENCE_S", 0.0)
     assert main(["doctor"]) == 0
     assert shown[-1] == "gpuwidget: checking… This takes at most 20 seconds.\n"
 
@@ -261,7 +261,7 @@ def test_a_closed_stdout_gives_one_line(replay: Path, arguments: tuple[str, ...]
     assert (found.returncode, found.stderr) == (1, "gpuwidget: the standard output is closed.\n")
 
 
-@pytest.mark.parametrize("command", ["", "record", "doctor", "usage", "run", "examples", "clean"])
+@pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_a_help_text_has_no_doubled_percent_sign(capsys: pytest.CaptureFixture[str], command: str) -> None:
     """In the help of each command, `%gpu` is written with one percent sign, and no default is missing."""
     with pytest.raises(SystemExit):

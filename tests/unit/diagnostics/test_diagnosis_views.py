@@ -16,7 +16,7 @@ import pytest
 from helpers_doctor import NO_CUDA, TORCH, WORKING, devices, fake_torch, h200, nvml, results
 
 import gpuwidget
-from gpuwidget.cli import doctor
+from gpuwidget.cli.commands import doctor
 from gpuwidget.cli.main import main
 from gpuwidget.diagnostics import isolated_run
 from gpuwidget.diagnostics.compare import Change, compare

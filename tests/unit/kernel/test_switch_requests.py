@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from helpers_torch import make_torch
 
-from gpuwidget.kernel.devices.switch_requests import SwitchRequests, command
+from gpuwidget.kernel.commands.subcommands import Invocation
+from gpuwidget.kernel.commands.switches_command import command
+from gpuwidget.kernel.devices.switch_requests import SwitchRequests
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import Switch
 
@@ -194,7 +196,9 @@ def shown(*words: str) -> str:
     """Return the text that ``%gpu switches`` shows for these arguments."""
     published: list[str] = []
     publisher = SimpleNamespace(publish=lambda data, metadata: published.append(data["text/plain"]))
-    command(SimpleNamespace(display_pub=publisher), words)
+    watcher: Any = None
+    line = " ".join(("switches", *words))
+    command(Invocation(SimpleNamespace(display_pub=publisher), watcher, line))
     return published[0]
 
 

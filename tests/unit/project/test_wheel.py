@@ -132,7 +132,7 @@ def test_it_contains_the_notebooks(installed: Path, tmp_path: Path) -> None:
     """The wheel contains the notebooks that ``gpuwidget examples`` copies. They come from the `notebooks`
     folder; the sources contain no second copy."""
     program = (
-        "from pathlib import Path; from gpuwidget.cli.examples import copy_notebooks\n"
+        "from pathlib import Path; from gpuwidget.cli.commands.examples import copy_notebooks\n"
         f"print(sorted(path.name for path in copy_notebooks(Path({str(tmp_path)!r}))))"
     )
     sources = sorted((ROOT / "notebooks").glob("*.ipynb"))

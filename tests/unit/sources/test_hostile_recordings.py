@@ -22,7 +22,7 @@ from helpers_hostile import mutated
 from helpers_recordings import meta, tick, values, write
 from helpers_samples import h200, process, reading, sample
 
-from gpuwidget.cli.recorder import write_samples
+from gpuwidget.cli.commands.record import write_samples
 from gpuwidget.model.errors import GpuLostError, RecordingError, SourceLostError
 from gpuwidget.model.metrics import GROUPS
 from gpuwidget.model.to_json import to_json

@@ -11,7 +11,7 @@ from fakes import EPOCH
 from helpers_recordings import SetClock, meta, tick, values, write
 from helpers_samples import LIVE, group_reading, h200, process, reading, sample, status_reading
 
-from gpuwidget.cli.recorder import RecordingWriter, write_samples
+from gpuwidget.cli.commands.record import RecordingWriter, write_samples
 from gpuwidget.model.errors import RecordingError
 from gpuwidget.model.messages import Message, message_ids, texts
 from gpuwidget.model.metrics import keys
@@ -226,7 +226,7 @@ def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         def write(self, sample: Sample) -> None:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("gpuwidget.cli.recorder.RecordingWriter", Full)
+    monkeypatch.setattr("gpuwidget.cli.commands.record.RecordingWriter", Full)
     with pytest.raises(RecordingError, match=r"can't be written: No space left on device\."):
         recorded(tmp_path / "run.jsonl", sample((one, reading(one))))
 

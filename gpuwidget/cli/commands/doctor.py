@@ -2,34 +2,74 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import shutil
+import threading
 from pathlib import Path
 
+from gpuwidget.cli.command import FAILED, SILENCE_S, Command, add_json_option, report
 from gpuwidget.diagnostics.compare import compare
 from gpuwidget.diagnostics.isolated_run import parse_diagnosis, run_in_subprocess
 from gpuwidget.diagnostics.private_data import UserPaths, remove_private_data
 from gpuwidget.diagnostics.probe_process import ProbeEnvironment
+from gpuwidget.diagnostics.target import RUN_TIMEOUT_S
 from gpuwidget.model.diagnosis import Diagnosis
 from gpuwidget.model.errors import DoctorError, OptionError
 from gpuwidget.model.to_json import to_json
+from gpuwidget.version import __version__
 from gpuwidget.views import diagnosis_view
 
 
-def run(version: str, *, as_json: bool, earlier: Path | None, width: int) -> tuple[str, bool]:
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    add_json_option(parser)
+    parser.add_argument(
+        "--diff",
+        type=Path,
+        metavar="FILE",
+        help="show what changed since an earlier diagnosis, whose JSON is in FILE",
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    # The output names a step that hangs, but only after all steps had enough time.
+    silence = threading.Timer(
+        SILENCE_S, report, (f"checking… This takes at most {RUN_TIMEOUT_S + 1:.0f} seconds.",)
+    )
+    silence.daemon = True
+    silence.start()
+    try:
+        text, ok = _diagnose(options)
+    finally:
+        silence.cancel()
+    print(text, flush=True)
+    return 0 if ok else FAILED
+
+
+COMMAND = Command(
+    description="Check this environment and machine, from PyTorch down to the GPU. The output shows "
+    "what was found, what is broken and how to fix it. The exit status is 0, or 1 if "
+    "something is broken or a check did not finish.",
+    add_options=_add_options,
+    run=_run,
+)
+
+
+def _diagnose(options: argparse.Namespace) -> tuple[str, bool]:
     """Return the text to print, and whether all checks finished and no check has the status ``broken``.
 
-    ``version`` is the version of gpuwidget. Raises OptionError if the file ``earlier`` is not a diagnosis,
-    and DoctorError if the checks do not finish.
+    Raises OptionError if the file of ``--diff`` is not a diagnosis, and DoctorError if the checks do not
+    finish.
     """
-    before = None if earlier is None else _read(earlier)
-    doctor = run_in_subprocess("shell", version, ProbeEnvironment.current())
+    before = None if options.diff is None else _read(options.diff)
+    doctor = run_in_subprocess("shell", __version__, ProbeEnvironment.current())
     since = None if before is None else compare(before, doctor)
-    if as_json:
+    if options.json:
         values = to_json(doctor) if since is None else {**to_json(doctor), "changes": to_json(since)}
         text = json.dumps(values, indent=2)
     else:
-        text = diagnosis_view.text(doctor, width, since)
+        text = diagnosis_view.text(doctor, shutil.get_terminal_size((110, 24)).columns, since)
     return text, doctor.ok
 
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import shlex
 import signal
 from collections import Counter
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from gpuwidget.cli.command import Command, print_line, seconds
+from gpuwidget.cli.open_sampler import stopped_at_end, wait_until_open
 from gpuwidget.model.errors import RecordingError
 from gpuwidget.model.metrics import Recorded
 from gpuwidget.model.samples import is_settled
 from gpuwidget.model.translation import counted
 from gpuwidget.model.units import duration
+from gpuwidget.sampler import INTERVAL_S
 from gpuwidget.sources.recording import (
     GPM_METRICS,
     THROTTLE,
@@ -27,37 +32,49 @@ from gpuwidget.sources.throttle_reasons import reason_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from gpuwidget.model.gpu_process import Process
     from gpuwidget.model.readings import Activity, Reading
     from gpuwidget.model.samples import Gpu, Sample
-    from gpuwidget.sampler import Sampler
 
 _SLOW_WAIT_S = 2.0
 _STOP_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-def record(
-    sampler: Sampler,
-    path: Path,
-    interval_s: float,
-    print_line: Callable[[str], None],
-    wait_until_open: Callable[[Sampler], None],
-) -> None:
-    """Write readings to a new file every ``interval_s`` seconds, until Ctrl-C or SIGTERM.
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="the new file; compressed if its name ends in .gz"
+    )
+    parser.add_argument(
+        "--interval",
+        metavar="S",
+        type=seconds,
+        default=INTERVAL_S,
+        help="seconds between readings (default: %(default)s)",
+    )
 
-    Call it only on the main thread. The file is compressed if its name ends in ``.gz``. Values that the
-    driver takes long to return are read less often, so that they do not delay the other values.
-    ``wait_until_open`` waits until the driver has started. Raises RecordingError if there is nothing to
-    record or if the file can't be written.
+
+def _record(options: argparse.Namespace) -> int:
+    """Write readings to a new file every ``--interval`` seconds, until Ctrl-C or SIGTERM.
+
+    Values that the driver takes long to return are read less often, so that they do not delay the other
+    values. Raises RecordingError if there is nothing to record or if the file can't be written.
     """
-    check_new_file(path)
-    inbox: SimpleQueue[Sample | None] = SimpleQueue()
-    with sampler.subscribe(inbox.put, interval_s=interval_s, activity=True):
-        wait_until_open(sampler)
-        with _stopped_by_signals(inbox):
-            write_samples(iter(inbox.get, None), path, interval_s, print_line)
+    with stopped_at_end(options.sampler) as sampler:
+        check_new_file(options.file)
+        inbox: SimpleQueue[Sample | None] = SimpleQueue()
+        with sampler.subscribe(inbox.put, interval_s=options.interval, activity=True):
+            wait_until_open(sampler)
+            with _stopped_by_signals(inbox):
+                write_samples(iter(inbox.get, None), options.file, options.interval, print_line)
+    return 0
+
+
+COMMAND = Command(
+    description="Record this machine's GPUs to a file that GPUWIDGET_SOURCE=replay:FILE plays. Ctrl-C stops.",
+    add_options=_add_options,
+    run=_record,
+)
 
 
 def check_new_file(path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
+import re
+import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpuwidget.cli.command import Command, add_json_option
 from gpuwidget.cli.jupyter_config import server_settings
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.terminal_text import TableColumn, format_table, printable
@@ -23,48 +26,90 @@ _NO_PROMETHEUS = (
     "No Prometheus is configured. Give its address with --prometheus, or set c.GpuWidget.prometheus_url in "
     "jupyter_server_config.py."
 )
+_TIME_SPAN = re.compile(r"([0-9]{1,6})([mhdw])")
+_UNITS_S = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
-@dataclass(frozen=True, slots=True)
-class UsageOptions:
-    """The options of the command."""
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--since",
+        metavar="TIME",
+        type=_time_span,
+        default="30d",
+        help="how far back, such as 12h, 7d or 4w (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--by", choices=("user", "notebook", "kernel"), default="user", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--prometheus",
+        metavar="URL",
+        help="address of Prometheus (default: c.GpuWidget.prometheus_url with its settings in "
+        "Jupyter's configuration)",
+    )
+    parser.add_argument(
+        "--ca-file",
+        type=Path,
+        metavar="FILE",
+        help="PEM file with the certificates of the authorities that signed Prometheus's certificate",
+    )
+    parser.add_argument(
+        "--token-file", type=Path, metavar="FILE", help="file with the bearer token for Prometheus"
+    )
+    add_json_option(parser)
 
-    since_s: float
-    group: UseGroup
-    url: str | None
-    """Address of Prometheus. None for the one in Jupyter's configuration, with the other settings there."""
-    ca_file: Path | None
-    token_file: Path | None
-    as_json: bool
+
+def _time_span(text: str) -> float:
+    match = _TIME_SPAN.fullmatch(text)
+    seconds = 0 if match is None else int(match[1]) * _UNITS_S[match[2]]
+    if not seconds:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time: give a number and m, h, d or w, such as 30d"
+        )
+    return float(seconds)
 
 
-def run(options: UsageOptions, width: int) -> str:
+def _run(options: argparse.Namespace) -> int:
+    # If stdout is not a terminal, do not truncate lines to 80 characters.
+    print(_usage(options, shutil.get_terminal_size((160, 24)).columns), flush=True)
+    return 0
+
+
+COMMAND = Command(
+    description="Show how many GPU-hours users, notebooks or kernels have used, according to "
+    "Prometheus. Servers count GPU-hours if c.GpuWidget.gpu_hours is on.",
+    add_options=_add_options,
+    run=_run,
+)
+
+
+def _usage(options: argparse.Namespace, width: int) -> str:
     """Return the text to print. Raises OptionError and PrometheusError."""
     configured = server_settings()
     settings = _settings(options, configured)
-    uses = gpu_use(PrometheusClient(settings), settings.matchers, options.group, options.since_s)
+    uses = gpu_use(PrometheusClient(settings), settings.matchers, options.by, options.since)
     price = _number_from(configured, "gpu_hour_price")
     # The server ignores a negative price, too.
     price = None if price is None or price < 0 else price
     currency = str(configured.get("gpu_hour_currency", ""))
-    if options.as_json:
+    if options.json:
         rows = [to_json(use) | _price(use, price, currency) for use in uses]
-        return json.dumps({"since_s": options.since_s, "by": options.group, "use": rows}, indent=2)
+        return json.dumps({"since_s": options.since, "by": options.by, "use": rows}, indent=2)
     if not uses:
         return (
             "No server has counted any GPU-hours in that time. c.GpuWidget.gpu_hours turns counting on, and "
             "Prometheus must scrape the servers."
         )
-    return "\n".join(_table(uses, options.group, price, currency, width))
+    return "\n".join(_table(uses, options.by, price, currency, width))
 
 
-def _settings(options: UsageOptions, configured: Mapping[str, Any]) -> PrometheusSettings:
+def _settings(options: argparse.Namespace, configured: Mapping[str, Any]) -> PrometheusSettings:
     timeout_s = _number_from(configured, "prometheus_timeout")
     timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
-    if options.url is not None:
+    if options.prometheus is not None:
         # A token is sent only to the server for which it is configured.
         return prometheus_settings(
-            options.url,
+            options.prometheus,
             ca_file=str(options.ca_file or ""),
             token_file=str(options.token_file or ""),
             timeout_s=timeout_s,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from gpuwidget.cli.command import FAILED, Command, fail, print_line
 from gpuwidget.model.errors import NotebookError
 from gpuwidget.views.saved_outputs import Removed, remove_outputs
 
@@ -25,6 +27,29 @@ _NUMBER = secrets.token_hex()
 """Prefix of the text of a number with a fraction or an exponent. The text is kept, because Python would write
 many of these numbers with other digits. The prefix is random, so that no notebook contains it."""
 _MARKED_NUMBER = re.compile(f'"{_NUMBER}([^"]*)"')
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("notebooks", type=Path, nargs="+", metavar="NOTEBOOK", help="path of a notebook file")
+
+
+def _clean(options: argparse.Namespace) -> int:
+    status = 0
+    for path in options.notebooks:
+        try:
+            print_line(clean_notebook(path))
+        except NotebookError as error:
+            # The error in one notebook is no reason not to clean the others.
+            status = fail(str(error), FAILED)
+    return status
+
+
+COMMAND = Command(
+    description="Remove gpuwidget's outputs from notebook files: reports, cards, the outputs of %gpu, "
+    "and the saved state of live charts and dashboards. Everything else stays as it is.",
+    add_options=_add_options,
+    run=_clean,
+)
 
 
 def clean_notebook(path: Path) -> str:

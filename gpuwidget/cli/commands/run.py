@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
 import runpy
@@ -10,19 +11,49 @@ import types
 import zipfile
 from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
+from pathlib import Path
 
+from gpuwidget.cli.command import FAILED, USAGE_ERROR, Command, fail
 from gpuwidget.ranks.rank_reporter import exit_code_of, rank
 
 
-class MissingModuleError(Exception):
+class _MissingModuleError(Exception):
     """The module to run does not exist."""
 
 
-def run_script(script: str, arguments: Sequence[str], *, is_module: bool) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is the name of a module")
+    parser.add_argument("script", metavar="SCRIPT", help="path of the script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="the script's arguments")
+
+
+def _run(options: argparse.Namespace) -> int:
+    if not options.is_module and not Path(options.script).is_file():
+        text = f"there is no script {options.script!r}. Give the path of a Python file, or -m and a module."
+        return fail(text, USAGE_ERROR)
+    try:
+        # The script's exceptions end this process as they would end the script's own.
+        _run_script(options.script, options.arguments, is_module=options.is_module)
+    except _MissingModuleError as error:
+        return fail(str(error), FAILED)
+    return 0
+
+
+COMMAND = Command(
+    description="Run a Python script that a watched cell starts, for example with "
+    "torchrun -m gpuwidget run SCRIPT. The card then shows the exact torch peaks and the exit code of "
+    "each process.",
+    add_options=_add_options,
+    run=_run,
+    runs_script=True,
+)
+
+
+def _run_script(script: str, arguments: Sequence[str], *, is_module: bool) -> None:
     """Run a script, or a module, as ``python SCRIPT ARGUMENTS`` or ``python -m MODULE ARGUMENTS`` does.
 
     The process's memory, steps and exit code are reported to the notebook. Raises what the script raises, and
-    MissingModuleError if the module does not exist.
+    _MissingModuleError if the module does not exist.
     """
     sys.argv = [script, *arguments]
     # Python puts the script's folder, or for a module the working directory, first.
@@ -57,7 +88,7 @@ def _run_source(path: str) -> None:
 
 
 def _check_module(name: str) -> None:
-    """Raise MissingModuleError if there is no such module, or if it is a package that can't be run."""
+    """Raise _MissingModuleError if there is no such module, or if it is a package that can't be run."""
     try:
         spec = None if name.startswith(".") else importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -71,4 +102,4 @@ def _check_module(name: str) -> None:
     except ValueError:
         spec = None
     if spec is None:
-        raise MissingModuleError(f"there is no module {name!r}.")
+        raise _MissingModuleError(f"there is no module {name!r}.")

@@ -15,16 +15,15 @@ from typing import Any
 from gpuwidget.heap.heap_walk import Root
 from gpuwidget.kernel.attribution import memory_holders
 from gpuwidget.kernel.attribution.memory_holders import HolderSearch
+from gpuwidget.kernel.commands.subcommands import Invocation
 from gpuwidget.kernel.devices.driver_memory import FreedMemory
 from gpuwidget.kernel.shell import shell_references
 from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR
 from gpuwidget.model import units
 from gpuwidget.model.boundary import stopped
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import _, in_view_language, joined, translatable
 from gpuwidget.pytorch import cuda_state
-from gpuwidget.views.saved_outputs import output_metadata
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,17 +36,12 @@ _USAGE = translatable(
 
 
 @in_view_language
-def free(shell: Any, arguments: Sequence[str]) -> None:
+def command(invocation: Invocation) -> None:
     """Run ``%gpu free [--yes] [NAME …]``."""
+    shell, arguments = invocation.shell, invocation.arguments
     names = [argument for argument in arguments if not argument.startswith("-")]
     if any(argument.startswith("-") and argument != "--yes" for argument in arguments):
-        raise OptionError(
-            translatable(
-                "{command!r} is not a command.\n{usage}",
-                command=f"%gpu free {' '.join(arguments)}",
-                usage=_USAGE,
-            )
-        )
+        raise invocation.wrong_arguments(_USAGE)
     lines: list[str] = []
     if names:
         lines += _delete(shell, names)
@@ -55,9 +49,7 @@ def free(shell: Any, arguments: Sequence[str]) -> None:
         lines += _release(shell)
     elif not names:
         lines += _list_freeable(shell)
-    shell.display_pub.publish(
-        data={"text/plain": printable_lines("\n".join(lines))}, metadata=output_metadata()
-    )
+    invocation.display_text("\n".join(lines))
 
 
 def _list_freeable(shell: Any) -> list[str]:

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import argparse
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from gpuwidget.cli.command import Command, print_line
 from gpuwidget.model.errors import ExamplesError
 
-_INSTALLED = Path(__file__).parents[1] / "notebooks"
-_CLONE = Path(__file__).parents[2] / "notebooks"
+_INSTALLED = Path(__file__).parents[2] / "notebooks"
+_CLONE = Path(__file__).parents[3] / "notebooks"
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the folder; created if missing")
+
+
+def _copy(options: argparse.Namespace) -> int:
+    for copy in copy_notebooks(options.folder):
+        print_line(str(copy))
+    return 0
+
+
+COMMAND = Command(
+    description="Copy the notebooks that come with gpuwidget into a folder. Nothing is overwritten.",
+    add_options=_add_options,
+    run=_copy,
+)
 
 
 def notebooks() -> list[Path]:

@@ -1,0 +1,1 @@
+"""The subcommands of ``gpuwidget``, one per module. ``cli/main.py`` lists them."""
