@@ -93,9 +93,6 @@ class Metric:
     the counter's mean over a run."""
     recorded: Recorded | None = None
     exported: Exported | None = None
-    opentelemetry: str | None = None
-    """The metric of OpenTelemetry's conventions for hardware to which the exported metric corresponds, with
-    its attributes besides those of every metric of a GPU."""
 
 
 _COUNTERS = "by the hardware's own counters, while a viewer has them read."
@@ -155,7 +152,6 @@ METRICS: tuple[Metric, ...] = (
             nvidia_gpu="nvidia_smi_utilization_gpu_ratio",
             unit="0 to 1 (percent)",
         ),
-        opentelemetry='hw.gpu.utilization{hw.gpu.task="general"}',
     ),
     Metric(
         key="memory_utilization",
@@ -200,7 +196,6 @@ METRICS: tuple[Metric, ...] = (
             nvidia_gpu="nvidia_smi_memory_used_bytes",
             unit="bytes (MiB), without what the driver reserves",
         ),
-        opentelemetry="hw.gpu.memory.usage",
     ),
     Metric(
         key="power_w",
@@ -223,7 +218,6 @@ METRICS: tuple[Metric, ...] = (
             nvidia_gpu="nvidia_smi_power_draw_instant_watts",
             unit="watts (watts; on most GPUs a mean of 1 s)",
         ),
-        opentelemetry="hw.power",
     ),
     Metric(
         key="power_limit_w",
@@ -260,7 +254,6 @@ METRICS: tuple[Metric, ...] = (
             nvidia_gpu="nvidia_smi_temperature_gpu",
             unit="degrees Celsius",
         ),
-        opentelemetry="hw.temperature",
     ),
     Metric(
         key="memory_temperature_c",
@@ -375,7 +368,6 @@ METRICS: tuple[Metric, ...] = (
             nvidia_gpu="nvidia_smi_utilization_encoder_ratio",
             unit="0 to 1 (percent)",
         ),
-        opentelemetry='hw.gpu.utilization{hw.gpu.task="encoder"}',
     ),
     Metric(
         key="decoder_utilization",
@@ -395,7 +387,6 @@ METRICS: tuple[Metric, ...] = (
             nvidia_gpu="nvidia_smi_utilization_decoder_ratio",
             unit="0 to 1 (percent)",
         ),
-        opentelemetry='hw.gpu.utilization{hw.gpu.task="decoder"}',
     ),
     Metric(
         key="energy_j",
@@ -412,7 +403,6 @@ METRICS: tuple[Metric, ...] = (
             nvidia_gpu="nvidia_smi_energy_joules_total",
             unit="counter, joules (mJ), since the driver was loaded",
         ),
-        opentelemetry="hw.energy",
     ),
     Metric(
         key="utilization_window",
@@ -437,7 +427,6 @@ METRICS: tuple[Metric, ...] = (
             nvidia_gpu="nvidia_smi_ecc_errors_uncorrected_volatile_total",
             unit="counter, since the driver was loaded",
         ),
-        opentelemetry='hw.errors{error.type="uncorrected"}',
     ),
     Metric(
         key="graphics",
