@@ -78,15 +78,6 @@ def in_host_pid_namespace() -> bool:
         return False
 
 
-@functools.cache
-def start_time() -> float | None:
-    """Return the start time of this process in epoch seconds, accurate to about a second; None if unknown."""
-    try:
-        return float(psutil.Process().create_time())
-    except (psutil.Error, OSError):
-        return None
-
-
 class BootTime(NamedTuple):
     """A moment, in seconds since the machine was booted, which are not affected when its clock is set."""
 
