@@ -7,9 +7,11 @@ import os
 from pathlib import Path
 
 from gpuwidget.diagnostics.compare import compare
-from gpuwidget.diagnostics.isolated_run import parse_diagnosis, run_in_subprocess
+from gpuwidget.diagnostics.isolated_run import parse_diagnosis
 from gpuwidget.diagnostics.private_data import UserPaths, remove_private_data
 from gpuwidget.diagnostics.probe_process import ProbeEnvironment
+from gpuwidget.diagnostics.run_checks import run_checks
+from gpuwidget.diagnostics.target import Target
 from gpuwidget.model.diagnosis import Diagnosis
 from gpuwidget.model.errors import DoctorError, OptionError
 from gpuwidget.model.to_json import to_json
@@ -19,11 +21,10 @@ from gpuwidget.views import diagnosis_view
 def run(version: str, *, as_json: bool, earlier: Path | None, width: int) -> tuple[str, bool]:
     """Return the text to print, and whether all checks finished and no check has the status ``broken``.
 
-    ``version`` is the version of gpuwidget. Raises OptionError if the file ``earlier`` is not a diagnosis,
-    and DoctorError if the checks do not finish.
+    ``version`` is the version of gpuwidget. Raises OptionError if the file ``earlier`` is not a diagnosis.
     """
     before = None if earlier is None else _read(earlier)
-    doctor = run_in_subprocess("shell", version, ProbeEnvironment.current())
+    doctor = run_checks(Target("shell", version, ProbeEnvironment.current()))
     since = None if before is None else compare(before, doctor)
     if as_json:
         values = to_json(doctor) if since is None else {**to_json(doctor), "changes": to_json(since)}
