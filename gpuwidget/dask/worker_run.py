@@ -96,7 +96,6 @@ class WorkerRun:
         self._add(sample, beginning=True)
 
     def add(self, sample: Sample) -> None:
-        """Add a sample."""
         PEAK_TRACKER.watch_resets()
         self._add(sample, beginning=False)
 

@@ -204,7 +204,6 @@ def check_device_files(results: ProbeResults) -> Check:
 
 
 def _device_files_fix(results: ProbeResults) -> Fix:
-    """Return the fix for missing device files."""
     if results.machine.container:
         return messages.start_container_with_gpus()
     return messages.create_device_files()

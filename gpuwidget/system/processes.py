@@ -319,7 +319,6 @@ class _ProcessCache(Generic[_T]):
         return len(self._found)
 
     def get(self, pid: int) -> _T:
-        """Return the value for the process ``pid``."""
         now = self._clock.monotonic()
         known = self._found.get(pid)
         if known is not None and now - known[2] < _PID_VALID_S:

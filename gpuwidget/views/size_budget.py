@@ -359,12 +359,10 @@ def make_bins(count: int, points: int) -> Bins:
 
 
 def bin_ends(t: Sequence[float], bins: Bins) -> tuple[float, ...]:
-    """Return the last time in each bin."""
     return tuple(t[end - 1] for _, end in bins)
 
 
 def bin_means(values: Sequence[float | None], bins: Bins) -> tuple[float | None, ...]:
-    """Return the mean of the known values in each bin."""
     try:
         # Most series have no gaps, so first compute the means without checking each value. The checks would
         # take most of the time needed for a card.
