@@ -52,6 +52,8 @@ TRANSLATED_ELSEWHERE = {
 }
 """Places at which the labextension translates a text that is not a literal. The catalogue contains these
 texts nevertheless, because they are found by ``python_strings`` or in the settings schema."""
+RECORDS = {"Template": {"text": 1}, "FixTemplate": {"text": 1, "then": 3}, "IssueTemplate": {"reason": 2}}
+"""The classes of records with templates, with the names and positions of these fields."""
 TEMPLATE_ARGUMENTS = {
     "_": (0,),
     "translatable": (0,),
@@ -154,11 +156,65 @@ def templates(source: str, name: str) -> Iterator[str]:
             if passed and not fields(argument.value) <= passed:
                 raise ValueError(f"{name}:{node.lineno}: {ast.unparse(node)} does not pass all parameters.")
             yield argument.value
+        yield from record_templates(node)
+
+
+def record_templates(node: ast.Call) -> Iterator[str]:
+    """Yield the templates of a call that makes a record of :data:`RECORDS`."""
+    for name, place in RECORDS.get(node.func.id if isinstance(node.func, ast.Name) else "", {}).items():
+        named = (keyword.value for keyword in node.keywords if keyword.arg == name)
+        value = node.args[place] if place < len(node.args) else next(named, None)
+        for item in value.elts if isinstance(value, ast.Tuple) else [value]:
+            if isinstance(item, ast.Constant) and isinstance(item.value, str):
+                yield item.value
 
 
 def fields(template: str) -> set[str]:
     """Return the names of a template's parameters."""
     return {field for _, field, _, _ in string.Formatter().parse(template) if field is not None}
+
+
+def wrong_calls() -> list[str]:
+    """Return each call of a record of :data:`RECORDS` that does not pass all parameters of its templates."""
+    trees = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / PACKAGE).rglob("*.py"))
+    }
+    records = {
+        f"{module}.{target.id}": set().union(*map(fields, record_templates(node.value)))
+        for module, tree in trees.items()
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+        and isinstance(node.value.func, ast.Name)
+        and node.value.func.id in RECORDS
+    }
+    found = []
+    for module, tree in trees.items():
+        imported = {
+            alias.asname or alias.name: f"{node.module}.{alias.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call):
+                continue
+            first, _, rest = ast.unparse(node.func).partition(".")
+            name = f"{imported.get(first, f'{module}.{first}')}{'.' if rest else ''}{rest}"
+            passed = {keyword.arg for keyword in node.keywords}
+            passed |= {
+                key.value
+                for keyword in node.keywords
+                if keyword.arg == "shown" and isinstance(keyword.value, ast.Dict)
+                for key in keyword.value.keys
+                if isinstance(key, ast.Constant) and isinstance(key.value, str)
+            }
+            if name in records and None not in passed and not records[name] <= passed:
+                lacks = ", ".join(sorted(records[name] - passed))
+                found.append(f"{module}:{node.lineno}: {ast.unparse(node)} does not pass {lacks}.")
+    return found
 
 
 def template_file(domain: str) -> Path:
@@ -281,6 +337,8 @@ def main(arguments: list[str] | None = None) -> None:
     if chosen.compile:
         _compile()
         return
+    if wrong := wrong_calls():
+        raise SystemExit("\n".join(wrong))
     for domain in DOMAINS:
         if chosen.add:
             path = LOCALE / chosen.add / "LC_MESSAGES" / f"{domain}.po"

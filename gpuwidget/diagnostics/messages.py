@@ -7,11 +7,53 @@ rewritten or translated in one place. No code compares, searches or splits these
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from gpuwidget.model.diagnosis import Fix
+from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
+from gpuwidget.model.messages import fill
 from gpuwidget.model.translation import Text, counted, joined, translatable
+
+
+@dataclass(frozen=True, slots=True)
+class FixTemplate:
+    """A fix without the values of its parameters. Call it with them."""
+
+    id: str
+    text: str | tuple[str, ...]
+    """The text, or the text before the command. Of several, the first whose parameters are known is used."""
+    command: str | None = None
+    then: str | None = None
+    """The sentences that follow the command."""
+
+    def __call__(self, /, *, shown: Mapping[str, Any] | None = None, **params: Any) -> Fix:
+        """Return the fix with these parameters. ``shown`` are more values for the text only."""
+        values = {**params, **(shown or {})}
+        before = fill(self.text, values)
+        if self.command is None:
+            return Fix(self.id, params, before, None, "")
+        after = "." if self.then is None else translatable(". {then}", then=translatable(self.then, **values))
+        return Fix(self.id, params, before, self.command.format(**values), after)
+
+
+@dataclass(frozen=True, slots=True)
+class IssueTemplate:
+    """An issue without the values of its parameters. Call it with them."""
+
+    id: str
+    status: IssueStatus
+    reason: str | tuple[str, ...]
+    """The sentence that explains the problem. Of several, the first whose parameters are known is used."""
+    fix: FixTemplate | None = None
+    """The fix that the issue always has. It has no parameters."""
+
+    def __call__(
+        self, /, *, fix: Fix | None = None, shown: Mapping[str, Any] | None = None, **params: Any
+    ) -> Issue:
+        """Return the issue with these parameters. ``shown`` are more values for the text only."""
+        made = self.fix() if fix is None and self.fix is not None else fix
+        return Issue(self.id, self.status, params, fill(self.reason, {**params, **(shown or {})}), made)
 
 
 def text_fix(id_: str, template: str, **params: Any) -> Fix:

@@ -1,6 +1,7 @@
 """Messages with an id and parameters: the notes of a report and the reasons for unknown values.
 
-Each package keeps the English texts of its messages in one module per topic. Code compares ids, never texts.
+A record, a :class:`Template`, is called with its parameters and returns the message. Each package keeps its
+records in one module per topic. Code compares ids, never texts.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwidget.model.translation import Text, translatable
+from gpuwidget.model import units
+from gpuwidget.model.translation import FORMATS, Text, template_fields, translatable
+
+FORMATS.update(memory=units.memory, duration=units.duration, percent=units.percent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,35 @@ class Message:
     def message_id(self) -> MessageId:
         """The message's id and parameters, without its text."""
         return MessageId(self.id, self.params)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A message without the values of its parameters. Call it with them.
+
+    ``text`` contains each parameter as ``{name}`` or ``{name:format}``: see
+    :data:`~gpuwidget.model.translation.FORMATS`. ``python -m tools.translation --check`` compares each call
+    with the template.
+    """
+
+    id: str
+    text: str | tuple[str, ...]
+    """The text, or several: the first whose parameters are all known is used, or else the last."""
+
+    def __call__(self, /, *, shown: Mapping[str, Any] | None = None, **params: Any) -> Message:
+        """Return the message with these parameters. ``shown`` are more values for the text only."""
+        return Message(self.id, params, fill(self.text, {**params, **(shown or {})}))
+
+
+def fill(texts: str | tuple[str, ...], params: Mapping[str, Any]) -> Text:
+    """Return the first of the texts whose parameters are all known (not None), or else the last of them."""
+    if isinstance(texts, str):
+        texts = (texts,)
+    known = {name for name, value in params.items() if value is not None}
+    for text in texts[:-1]:
+        if known.issuperset(field.name for field in template_fields(text)):
+            return translatable(text, **params)
+    return translatable(texts[-1], **params)
 
 
 def message(id_: str, template: str, **params: Any) -> Message:

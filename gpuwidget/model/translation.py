@@ -11,9 +11,11 @@ from __future__ import annotations
 import gettext
 import os
 import re
+import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -47,12 +49,68 @@ class Text(str):
 def translatable(template: str, **params: Any) -> Text:
     """Return the English text of ``template``, in which ``{name}`` is replaced as by ``str.format``.
 
-    A parameter may be a translatable text, too. One whose name begins with ``en_`` is grammar of the English
-    text, such as a verb in singular or plural, which translations leave out.
+    A parameter may be a translatable text, too. ``{name:format}`` is replaced by what the function of
+    :data:`FORMATS` returns, and ``{name:one|many}`` by one of both words: the first if the parameter is 1 or
+    has one item. A parameter whose name begins with ``en_`` is grammar of the English text, such as a verb in
+    singular or plural, which translations leave out.
     """
-    text = Text(template.format(**params) if params else template)
+    text = Text(_filled(template, params, str) if params else template)
     text.template, text.params = template, params
     return text
+
+
+FORMATS: dict[str, Callable[[Any], str]] = {
+    "list": lambda items: joined(items),
+    "and": lambda items: listed(items),
+    "gpus": lambda number: counted(number, "{number} GPU", "{number} GPUs"),
+}
+"""What the format of a template's parameter shows, by its name. ``model/messages.py`` adds units."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A parameter of a template, with its format."""
+
+    name: str
+    format: str
+    """A name of :data:`FORMATS`, ``one|many``, a format of Python, or empty."""
+
+
+@cache
+def template_fields(template: str) -> tuple[Field, ...]:
+    """Return the parameters of a template, in their order."""
+    parts = string.Formatter().parse(template)
+    return tuple(Field(name, spec or "") for _, name, spec, _ in parts if name is not None)
+
+
+@cache
+def _own_formats(template: str) -> tuple[str, tuple[tuple[str, Field], ...]]:
+    """Return a template for ``str.format``, and the fields that must be formatted before, by name."""
+    own = {
+        f"{field.name}:{field.format}": (f"field_{place}", field)
+        for place, field in enumerate(template_fields(template))
+        if field.format in FORMATS or "|" in field.format
+    }
+    for written, (name, _field) in own.items():
+        template = template.replace(f"{{{written}}}", f"{{{name}}}")
+    return template, tuple(own.values())
+
+
+def _filled(template: str, params: Mapping[str, Any], language: Callable[[str], str]) -> str:
+    """Return the filled template. ``language`` is ``_`` for texts in the view's language, or else ``str``."""
+    plain, own = _own_formats(template)
+    if not own:
+        return plain.format(**params)
+    return plain.format(
+        **params, **{name: _shown(params[field.name], field, language) for name, field in own}
+    )
+
+
+def _shown(value: Any, field: Field, language: Callable[[str], str]) -> str:
+    if field.format in FORMATS:
+        return language(FORMATS[field.format](value))
+    one, _bar, many = field.format.partition("|")
+    return one if (value if isinstance(value, int) else len(value)) == 1 else many
 
 
 def counted(number: int, one: str, many: str, **params: Any) -> Text:
@@ -115,7 +173,7 @@ def _(text: str, /, **params: Any) -> str:
     if language != ENGLISH and template:
         template = _catalogue(language).gettext(template)
         params = {name: _(value) if isinstance(value, Text) else value for name, value in params.items()}
-    return template.format(**params) if params else template
+    return _filled(template, params, _) if params else template
 
 
 def error_text(error: BaseException) -> str:
@@ -205,6 +263,8 @@ def text_sources(value: object) -> dict[str, Any]:
 
 
 def _source(value: Any) -> Any:
+    if isinstance(value, (list, tuple)) and any(isinstance(item, Text) for item in value):
+        return {"items": [_source(item) for item in value]}
     if not isinstance(value, Text):
         return {"value": value}
     return {
@@ -227,6 +287,8 @@ def restore_texts(value: Any, sources: Mapping[str, Any]) -> Any:
 def _restored(source: Mapping[str, Any]) -> Any:
     if "value" in source:
         return source["value"]
+    if "items" in source:
+        return [_restored(item) for item in source["items"]]
     params = {name: _restored(item) for name, item in source["params"].items()}
     return translatable(source["template"], **params)
 

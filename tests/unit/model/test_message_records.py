@@ -1,0 +1,45 @@
+"""Messages made from records: their parameters, the formats of these, and the calls in the package."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuwidget.model.messages import Template
+from gpuwidget.model.translation import restore_texts, text_sources, translatable
+from tools import translation
+
+MORE = translatable("{number} more", number=3)
+
+
+@pytest.mark.parametrize(
+    ("template", "params", "text"),
+    [
+        ("{size:memory} of {total}", {"size": 3 * 1024**3, "total": 7}, "3.0 GiB of 7"),
+        ("{seconds:.1f} s, {share:percent}", {"seconds": 1.26, "share": 41.0}, "1.3 s, 41 %"),
+        ("{number:gpus} {number:was|were} lost", {"number": 1}, "1 GPU was lost"),
+        ("{number:gpus} {number:was|were} lost", {"number": 2}, "2 GPUs were lost"),
+        ("{gpus:and} {gpus:was|were} lost", {"gpus": ["GPU 0"]}, "GPU 0 was lost"),
+        ("{gpus:and} {gpus:was|were} lost", {"gpus": ["0", "1", "2"]}, "0, 1 and 2 were lost"),
+        ("({names:list})", {"names": ["a", MORE]}, "(a, 3 more)"),
+    ],
+)
+def test_a_template_formats_its_parameters(template: str, params: dict[str, Any], text: str) -> None:
+    """The message keeps the values, and its text shows them with units and as lists."""
+    message = Template("some-id", template)(**params)
+    assert (message.id, dict(message.params), message.text) == ("some-id", params, text)
+    assert restore_texts([str(message.text)], text_sources([message.text])) == [text]
+
+
+def test_the_first_text_whose_parameters_are_known() -> None:
+    """A template with several texts doesn't mention what is unknown, and values may be only for the text."""
+    template = Template("lost", ("lost at {at}: {error}", "lost: {error}"))
+    assert template(at=None, error="no power").text == "lost: no power"
+    shown = template(at=5, shown={"error": "no power"})
+    assert (shown.text, dict(shown.params)) == ("lost at 5: no power", {"at": 5})
+
+
+def test_the_calls_of_the_package_pass_all_parameters() -> None:
+    """No message of the package is made without a value that its template shows."""
+    assert translation.wrong_calls() == []
