@@ -131,11 +131,6 @@ check: $(INSTALLED) $(NODE_MODULES) ## format, lint, types and layers
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
-	$(RUN) mypy tests/*.py tests/unit tests/nvml_standin
-	$(RUN) mypy tests/server tests/fakes.py tests/helpers_samples.py
-	$(RUN) mypy tests/kernel tests/nvml_standin
-	$(RUN) mypy tests/browser tests/helpers_programs.py
-	$(RUN) mypy tests/hardware tests/kernel/helpers_kernel.py tests/kernel/helpers_outputs.py tests/helpers_oom_causes.py
 	$(VENV)/bin/lint-imports --no-cache
 	$(RUN) tools.metrics --check
 	$(RUN) tools.wire --check

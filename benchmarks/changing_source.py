@@ -43,7 +43,6 @@ class ChangingSource:
         )
 
     def open(self) -> Inventory:
-        """Return the GPUs."""
         return Inventory(Origin("nvml", None, None, None, "580.95.05", "13.0"), self._gpus)
 
     def close(self) -> None:

@@ -115,7 +115,6 @@ class _Clients:
         """Size of the last answer."""
 
     def poll(self, seconds: float) -> None:
-        """Poll for this time."""
         began = time.perf_counter()
         number = 0
         while (due := number * _POLL_S / _CLIENTS) < seconds:

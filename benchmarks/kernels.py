@@ -40,7 +40,6 @@ class Ran:
 
     @property
     def cards(self) -> list[Mapping[str, Any]]:
-        """Return the bundles that are cards."""
         return [bundle for bundle in self.bundles if CARD_MIME in bundle]
 
 

@@ -104,7 +104,6 @@ class FakePrometheus(RequestHandler):
     """Answers the queries for the cluster with changing values of some machines, and no history."""
 
     def initialize(self, clock: SimulatedClock) -> None:
-        """Store the clock."""
         self._clock = clock
 
     def post(self, path: str) -> None:

@@ -107,7 +107,6 @@ class Driver:
             file.write(struct.pack("d", offset + seconds if seconds else 0.0))
 
     def heal(self) -> None:
-        """End all faults."""
         self._lines.clear()
         self.jump(0.0)
         self.change()

@@ -93,7 +93,6 @@ class Schedule:
 
 
 def schedule(seed: int) -> Schedule:
-    """Return the schedule of a seed."""
     choose = random.Random(f"faults {seed}")
     seconds = round(choose.uniform(2.5, 4.0) if choose.random() < 0.05 else choose.uniform(0.0, 1.1), 3)
     steps: list[Step] = []

@@ -259,7 +259,6 @@ class _Cluster:
 
     @property
     def closed(self) -> bool:
-        """Whether the client has been closed."""
         return bool(self._client.status != "running")
 
     def notes(self) -> list[Message]:
@@ -430,5 +429,4 @@ def _error_of(answer: Mapping[str, Any]) -> str:
     return clean_line(error if known else "gpuwidget's Dask plugin is missing", _MAX_ERROR)
 
 
-def _ignore(update: WorkerUpdate, incomplete: Message | None = None, *, gone: bool = False) -> None:
-    """Discard an update."""
+def _ignore(update: WorkerUpdate, incomplete: Message | None = None, *, gone: bool = False) -> None: ...

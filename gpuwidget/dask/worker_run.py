@@ -51,7 +51,7 @@ class RunStart:
         than the run was when the notebook sent its message.
         """
         now, times = processes.boot_time(), processes.times_of(os.getpid())
-        if now is None or times is None or times.age_s is None:
+        if now is None or times is None:
             return None
         if self.boot_s is not None and now.boot_id == self.boot_id:
             return times.age_s if now.seconds - times.age_s >= self.boot_s else None
@@ -96,7 +96,6 @@ class WorkerRun:
         self._add(sample, beginning=True)
 
     def add(self, sample: Sample) -> None:
-        """Add a sample."""
         PEAK_TRACKER.watch_resets()
         self._add(sample, beginning=False)
 

@@ -5,5 +5,6 @@ Start reading at ``run_checks``. Probes, which may crash or hang, run in subproc
 two modules found. From these results, the pure functions of ``checks_*`` build the checks of
 :mod:`gpuwidget.model.diagnosis`: they decide which issues there are. ``problems`` groups the issues by their
 cause. ``fixes`` builds commands that change packages, and ``messages_*`` contain the ids and texts of issues
-and fixes. ``isolated_run`` runs everything in a subprocess, and ``compare`` compares two diagnoses.
+and fixes. ``isolated_run`` runs everything in a subprocess, for kernels and servers, and ``compare`` compares
+two diagnoses.
 """

@@ -172,12 +172,7 @@ def check_device_files(results: ProbeResults) -> Check:
     files = machine.devices
     evidence = {file.path: file.mode for file in files}
     if machine.system not in ("linux", "wsl"):
-        return skipped_check(
-            FILES,
-            translatable("this system uses different device files")
-            if machine.system == "jetson"
-            else translatable("this system has no such files"),
-        )
+        return skipped_check(FILES, translatable("this system uses different device files"))
     if machine.system == "wsl":
         if any(file.path == "/dev/dxg" for file in files):
             return build_check(FILES, "/dev/dxg (WSL)", [], evidence)
@@ -209,7 +204,6 @@ def check_device_files(results: ProbeResults) -> Check:
 
 
 def _device_files_fix(results: ProbeResults) -> Fix:
-    """Return the fix for missing device files."""
     if results.machine.container:
         return messages.start_container_with_gpus()
     return messages.create_device_files()

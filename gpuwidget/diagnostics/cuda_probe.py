@@ -6,7 +6,6 @@ No CUDA context is created, because neither ``cuInit`` nor counting the devices 
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,9 +26,8 @@ def main(_path: Sequence[str]) -> None:
     """Load the library, initialize it and list its devices."""
     lower_priority()
     begin_step("load")
-    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
-        library = ctypes.CDLL(name)
+        library = ctypes.CDLL("libcuda.so.1")
         send(mapped=mapped_libraries())
         _initialize(library)
     except (AttributeError, OSError) as error:  # the library is missing, a stub, or an unrelated one

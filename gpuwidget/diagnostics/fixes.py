@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Sequence
 
 from gpuwidget.diagnostics import cuda_versions, messages_torch, packages
@@ -130,13 +129,13 @@ def reinstall(results: ProbeResults, name: str) -> Fix:
             "--freeze-installed",
         ]
         words = [*conda, f"{package}={version}" if version else package]
-        return messages.reinstall(name, _shell_command(results, words))
+        return messages.reinstall(name, shlex.join(words))
     if by == "debian":
         return messages.reinstall(name, f"sudo apt-get install --reinstall python3-{name}")
     install = _reinstall_arguments(results, by, requirement, index)
     if install is None:
         return messages.reinstall_with_installer(requirement, by)
-    return messages.reinstall(name, _shell_command(results, install))
+    return messages.reinstall(name, shlex.join(install))
 
 
 def replace_package(results: ProbeResults, wrong: str, right: str) -> Fix:
@@ -151,7 +150,7 @@ def replace_package(results: ProbeResults, wrong: str, right: str) -> Fix:
         return messages.replace_package_manually(wrong, requirement or right)
     # The dry run fails if there is no network or if the index lacks the version. In these cases, nothing is
     # uninstalled.
-    command = _shell_commands(results, [*install, "--dry-run"], remove, install)
+    command = _shell_commands([*install, "--dry-run"], remove, install)
     return messages.replace_package(wrong, right, command)
 
 
@@ -177,13 +176,11 @@ def remove_torch_copy(results: ProbeResults, copy: TorchCopy) -> Fix:
     remove = _uninstall_arguments(results, copy.by, "torch")
     if remove is None:
         return messages.remove_torch_copy_with_installer(copy.folder, copy.by)
-    return messages.remove_torch_copy(copy.folder, _shell_command(results, remove))
+    return messages.remove_torch_copy(copy.folder, shlex.join(remove))
 
 
 def _remove_from_pythonpath(results: ProbeResults, copy: TorchCopy) -> Fix:
     unwanted = copy.set_in or copy.folder
-    if results.machine.system == "win32":
-        return messages.edit_pythonpath(unwanted)
     entries = results.variables.get("PYTHONPATH", "").split(os.pathsep)
     folder = os.path.realpath(copy.folder)
     rest = [entry for entry in entries if entry and os.path.realpath(entry) != folder]
@@ -209,9 +206,7 @@ def reinstall_torch_copies(results: ProbeResults) -> Fix:
     if fix.command is None or install is None:
         return fix
     removals = [remove] * (len(copy.metadata) - 1 if by == "pip" else 1)
-    return messages.reinstall_torch_copies(
-        _shell_commands(results, [*install, "--dry-run"], *removals, install)
-    )
+    return messages.reinstall_torch_copies(_shell_commands([*install, "--dry-run"], *removals, install))
 
 
 def replace_torch_leftovers(results: ProbeResults, folder: str) -> Fix:
@@ -227,7 +222,7 @@ def conda_cuda_build(results: ProbeResults) -> Fix:
     version = _torch_version(results)
     package = f"pytorch-gpu={version.partition('+')[0]}" if version else "pytorch-gpu"
     words = ["conda", "install", "--prefix", environment_prefix(results.python), package]
-    return messages.install_conda_cuda_build(_shell_command(results, words))
+    return messages.install_conda_cuda_build(shlex.join(words))
 
 
 def install_nvml_binding(results: ProbeResults) -> Fix:
@@ -244,10 +239,10 @@ def install_nvml_binding(results: ProbeResults) -> Fix:
     if install is None or remove is None:
         return messages.install_nvml_binding_with_installer(requirement, by)
     if other is None:
-        return messages.install_nvml_binding(_shell_command(results, install))
+        return messages.install_nvml_binding(shlex.join(install))
     if dependents or other.by not in ("pip", by):
         return messages.replace_pynvml_manually()
-    return messages.replace_pynvml(_shell_commands(results, [*install, "--dry-run"], remove, install))
+    return messages.replace_pynvml(_shell_commands([*install, "--dry-run"], remove, install))
 
 
 def reinstall_gpuwidget(results: ProbeResults) -> Fix:
@@ -268,7 +263,7 @@ def reinstall_gpuwidget(results: ProbeResults) -> Fix:
     if install is None or remove is None:
         return manual
     lines = [[*install, "--dry-run"], remove, install] if other is not None else [install]
-    return messages.reinstall_gpuwidget(_shell_commands(results, *lines))
+    return messages.reinstall_gpuwidget(_shell_commands(*lines))
 
 
 def install_required(results: ProbeResults, name: str) -> Fix:
@@ -278,7 +273,7 @@ def install_required(results: ProbeResults, name: str) -> Fix:
     if by not in ("pip", "uv"):
         return messages.install_required_with_installer(requirement, by)
     words = [*_pip_arguments(results, by), "install", *_python_option(results, by), requirement]
-    return messages.install_required(requirement, _shell_command(results, words))
+    return messages.install_required(requirement, shlex.join(words))
 
 
 def install_older_numpy(results: ProbeResults) -> Fix:
@@ -287,7 +282,7 @@ def install_older_numpy(results: ProbeResults) -> Fix:
     if by not in ("pip", "uv"):
         return messages.install_older_numpy_with_installer(by)
     words = [*_pip_arguments(results, by), "install", *_python_option(results, by), "--no-deps", "numpy<2"]
-    return messages.install_older_numpy(_shell_command(results, words))
+    return messages.install_older_numpy(shlex.join(words))
 
 
 def install_torch(
@@ -313,15 +308,14 @@ def install_torch(
             minimum = cuda_versions.minimum_driver(cuda_versions.wheel_cuda(newest))
             return messages.update_driver_first(results.driver, minimum)
         return messages.gpu_too_old()
-    # On these systems, PyPI's build is a CPU build, or was one for a long time.
-    elsewhere = results.arm or results.machine.system == "win32"
+    # On ARM, PyPI's build is a CPU build, or was one for a long time.
     if (
         _torch_version(results) is None
         and wheel == cuda_versions.NEWEST_WHEEL
-        and not (always_index or elsewhere)
+        and not (always_index or results.arm)
     ):
         words = [*_pip_arguments(results, "pip"), "install", "torch"]
-        return messages.install_torch(why, _shell_command(results, words), None)
+        return messages.install_torch(why, shlex.join(words), None)
     command = build_command(results, wheel)
     if command is None:
         return messages.install_torch_with_installer(why, cuda_versions.wheel_cuda(wheel))
@@ -356,7 +350,7 @@ def build_command(results: ProbeResults, wheel: str) -> str | None:
         "--index-url",
         f"{WHEELS}/{wheel}",
     ]
-    return _shell_command(results, words)
+    return shlex.join(words)
 
 
 def _reinstall_arguments(
@@ -396,14 +390,9 @@ def _python_option(results: ProbeResults, by: str) -> list[str]:
     return ["--python", results.python] if by == "uv" and results.python else []
 
 
-def _shell_command(results: ProbeResults, words: Sequence[str]) -> str:
-    """Return the command as text, quoted for this system's shell."""
-    return subprocess.list2cmdline(words) if results.machine.system == "win32" else shlex.join(words)
-
-
-def _shell_commands(results: ProbeResults, *lines: Sequence[str]) -> str:
+def _shell_commands(*lines: Sequence[str]) -> str:
     """Return the commands as one line, in which each command runs only if the previous one succeeds."""
-    return " && ".join(_shell_command(results, words) for words in lines)
+    return " && ".join(map(shlex.join, lines))
 
 
 def _installer_of(results: ProbeResults, name: str) -> str:

@@ -70,7 +70,7 @@ class MachineState:
     """The state of the machine, as visible to this process."""
 
     system: str
-    """One of ``linux``, ``wsl``, ``jetson``, ``darwin``, ``win32``."""
+    """One of ``linux``, ``wsl``, ``jetson``, ``darwin`` (macOS)."""
     architecture: str
     container: str | None
     """The evidence that this is a container; None outside a container."""
@@ -115,7 +115,7 @@ def inspect(
     has_gpu = any(_GPU_FILE.fullmatch(name) for name in present)
     return MachineState(
         system=_system(root),
-        architecture=os.uname().machine if hasattr(os, "uname") else "",
+        architecture=os.uname().machine,
         container=_detect_container(variables, root),
         devices=tuple(devices),
         expected=tuple(f"/dev/{name}" for name in _CONTROL_FILES if has_gpu and name not in present),
@@ -218,8 +218,6 @@ def _mps_pipes(variables: Mapping[str, str], root: Path) -> str | None:
 
 
 def _is_running(pid: int) -> bool:
-    if sys.platform == "win32":  # Windows has no signal 0
-        return True
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -284,7 +282,7 @@ def _logged_xids(root: Path) -> tuple[tuple[str, int], ...] | None:
     Nothing else of the log is kept, since it contains the names of other users' programs.
     """
     try:
-        log = os.open(root / "dev/kmsg", os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        log = os.open(root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None
     found: list[tuple[str, int]] = []

@@ -119,20 +119,16 @@ def doubtful_summary(warnings: int, titles: Sequence[str], unknown: Sequence[str
     return translatable("Nothing is broken; {found}.", found=found)
 
 
-def no_gpu(system: str) -> Text:
-    """Return why there is nothing to check for a GPU on a machine of this system."""
-    if system == "darwin":
-        return translatable("macOS does not support NVIDIA GPUs")
+def no_gpu() -> Text:
+    """Return why there is nothing to check for a GPU."""
     return translatable("this machine has no NVIDIA GPU")
 
 
-def no_gpu_summary(system: str, *, in_container: bool, uses_cpu: bool) -> str:
+def no_gpu_summary(*, in_container: bool, uses_cpu: bool) -> str:
     """Return the summary for the case that no check has an issue, and the machine has no NVIDIA GPU.
 
     ``uses_cpu`` is whether torch works, and can only use the CPU.
     """
-    if system == "darwin":
-        return translatable("macOS does not support NVIDIA GPUs.")
     fact = (
         translatable("PyTorch runs on the CPU, because this machine has no NVIDIA GPU.")
         if uses_cpu

@@ -379,15 +379,6 @@ def remove_from_pythonpath(entry: str, command: str, *, in_shell: bool) -> Fix:
     return command_fix("remove-from-pythonpath", before, command, then, entry=entry)
 
 
-def edit_pythonpath(entry: str) -> Fix:
-    """Return the fix that removes a folder from PYTHONPATH, without a command."""
-    return text_fix(
-        "edit-pythonpath",
-        "Remove {entry} from the environment variable PYTHONPATH, and restart Jupyter.",
-        entry=entry,
-    )
-
-
 def remove_from_pth_file(folder: str, file: str) -> Fix:
     """Return the fix that removes a folder from a .pth file."""
     return text_fix(

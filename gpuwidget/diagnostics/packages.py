@@ -308,5 +308,4 @@ def _changed_files(ours: metadata.Distribution) -> list[str]:
 
 
 def is_conda_torch(packages: InstalledPackages) -> bool:
-    """Return whether conda installed torch."""
     return any(package.by == "conda" and package.name in ("torch", "pytorch") for package in packages.cuda)

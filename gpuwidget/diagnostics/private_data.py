@@ -7,12 +7,11 @@ paths have been shortened, because the user's shell expands ``~`` and variables 
 from __future__ import annotations
 
 import os
+import pwd
 import re
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
-from pathlib import PureWindowsPath
 from typing import Any, TypeVar
 
 from gpuwidget.model.diagnosis import Check, Diagnosis, Fix
@@ -25,9 +24,8 @@ _ENDS_NAME = r"(?![\w-]|\.\w)"
 """What follows a complete name of a file or folder. A dot may also end a sentence."""
 _STARTS_PATH = r"(?:(?<![\w.~-])|(?<=\W-[A-Za-z]))"
 """What precedes an absolute path. The path may directly follow an option such as ``-L``."""
-_PATH = re.compile(r"(?:(?<![A-Za-z])[A-Za-z]:[\\/]|(?<=~)\\|/)[^\s:;,'\"()\[\]]+")
-"""An absolute path, also one of Windows, or a path after ``~``."""
-_SEPARATOR = re.compile(r"[\\/]+")
+_PATH = re.compile(r"/[^\s:;,'\"()\[\]]+")
+"""An absolute path, or a path after ``~``."""
 _SYSTEM_FOLDERS = frozenset(
     ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "snap", "sys", "usr")
 )
@@ -49,9 +47,7 @@ class UserPaths:
     def find(cls, variables: Mapping[str, str]) -> UserPaths:
         """Return the paths and names of the user who runs this process with these environment variables."""
         home, name = variables.get("HOME", ""), ""
-        with suppress(ImportError, KeyError, OSError):
-            import pwd
-
+        with suppress(KeyError):
             entry = pwd.getpwuid(os.getuid())
             home, name = home or entry.pw_dir, entry.pw_name
         names: dict[str, str] = {}
@@ -60,16 +56,11 @@ class UserPaths:
             (name, "$(id -un)"),
             (variables.get("LOGNAME", ""), "$LOGNAME"),
             (variables.get("JUPYTERHUB_USER", ""), "$JUPYTERHUB_USER"),
-            (variables.get("USERNAME", ""), "$USERNAME"),  # Windows
         ):
             if known not in ("", "root"):
                 names.setdefault(known, expansion)
-        # Windows has no HOME. Under WSL, a path of Windows may be in a variable, too.
-        homes = {
-            home.rstrip("\\/") for home in (home, variables.get("USERPROFILE", "")) if _is_absolute(home)
-        }
-        homes |= {os.path.realpath(home) for home in homes if os.path.isabs(home)}
-        return cls(tuple(sorted(filter(_has_name, homes), key=len, reverse=True)), names)
+        homes = {home.rstrip("/"), os.path.realpath(home)} - {"", "/"} if os.path.isabs(home) else set()
+        return cls(tuple(sorted(homes, key=len, reverse=True)), names)
 
     def shorten(self, text: str) -> str:
         """Return a text with ``~`` in place of the home folder, and ``$USER`` in place of the name."""
@@ -77,8 +68,6 @@ class UserPaths:
 
     def shorten_command(self, command: str) -> str:
         """Return a shell command in which the paths are shortened so that the command still works."""
-        if sys.platform == "win32":
-            return command
         parts: list[str] = []
         for match in _WORDS.finditer(command):
             part = match[0]
@@ -111,39 +100,22 @@ class UserPaths:
         name.
         """
         for home in self.homes:
-            pattern = f"{_STARTS_PATH}{_home_pattern(home)}{_ENDS_NAME}"
+            pattern = f"{_STARTS_PATH}{re.escape(home)}{_ENDS_NAME}"
             text = re.sub(pattern, lambda match: home_after(match.string[: match.start()]), text)
         if not self.names:
             return text
         names = "|".join(map(re.escape, self.names))
-        part = re.compile(rf"(?<=[\\/])(?:{names}){_ENDS_NAME}")
+        part = re.compile(rf"(?<=/)(?:{names}){_ENDS_NAME}")
 
         def without_names(match: re.Match[str]) -> str:
             path = match[0]
             is_system = (
-                _SEPARATOR.split(path)[1] in _SYSTEM_FOLDERS
+                re.split("/+", path)[1] in _SYSTEM_FOLDERS
                 and match.string[max(0, match.start() - 1) : match.start()] != "~"
             )
             return path if is_system else part.sub(lambda found: name_as(found[0]), path)
 
         return _PATH.sub(without_names, text)
-
-
-def _is_absolute(path: str) -> bool:
-    return os.path.isabs(path) or PureWindowsPath(path).is_absolute()
-
-
-def _has_name(path: str) -> bool:
-    """Return whether the path is not the root of a file system."""
-    return PureWindowsPath(path).name != ""
-
-
-def _home_pattern(home: str) -> str:
-    """Return a regular expression for the home folder. Windows ignores the case of letters, and accepts both
-    separators."""
-    if not PureWindowsPath(home).drive:
-        return re.escape(home)
-    return f"(?i:{_SEPARATOR.pattern.join(map(re.escape, _SEPARATOR.split(home)))})"
 
 
 def remove_private_data(diagnosis: Diagnosis, user: UserPaths) -> Diagnosis:

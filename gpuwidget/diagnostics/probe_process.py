@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import site
 import subprocess
@@ -35,7 +36,7 @@ import os, sys
 package, n = sys.argv[1], int(sys.argv[2])
 path, own = sys.argv[3:3 + n], os.path.dirname(os.__file__)
 del sys.argv[1:3 + n]
-sys.path[:] = [own, os.path.join(own, "lib-dynload"), os.path.join(os.path.dirname(own), "DLLs"), *path]
+sys.path[:] = [own, os.path.join(own, "lib-dynload"), *path]
 from importlib.util import module_from_spec, spec_from_file_location
 spec = spec_from_file_location(
     "gpuwidget", os.path.join(package, "__init__.py"), submodule_search_locations=[package]
@@ -148,11 +149,9 @@ def error_text(error: BaseException) -> str:
 
 def lower_priority() -> None:
     """In a probe process: lower its priority, make it the OOM killer's first choice, disable core dumps."""
-    with suppress(ImportError, OSError, ValueError):
-        import resource
-
+    with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(AttributeError, OSError):
+    with suppress(OSError):
         os.nice(10)
     with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write("1000")
@@ -195,7 +194,6 @@ class ProbeProcess:
         self._received_at = SYSTEM_CLOCK.monotonic()
         self._process: subprocess.Popen[bytes] | None = None
         paths = without_working_directory([str(path) for path in environment.path])
-        own_session = own_session and hasattr(os, "killpg")
         code = f"{_BOOTSTRAP}{_OWN_SESSION if own_session else ''}from {module} import main; main(path)"
         try:
             self._process = subprocess.Popen(

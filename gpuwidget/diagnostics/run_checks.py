@@ -121,7 +121,7 @@ def _without_gpu_issues(check: Check, results: ProbeResults) -> Check:
     if not results.without_gpu:
         return check
     needs_gpu = _GPU_CHECKS | (_TORCH_LIBRARIES if results.torch.get("imported") else frozenset())
-    return without_issues(check, messages.no_gpu(results.machine.system)) if check.id in needs_gpu else check
+    return without_issues(check, messages.no_gpu()) if check.id in needs_gpu else check
 
 
 def _summary(
@@ -145,7 +145,6 @@ def _summary(
         return messages.doubtful_summary(len(warnings), _titles(warnings, titles), _titles(unknown, titles))
     if results.without_gpu:
         return messages.no_gpu_summary(
-            results.machine.system,
             in_container=results.machine.container is not None,
             uses_cpu=bool(results.torch.get("imported")) and not results.torch.get("hip"),
         )

@@ -150,7 +150,7 @@ def environment_prefix(python: str) -> str:
     if not python or os.path.abspath(python) == os.path.abspath(sys.executable):
         return sys.prefix
     folder = os.path.dirname(os.path.abspath(python))
-    return os.path.dirname(folder) if os.path.basename(folder) in ("bin", "Scripts") else folder
+    return os.path.dirname(folder) if os.path.basename(folder) == "bin" else folder
 
 
 def _source_of(folder: str, python: str, variables: Mapping[str, str]) -> tuple[PathSource, str | None]:

@@ -296,7 +296,6 @@ def warm_up_now() -> None:
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Unload the extension."""
     global _loaded
     if _loaded is not None:
         _loaded.unload()

@@ -81,7 +81,6 @@ class PanelRequests:
             self._kernel.control_handlers[REQUEST] = self._handle
 
     def stop(self) -> None:
-        """Stop answering requests."""
         if self._kernel is not None and self._kernel.control_handlers.get(REQUEST) == self._handle:
             del self._kernel.control_handlers[REQUEST]
 

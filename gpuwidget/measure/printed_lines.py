@@ -173,7 +173,6 @@ class PrintedLines:
         return _WriteHook(stream, lines.write) if hasattr(stream, "__dict__") else None
 
     def on_piece(self, text: str) -> None:
-        """Pass a piece of text on."""
         for callback in self.of_pieces:
             callback(text)
 

@@ -242,7 +242,7 @@ class WorkerTracker:
         worker = self._new(_Worker(pid, None, times.started, t))
         if worker is None:
             return None
-        if times.age_s is not None and times.age_s <= t:
+        if times.age_s <= t:
             # The process started during the run, up to a second before it was found.
             worker.started_s, worker.cpu_start = t - times.age_s, 0.0
         self._running[pid] = worker

@@ -21,6 +21,5 @@ def own_warning_filters() -> Iterator[None]:
 
 
 def import_attribute(module: str, name: str) -> Any:
-    """Import the module, and return its attribute."""
     with own_warning_filters():
         return getattr(import_module(module), name)

@@ -104,9 +104,6 @@ class Metric:
     the counter's mean over a run."""
     recorded: Recorded | None = None
     exported: Exported | None = None
-    opentelemetry: str | None = None
-    """The metric of OpenTelemetry's conventions for hardware to which the exported metric corresponds, with
-    its attributes besides those of every metric of a GPU."""
 
 
 _COUNTERS = "by the hardware's own counters, while a viewer has them read."
@@ -170,7 +167,6 @@ METRICS: tuple[Metric, ...] = (
             nvidia_gpu="nvidia_smi_utilization_gpu_ratio",
             unit="0 to 1 (percent)",
         ),
-        opentelemetry='hw.gpu.utilization{hw.gpu.task="general"}',
     ),
     Metric(
         key="memory_utilization",
@@ -215,7 +211,6 @@ METRICS: tuple[Metric, ...] = (
             nvidia_gpu="nvidia_smi_memory_used_bytes",
             unit="bytes (MiB), without what the driver reserves",
         ),
-        opentelemetry="hw.gpu.memory.usage",
     ),
     Metric(
         key="power_w",
@@ -238,7 +233,6 @@ METRICS: tuple[Metric, ...] = (
             nvidia_gpu="nvidia_smi_power_draw_instant_watts",
             unit="watts (watts; on most GPUs a mean of 1 s)",
         ),
-        opentelemetry="hw.power",
     ),
     Metric(
         key="power_limit_w",
@@ -275,7 +269,6 @@ METRICS: tuple[Metric, ...] = (
             nvidia_gpu="nvidia_smi_temperature_gpu",
             unit="degrees Celsius",
         ),
-        opentelemetry="hw.temperature",
     ),
     Metric(
         key="memory_temperature_c",
@@ -390,7 +383,6 @@ METRICS: tuple[Metric, ...] = (
             nvidia_gpu="nvidia_smi_utilization_encoder_ratio",
             unit="0 to 1 (percent)",
         ),
-        opentelemetry='hw.gpu.utilization{hw.gpu.task="encoder"}',
     ),
     Metric(
         key="decoder_utilization",
@@ -410,7 +402,6 @@ METRICS: tuple[Metric, ...] = (
             nvidia_gpu="nvidia_smi_utilization_decoder_ratio",
             unit="0 to 1 (percent)",
         ),
-        opentelemetry='hw.gpu.utilization{hw.gpu.task="decoder"}',
     ),
     Metric(
         key="energy_j",
@@ -427,7 +418,6 @@ METRICS: tuple[Metric, ...] = (
             nvidia_gpu="nvidia_smi_energy_joules_total",
             unit="counter, joules (mJ), since the driver was loaded",
         ),
-        opentelemetry="hw.energy",
     ),
     Metric(
         key="utilization_window",
@@ -452,7 +442,6 @@ METRICS: tuple[Metric, ...] = (
             nvidia_gpu="nvidia_smi_ecc_errors_uncorrected_volatile_total",
             unit="counter, since the driver was loaded",
         ),
-        opentelemetry='hw.errors{error.type="uncorrected"}',
     ),
     Metric(
         key="graphics",

@@ -126,9 +126,7 @@ class GpuOrSlice(Protocol):
     """What tells whether a GPU is divided into MIG slices. :class:`Gpu` and a report's GPUs have it."""
 
     @property
-    def uuid(self) -> str:
-        """The GPU's UUID."""
-        ...
+    def uuid(self) -> str: ...
 
     @property
     def mig_parent(self) -> str | None:

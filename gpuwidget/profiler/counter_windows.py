@@ -58,10 +58,10 @@ class CounterWindows(Protocol):
 
     uuid: str | None
 
-    def open(self) -> None: ...  # noqa: D102 - see SamplerWindows
-    def read(self) -> Sequence[UtilizationWindow]: ...  # noqa: D102
-    def activity(self) -> Mapping[int, Sequence[WindowMean]]: ...  # noqa: D102
-    def close(self) -> None: ...  # noqa: D102
+    def open(self) -> None: ...
+    def read(self) -> Sequence[UtilizationWindow]: ...
+    def activity(self) -> Mapping[int, Sequence[WindowMean]]: ...
+    def close(self) -> None: ...
 
 
 class SamplerWindows:

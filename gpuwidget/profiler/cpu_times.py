@@ -20,7 +20,7 @@ class CpuReading:
 
     t: float
     own: float
-    children: processes.ChildrenTime
+    children: processes.ChildrenTime | None
 
 
 class CpuTimes:
@@ -56,9 +56,11 @@ class CpuTimes:
         start, end = self._start, self._end
         if start is None or end is None or end.t <= start.t:
             return None, None
-        children = end.children.ended + end.children.alive - start.children.ended - start.children.alive
         scale = 100 / (end.t - start.t)
-        return scale * (end.own - start.own), scale * max(0.0, children)
+        own = scale * (end.own - start.own)
+        if start.children is None or end.children is None:
+            return own, None
+        return own, scale * max(0.0, sum(end.children) - sum(start.children))
 
     def _read_start(self) -> None:
         with Boundary(_LOG, "the CPU time could not be read"):

@@ -83,7 +83,6 @@ class Counts:
     """The part of ``preempted`` during which a single operation held the GIL for long or while it waited."""
 
     def add(self, other: Counts) -> None:
-        """Add the counts of ``other``."""
         self.samples += other.samples
         self.seconds += other.seconds
         self.known += other.known

@@ -52,11 +52,11 @@ class Streams(Protocol):
     """
 
     @property
-    def devices(self) -> tuple[int, ...]: ...  # noqa: D102 - documented there
+    def devices(self) -> tuple[int, ...]: ...
     @property
-    def reason(self) -> Message | None: ...  # noqa: D102
-    def open(self) -> bool: ...  # noqa: D102
-    def busy(self) -> int | None: ...  # noqa: D102
+    def reason(self) -> Message | None: ...
+    def open(self) -> bool: ...
+    def busy(self) -> int | None: ...
 
 
 class SamplingProfiler:
@@ -122,7 +122,6 @@ class SamplingProfiler:
         self._locator.begin(frame, _current_task())
 
     def stop(self) -> None:
-        """Stop sampling."""
         self._stopped_at = self._clock.monotonic()
         if self._thread is not None and self._ending.locked():
             self._ending.release()

@@ -170,7 +170,6 @@ class GpuState:
         return PowerRecord(self.power_samples, self.counter)
 
     def reading(self) -> Reading:
-        """Return the current reading."""
         silent_since = min(self._hung.values(), default=None)
         reason = self._failure
         if silent_since is not None:

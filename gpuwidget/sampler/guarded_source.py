@@ -174,7 +174,6 @@ class GuardedSource:
         return self._lost_interval_s
 
     def close(self) -> None:
-        """Close the source."""
         with self._opening:
             try:
                 self.source.close()

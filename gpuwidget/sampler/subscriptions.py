@@ -97,7 +97,6 @@ class Subscriptions:
         return bool(self._all)
 
     def add(self, subscription: Subscription) -> None:
-        """Add a subscription."""
         self._all.append(subscription)
 
     def remove(self, subscription: Subscription) -> None:
@@ -106,7 +105,6 @@ class Subscriptions:
             self._all.remove(subscription)
 
     def clear(self) -> None:
-        """End all subscriptions."""
         self._all.clear()
 
     @property

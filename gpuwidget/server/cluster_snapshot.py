@@ -483,7 +483,6 @@ def _node_names(reports: Iterable[Sequence[ReportedGpu]]) -> Mapping[str, str]:
 
 
 def _answers(reported: Sequence[ReportedGpu], now: Answer) -> bool:
-    """Return whether the exporter of a GPU answers."""
     targets = {gpu.target for gpu in now.gpus}
     return any(gpu.target in targets for gpu in reported)
 

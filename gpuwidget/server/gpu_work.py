@@ -268,7 +268,6 @@ class _GpuWork:
         return frozenset(known) - {NO_OWNER}
 
     def _busy(self, evidence: _Evidence, time: float) -> bool | None:
-        """Return whether the GPU has worked, or None if it is unknown."""
         if evidence.is_busy or evidence.pids or any(value > 0 for value in evidence.utilizations):
             return True
         until = max(self._windows_until, self._activities_until)

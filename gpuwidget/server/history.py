@@ -13,10 +13,18 @@ from gpuwidget.server.history_encoding import encode_query
 from gpuwidget.server.history_metrics import Values, metric_values
 from gpuwidget.server.history_query import HistoryQuery
 from gpuwidget.server.hourly_rollup import HourlyRollup
+from gpuwidget.server.wire import MeanUtilization
 
 _MIN_INTERVAL = 0.9
 """The shortest time between two samples for which the history has room, as a fraction of the sampling
 interval. The sampler's actual interval may be a tenth shorter than configured."""
+_MEAN_WINDOWS_S = (600.0, 1800.0, 3600.0)
+"""Seconds over which the mean utilization is computed, for hints about underused GPUs."""
+_MEAN_STEP_S = 10.0
+"""The windows end at a multiple of this many seconds, so that the means do not change with every sample."""
+_MAX_GAP_S = 5.0
+_MAX_GAP_INTERVALS = 2.5
+"""If the next sample is later than ``_MAX_GAP_S`` and than this number of intervals, sampling had stopped."""
 _CLOCK_CORRECTION_S = 60.0
 """If the system clock is set back by at most this many seconds, only the samples that are later than the new
 time are dropped. If it is set back by more, all samples are dropped, because the clock was probably wrong
@@ -34,6 +42,9 @@ class HistoryStore:
         self._interval_s = interval_s
         self._full_rate = FullRateHistory(seconds, interval_s)
         self._rollup = HourlyRollup()
+        self._means_until = math.nan
+        self._means: dict[str, tuple[MeanUtilization, ...]] = {}
+        """The mean utilization of each GPU over the windows that end at ``_means_until``."""
 
     def __len__(self) -> int:
         return len(self._full_rate)
@@ -60,6 +71,20 @@ class HistoryStore:
         """Return whether any sample between two times (epoch seconds) is stored."""
         chunks = (*self._full_rate.chunks, *self._rollup.chunks())
         return any(chunk.index_of(until) > chunk.index_of(since) for chunk in chunks)
+
+    def mean_utilizations(self, uuid: str) -> tuple[MeanUtilization, ...]:
+        """Return the mean utilization of a GPU over each window, the shortest window first."""
+        until = self._rollup.newest - self._rollup.newest % _MEAN_STEP_S
+        if until != self._means_until:
+            self._means_until, self._means = until, {}
+        if uuid not in self._means:
+            max_gap_s = max(_MAX_GAP_S, _MAX_GAP_INTERVALS * self._interval_s)
+            means = self._rollup.means(uuid, "utilization", until, _MEAN_WINDOWS_S, max_gap_s)
+            self._means[uuid] = tuple(
+                MeanUtilization(seconds, None if mean is None else round(mean, 1))
+                for seconds, mean in zip(_MEAN_WINDOWS_S, means, strict=True)
+            )
+        return self._means[uuid]
 
     def encode_recent(self, since: float, max_values: int | None = None) -> str:
         """Return the :class:`gpuwidget.server.wire.History` since ``since`` (epoch seconds) as JSON.

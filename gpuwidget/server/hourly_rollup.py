@@ -13,6 +13,9 @@ from gpuwidget.server.history_metrics import Values
 
 HOUR_S = 3600.0
 
+_MIN_COVERAGE = 0.95
+"""The fraction of a window that must have been sampled. If less was sampled, the window's mean is unknown."""
+
 
 class HourlyRollup:
     """Combines the samples of each second into a step. Seconds without samples are not stored."""
@@ -55,6 +58,31 @@ class HourlyRollup:
         newest = Chunk(stats=3)
         newest.add(self._second, _summarize(self._samples), len(self._samples))
         return [*self._chunks, newest]
+
+    def means(
+        self, uuid: str, metric: str, until: float, windows_s: Sequence[float], max_gap_s: float
+    ) -> list[float | None]:
+        """Return the mean of a metric over each window that ends at ``until`` (epoch seconds).
+
+        A value applies until the next sample, unless that is more than ``max_gap_s`` later. In that case,
+        sampling had stopped, and the time in between counts as not sampled. A mean is None if too little of
+        its window was sampled.
+        """
+        parts = [(chunk, chunk.values(uuid, metric)) for chunk in self._chunks]
+        if all(values is None for _, values in parts):
+            return [None] * len(windows_s)
+        times = np.concatenate([*(chunk.times for chunk, _ in parts), [self.newest]])
+        values = np.concatenate(
+            [np.full(len(chunk), np.nan) if values is None else values[1] for chunk, values in parts]
+        )
+        known = (np.diff(times) <= max_gap_s) & ~np.isnan(values)
+        found: list[float | None] = []
+        for window_s in windows_s:
+            seconds = np.diff(np.clip(times, until - window_s, until))[known]
+            covered = seconds.sum()
+            is_covered = covered >= _MIN_COVERAGE * window_s
+            found.append(float(values[known] @ seconds / covered) if is_covered else None)
+        return found
 
     def _close_second(self) -> None:
         if not self._samples:

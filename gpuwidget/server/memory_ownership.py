@@ -19,10 +19,10 @@ from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import loggable
 from gpuwidget.model.samples import Sample
 from gpuwidget.server.gpu_use import GpuUseMonitor
+from gpuwidget.server.history import HistoryStore
 from gpuwidget.server.kernel_inventory import InventorySnapshot, KernelInventory
 from gpuwidget.server.kernel_reports import KernelReports
 from gpuwidget.server.ownership_resolver import OwnershipRequest, OwnershipResolver, OwnershipResult
-from gpuwidget.server.rolling_mean import RollingMeans
 from gpuwidget.server.slurm import SlurmMonitor
 from gpuwidget.server.wire import MemoryOwnership
 
@@ -49,7 +49,7 @@ class OwnershipMonitor:
         self,
         inventory: KernelInventory,
         clock: Clock,
-        interval_s: float,
+        history: HistoryStore,
         publish: Callable[[bytes], None],
         *,
         hide_other_users: bool = False,
@@ -62,7 +62,7 @@ class OwnershipMonitor:
         self._clock = clock
         self._publish = publish
         self._hide_other_users = hide_other_users
-        self._means = RollingMeans(interval_s)
+        self._history = history
         self._reports = KernelReports(inventory, clock)
         self._resolver = self._new_resolver()
         self._worker = WorkerThread("gpuwidget-ownership")
@@ -93,13 +93,8 @@ class OwnershipMonitor:
             self._abandon()
         self._enabled = on
 
-    def add_sample(self, sample: Sample, arrived: float) -> None:
-        """Process the newest sample, and start a resolution if one is due.
-
-        ``arrived`` is the time at which the sample arrived, in monotonic seconds. This call may be later,
-        because the event loop may have been busy.
-        """
-        self._means.add(sample, arrived)
+    def add_sample(self, sample: Sample) -> None:
+        """Process the newest sample, and start a resolution if one is due."""
         if not self._enabled:
             return
         now = self._clock.monotonic()
@@ -125,7 +120,7 @@ class OwnershipMonitor:
     def _request(self, sample: Sample, inventory: InventorySnapshot) -> OwnershipRequest:
         pids = {kernel: pid for pid, kernel in inventory.kernel_of.items()}
         kernels = {kernel.id: pids.get(kernel.id) for kernel in inventory.kernels}
-        means = {gpu.uuid: self._means.means(gpu.uuid) for gpu in sample.gpus}
+        means = {gpu.uuid: self._history.mean_utilizations(gpu.uuid) for gpu in sample.gpus}
         reports = self._reports.newest(kernels)
         job = None if self.slurm is None else self.slurm.job
         find_owners = self.gpu_use is not None

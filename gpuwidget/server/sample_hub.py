@@ -112,7 +112,7 @@ class SampleHub:
         self._ownership = OwnershipMonitor(
             inventory,
             clock,
-            interval_s,
+            self._history,
             self._broadcast,
             hide_other_users=hide_other_users,
         )
@@ -385,7 +385,7 @@ class SampleHub:
                 self._newest = encoded
         if self._gpu_use is not None:
             self._gpu_use.observe(sample)
-        self._ownership.add_sample(sample, arrived)
+        self._ownership.add_sample(sample)
         self._scrape_state.add_sample(shown)
         self._update_subscription()
 

@@ -1,7 +1,8 @@
 """Processes of this machine: identity, ancestry, CPU time and memory.
 
-This is the only module that uses psutil. On systems with ``/proc``, values that are needed several times per
-second are read from ``/proc`` directly: each is in one small file, and no process object is needed.
+This is the only module that uses psutil. Values that are needed several times per second are read from
+``/proc`` directly: each is in one small file, and no process object is needed. On a system without ``/proc``,
+such as macOS, these values are unknown.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _NOTEBOOK = "JPY_SESSION_NAME"
 _CUDA_DEVICE = "/dev/nvidia-uvm"
 _CUDA_DEVICES = (_CUDA_DEVICE, "/dev/dxg")
 """CUDA's device files on Linux and on the Windows Subsystem for Linux (WSL)."""
-_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 _T = TypeVar("_T")
 
@@ -62,9 +63,8 @@ class _StartInfo(NamedTuple):
 
     started: float
     parent: int
-    session: int | None = None
-    """Id of the process's session, which equals the id of the process that created the session; None if
-    unknown."""
+    session: int = 0
+    """Id of the process's session, which equals the id of the process that created the session."""
 
 
 def in_host_pid_namespace() -> bool:
@@ -76,15 +76,6 @@ def in_host_pid_namespace() -> bool:
         return os.stat("/proc/self/ns/pid").st_ino == _HOST_PID_NAMESPACE
     except OSError:
         return False
-
-
-@functools.cache
-def start_time() -> float | None:
-    """Return the start time of this process in epoch seconds, accurate to about a second; None if unknown."""
-    try:
-        return float(psutil.Process().create_time())
-    except (psutil.Error, OSError):
-        return None
 
 
 class BootTime(NamedTuple):
@@ -114,10 +105,6 @@ def resident_memory() -> int | None:
     try:
         return int(_read("/proc/self/statm").split()[1]) * _PAGE
     except (OSError, IndexError, ValueError):
-        pass
-    try:
-        return int(psutil.Process().memory_info().rss)
-    except psutil.Error:
         return None
 
 
@@ -157,7 +144,7 @@ def has_children() -> bool:
     except ChildProcessError:
         return False
     except (AttributeError, OSError):
-        pass  # This system has no waitid(), so assume that there are children.
+        pass  # This system (macOS) has no waitid(), so assume that there are children.
     return True
 
 
@@ -167,35 +154,22 @@ def ended_children_cpu_time() -> float:
     return times.children_user + times.children_system
 
 
-def children_cpu_time() -> ChildrenTime:
-    """Return the CPU time of this process's descendants, ended and alive."""
+def children_cpu_time() -> ChildrenTime | None:
+    """Return the CPU time of this process's descendants, ended and alive; None if unknown."""
     ended = ended_children_cpu_time()
     if not has_children():
         return ChildrenTime(ended, 0.0)
     try:
         return ChildrenTime(ended, sum(_cpu_time(pid) for pid in _walk_children(os.getpid())))
     except OSError:
-        # This system does not list a process's children in /proc, so use psutil.
-        alive = 0.0
-        with suppress(psutil.Error):
-            for child in psutil.Process().children(recursive=True):
-                with suppress(psutil.Error):
-                    spent = child.cpu_times()
-                    alive += spent.user + spent.system
-                    alive += getattr(spent, "children_user", 0.0) + getattr(spent, "children_system", 0.0)
-        return ChildrenTime(ended, alive)
+        return None
 
 
 def descendants() -> list[int]:
-    """Return the ids of this process's descendants, parents before their children."""
-    if not has_children():
-        return []
+    """Return the ids of this process's descendants, parents before their children. Empty if unknown."""
     try:
-        return list(_walk_children(os.getpid()))
+        return list(_walk_children(os.getpid())) if has_children() else []
     except OSError:
-        # This system does not list a process's children in /proc, so use psutil.
-        with suppress(psutil.Error):
-            return [child.pid for child in psutil.Process().children(recursive=True)]
         return []
 
 
@@ -236,7 +210,7 @@ def ancestors() -> Iterator[int]:
     If a launcher has ended, the session leads to the process that started the launcher, such as a kernel.
     """
     info = _start_info(os.getpid())
-    session = info.session if info is not None else None
+    session = info.session if info is not None else 0
     for _ in range(_MAX_GENERATIONS):
         if info is None or info.parent <= 0:
             break
@@ -250,12 +224,12 @@ class ProcessTimes(NamedTuple):
     """When a process started, and its CPU time."""
 
     started: float
-    """Distinguishes the process from a later one with the same id. The unit depends on the system."""
+    """Distinguishes the process from a later one with the same id. In ticks since the machine was booted."""
     cpu: float
     """CPU seconds of the process and of its children that have ended and for which it has waited."""
     parent: int
-    age_s: float | None = None
-    """Seconds since the process started, at most 0.01 s too many on Linux; None if unknown."""
+    age_s: float
+    """Seconds since the process started, at most 0.01 s too many."""
 
 
 def times_of(pid: int) -> ProcessTimes | None:
@@ -268,16 +242,6 @@ def times_of(pid: int) -> ProcessTimes | None:
         started, cpu = float(fields[19]), sum(map(int, fields[11:15])) / _TICKS
         return ProcessTimes(started, cpu, int(fields[1]), _seconds_since_boot() - started / _TICKS)
     except (OSError, IndexError, ValueError):
-        if psutil.LINUX:
-            return None
-    try:
-        process = psutil.Process(pid)
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return None
-        spent = process.cpu_times()
-        created = process.create_time()
-        return ProcessTimes(created, spent.user + spent.system, process.ppid(), SYSTEM_CLOCK.time() - created)
-    except (psutil.Error, ValueError):
         return None
 
 
@@ -355,7 +319,6 @@ class _ProcessCache(Generic[_T]):
         return len(self._found)
 
     def get(self, pid: int) -> _T:
-        """Return the value for the process ``pid``."""
         now = self._clock.monotonic()
         known = self._found.get(pid)
         if known is not None and now - known[2] < _PID_VALID_S:
@@ -419,7 +382,7 @@ class ProcessTrees:
             # the session has members, so it identifies this ancestor even if the processes in between have
             # ended.
             for ancestor in (info.parent, info.session):
-                if ancestor is not None and ancestor in self._roots and self._roots[ancestor] <= info.started:
+                if ancestor in self._roots and self._roots[ancestor] <= info.started:
                     return ancestor
             parent = _start_info(info.parent) if info.parent > 1 else None
             # A parent is older than its child. If the process with the parent's id is younger, the parent has
@@ -484,16 +447,10 @@ def own_user() -> str | None:
 
 
 def _start_info(pid: int) -> _StartInfo | None:
-    if psutil.LINUX:
-        try:
-            fields = _stat_fields(pid)
-            return _StartInfo(started=float(fields[19]), parent=int(fields[1]), session=int(fields[3]))
-        except (OSError, IndexError, ValueError):
-            return None
     try:
-        process = psutil.Process(pid)
-        return _StartInfo(started=process.create_time(), parent=process.ppid())
-    except (psutil.Error, ValueError):
+        fields = _stat_fields(pid)
+        return _StartInfo(started=float(fields[19]), parent=int(fields[1]), session=int(fields[3]))
+    except (OSError, IndexError, ValueError):
         return None
 
 

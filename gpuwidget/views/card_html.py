@@ -51,7 +51,6 @@ def card(report: Report, level: DetailLevel, last: LastRun | None = None) -> str
 
 
 def short_line(report: Report) -> str:
-    """Return the report as one line of HTML."""
     text = f"<span style='{QUIET}'>{styles.segments(summary.short_line(report))}</span>"
     return styles.frame(text, _STATUS_COLORS[report.cell.status], padding="0 0 0 12px")
 

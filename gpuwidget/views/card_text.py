@@ -52,7 +52,6 @@ def card(report: Report, level: DetailLevel, last: LastRun | None = None) -> str
 
 
 def short_line(report: Report) -> str:
-    """Return the report as one line of text."""
     return printable_lines(" · ".join(summary.short_line(report)))
 
 

@@ -89,7 +89,6 @@ class _Row:
 
     @property
     def size(self) -> str:
-        """The size as shown."""
         return (
             units.memory(self.bytes)
             if self.total in (None, self.bytes)

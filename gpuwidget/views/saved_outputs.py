@@ -36,7 +36,6 @@ class Removed(NamedTuple):
 
 
 def output_metadata() -> dict[str, Any]:
-    """Return the metadata of an output of gpuwidget."""
     return {_MARK: True}
 
 

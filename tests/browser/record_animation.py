@@ -20,10 +20,10 @@ from typing import Any
 
 from helpers_lab import Notebook
 from helpers_panel import CARD, lab_with, show, wait_for_text
+from nvml_standin import Standin
 from playwright.sync_api import BrowserContext
 
 from gpuwidget.sources.replay import SHIPPED
-from tests.nvml_standin import Standin
 
 ROOT = Path(__file__).parents[2]
 GIF = ROOT / "docs" / "overview.gif"

@@ -18,6 +18,8 @@ from typing import Any
 
 import helpers_kernel_state
 import pytest
+from browser.picture_manifest import DEFAULTS, MANIFEST
+from browser.test_cells_list import report, write_reports
 from helpers_cluster import CLUSTER_OPTION, FakeCluster, cluster
 from helpers_diagnosis import fake_doctor_route, healthy, unhealthy, without_gpu
 from helpers_lab import THEMES, Lab, Notebook
@@ -34,11 +36,8 @@ from helpers_panel import (
     uuids,
     wait_for_text,
 )
-from picture_manifest import DEFAULTS, MANIFEST
+from nvml_standin import profiles
 from playwright.sync_api import BrowserContext, WebSocketRoute
-from test_cells_list import report, write_reports
-
-from tests.nvml_standin import profiles
 
 FOLDER = Path(__file__).parents[2] / ".venv" / "pictures"
 TRANSLATION = "@jupyterlab/translation-extension/plugin.jupyterlab-settings"

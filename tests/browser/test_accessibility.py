@@ -7,6 +7,7 @@ from pathlib import Path
 
 import helpers_kernel_state
 import pytest
+from browser.test_cells_list import report, write_reports
 from helpers_axe import violations
 from helpers_diagnosis import fake_doctor_route, healthy, kernel_cell, unhealthy
 from helpers_lab import Lab, Notebook, runs_until
@@ -25,10 +26,8 @@ from helpers_panel import (
     uuids,
     wait_for_text,
 )
+from nvml_standin import Standin
 from playwright.sync_api import BrowserContext
-from test_cells_list import report, write_reports
-
-from tests.nvml_standin import Standin
 
 Open = Callable[..., Notebook]
 DASHBOARD = ".jp-gpuwidget-dashboard"

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import helpers_kernel_state
 import pytest
+from browser.test_cells_list import report, write_reports
 from helpers_lab import Lab, Notebook
 from helpers_ownership import FakeOwnershipStream, allocation, gpu, kernel
 from helpers_panel import CARD, PANEL, clipped, lab_with, machine, open_part, show, uuids, wait_for_text
 from playwright.sync_api import BrowserContext
-from test_cells_list import report, write_reports
 
 TRANSLATION = "@jupyterlab/translation-extension/plugin.jupyterlab-settings"
 DASHBOARD = ".jp-gpuwidget-dashboard"

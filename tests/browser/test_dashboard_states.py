@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from helpers_axe import violations
-from helpers_lab import Lab
-from helpers_panel import lab_with, machine, wait_for_text
-from playwright.sync_api import BrowserContext, Route
-from test_dashboard_view import (
+from browser.test_dashboard_view import (
     CHART,
     CHART_COUNT,
     CHIP,
@@ -17,6 +13,10 @@ from test_dashboard_view import (
     select_metrics,
     shown_metrics,
 )
+from helpers_axe import violations
+from helpers_lab import Lab
+from helpers_panel import lab_with, machine, wait_for_text
+from playwright.sync_api import BrowserContext, Route
 
 EMPTY = f"{DASHBOARD} .jp-gpuwidget-dashboard-empty"
 TOOLBAR = f"{DASHBOARD} .jp-gpuwidget-dashboard-toolbar"

@@ -13,10 +13,10 @@ import pytest
 from helpers_colors import VISIONS, contrast, distance
 from helpers_lab import Lab, Notebook, new_page
 from helpers_panel import PANEL, lab_with, machine, saved_workspace, show, uuids, wait_for_text
+from nvml_standin import profiles
 from playwright.sync_api import BrowserContext, Page, Request
 
 from gpuwidget.model.metrics import METRICS
-from tests.nvml_standin import profiles
 
 DASHBOARD = "#jp-gpuwidget-dashboard"
 CHART = f"{DASHBOARD} .jp-gpuwidget-dashboard-chart"

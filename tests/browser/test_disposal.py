@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from browser.test_dashboard_view import DASHBOARD, open_dashboard
 from helpers_diagnosis import fake_doctor_route, healthy
 from helpers_lab import Notebook
 from helpers_panel import CARD, PANEL, open_part, record_streams, show
 from playwright.sync_api import Page, Request, Route
-from test_dashboard_view import DASHBOARD, open_dashboard
 
 Open = Callable[..., Notebook]
 DIAGNOSTICS = f"{PANEL} .jp-gpuwidget-diagnostics"

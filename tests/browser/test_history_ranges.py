@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from browser.test_cells_list import ROW, report, write_reports
+from browser.test_dashboard_view import CHART, DASHBOARD, TIME_RANGE, busy_machine, open_dashboard
 from helpers_exporters import SimulatedCluster
 from helpers_lab import Lab
 from helpers_panel import lab_with, machine, show, uuids, wait_for_text
 from helpers_prometheus import Prometheus, find_programs, write_past
 from playwright.sync_api import BrowserContext
-from test_cells_list import ROW, report, write_reports
-from test_dashboard_view import CHART, DASHBOARD, TIME_RANGE, busy_machine, open_dashboard
 
 DATES = f"{DASHBOARD} .jp-gpuwidget-dashboard-date-form"
 MACHINE = f"{DASHBOARD} select[aria-label=Machine]"

@@ -27,9 +27,8 @@ from helpers_panel import (
     uuids,
     wait_for_text,
 )
+from nvml_standin import Standin
 from playwright.sync_api import BrowserContext
-
-from tests.nvml_standin import Standin
 
 NOTIFICATION = "@jupyterlab/apputils-extension/notification"
 ROW = f"{CARD} .jp-gpuwidget-holder"

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 import pytest
+from browser.test_dashboard_view import CHART, DASHBOARD, open_dashboard
 from helpers_lab import Lab, Notebook
 from helpers_ownership import FakeOwnershipStream, allocation, gpu, kernel
 from helpers_panel import CARD, GIB, LOAD_BUTTON, PANEL, lab_with, machine, show, uuids, wait_for_text
 from playwright.sync_api import BrowserContext
-from test_dashboard_view import CHART, DASHBOARD, open_dashboard
 
 Open = Callable[..., Notebook]
 UPDATES = 10

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import helpers_kernel_state
+from browser.test_cells_list import MIME, ROW, report, write_reports
 from helpers_diagnosis import fake_doctor_route, healthy
 from helpers_lab import Lab, Notebook
 from helpers_ownership import FakeOwnershipStream, allocation, gpu, kernel
@@ -30,7 +31,6 @@ from helpers_panel import (
     wait_for_text,
 )
 from playwright.sync_api import BrowserContext, Page
-from test_cells_list import MIME, ROW, report, write_reports
 
 Open = Callable[..., Notebook]
 SCROLL = f"{PANEL} .jp-gpuwidget-panel-scroll"

@@ -27,9 +27,8 @@ from helpers_panel import (
     uuids,
     wait_for_text,
 )
+from nvml_standin import profiles
 from playwright.sync_api import BrowserContext
-
-from tests.nvml_standin import profiles
 
 COUNT_DRAWINGS = """
 window.drawings = {};

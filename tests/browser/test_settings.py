@@ -11,10 +11,10 @@ from typing import Any
 
 import helpers_kernel_state
 import pytest
+from browser.test_cells_list import report, write_reports
 from helpers_lab import Lab, Notebook, new_page
 from helpers_panel import CARD, PANEL, clipped, lab_with, machine, show, uuids, wait_for_text
 from playwright.sync_api import BrowserContext, Error, Page, WebSocket
-from test_cells_list import report, write_reports
 
 CELLS = f"{PANEL} .jp-gpuwidget-cells"
 DASHBOARD = ".jp-gpuwidget-dashboard"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from helpers_kernel import Kernel, skip_without_torch
+from kernel.test_memory import SETUP
 from nvml_standin import Standin, build
-from test_memory import SETUP
 
 STANDIN = str(Path(__file__).parent.parent / "torch_standin")
 CUDA_RUNTIME = """

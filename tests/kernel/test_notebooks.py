@@ -9,8 +9,8 @@ from typing import Any
 
 import nbformat
 import pytest
+from kernel.test_quickstart import reports
 from nbclient import NotebookClient
-from test_quickstart import reports
 
 from gpuwidget.cli.commands.examples import notebooks
 

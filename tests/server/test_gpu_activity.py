@@ -9,7 +9,7 @@ import pytest
 from fakes import EPOCH, FakeClock, FakeSource
 from helpers_samples import GIB, process
 from helpers_server import Server
-from test_memory_ownership import connected, pid_of, start_kernel
+from server.test_memory_ownership import connected, pid_of, start_kernel
 
 LONG_AGO = datetime.fromtimestamp(EPOCH - 3600.0, timezone.utc)
 STEP_S = 10.0

@@ -13,13 +13,11 @@ from gpuwidget.model.gpu_process import Process
 from gpuwidget.server.gpu_holders import ProcessContext, gpu_ownership
 from gpuwidget.server.gpu_owners import ProcessOwner
 from gpuwidget.server.kernel_reports import KernelUsage
-from gpuwidget.server.rolling_mean import RollingMeans
 from gpuwidget.server.wire import GpuMemoryOwnership, MemoryHolder
 from gpuwidget.system.processes import Identity
 
 GPU = h200(0)
 SLICE = h200(0, uuid="MIG-1", mig_index=1, mig_parent=GPU.uuid)
-NO_MEANS = RollingMeans(0.2).means("")
 OWNERS = {
     10: ProcessOwner("k1", None),
     11: ProcessOwner("k1", None),
@@ -65,7 +63,7 @@ def ownership(
         remote_kernels=remote_kernels,
         cuda_owners=frozenset,
     )
-    return gpu_ownership(reading(gpu, **{"processes": listed, **values}), LIVE, context, NO_MEANS)
+    return gpu_ownership(reading(gpu, **{"processes": listed, **values}), LIVE, context, ())
 
 
 def test_holders_are_sorted_by_memory() -> None:
@@ -91,7 +89,7 @@ def test_holders_are_sorted_by_memory() -> None:
         ),
         20 * GIB,
         None,
-        NO_MEANS,
+        (),
         60 * GIB,
     )
 
@@ -115,7 +113,7 @@ def test_hidden_processes_are_one_holder() -> None:
         ),
         29 * GIB,
         None,
-        NO_MEANS,
+        (),
         60 * GIB,
     )
     assert [holder.other_users for holder in usage.holdings] == [False, True, False]

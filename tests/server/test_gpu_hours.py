@@ -10,7 +10,7 @@ import pytest
 from fakes import FakeSource, gpu
 from helpers_samples import GIB, process
 from helpers_server import Server
-from test_memory_ownership import connected, pid_of, start_session, usage_where
+from server.test_memory_ownership import connected, pid_of, start_session, usage_where
 
 from gpuwidget.server.gpu_hours import GpuHoursCounter, UseCounters
 from gpuwidget.server.gpu_owners import ProcessOwner

@@ -23,7 +23,6 @@ from gpuwidget.server.kernel_inventory import InventorySnapshot
 from gpuwidget.server.kernel_reports import KernelReports, KernelUsage
 from gpuwidget.server.ownership_resolver import OwnershipRequest, OwnershipResolver
 from gpuwidget.server.prometheus import KernelLabels, metrics_text
-from gpuwidget.server.rolling_mean import RollingMeans
 from gpuwidget.server.wire import ServerKernel
 from gpuwidget.system import processes
 
@@ -98,9 +97,8 @@ def resolve(reports: Any, clock: FakeClock) -> tuple[Any, dict[str, list[tuple[d
         for kernel in KERNELS
     )
     inventory = InventorySnapshot(kernels, {pid: kernel for kernel, pid in KERNELS.items()}, {}, 0)
-    means = RollingMeans(0.2)
     result = OwnershipResolver(clock).resolve(
-        OwnershipRequest(both, inventory, KERNELS, reports, {uuid: means.means(uuid) for uuid in UUIDS}, None)
+        OwnershipRequest(both, inventory, KERNELS, reports, dict.fromkeys(UUIDS, ()), None)
     )
     assert result.message is not None
     ownership, message = result.message

@@ -14,6 +14,7 @@ from fakes import FakeClock
 from helpers_samples import GIB, h200, process, reading, sample
 
 from gpuwidget.server import memory_ownership
+from gpuwidget.server.history import HistoryStore
 from gpuwidget.server.kernel_inventory import InventorySnapshot, KernelInventory
 from gpuwidget.server.memory_ownership import OwnershipMonitor
 from gpuwidget.server.ownership_resolver import OwnershipResolver
@@ -47,7 +48,7 @@ class Machine:
         self.clock = FakeClock()
         self.context = ProcessContext()
         self.messages: list[Any] = []
-        self.watch = OwnershipMonitor(self.context, self.clock, STEP_S, self._receive)
+        self.watch = OwnershipMonitor(self.context, self.clock, HistoryStore(600.0, STEP_S), self._receive)
         self.used = 60 * GIB
         self.gates: list[threading.Event] = []
         self.stuck = True
@@ -74,7 +75,7 @@ class Machine:
         """Add one sample to the monitor."""
         gpu = h200(0)
         newest = reading(gpu, memory_used=self.used, processes=(process(3_999_999, 2 * GIB),))
-        self.watch.add_sample(sample((gpu, newest), time=self.clock.time()), self.clock.monotonic())
+        self.watch.add_sample(sample((gpu, newest), time=self.clock.time()))
 
     async def wait_for_reason(self, reason: str | None) -> Any:
         """Add samples until the monitor sends a message with this reason, and return that message."""

@@ -13,7 +13,7 @@ from fakes import FakeSource, gpu
 from helpers_samples import GIB, process
 from helpers_server import Server
 from prometheus_client.parser import text_string_to_metric_families
-from test_memory_ownership import pid_of, start_kernel, start_session
+from server.test_memory_ownership import pid_of, start_kernel, start_session
 from tornado.httpclient import HTTPClientError
 
 from gpuwidget.server import handlers

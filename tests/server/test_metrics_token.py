@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from helpers_jupyter import Service, fetch, free_port, jupyter_variables
 from helpers_server import Server
-from test_routes import registered
+from server.test_routes import registered
 from tornado.httpclient import HTTPClientError
 
 from gpuwidget.server.metrics_token import MetricsToken

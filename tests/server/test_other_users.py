@@ -19,7 +19,7 @@ from helpers_nvml import Machine
 from helpers_samples import GIB, process
 from helpers_server import Server, Stream
 from prometheus_client.utils import floatToGoString
-from test_memory_ownership import connected, held, pid_of, start_kernel, usage_where
+from server.test_memory_ownership import connected, held, pid_of, start_kernel, usage_where
 
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.server import HIDE_OTHER_USERS_OPTION, other_users, ownership_resolver

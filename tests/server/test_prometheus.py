@@ -25,8 +25,8 @@ from helpers_prometheus import (
 from helpers_recordings import meta, tick, values, write
 from helpers_samples import GIB, process
 from helpers_server import Server
-from test_memory_ownership import connected, pid_of, start_session
-from test_prometheus_text import whole
+from server.test_memory_ownership import connected, pid_of, start_session
+from server.test_prometheus_text import whole
 
 from gpuwidget.sources.throttle_reasons import ALL_NAMES, HARMFUL
 from gpuwidget.sources.xids import APPLICATION_XIDS

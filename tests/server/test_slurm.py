@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fakes import FakeSource
 from helpers_server import Server
-from test_memory_ownership import usage_where
+from server.test_memory_ownership import usage_where
 
 from gpuwidget.server.slurm import SlurmMonitor
 from gpuwidget.server.wire import SlurmJob

@@ -7,7 +7,7 @@ import gc
 from collections import Counter
 from types import FrameType, FunctionType, ModuleType
 
-from test_sample_hub import Nobody
+from server.test_sample_hub import Nobody
 
 from benchmarks.changing_source import ChangingSource
 from benchmarks.simulated_clock import SimulatedClock

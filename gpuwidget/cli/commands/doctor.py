@@ -11,10 +11,11 @@ from pathlib import Path
 
 from gpuwidget.cli.command import FAILED, SILENCE_S, Command, add_json_option, report
 from gpuwidget.diagnostics.compare import compare
-from gpuwidget.diagnostics.isolated_run import parse_diagnosis, run_in_subprocess
+from gpuwidget.diagnostics.isolated_run import parse_diagnosis
 from gpuwidget.diagnostics.private_data import UserPaths, remove_private_data
 from gpuwidget.diagnostics.probe_process import ProbeEnvironment
-from gpuwidget.diagnostics.target import RUN_TIMEOUT_S
+from gpuwidget.diagnostics.run_checks import run_checks
+from gpuwidget.diagnostics.target import RUN_TIMEOUT_S, Target
 from gpuwidget.model.diagnosis import Diagnosis
 from gpuwidget.model.errors import DoctorError, OptionError
 from gpuwidget.model.to_json import to_json
@@ -59,11 +60,10 @@ COMMAND = Command(
 def _diagnose(options: argparse.Namespace) -> tuple[str, bool]:
     """Return the text to print, and whether all checks finished and no check has the status ``broken``.
 
-    Raises OptionError if the file of ``--diff`` is not a diagnosis, and DoctorError if the checks do not
-    finish.
+    Raises OptionError if the file of ``--diff`` is not a diagnosis.
     """
     before = None if options.diff is None else _read(options.diff)
-    doctor = run_in_subprocess("shell", __version__, ProbeEnvironment.current())
+    doctor = run_checks(Target("shell", __version__, ProbeEnvironment.current()))
     since = None if before is None else compare(before, doctor)
     if options.json:
         values = to_json(doctor) if since is None else {**to_json(doctor), "changes": to_json(since)}

@@ -177,7 +177,6 @@ class RecordingWriter:
         self._file.close()
 
     def write(self, sample: Sample) -> None:
-        """Write one sample as a tick of the recording."""
         # The wall clock may be set back, but times in a recording must never decrease.
         t = max(self.t, round(sample.time - self._start, 3))
         self._size.add_tick(t, len(self._uuids))

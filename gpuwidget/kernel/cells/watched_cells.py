@@ -296,7 +296,6 @@ class CellWatcher:
 
     @property
     def busy(self) -> bool:
-        """Whether a cell is running."""
         return self._running.busy
 
     def before(self, info: Any) -> None:

@@ -59,7 +59,6 @@ class DiagnosisDisplay:
         return diagnosis_view.text(self.doctor, _WIDTH)
 
     def bundle(self) -> dict[str, str]:
-        """Return the mime bundle of the diagnosis."""
         return {"text/plain": repr(self), "text/html": diagnosis_view.html(self.doctor)}
 
     def _repr_mimebundle_(

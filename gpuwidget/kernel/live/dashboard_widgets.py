@@ -67,7 +67,6 @@ class DashboardView:
 
     @property
     def closed(self) -> bool:
-        """Whether the widgets are closed."""
         return getattr(self._root, "comm", None) is None
 
     def bundle(self) -> dict[str, Any]:

@@ -79,7 +79,6 @@ def _total_power(readings: list[Reading]) -> Figure:
 
 
 def _legend(progress: Progress) -> str:
-    """Return the keys of the lines."""
     if not progress.gpus:
         return ""
     keys = (("busy", _("GPU utilization, %")), ("memory", _("GPU memory, %")))

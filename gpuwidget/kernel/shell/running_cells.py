@@ -50,7 +50,6 @@ class RunningCells:
 
     @property
     def busy(self) -> bool:
-        """Whether a cell is running."""
         return bool(self._cells) or self._loading_thread is not None
 
     @property

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import linecache
-import os
-import sys
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from gpuwidget.model.cell_source import CellSource
-from gpuwidget.model.raw_attributes import class_dict, module_dict
 from gpuwidget.model.user_files import CELL_FILE, is_user_file
-from gpuwidget.system import processes
-
-CHANGED = "(the file may have changed since it was imported)"
-"""Shown instead of a source line that may differ from the line that ran."""
 
 _MAX_SOURCE_LENGTH = 200
 
@@ -32,7 +22,6 @@ class UserCode:
         self._shell = shell
         self._names: dict[str, str | None] = {}
         self._cells: dict[str, _CellCode | None] = {}
-        self._modules = _ModuleLines()
 
     def name(self, filename: str) -> str | None:
         """Return the name of a cell, the short path of a user's module, or None for a library."""
@@ -73,7 +62,9 @@ class UserCode:
         For a cell, ``line`` is the line's number in the cell, as returned by :meth:`cell_line`.
         """
         if not self.is_cell(filename):
-            return self._modules.line(filename, line)[:_MAX_SOURCE_LENGTH]
+            # As in a traceback, the line is read from the file as it is now, even if it was edited later.
+            linecache.checkcache(filename)
+            return linecache.getline(filename, line).strip()[:_MAX_SOURCE_LENGTH]
         cell = self._cell(filename)
         text = None if cell is None else cell.text(line)
         return (linecache.getline(filename, line).strip() if text is None else text)[:_MAX_SOURCE_LENGTH]
@@ -173,98 +164,3 @@ def _history(shell: Any) -> Iterator[tuple[int, str, str]]:
         number = numbers.get(id(raw))
         if number is not None:
             yield number, raw, parsed
-
-
-# -- source of modules -----------------------------------------------------------------------------------
-
-_CLOCK_MARGIN_S = 2.0
-"""Maximum difference in seconds between the clocks of process start times and of file times."""
-_MAX_OBJECTS = 10_000
-# The set contains ids instead of classes, because looking up a class in a set may run code of the metaclass.
-_WRAPPERS = frozenset(map(id, (FunctionType, CellType, tuple, staticmethod, classmethod, property)))
-
-
-class _ModuleLines:
-    """The lines of imported modules, if their files still contain the code that was imported."""
-
-    def __init__(self) -> None:
-        self._files: dict[str, _ModuleFile] = {}
-
-    def line(self, filename: str, line: int) -> str:
-        """Return the line's text, or :data:`CHANGED` if the file may have changed since it was imported.
-
-        The text is empty if the line is unknown.
-        """
-        if filename not in self._files:
-            linecache.checkcache(filename)
-            self._files[filename] = _ModuleFile(filename)
-        text = linecache.getline(filename, line).strip()
-        return text if not text or self._files[filename].is_current(line) else CHANGED
-
-
-class _ModuleFile:
-    """Compares one file with the functions that were imported from it."""
-
-    def __init__(self, filename: str) -> None:
-        self._unchanged = _older_than_process(filename)
-        self._on_disk: frozenset[CodeType] = frozenset()
-        self._imported: tuple[CodeType, ...] = ()
-        if not self._unchanged:
-            self._on_disk = frozenset(_compile_file(filename))
-            self._imported = tuple(_imported_code(filename))
-
-    def is_current(self, line: int) -> bool:
-        """Return whether the imported code at the line equals the code in the file."""
-        if self._unchanged:
-            return True
-        at_line = [code for code in self._imported if any(line == at for _, _, at in code.co_lines())]
-        return bool(at_line) and all(code in self._on_disk for code in at_line)
-
-
-def _older_than_process(filename: str) -> bool:
-    started = processes.start_time()
-    try:
-        status = os.stat(filename)
-    except OSError:
-        return False
-    return started is not None and max(status.st_mtime, status.st_ctime) < started - _CLOCK_MARGIN_S
-
-
-def _compile_file(filename: str) -> Iterator[CodeType]:
-    """Return the code of all functions in the current version of the file."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            module = compile("".join(linecache.getlines(filename)), filename, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return iter(())
-    return _with_nested(module)
-
-
-def _imported_code(filename: str) -> Iterator[CodeType]:
-    """Yield the code of the functions that were imported from the file, including decorated functions."""
-    pending: list[Any] = []
-    for module in list(sys.modules.values()):
-        if issubclass(type(module), ModuleType) and module_dict(module).get("__file__") == filename:
-            pending += module_dict(module).values()
-    visited: dict[int, object] = {}
-    while pending and len(visited) < _MAX_OBJECTS:
-        value = pending.pop()
-        if id(value) in visited:
-            continue
-        visited[id(value)] = value
-        kind = type(value)
-        if issubclass(kind, type):
-            pending += class_dict(value).values()
-        elif id(kind) in _WRAPPERS:
-            namespace = value.__globals__ if kind is FunctionType else None
-            pending += [referent for referent in gc.get_referents(value) if referent is not namespace]
-            if kind is FunctionType and value.__code__.co_filename == filename:
-                yield from _with_nested(value.__code__)
-
-
-def _with_nested(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if type(constant) is CodeType:
-            yield from _with_nested(constant)

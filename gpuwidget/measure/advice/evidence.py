@@ -202,7 +202,6 @@ class RunEvidence:
         return self.attributed or self.recorded or _gpus_reported(self.workers)
 
     def workers_on(self, gpu: GpuReport) -> tuple[WorkerReport, ...]:
-        """Return the workers that used a GPU."""
         return tuple(worker for worker in self.workers if worker.gpu == gpu.uuid)
 
 
@@ -297,7 +296,6 @@ def shortened(source: str) -> str:
 
 
 def mean(level: Level | None) -> float | None:
-    """Return the mean of ``level``, or None if ``level`` is unknown."""
     return None if level is None else level.mean
 
 
@@ -342,7 +340,6 @@ def _unused_by_process(gpu: GpuReport) -> bool:
 
 
 def _gpus_reported(workers: Sequence[WorkerReport]) -> bool:
-    """Return whether the GPU of each worker is known."""
     return bool(workers) and all(worker.gpu is not None for worker in workers)
 
 

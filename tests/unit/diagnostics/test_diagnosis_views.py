@@ -21,9 +21,8 @@ from gpuwidget.cli.main import main
 from gpuwidget.diagnostics import isolated_run
 from gpuwidget.diagnostics.compare import Change, compare
 from gpuwidget.diagnostics.issues import build_check
-from gpuwidget.diagnostics.probe_process import ProbeEnvironment
 from gpuwidget.diagnostics.run_checks import diagnose
-from gpuwidget.diagnostics.target import NotebookState
+from gpuwidget.diagnostics.target import NotebookState, Target
 from gpuwidget.diagnostics.torch_copies import TorchFiles
 from gpuwidget.kernel.commands import doctor_command
 from gpuwidget.model.diagnosis import Diagnosis, Issue
@@ -248,11 +247,11 @@ def diagnoses(monkeypatch: pytest.MonkeyPatch) -> list[Diagnosis]:
     list."""
     found = [WELL]
 
-    def run_in_shell(place: str, version: str, environment: ProbeEnvironment) -> Diagnosis:
-        assert (place, version) == ("shell", gpuwidget.__version__)
+    def run_in_shell(target: Target) -> Diagnosis:
+        assert (target.place, target.version) == ("shell", gpuwidget.__version__)
         return found[0]
 
-    monkeypatch.setattr(doctor, "run_in_subprocess", run_in_shell)
+    monkeypatch.setattr(doctor, "run_checks", run_in_shell)
     return found
 
 

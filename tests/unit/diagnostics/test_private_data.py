@@ -6,7 +6,6 @@ import json
 import os
 import pwd
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -92,31 +91,9 @@ def test_the_user_of_this_process() -> None:
     assert found.homes == ("/home/ada",)
     assert (found.names["ada"], found.names["ada.l"]) == ("$USER", "$JUPYTERHUB_USER")
     assert UserPaths.find({"HOME": "/"}).homes == ()
-    assert UserPaths.find({"HOME": "/", "USERPROFILE": "C:\\"}).homes == ()
     assert UserPaths.find({"HOME": "relative"}).homes == ()
     assert entry.pw_dir in UserPaths.find({}).homes
     assert "root" not in UserPaths.find({"USER": "root"}).names
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        (r"C:\Users\Ada", "~"),
-        (r"C:\Users\Ada\venv\python.exe, C:/Users/Ada/x", r"~\venv\python.exe, ~/x"),
-        (r"'c:\\users\\ada\\x.dll'", r"'~\\x.dll'"),
-        (r"D:\data\Ada\x and D:/data/Ada", r"D:\data\$USER\x and D:/data/$USER"),
-        (r"C:\Users\Ada\old\Ada\x", r"~\old\$USER\x"),
-        (r"C:\Users\Ben\x C:\Users\Adam\x Ada", r"C:\Users\Ben\x C:\Users\Adam\x Ada"),
-        ("file:///data/Ada/x", "file:///data/$USER/x"),
-    ],
-)
-def test_the_user_of_windows(monkeypatch: pytest.MonkeyPatch, text: str, shown: str) -> None:
-    """On Windows, which has neither HOME nor a user database, USERPROFILE is the home folder and USERNAME the
-    user's name."""
-    monkeypatch.setitem(sys.modules, "pwd", None)
-    user = UserPaths.find({"USERPROFILE": "C:\\Users\\Ada\\", "USERNAME": "Ada"})
-    assert (user.homes, user.names) == (("C:\\Users\\Ada",), {"Ada": "$USERNAME"})
-    assert clean_text(text, user) == shown
 
 
 def test_a_home_folder_that_is_a_link(tmp_path: Path) -> None:

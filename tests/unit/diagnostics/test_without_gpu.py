@@ -32,28 +32,21 @@ IN_CONTAINER = "Expected one? Start this container on a machine with a GPU,"
 
 
 @pytest.mark.parametrize(
-    ("machine", "summary", "found"),
+    ("machine", "summary"),
     [
-        (NO_GPU, f"{ON_CPU} {IN_VM}", "this machine has no NVIDIA GPU"),
-        (
-            {**NO_GPU, "container": "/.dockerenv"},
-            f"{ON_CPU} {IN_CONTAINER}",
-            "this machine has no NVIDIA GPU",
-        ),
-        (
-            {"system": "darwin", "devices": (), "module": None, "shm": None},
-            "macOS does not support NVIDIA GPUs.",
-            "macOS does not support NVIDIA GPUs",
-        ),
+        (NO_GPU, f"{ON_CPU} {IN_VM}"),
+        ({**NO_GPU, "container": "/.dockerenv"}, f"{ON_CPU} {IN_CONTAINER}"),
+        ({"system": "darwin", "devices": (), "module": None, "shm": None}, f"{ON_CPU} {IN_VM}"),
     ],
     ids=["Linux", "container", "macOS"],
 )
-def test_a_machine_without_an_nvidia_gpu(machine: dict[str, Any], summary: str, found: str) -> None:
+def test_a_machine_without_an_nvidia_gpu(machine: dict[str, Any], summary: str) -> None:
     """If the machine has no NVIDIA GPU, the summary says so, and what to do if there should be one. The
     checks that only concern GPUs are skipped, in one line."""
     diagnosis = diagnose(results(machine=machine, variables={"CUDA_VISIBLE_DEVICES": "0"}, **NO_LIBRARIES))
     assert (diagnosis.status, diagnosis.problems) == ("ok", ())
     assert diagnosis.summary.startswith(summary)
+    found = "this machine has no NVIDIA GPU"
     skipped = {check.id for check in diagnosis.links if check.status == "skipped" and check.found == found}
     assert skipped >= {"driver", "device_files", "gpu", "visible", "sharing", "health", "pcie", "peers"}
     evidence = {check.id: check.evidence for check in diagnosis.links}["driver"]

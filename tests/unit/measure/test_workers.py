@@ -42,7 +42,7 @@ class Machine:
         self.power = {0: 100.0, 1: 200.0}
 
     def start(self, pid: int, *, rank: Rank | None = None, parent: int = 1, started: float = 1.0) -> None:
-        self.times[pid] = ProcessTimes(started, 0.0, parent)
+        self.times[pid] = ProcessTimes(started, 0.0, parent, age_s=1e9)
         if rank is not None:
             self.ranks[pid] = rank
 
@@ -142,7 +142,7 @@ def test_a_child_process_that_used_a_gpu(machine: Machine) -> None:
     machine.memory[50, 1] = 2 * GIB
     tracked.run(2.0)
     machine.memory[50, 1] = 3 * GIB
-    machine.times[50] = ProcessTimes(1.0, 5.0, 1)
+    machine.times[50] = ProcessTimes(1.0, 5.0, 1, age_s=1e9)
     tracked.run(2.0)
     (row,) = tracked.rows()
     assert (row.kind, row.name, row.pid, row.rank, row.host) == ("child", "python train.py", 50, None, None)

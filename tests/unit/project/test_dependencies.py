@@ -19,8 +19,8 @@ from hatchling.plugin.manager import PluginManager
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-from test_imports import PACKAGE, ROOT, imported_by
 from trove_classifiers import classifiers
+from unit.project.test_imports import PACKAGE, ROOT, imported_by
 
 from tools.build_hook import add_urls
 from tools.metadata_hook import project_urls
@@ -91,7 +91,7 @@ def test_every_import_of_a_contributors_tool_is_declared() -> None:
     folders = [ROOT / name for name in ("benchmarks", "tests", "tools")]
     modules = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
     ours = {"benchmarks", "tests", "tools", *(path.stem for path in modules)}
-    ours |= {path.parent.name for path in modules if path.name == "__init__.py"}
+    ours |= {part for path in modules for part in path.relative_to(ROOT).parts}
     found = {
         module: missing
         for path in modules

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-_TESTS = Path(__file__).parents[1]
+_TESTS = Path(__file__).parent
 _PATIENCE_S = 60.0
 _LIMIT_S = 240.0
 _TOKEN = "two-hosts"

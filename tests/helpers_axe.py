@@ -7,7 +7,7 @@ from typing import Any
 
 from helpers_lab import THEMES, Notebook
 
-AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
+AXE = Path(__file__).parents[1] / "node_modules" / "axe-core" / "axe.min.js"
 _RUN_AXE = """
 const [source, include] = argument;
 if (!window.axe) { (0, eval)(source); }

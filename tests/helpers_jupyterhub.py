@@ -17,7 +17,7 @@ from typing import Any
 
 from gpuwidget.model.boundary import STRICT_VARIABLE
 
-PROXY = Path(__file__).parents[2] / "node_modules" / ".bin" / "configurable-http-proxy"
+PROXY = Path(__file__).parents[1] / "node_modules" / ".bin" / "configurable-http-proxy"
 _PATIENCE_S = 240.0
 _POLL_S = 0.25
 

@@ -21,7 +21,7 @@ from jupyter_client.manager import KernelManager
 KERNEL_PYTHON = os.environ.get("GPUWIDGET_TEST_PYTHON", sys.executable)
 """The Python interpreter of the kernels.
 Its environment may have older packages than the environment of the tests."""
-TORCH_STANDIN = str(Path(__file__).parent.parent / "torch_standin")
+TORCH_STANDIN = str(Path(__file__).parent / "torch_standin")
 """A folder for PYTHONPATH that contains a stand-in for torch with two GPUs."""
 NOTEBOOK_CELL = {"cellId": "cell"}
 """The metadata of a request that runs a notebook's cell. A console's request has none."""

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from helpers_lab import PATIENCE_S, Lab, Notebook
+from nvml_standin import Standin, build
 from playwright.sync_api import Page, Request, WebSocket
-
-from tests.nvml_standin import Standin, build
 
 GIB = 1024**3
 PANEL = ".jp-gpuwidget-panel"
