@@ -176,7 +176,7 @@ class CellWatch:
         if not shows_live(self._shell):
             return False
         try:
-            live_display.import_libraries()
+            live_display.prepare_libraries()
         except live_display.LiveUnavailable as error:
             _LOG.warning("%s", printable_lines(str(error)))
             return False
