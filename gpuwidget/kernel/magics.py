@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gpuwidget.dask import clients as dask_clients
 from gpuwidget.kernel.attribution.cell_memory import CELL_MEMORY
 from gpuwidget.kernel.cells import skip_cell
 from gpuwidget.kernel.cells.options import HELP, find, parse, without_watch_line
@@ -21,7 +20,6 @@ from gpuwidget.kernel.commands.subcommands import closest_command, find_command
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.kernel.error_hints import ErrorHints
-from gpuwidget.kernel.live import live_display
 from gpuwidget.kernel.oom.handler import OutOfMemoryCards
 from gpuwidget.kernel.panel_requests import PanelRequests
 from gpuwidget.kernel.shell.front_end import shows_live
@@ -33,7 +31,6 @@ from gpuwidget.model.lazy_imports import import_attribute
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import _, error_text, in_view_language, translatable
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
-from gpuwidget.ranks import rank_listener
 from gpuwidget.sampler import Subscription, process_sampler
 from gpuwidget.views.saved_outputs import output_metadata
 
@@ -55,7 +52,7 @@ _COMMANDS = translatable(
 %gpu doctor           why torch does not use the GPU"""
 )
 _WARM_UP_DELAY_S = 0.3
-"""Seconds from ``%load_ext`` to the import of the chart's libraries."""
+"""Seconds from ``%load_ext`` to the import of what watched cells need."""
 
 
 class Extension:
@@ -115,10 +112,7 @@ class Extension:
         CELL_MEMORY.detach()
         DEVICE_SWITCH.detach()
         SWITCHES.detach()
-        if "gpuwidget.kernel.live.dashboard" in sys.modules:
-            from gpuwidget.kernel.live import dashboard
-
-            dashboard.close()
+        _call_if_imported("gpuwidget.kernel.live.dashboard", "close")
         for event, hook in self._hooks:
             if hook in self._shell.events.callbacks[event]:
                 self._shell.events.unregister(event, hook)
@@ -130,8 +124,8 @@ class Extension:
                 del magics[kind][name]
         if self._opening is not None:
             self._opening.close()
-        rank_listener.stop()
-        dask_clients.stop()
+        _call_if_imported("gpuwidget.ranks.rank_listener", "stop")
+        _call_if_imported("gpuwidget.dask.clients", "stop")
         sampler = process_sampler()
         # If a watch in another thread still uses the sampler, let it run. It stops when that watch ends.
         if not sampler.wanted:
@@ -278,7 +272,7 @@ class Extension:
             data={"text/plain": printable_lines(text)}, metadata=output_metadata()
         )
 
-    # -- the live chart's libraries ------------------------------------------------------------------
+    # -- what is imported after %load_ext ------------------------------------------------------------
 
     def _warm_up_soon(self) -> None:
         if not shows_live(self._shell):
@@ -290,20 +284,22 @@ class Extension:
         self._loop_handle = loop.call_later(_WARM_UP_DELAY_S, self._warm_up, loop)
 
     def _warm_up(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Import the live chart's libraries while the kernel is idle."""
+        """Import what watched cells need while the kernel is idle."""
         if self._watcher.busy:
             self._loop_handle = loop.call_later(_WARM_UP_DELAY_S, self._warm_up, loop)
             return
         self.warm_up_now()
 
     def warm_up_now(self) -> None:
-        """Import the live chart's libraries (0.3 to 0.8 s), and cancel the later import."""
+        """Import what watched cells need and the live chart's libraries, and cancel the later import."""
         if self._loop_handle is not None:
             self._loop_handle.cancel()
         try:
-            live_display.import_libraries()
+            with defer_interrupts():
+                import_attribute("gpuwidget.kernel.cells.cell_watch", "CellWatch")
+            import_attribute("gpuwidget.kernel.live.live_display", "import_libraries")()
         except BaseException as error:
-            stopped(_LOG, "the live chart's libraries could not be imported", error)
+            stopped(_LOG, "what watched cells need could not be imported", error)
 
 
 @in_view_language
@@ -311,6 +307,11 @@ def _watch_state(*, on: bool) -> str:
     if on:
         return _("Watching every cell. Turn it off: %gpu watch off")
     return _("Watching only cells with %%gpuwatch. Watch every cell: %gpu watch on")
+
+
+def _call_if_imported(module: str, function: str) -> None:
+    if module in sys.modules:
+        getattr(sys.modules[module], function)()
 
 
 def _contained(hook: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -353,7 +354,7 @@ def load(shell: InteractiveShell) -> None:
 
 
 def warm_up_now() -> None:
-    """Import the live chart's libraries now, and not when the kernel is idle, if the extension is loaded."""
+    """Import what watched cells need now, and not when the kernel is idle, if the extension is loaded."""
     if _loaded is not None:
         _loaded.warm_up_now()
 

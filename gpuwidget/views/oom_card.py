@@ -22,7 +22,7 @@ from gpuwidget.measure.out_of_memory import (
     contradicts_itself,
 )
 from gpuwidget.model import units
-from gpuwidget.model.report import CARD_MIME_TYPE
+from gpuwidget.model.mime_types import CARD_MIME_TYPE
 from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.model.translation import _, in_view_language, translatable
 from gpuwidget.views import elements, styles

@@ -15,8 +15,8 @@ from typing import Any, TypeVar, overload
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.measure.timeline import longest_gaps
 from gpuwidget.model import units
+from gpuwidget.model.mime_types import MIME_TYPE
 from gpuwidget.model.report import (
-    MIME_TYPE,
     Advice,
     CodeTime,
     FrameTime,

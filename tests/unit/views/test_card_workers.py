@@ -10,7 +10,8 @@ from helpers_reports import gib, gpu, report, worker
 
 from gpuwidget.measure import reasons
 from gpuwidget.model.messages import message_ids, texts
-from gpuwidget.model.report import MIME_TYPE, Advice, CodeTime, LineTime, Mark, Span
+from gpuwidget.model.mime_types import MIME_TYPE
+from gpuwidget.model.report import Advice, CodeTime, LineTime, Mark, Span
 from gpuwidget.model.translation import use_language
 from gpuwidget.views import card_workers
 from gpuwidget.views.card import bundle
