@@ -51,7 +51,7 @@ def test_an_interrupt_while_a_failed_run_ends(monkeypatch: pytest.MonkeyPatch) -
 
     watch.run = SimpleNamespace(end=end)  # type: ignore[assignment]
     later: list[None] = []
-    monkeypatch.setattr(watched_cells, "interrupt_soon", lambda: later.append(None))
+    monkeypatch.setattr(cell_watch, "interrupt_soon", lambda: later.append(None))
     watch.end_failed(SimpleNamespace(error_before_exec=None, error_in_exec=error))
     assert later == [None]
 
