@@ -26,7 +26,6 @@ from gpuwidget.kernel.shell.running_cells import RunningCell, RunningCells
 from gpuwidget.measure.run_options import RunOptions
 from gpuwidget.model.boundary import Boundary, error_line, stopped
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.lazy_imports import import_attribute, own_warning_filters
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import error_text, in_view_language, translatable
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-_WAIT = "gpuwidget.kernel.cells.wait_for_memory"
-"""This module is imported only for the option ``--need``."""
 _INTERRUPTED = translatable("Interrupted before it began: the cell was not run.")
 _WAIT_INTERRUPTED = translatable(
     "Interrupted while gpuwidget waited for the GPU: the cell's code had already ended."
@@ -96,8 +93,9 @@ class CellWatcher:
             if watch is None:
                 return
             if watch.needs_memory:
-                failed = import_attribute(_WAIT, "check_failed")
-                skip_cell.skip(self._shell, _view_text(failed(error)))
+                from gpuwidget.kernel.cells.wait_for_memory import check_failed
+
+                skip_cell.skip(self._shell, _view_text(check_failed(error)))
                 watch.abandon()
             else:
                 watch.fail(error)
@@ -110,8 +108,9 @@ class CellWatcher:
         return self.every_cell and len(self._running) <= 1 and not is_own_magic(raw_cell)
 
     def _new_watch(self) -> CellWatch:
-        # Imported late, because of the time that it takes.
-        with defer_interrupts(), own_warning_filters():
+        # Imported late, because of the time that it takes. Other warning filters for a moment would make Python
+        # show the user's warnings again that it shows only once.
+        with defer_interrupts():
             from gpuwidget.kernel.cells.cell_watch import CellWatch
         return CellWatch(self._shell)
 
@@ -254,8 +253,9 @@ class CellWatcher:
     def _wait_for_memory(self, options: WatchOptions) -> str | None:
         if options.need is None:
             return None
-        note: str | None = import_attribute(_WAIT, "wait_for_memory")(options, self._shell)
-        return note
+        with defer_interrupts():
+            from gpuwidget.kernel.cells.wait_for_memory import wait_for_memory
+        return wait_for_memory(options, self._shell)
 
     def _compiles(self, info: Any) -> bool:
         """Return whether the cell is valid Python. If it is not, it fails without waiting for memory."""
