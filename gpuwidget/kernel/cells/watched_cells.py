@@ -108,8 +108,8 @@ class CellWatcher:
         return self.every_cell and len(self._running) <= 1 and not is_own_magic(raw_cell)
 
     def _new_watch(self) -> CellWatch:
-        # Imported late, because of the time that it takes. Other warning filters for a moment would make Python
-        # show the user's warnings again that it shows only once.
+        # Imported late, because of the time that it takes. The warning filters stay as they are: if they changed,
+        # Python would repeat warnings that it shows the user only once.
         with defer_interrupts():
             from gpuwidget.kernel.cells.cell_watch import CellWatch
         return CellWatch(self._shell)
