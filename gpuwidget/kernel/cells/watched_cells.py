@@ -108,7 +108,7 @@ class CellWatcher:
         return self.every_cell and len(self._running) <= 1 and not is_own_magic(raw_cell)
 
     def _new_watch(self) -> CellWatch:
-        # Imported late, because of the time that it takes. The warning filters stay as they are: if they changed,
+        # Imported late, because of the time that it takes. The warning filters stay: if they changed,
         # Python would repeat warnings that it shows the user only once.
         with defer_interrupts():
             from gpuwidget.kernel.cells.cell_watch import CellWatch
