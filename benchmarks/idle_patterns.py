@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from gpuwidget.kernel.cells import watch_api
-from gpuwidget.measure.run import RunOptions
+from gpuwidget.measure.run_options import RunOptions
 from gpuwidget.model.report import LineTime, Report
 from gpuwidget.profiler.code_locations import CodeLocator
 from gpuwidget.profiler.counter_windows import SamplerWindows

@@ -24,7 +24,7 @@ from gpuwidget.kernel.attribution.line_memory import LineCollector
 from gpuwidget.kernel.cells.watch_api import new_run
 from gpuwidget.kernel.shell.user_code import UserCode
 from gpuwidget.measure.collector import Collector
-from gpuwidget.measure.run import RunOptions
+from gpuwidget.measure.run_options import RunOptions
 from gpuwidget.measure.timeline import MEMORY_INTERVAL_S
 from gpuwidget.model.report import Report
 from gpuwidget.model.samples import Sample

@@ -16,7 +16,8 @@ from fakes import FakeClock
 from gpuwidget.measure.advice.evidence import RunContext
 from gpuwidget.measure.collector import Collector
 from gpuwidget.measure.progress import Progress
-from gpuwidget.measure.run import Run, RunOptions
+from gpuwidget.measure.run import Run
+from gpuwidget.measure.run_options import RunOptions
 from gpuwidget.model.report import Report
 from gpuwidget.sampler import Sampler
 from gpuwidget.sources.replay import SHIPPED, ReplaySource

@@ -21,7 +21,6 @@ from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import _, in_view_language, joined, listed, translatable
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.device_switch import cuda_index
-from gpuwidget.pytorch.torch_variables import devices_of_tensors
 from gpuwidget.views.saved_outputs import output_metadata
 
 _LOG = logging.getLogger(__name__)
@@ -176,6 +175,8 @@ def _device_by_name(
     If there is no such line, return False, and the devices of the local variables of the innermost frame that
     has tensors. If no frame has tensors, return the devices of the notebook's variables instead.
     """
+    from gpuwidget.pytorch.torch_variables import devices_of_tensors
+
     local: dict[str, tuple[str, ...]] = {}
     for frame, line in _user_frames(trace):
         names = dict.fromkeys(_NAME.findall(line))

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gpuwidget.dask import clients as dask_clients
 from gpuwidget.kernel.attribution.cell_memory import CELL_MEMORY
 from gpuwidget.kernel.cells import skip_cell
 from gpuwidget.kernel.cells.options import HELP, find, parse, without_watch_line
@@ -20,7 +19,6 @@ from gpuwidget.kernel.cells.watched_cells import CellWatcher, check
 from gpuwidget.kernel.commands.subcommands import Invocation
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.kernel.error_hints import ErrorHints
-from gpuwidget.kernel.live import live_display
 from gpuwidget.kernel.oom.handler import OutOfMemoryCards
 from gpuwidget.kernel.panel_requests import PanelRequests
 from gpuwidget.kernel.shell.front_end import shows_live
@@ -31,7 +29,6 @@ from gpuwidget.model.errors import GpuWidgetError, OptionError
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import _, error_text, in_view_language, translatable
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
-from gpuwidget.ranks import rank_listener
 from gpuwidget.sampler import Subscription, process_sampler
 
 if TYPE_CHECKING:
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 _WARM_UP_DELAY_S = 0.3
-"""Seconds from ``%load_ext`` to the import of the chart's libraries."""
+"""Seconds from ``%load_ext`` to the import of what watched cells need."""
 
 
 class Extension:
@@ -100,10 +97,7 @@ class Extension:
         CELL_MEMORY.detach()
         DEVICE_SWITCH.detach()
         SWITCHES.detach()
-        if "gpuwidget.kernel.live.dashboard" in sys.modules:
-            from gpuwidget.kernel.live import dashboard
-
-            dashboard.close()
+        _call_if_imported("gpuwidget.kernel.live.dashboard", "close")
         for event, hook in self._hooks:
             if hook in self._shell.events.callbacks[event]:
                 self._shell.events.unregister(event, hook)
@@ -115,8 +109,8 @@ class Extension:
                 del magics[kind][name]
         if self._opening is not None:
             self._opening.close()
-        rank_listener.stop()
-        dask_clients.stop()
+        _call_if_imported("gpuwidget.ranks.rank_listener", "stop")
+        _call_if_imported("gpuwidget.dask.clients", "stop")
         sampler = process_sampler()
         # If a watch in another thread still uses the sampler, let it run. It stops when that watch ends.
         if not sampler.wanted:
@@ -222,7 +216,7 @@ class Extension:
         except GpuWidgetError as error:
             raise _usage_error(self._shell, error) from None
 
-    # -- the live chart's libraries ------------------------------------------------------------------
+    # -- what is imported after %load_ext ------------------------------------------------------------
 
     def _warm_up_soon(self) -> None:
         if not shows_live(self._shell):
@@ -234,20 +228,27 @@ class Extension:
         self._loop_handle = loop.call_later(_WARM_UP_DELAY_S, self._warm_up, loop)
 
     def _warm_up(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Import the live chart's libraries while the kernel is idle."""
+        """Import what watched cells need while the kernel is idle."""
         if self._watcher.busy:
             self._loop_handle = loop.call_later(_WARM_UP_DELAY_S, self._warm_up, loop)
             return
         self.warm_up_now()
 
     def warm_up_now(self) -> None:
-        """Import the live chart's libraries (0.3 to 0.8 s), and cancel the later import."""
+        """Import what watched cells need and the live chart's libraries, and cancel the later import."""
         if self._loop_handle is not None:
             self._loop_handle.cancel()
         try:
-            live_display.import_libraries()
+            with defer_interrupts():
+                import_attribute("gpuwidget.kernel.cells.cell_watch", "CellWatch")
+            import_attribute("gpuwidget.kernel.live.live_display", "import_libraries")()
         except BaseException as error:
-            stopped(_LOG, "the live chart's libraries could not be imported", error)
+            stopped(_LOG, "what watched cells need could not be imported", error)
+
+
+def _call_if_imported(module: str, function: str) -> None:
+    if module in sys.modules:
+        getattr(sys.modules[module], function)()
 
 
 def _contained(hook: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -290,7 +291,7 @@ def load(shell: InteractiveShell) -> None:
 
 
 def warm_up_now() -> None:
-    """Import the live chart's libraries now, and not when the kernel is idle, if the extension is loaded."""
+    """Import what watched cells need now, and not when the kernel is idle, if the extension is loaded."""
     if _loaded is not None:
         _loaded.warm_up_now()
 

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gpuwidget.measure import notes
 from gpuwidget.measure.advice import LiveAdvice, advise
@@ -16,6 +16,7 @@ from gpuwidget.measure.printed_lines import PRINTED_LINES
 from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.measure.resident_memory import ResidentMemory
 from gpuwidget.measure.run_gpus import RunGpus
+from gpuwidget.measure.run_options import DEFAULT_OPTIONS, RunOptions
 from gpuwidget.measure.run_report import NOT_SAMPLED, GpuReportBuilder, build_report, empty_report
 from gpuwidget.measure.steady_state import steady_mark
 from gpuwidget.measure.timeline import MAX_POINTS, MEMORY_INTERVAL_S, TimelineMarks
@@ -33,7 +34,7 @@ from gpuwidget.model.worker_update import WorkerUpdate
 from gpuwidget.pytorch import cuda_state, torch_switches
 from gpuwidget.pytorch.device_changes import DEVICE_CHANGES, DeviceChangeScope
 from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER, DevicePeaks, PeakScope
-from gpuwidget.sampler import INTERVAL_S, NO_THREAD, Sampler, Subscription
+from gpuwidget.sampler import NO_THREAD, Sampler, Subscription
 
 _LOG = logging.getLogger(__name__)
 
@@ -58,18 +59,6 @@ _MAX_GAP_S = 1.0
 _MAX_MARK_LENGTH = 200
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """The options of a measured run."""
-
-    gpus: tuple[str, ...] = ()
-    """Indices, UUIDs (or prefixes of them) or ``cuda:N`` of the GPUs to report. Empty for all GPUs."""
-    interval_s: float = INTERVAL_S
-    """Seconds between samples."""
-    sync: bool = True
-    """Whether to wait at the run's end until the GPU has finished, and report how long that took."""
-
-
 class Run:
     """Measures from :meth:`start` to :meth:`end`, then returns a :meth:`report`.
 
@@ -80,7 +69,7 @@ class Run:
     def __init__(
         self,
         sampler: Sampler,
-        options: RunOptions = RunOptions(),
+        options: RunOptions = DEFAULT_OPTIONS,
         *,
         label: str | None = None,
         execution_count: int | None = None,

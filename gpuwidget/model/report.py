@@ -20,9 +20,6 @@ from gpuwidget.model.samples import without_mig_parents
 from gpuwidget.model.to_json import encodable, to_json
 from gpuwidget.model.translation import joined, translatable
 
-MIME_TYPE = "application/vnd.gpuwidget.report+json"
-CARD_MIME_TYPE = "application/vnd.gpuwidget.card+json"
-"""Tells the labextension that an output without a report is a card; its value is empty."""
 REPORT_SCHEMA = 1
 
 Status = Literal["ok", "error", "interrupted"]

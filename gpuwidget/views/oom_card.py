@@ -17,7 +17,7 @@ from gpuwidget.measure.oom.facts import OomContext, OomFacts, OomHolder
 from gpuwidget.measure.oom.fix_templates import OomFix
 from gpuwidget.measure.oom.fixes import advise, contradicts_itself
 from gpuwidget.model import units
-from gpuwidget.model.report import CARD_MIME_TYPE
+from gpuwidget.model.mime_types import CARD_MIME_TYPE
 from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.model.translation import _, in_view_language, translatable
 from gpuwidget.views import elements, styles

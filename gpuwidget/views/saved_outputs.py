@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
-from gpuwidget.model.report import CARD_MIME_TYPE, MIME_TYPE
+from gpuwidget.model.mime_types import CARD_MIME_TYPE, MIME_TYPE
 from gpuwidget.views.styles import FONT
 
 _MARK = "gpuwidget"

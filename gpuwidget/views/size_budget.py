@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from gpuwidget.model.report import MIME_TYPE, Report
+from gpuwidget.model.mime_types import MIME_TYPE
+from gpuwidget.model.report import Report
 from gpuwidget.views.detail_levels import (
     BRIEF,
     COMPACT,

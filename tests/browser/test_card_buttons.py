@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from helpers_lab import Lab, Notebook
 
-from gpuwidget.model.report import MIME_TYPE
+from gpuwidget.model.mime_types import MIME_TYPE
 from gpuwidget.views import card
 
 Open = Callable[..., Notebook]

@@ -406,6 +406,22 @@ except live_display.LiveUnavailable as error:
     assert kernel.ok(code).text == "True False\n"
 
 
+def test_the_first_chart_does_not_delay_the_code(start_kernel: Callable[..., Kernel]) -> None:
+    """The first watched cell after %load_ext starts at once, as with "Run All". Its chart is shown as soon as
+    its libraries have been imported."""
+    kernel = start_kernel()
+    load = kernel.send("%load_ext gpuwidget")
+    request = kernel.send(
+        "%%gpuwatch\nimport os, sys, time\nprint('bqplot' in sys.modules)\n"
+        "while not os.path.exists('go'): time.sleep(0.01)"
+    )
+    kernel.wait(load)
+    kernel.wait_for_message(request, lambda m: m.is_live and WIDGET in m.content["data"])
+    (kernel.folder / "go").touch()
+    ran = kernel.wait(request)
+    assert ran.text.splitlines()[0] == "False"
+
+
 def test_a_watched_cell_shows_chart_and_card(start_kernel: Callable[..., Kernel]) -> None:
     """While a cell with %%gpuwatch runs, the live chart is shown. At the end, the card replaces it."""
     kernel = start_kernel()

@@ -10,7 +10,7 @@ import pytest
 from helpers_kernel import Kernel, Ran, skip_without_torch
 from helpers_outputs import cards
 
-from gpuwidget.model.report import CARD_MIME_TYPE
+from gpuwidget.model.mime_types import CARD_MIME_TYPE
 
 TESTS = Path(__file__).parents[1]
 SETUP = f"""

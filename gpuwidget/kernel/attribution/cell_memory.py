@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gpuwidget.heap.find_holders import find_storages, gc_paused
-from gpuwidget.heap.storages import StorageWeakRef
-from gpuwidget.kernel.shell import shell_references
 from gpuwidget.kernel.shell.interrupts import defer_interrupts
 from gpuwidget.kernel.shell.running_cells import RunningCells
 from gpuwidget.measure.cell_allocations import BEFORE_LOAD, OUTSIDE_CELLS, CellBlocks
 from gpuwidget.model.boundary import stopped
 from gpuwidget.pytorch import allocator
 from gpuwidget.pytorch.allocator import DeviceBlocks
+
+if TYPE_CHECKING:
+    from gpuwidget.heap.storages import StorageWeakRef
 
 _LOG = logging.getLogger(__name__)
 
@@ -122,6 +122,10 @@ class CellMemoryTracker:
         """
         # Set this first, so that a search that fails is not repeated after every cell.
         self._storages_missing = False
+        # Imported late, because sessions without GPU memory don't need them.
+        from gpuwidget.heap.find_holders import find_storages, gc_paused
+        from gpuwidget.kernel.shell import shell_references
+
         excluded = shell_references.excluded_objects(self._shell)
         with gc_paused():
             roots = [

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import NoReturn
 
-from gpuwidget.measure.run import RunOptions
+from gpuwidget.measure.run_options import RunOptions
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.translation import translatable
 from gpuwidget.sampler import INTERVAL_S, MAX_INTERVAL_S, MIN_INTERVAL_S

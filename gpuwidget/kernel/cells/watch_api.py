@@ -14,14 +14,16 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from gpuwidget.dask import clients as dask_clients
 from gpuwidget.dask.collector import DaskCollector
+from gpuwidget.kernel.cells.cell_outcome import status_of
 from gpuwidget.kernel.cells.run_context import RunContextBuilder
 from gpuwidget.kernel.shell.interrupts import hide_own_frames
 from gpuwidget.measure.collector import Collector
 from gpuwidget.measure.gpu_selection import select_gpus
-from gpuwidget.measure.run import START_TIMEOUT_S, Run, RunOptions
+from gpuwidget.measure.run import START_TIMEOUT_S, Run
+from gpuwidget.measure.run_options import RunOptions
 from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.errors import SourceError
-from gpuwidget.model.report import Report, Status
+from gpuwidget.model.report import Report
 from gpuwidget.model.samples import Sample
 from gpuwidget.ranks import rank_listener
 from gpuwidget.sampler import NO_THREAD, OPEN_TIMEOUT_S, process_sampler
@@ -115,13 +117,6 @@ def leave_cell(run: Run) -> None:
     """Stop directing marks to ``run``, because its cell has ended."""
     if run in _cells:
         _cells.remove(run)
-
-
-def status_of(error: BaseException | None) -> Status:
-    """Return the status of a run that ended with ``error``."""
-    if error is None:
-        return "ok"
-    return "interrupted" if isinstance(error, KeyboardInterrupt) else "error"
 
 
 def _text(label: object) -> str | None:

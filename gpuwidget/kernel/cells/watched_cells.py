@@ -9,44 +9,30 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from gpuwidget.kernel.cells import skip_cell, wait_for_memory, watch_api
-from gpuwidget.kernel.cells.cell_errors import listen_for_error
-from gpuwidget.kernel.cells.collectors import collectors
+from gpuwidget.kernel.cells import skip_cell
+from gpuwidget.kernel.cells.cell_outcome import status_of, status_of_result, tell_no_card
 from gpuwidget.kernel.cells.options import WatchOptions, find_in_cell, is_own_magic, parse
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
-from gpuwidget.kernel.live import live_display
-from gpuwidget.kernel.shell.front_end import shows_live
 from gpuwidget.kernel.shell.interrupts import (
-    allow_interrupts,
     defer_interrupts,
-    hide_own_frames,
     ignore_interrupts,
     interrupt_soon,
 )
-from gpuwidget.kernel.shell.output_slot import OutputSlot
 from gpuwidget.kernel.shell.running_cells import RunningCell, RunningCells
-from gpuwidget.measure import notes
-from gpuwidget.measure.collector import Collector
-from gpuwidget.measure.run import Run, RunOptions
-from gpuwidget.measure.run_report import empty_report
+from gpuwidget.measure.run_options import RunOptions
 from gpuwidget.model.boundary import Boundary, error_line, stopped
-from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.report import Report, RunInfo, Status
 from gpuwidget.model.terminal_text import printable_lines
-from gpuwidget.model.translation import _, error_text, in_view_language, translatable
+from gpuwidget.model.translation import error_text, in_view_language, translatable
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
 from gpuwidget.pytorch.oom_error import find_oom_error
-from gpuwidget.views import card
-from gpuwidget.views.card import CardReport
-from gpuwidget.views.saved_outputs import output_metadata
+
+if TYPE_CHECKING:
+    from gpuwidget.kernel.cells.cell_watch import CellWatch
 
 _LOG = logging.getLogger(__name__)
 
@@ -55,233 +41,8 @@ _WAIT_INTERRUPTED = translatable(
     "Interrupted while gpuwidget waited for the GPU: the cell's code had already ended."
 )
 
-_COLLECTORS = translatable("time by line and who holds the new memory")
-_RUN = translatable("the run")
-
 _EVERY_CELL = WatchOptions(run=RunOptions(), live=False, quiet=False, label=None, device=None)
 """Options of a cell that has no ``%%gpuwatch`` line and is watched because ``%gpu watch on`` is in effect."""
-
-
-_Render = Callable[[Report, Mapping[str, Any] | None, Report | None], dict[str, Any] | None]
-
-
-class CellWatch:
-    """Watches one cell, or the body of one ``%%gpuwatch`` magic.
-
-    Manages the run, the live chart, the card, and the torch device of ``--device``.
-    """
-
-    def __init__(self, shell: Any) -> None:
-        self.run: Run | None = None
-        self.requested = True
-        """Whether the cell has ``%%gpuwatch``."""
-        self.needs_memory = False
-        """Whether the cell must not run yet, because ``--need`` has not been checked successfully."""
-        self.stop_listening: Callable[[], None] = lambda: None
-        """Call it to stop listening for the cell's error."""
-        self._shell = shell
-        self._view: live_display.LiveDisplay | None = None
-        self._slot: OutputSlot | None = None
-        self._render: _Render | None = card.bundle
-        """Makes the card from the report; None if no card is shown. A watch that fails before it knows its
-        options has a full card."""
-        self._restore_device: Callable[[], str | None] | None = None
-        self._wait_note: str | None = None
-        self._began = SYSTEM_CLOCK.time(), SYSTEM_CLOCK.monotonic()
-        self._named: tuple[int | None, str | None] = None, None
-        """The N of In[N] and the label."""
-        self._cell: tuple[object, str] | None = None
-        """The id and the code of the cell; None for the body of a magic."""
-        self._failure: BaseException | None = None
-        """Why there is no run, although the cell is watched."""
-        self.oom: dict[str, Any] | None = None
-        """The card of an out-of-memory error, with which the cell's card begins."""
-
-    @property
-    def watching(self) -> bool:
-        """Whether the cell gets a report."""
-        return self.run is not None or self._failure is not None
-
-    @property
-    def has_card(self) -> bool:
-        """Whether a card will be shown below the cell."""
-        return self.watching and self._render is not None
-
-    def fail(self, error: BaseException) -> None:
-        """Stop watching because of a defect. The report then has only the cell's duration and the error."""
-        with Boundary(_LOG, "a watch could not be abandoned"):
-            self.abandon()
-        self._failure = error
-
-    def enter_device(self, device: str) -> None:
-        """Make ``device`` torch's default until :meth:`restore_device`."""
-        name = default_device.validate_device(device) or "cpu"
-        with defer_interrupts():
-            self._restore_device = DEVICE_SWITCH.use_device(name)
-
-    def restore_device(self) -> None:
-        """Restore torch's default device. Safe to call twice."""
-        restore, self._restore_device = self._restore_device, None
-        if restore is not None:
-            warning = restore()
-            if warning is not None:
-                _LOG.warning("%s", printable_lines(warning))
-
-    def start(
-        self,
-        options: WatchOptions,
-        raw_cell: str,
-        number: int | None = None,
-        *,
-        wait_note: str | None = None,
-        info: object = None,
-    ) -> None:
-        """Start the run. ``info`` is IPython's ExecutionInfo for a cell, and None for the body of a magic."""
-        self._wait_note = wait_note
-        self._named = number, options.label
-        if options.quiet:
-            self._render = None
-        elif not self.requested:
-            self._render = card.line_bundle
-        failures: dict[str, BaseException] = {}
-        found: list[Collector] = []
-        show_chart = False
-        if info is not None and options.live:
-            with Boundary(_LOG, "the live chart could not be prepared"):
-                show_chart = self._prepare_chart()
-        with Boundary(_LOG, "a collector could not be created", partial(failures.__setitem__, _COLLECTORS)):
-            found = collectors(options, self._shell, raw_cell)
-        run = self.run = watch_api.new_run(options.run, options.label, number, found, raw_cell)
-        for what, error in failures.items():
-            run.add_failure(what, error)
-        if info is not None:
-            self._cell = getattr(info, "cell_id", None), raw_cell.strip()
-            with Boundary(_LOG, "the outputs of a cell could not be prepared"):
-                self._prepare_outputs(run, info, show_chart=show_chart)
-        watch_api.enter_cell(run)
-        run.start()
-
-    def _prepare_outputs(self, run: Run, info: object, *, show_chart: bool) -> None:
-        has_card = self._render is not None
-        if show_chart:
-            self._slot = OutputSlot.reserve(self._shell, for_card=has_card)
-        elif has_card:
-            self._slot = OutputSlot.at_end(self._shell)
-        if show_chart and self._slot is not None:
-            self._view = live_display.LiveDisplay(run.progress, self._slot)
-            run.call_after(live_display.DELAY_S, self._view.show)
-        self.stop_listening = listen_for_error(info, self.end_failed)
-
-    def _prepare_chart(self) -> bool:
-        if not shows_live(self._shell):
-            return False
-        try:
-            live_display.import_libraries()
-        except live_display.LiveUnavailable as error:
-            _LOG.warning("%s", printable_lines(str(error)))
-            return False
-        return True
-
-    def end_failed(self, result: Any) -> None:
-        """End the run when the cell's code raises an error, before IPython spends time on the traceback."""
-        try:
-            with defer_interrupts():
-                hide_own_frames(result.error_in_exec)
-                if self._slot is not None:
-                    self._slot.ends_with_result()
-                if self.run is not None:
-                    self.run.end(_status(result))
-        except KeyboardInterrupt:
-            # It arrived before the interrupts were deferred or just after that.
-            interrupt_soon()
-        except BaseException as error:
-            stopped(_LOG, "the run of a failed cell could not be ended", error)
-
-    def finish(self, status: Status, *, cell_has_result: bool = False, keep: bool = True) -> None:
-        """End the run unless it has ended, and show the card; if ``keep`` is False, discard the report."""
-        run = self.run
-        if cell_has_result and self._slot is not None:
-            with Boundary(_LOG, "the result of a cell could not be noted"):
-                self._slot.ends_with_result()
-        if run is not None:
-            run.end(status, wait_context=allow_interrupts)
-        with ignore_interrupts():
-            if run is not None:
-                with Boundary(_LOG, "the marks of a cell could not be ended"):
-                    watch_api.leave_cell(run)
-            report = self._failed_report(status) if run is None else run.report()
-            if self._view is not None:
-                self._view.stop()
-            if report is None or not keep:
-                return
-            if self._wait_note is not None:
-                report = replace(report, notes=(*report.notes, self._wait_note))
-            last = None
-            with Boundary(_LOG, "the last run of a cell could not be found"):
-                last = self._cell and watch_api.last_run(self._cell)
-            watch_api.keep(report, self._cell)
-            if self._render is not None:
-                with Boundary(_LOG, "a card could not be shown", _tell_no_card):
-                    bundle = self._render(report, self.oom, last)
-                    if bundle is not None:
-                        self._show(bundle)
-                        self.oom = None
-
-    def _failed_report(self, status: Status) -> Report | None:
-        """Return a report with the cell's duration and the error that prevented the run."""
-        if self._failure is None:
-            return None
-        (number, label), (started, began) = self._named, self._began
-        cell = RunInfo(number, label, started, SYSTEM_CLOCK.monotonic() - began, None, status)
-        note = notes.not_measured({_RUN: error_line(self._failure)})
-        return empty_report(CardReport, cell).with_notes(note)
-
-    def _show(self, bundle: dict[str, Any]) -> None:
-        # A card about an error belongs below the traceback, and the slot is above it.
-        if self._slot is not None and self.oom is None:
-            self._slot.close(bundle)
-        else:
-            self._shell.display_pub.publish(data=bundle, metadata=output_metadata())
-
-    def _close_outputs(self) -> None:
-        """Remove the chart, and leave its slot empty unless the card is in it."""
-        view, self._view = self._view, None
-        slot, self._slot = self._slot, None
-        try:
-            if view is not None:
-                view.stop()
-            if slot is not None:
-                slot.close()
-        finally:
-            if view is not None:
-                view.close()
-
-    def abandon(self) -> None:
-        """Stop watching, without a card. Safe to call twice."""
-        run, self.run, self._failure = self.run, None, None
-        try:
-            with Boundary(_LOG, "a cell's error could not be ignored"):
-                self.stop_listening()
-            with Boundary(_LOG, "the run of a cell could not be abandoned"):
-                if run is not None:
-                    run.abandon()
-            if run is not None:
-                watch_api.leave_cell(run)
-            with Boundary(_LOG, "the outputs of a cell could not be closed"):
-                self._close_outputs()
-        finally:
-            oom, self.oom = self.oom, None
-            if oom is not None:
-                # The card that should have begun with it was not shown.
-                self._shell.display_pub.publish(data=oom, metadata=output_metadata())
-
-    def discard(self) -> None:
-        """Stop watching a cell that ended without a ``post_run_cell`` event. Never raises."""
-        try:
-            self.abandon()
-            self.restore_device()
-        except BaseException as error:
-            stopped(_LOG, "the watch of a lost cell could not be discarded", error)
 
 
 class CellWatcher:
@@ -303,32 +64,54 @@ class CellWatcher:
         cell = self._running.find(info)
         if cell is None:
             return
-        watch = self._watches[cell] = CellWatch(self._shell)
-        cell.on_lost.append(watch.discard)
+        watch: CellWatch | None = None
         try:
             with defer_interrupts(), Boundary(_LOG, "the requested switches could not be set"):
                 DEVICE_SWITCH.before_cell()
                 if not self._running.nested:
                     SWITCHES.apply_pending()
+            if not self._is_watched(cell):
+                return
+            watch = self._watches[cell] = self._new_watch()
+            cell.on_lost.append(watch.discard)
             self._start(watch, cell)
         except KeyboardInterrupt:
             # The user interrupted before the cell's code began. IPython ignores exceptions of hooks, so
             # gpuwidget sends the interrupt again, to arrive in the cell's code.
-            watch.abandon()
-            watch.restore_device()
+            if watch is not None:
+                watch.abandon()
+                watch.restore_device()
             # The interrupt that gpuwidget sends again would arrive only after the code has started. If the
             # cell still needs memory, its code must not start.
-            if watch.needs_memory:
+            if watch is not None and watch.needs_memory:
                 skip_cell.skip(self._shell, _view_text(OptionError(_INTERRUPTED)))
             else:
                 interrupt_soon()
         except BaseException as error:
             stopped(_LOG, "a cell could not be watched", error)
+            if watch is None:
+                return
             if watch.needs_memory:
-                skip_cell.skip(self._shell, _view_text(wait_for_memory.check_failed(error)))
+                from gpuwidget.kernel.cells.wait_for_memory import check_failed
+
+                skip_cell.skip(self._shell, _view_text(check_failed(error)))
                 watch.abandon()
             else:
                 watch.fail(error)
+
+    def _is_watched(self, cell: RunningCell) -> bool:
+        raw_cell: str = getattr(cell.info, "raw_cell", None) or ""
+        if find_in_cell(raw_cell) is not None:
+            return True
+        # A nested cell, such as the body of %%capture, shares the one-line card of the outer cell.
+        return self.every_cell and len(self._running) <= 1 and not is_own_magic(raw_cell)
+
+    def _new_watch(self) -> CellWatch:
+        # Imported late, because of the time that it takes. The warning filters stay: if they changed,
+        # Python would repeat warnings that it shows the user only once.
+        with defer_interrupts():
+            from gpuwidget.kernel.cells.cell_watch import CellWatch
+        return CellWatch(self._shell)
 
     def failed(self, result: Any) -> None:
         """Handle ``post_run_cell``, before hints and cards are shown: if the cell failed, end its run."""
@@ -345,7 +128,7 @@ class CellWatcher:
         interrupted = False
         try:
             if watch is not None and watch.watching:
-                status = _status(result)
+                status = status_of_result(result)
                 watch.finish(
                     status,
                     cell_has_result=status != "ok" or getattr(result, "result", None) is not None,
@@ -355,7 +138,7 @@ class CellWatcher:
                 interrupted = watch.run is not None and watch.run.wait_interrupted
         except BaseException as error:
             stopped(_LOG, "a watched cell could not be reported", error)
-            _tell_no_card(error)
+            tell_no_card(error)
         finally:
             self._restore_device(watch)
             if watch is not None:
@@ -378,9 +161,9 @@ class CellWatcher:
 
     def begin_body(self, options: WatchOptions, body: str) -> CellWatch:
         """Start watching the body of a ``%%gpuwatch`` magic. Raise OptionError if the body must not run."""
-        watch = CellWatch(self._shell)
+        watch = self._new_watch()
         try:
-            wait_note = wait_for_memory.wait_for_memory(options, self._shell)
+            wait_note = self._wait_for_memory(options)
             if options.device is not None:
                 watch.enter_device(options.device)
         except BaseException:
@@ -407,8 +190,8 @@ class CellWatcher:
             return
         run = watch.run
         try:
-            with Boundary(_LOG, "a cell's body could not be reported", _tell_no_card):
-                watch.finish(watch_api.status_of(error))
+            with Boundary(_LOG, "a cell's body could not be reported", tell_no_card):
+                watch.finish(status_of(error))
         finally:
             watch.restore_device()
             watch.abandon()
@@ -420,12 +203,9 @@ class CellWatcher:
         try:
             cell = self._running.find(None)
             own = None if cell is None else self._watches.get(cell)
-            if cell is None or own is None or own.watching or find_oom_error(error) is None:
+            if cell is None or (own is not None and own.watching) or find_oom_error(error) is None:
                 return False
-            if watch.run is not None:
-                watch.run.end(watch_api.status_of(error), wait_context=allow_interrupts)
-                watch_api.leave_cell(watch.run)
-            watch.restore_device()
+            watch.end_body(error)
             self._watches[cell] = watch
             cell.on_lost.append(watch.discard)
         except BaseException as failure:
@@ -442,10 +222,6 @@ class CellWatcher:
         info: Any = cell.info
         raw_cell: str = info.raw_cell or ""
         line = find_in_cell(raw_cell)
-        # A nested cell, such as the body of %%capture, shares the one-line card of the outer cell.
-        unwatched = not self.every_cell or len(self._running) > 1 or is_own_magic(raw_cell)
-        if line is None and unwatched:
-            return
         try:
             options = parse(line) if line is not None else _EVERY_CELL
             watch.needs_memory = options.need is not None
@@ -457,7 +233,7 @@ class CellWatcher:
         wait_note = None
         if watch.needs_memory and self._compiles(info):
             try:
-                wait_note = wait_for_memory.wait_for_memory(options, self._shell)
+                wait_note = self._wait_for_memory(options)
             except OptionError as error:
                 skip_cell.skip(self._shell, _view_text(error))
                 return
@@ -472,6 +248,13 @@ class CellWatcher:
                 )
         watch.requested = line is not None
         watch.start(options, raw_cell, cell.number, wait_note=wait_note, info=info)
+
+    def _wait_for_memory(self, options: WatchOptions) -> str | None:
+        if options.need is None:
+            return None
+        with defer_interrupts():
+            from gpuwidget.kernel.cells.wait_for_memory import wait_for_memory
+        return wait_for_memory(options, self._shell)
 
     def _compiles(self, info: Any) -> bool:
         """Return whether the cell is valid Python. If it is not, it fails without waiting for memory."""
@@ -508,25 +291,9 @@ def _view_text(error: OptionError) -> str:
 
 def check(options: WatchOptions) -> None:
     """Raise OptionError if ``options`` name a GPU or a device that can't be used."""
-    watch_api.check(options.run)
+    if options.run.gpus:
+        from gpuwidget.kernel.cells import watch_api
+
+        watch_api.check(options.run)
     if options.device is not None:
         default_device.check_for_cell(options.device)
-
-
-@in_view_language
-def _tell_no_card(error: BaseException) -> None:
-    """Tell in one line that the cell has no card."""
-    text = _("gpuwidget could not show this cell's card: {error}", error=error_line(error))
-    _LOG.warning("%s", printable_lines(text))
-
-
-def _status(result: Any) -> Status:
-    if result is None:
-        # The cell's task was cancelled, which is how an interrupt ends an `await`.
-        return "interrupted"
-    error = result.error_before_exec or result.error_in_exec
-    if type(error).__name__ == "CancelledError":
-        return "interrupted"
-    if isinstance(error, GeneratorExit):
-        return "error"  # GeneratorExit closes a generator normally, but is an error in a cell
-    return watch_api.status_of(error)

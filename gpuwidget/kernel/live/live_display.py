@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from gpuwidget.kernel.shell.interrupts import defer_interrupts
@@ -17,7 +20,9 @@ from gpuwidget.measure.progress import Progress
 from gpuwidget.model.boundary import stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.errors import GpuWidgetError
+from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.lazy_imports import own_warning_filters
+from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import Text, translatable
 
 if TYPE_CHECKING:
@@ -28,14 +33,58 @@ _LOG = logging.getLogger(__name__)
 DELAY_S = 0.5
 """Seconds that a cell must run before its chart is shown."""
 _STOP_TIMEOUT_S = 0.25
+_MAX_SHARE = 0.01
+"""The largest part of a core that updates of the chart use. They hold Python's interpreter (GIL), which the
+user's code needs too."""
+_MAX_PERIOD_S = 1.0
 _LIBRARIES = ("ipywidgets", "bqplot")
 
 _import_lock = threading.Lock()
 _imported = False
 
 
+def _forget_import() -> None:
+    # A thread of the parent may have held the lock.
+    global _import_lock
+    _import_lock = threading.Lock()
+
+
+reset_after_fork(_forget_import)
+
+
 class LiveUnavailable(GpuWidgetError):
     """Raised if ipywidgets or bqplot can't be imported; everything but live charts works without them."""
+
+
+def prepare_libraries() -> None:
+    """Make sure that a chart can be shown, without making the user's code wait for the import, if possible.
+
+    The chart's thread imports the libraries while the code runs. Raises LiveUnavailable if they are missing.
+    """
+    if _imported or (_hides_warnings() and all(map(_is_installed, _LIBRARIES))):
+        return
+    import_libraries()
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _hides_warnings() -> bool:
+    """Return whether the current filters hide the libraries' DeprecationWarnings.
+
+    If not, only the main thread may import the libraries: other filters for a moment, as in
+    :func:`import_libraries`, apply to all threads and so to the user's code.
+    """
+    for action, message, category, module, _line in warnings.filters:
+        if issubclass(DeprecationWarning, category) and message is None and module is None:
+            return action == "ignore"
+        if action == "error" and issubclass(DeprecationWarning, category):
+            return False
+    return False
 
 
 def import_libraries() -> None:
@@ -43,14 +92,18 @@ def import_libraries() -> None:
 
     Raises LiveUnavailable if they can't be imported.
     """
+    # An interrupt would leave numpy half imported, and user code could no longer import it either.
+    with defer_interrupts(), own_warning_filters():
+        _import_libraries()
+
+
+def _import_libraries() -> None:
     global _imported
     with _import_lock:
         if _imported:
             return
         try:
-            # An interrupt would leave numpy half imported, and user code could no longer import it either.
-            with defer_interrupts(), own_warning_filters():
-                import gpuwidget.kernel.live.live_chart  # noqa: F401
+            import gpuwidget.kernel.live.live_chart  # noqa: F401
         except Exception as error:  # a broken package raises more than ImportError
             raise LiveUnavailable(_why_unavailable(error)) from error
         _imported = True
@@ -73,6 +126,14 @@ def _why_unavailable(error: Exception) -> Text:
 def libraries_imported() -> bool:
     """Return whether :func:`import_libraries` has succeeded."""
     return _imported
+
+
+def period_after(used_s: float, period_s: float) -> float:
+    """Return the seconds from an update of the chart to the next, at least ``period_s``.
+
+    ``used_s`` is the CPU time of the update.
+    """
+    return max(period_s, min(used_s / _MAX_SHARE, _MAX_PERIOD_S))
 
 
 class LiveDisplay:
@@ -114,7 +175,8 @@ class LiveDisplay:
         try:
             with self._lock:  # wait for show() on another thread
                 thread = self._thread
-            if thread is not None:
+            # The result of a short cell doesn't wait for the end of the import.
+            if thread is not None and _imported:
                 thread.join(_STOP_TIMEOUT_S)
         except BaseException as error:
             stopped(_LOG, "Could not stop the live chart", error)
@@ -132,13 +194,16 @@ class LiveDisplay:
     def _run(self) -> None:
         failed = True
         try:
+            _import_libraries()
             due = SYSTEM_CLOCK.monotonic()
             while not self._stopping.is_set():
-                self._step()
+                used = self._step()
                 # After a step that took longer than the period, continue from now instead of catching up.
-                due = max(due + self._period_s, SYSTEM_CLOCK.monotonic())
+                due = max(due + period_after(used, self._period_s), SYSTEM_CLOCK.monotonic())
                 self._stopping.wait(due - SYSTEM_CLOCK.monotonic())
             failed = False
+        except LiveUnavailable as error:
+            _LOG.warning("%s", printable_lines(str(error)))
         except BaseException as error:
             stopped(_LOG, "The live chart failed", error)
         finally:
@@ -149,25 +214,29 @@ class LiveDisplay:
                 if failed or self._closed:
                     self._close_chart()
 
-    def _step(self) -> None:
+    def _step(self) -> float:
+        """Show the chart or update it. Return the CPU time of an update in seconds."""
         from gpuwidget.kernel.live.live_chart import LiveChart
 
         progress = self._progress()
         origin = progress.origin
         if origin is None or not (origin.live or origin.recorded) or self._stopping.is_set():
-            return
-        outdated = None
+            return 0.0
+        outdated, used = None, 0.0
         if self._chart is not None and not self._chart.fits(progress):
             outdated, self._chart = self._chart, None
         if self._chart is None:
             self._chart = LiveChart(progress)
         else:
+            started = time.thread_time()
             self._chart.update(progress)
+            used = time.thread_time() - started
         try:
             self._show(self._chart)
         finally:
             if outdated is not None:
                 outdated.close()
+        return used
 
     def _show(self, chart: LiveChart) -> None:
         """Display the chart in its slot, or in a new output if the cell has cleared its outputs.

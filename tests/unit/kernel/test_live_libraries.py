@@ -1,4 +1,4 @@
-"""Tests of the reason why there is no live chart."""
+"""Tests of the live chart's libraries: when they are imported, and why there is no chart without them."""
 
 from __future__ import annotations
 
@@ -59,3 +59,31 @@ def test_warnings_of_the_libraries_are_ours(packages: Path, action: Literal["err
             live_display.import_libraries()
         assert warnings.filters == filters
     assert shown == []
+
+
+@pytest.mark.parametrize(
+    ("action", "category", "imported"),
+    [("ignore", DeprecationWarning, False), ("error", UserWarning, False), ("error", Warning, True)],
+    ids=["hidden", "other", "errors"],
+)
+def test_the_code_waits_for_the_import_only_if_it_must(
+    packages: Path, action: Literal["error", "ignore"], category: type[Warning], imported: bool
+) -> None:
+    """The chart's thread imports the libraries while the code runs. They are imported before only if their
+    warnings would be errors on that thread."""
+    (packages / "bqplot.py").write_text("1 / 0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter(action, category)
+        if imported:
+            with pytest.raises(live_display.LiveUnavailable, match="ZeroDivisionError"):
+                live_display.prepare_libraries()
+        else:
+            live_display.prepare_libraries()
+    assert ("bqplot" in sys.modules, live_display.libraries_imported()) == (False, False)
+
+
+@pytest.mark.parametrize(("used", "expected"), [(0.0, 0.19), (0.001, 0.19), (0.004, 0.4), (0.05, 1.0)])
+def test_the_chart_uses_at_most_one_percent_of_a_core(used: float, expected: float) -> None:
+    """An expensive update of the chart is followed by a longer pause, of at most a second."""
+    assert live_display.period_after(used, 0.19) == pytest.approx(expected)

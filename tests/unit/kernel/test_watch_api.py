@@ -17,7 +17,7 @@ from fakes import FakeClock, FakeSource
 import gpuwidget
 from gpuwidget.kernel.cells import watch_api
 from gpuwidget.kernel.commands.compare_command import compare
-from gpuwidget.measure.run import RunOptions
+from gpuwidget.measure.run_options import RunOptions
 from gpuwidget.model.errors import OptionError, SourceError
 from gpuwidget.model.report import Report
 from gpuwidget.sampler import NO_THREAD, Sampler

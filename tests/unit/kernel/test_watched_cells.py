@@ -9,9 +9,10 @@ from typing import Any
 import helpers_reports as reports
 import pytest
 
-from gpuwidget.kernel.cells import watch_api, watched_cells
+from gpuwidget.kernel.cells import cell_watch, watch_api, watched_cells
+from gpuwidget.kernel.cells.cell_watch import CellWatch
 from gpuwidget.kernel.cells.options import parse
-from gpuwidget.kernel.cells.watched_cells import CellWatch, CellWatcher
+from gpuwidget.kernel.cells.watched_cells import CellWatcher
 from gpuwidget.kernel.shell.running_cells import RunningCell
 from gpuwidget.views.card import CardReport
 
@@ -29,7 +30,7 @@ def test_the_note_about_the_wait(monkeypatch: pytest.MonkeyPatch, note: str | No
     publisher = SimpleNamespace(publish=lambda data, metadata: shown.append(data))
     monkeypatch.setattr(watch_api, "new_run", lambda *given: run)
     monkeypatch.setattr(watch_api, "_reports", [])
-    monkeypatch.setattr(watched_cells, "collectors", lambda *given: [])
+    monkeypatch.setattr(cell_watch, "collectors", lambda *given: [])
     watch = CellWatch(SimpleNamespace(display_pub=publisher))
     watch.start(parse("--need 20GiB --wait 1h"), "x", wait_note=note)
     watch.finish("ok")
@@ -50,7 +51,7 @@ def test_an_interrupt_while_a_failed_run_ends(monkeypatch: pytest.MonkeyPatch) -
 
     watch.run = SimpleNamespace(end=end)  # type: ignore[assignment]
     later: list[None] = []
-    monkeypatch.setattr(watched_cells, "interrupt_soon", lambda: later.append(None))
+    monkeypatch.setattr(cell_watch, "interrupt_soon", lambda: later.append(None))
     watch.end_failed(SimpleNamespace(error_before_exec=None, error_in_exec=error))
     assert later == [None]
 

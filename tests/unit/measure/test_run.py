@@ -16,7 +16,8 @@ from helpers_reports import worker
 from helpers_torch import GIB, FakeTorch
 
 from gpuwidget.measure.jax_pool import JaxPool
-from gpuwidget.measure.run import Run, RunOptions
+from gpuwidget.measure.run import Run
+from gpuwidget.measure.run_options import RunOptions
 from gpuwidget.model.errors import GpuLostError, OptionError
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import MessageId

@@ -21,17 +21,8 @@ from IPython.core.formatters import DisplayFormatter
 
 from gpuwidget.measure.run_report import empty_report
 from gpuwidget.model.messages import MessageId
-from gpuwidget.model.report import (
-    MIME_TYPE,
-    CodeTime,
-    GpuReport,
-    Level,
-    LineMemory,
-    LineTime,
-    Report,
-    Span,
-    TorchMemory,
-)
+from gpuwidget.model.mime_types import MIME_TYPE
+from gpuwidget.model.report import CodeTime, GpuReport, Level, LineMemory, LineTime, Report, Span, TorchMemory
 from gpuwidget.views import card, reductions, styles
 from gpuwidget.views.card import CardReport, Reports
 from gpuwidget.views.card_gpus import table_columns

@@ -9,7 +9,8 @@ from typing import Any
 import helpers_reports as reports
 from helpers_reports import HOSTILE, gib
 
-from gpuwidget.model.report import MIME_TYPE, CodeTime, FrameTime, Level, LineMemory, LineTime, Report
+from gpuwidget.model.mime_types import MIME_TYPE
+from gpuwidget.model.report import CodeTime, FrameTime, Level, LineMemory, LineTime, Report
 from gpuwidget.views import card
 from gpuwidget.views.card_details import memory_rows, time_facts, time_lines
 from gpuwidget.views.styles import BLUE, IDLE, UNKNOWN

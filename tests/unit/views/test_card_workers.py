@@ -9,7 +9,8 @@ from dataclasses import replace
 from helpers_reports import NOT_REPORTED, gib, gpu, report, worker
 
 from gpuwidget.model.messages import MessageId
-from gpuwidget.model.report import MIME_TYPE, Advice, CodeTime, LineTime, Mark, Span
+from gpuwidget.model.mime_types import MIME_TYPE
+from gpuwidget.model.report import Advice, CodeTime, LineTime, Mark, Span
 from gpuwidget.model.translation import use_language
 from gpuwidget.views import card_workers
 from gpuwidget.views.card import bundle

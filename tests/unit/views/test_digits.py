@@ -13,8 +13,8 @@ import helpers_reports as reports
 import pytest
 
 from gpuwidget.model import units
+from gpuwidget.model.mime_types import MIME_TYPE
 from gpuwidget.model.report import (
-    MIME_TYPE,
     CodeTime,
     FrameTime,
     GpuReport,

@@ -9,7 +9,8 @@ import pytest
 from helpers_reports import cell, gib, gpu, report
 
 from gpuwidget.model import units
-from gpuwidget.model.report import MIME_TYPE, GpuReport, Level, Report, RunTotals, Span
+from gpuwidget.model.mime_types import MIME_TYPE
+from gpuwidget.model.report import GpuReport, Level, Report, RunTotals, Span
 from gpuwidget.views import card, card_summary, card_text
 from gpuwidget.views.comparison import compare_reports
 
