@@ -36,16 +36,17 @@ NO_COUNTERS = "the hardware counters (GPM, Hopper and later) are not available h
 TOO_SHORT = "the run was shorter than two of the driver's windows of 0.2 s"
 NO_TORCH = "torch is not loaded"
 NOT_REPORTED = "the process did not report it: see gpuwidget.rank()"
-NOT_MEASURED = Message(
-    "not-measured",
-    {"parts": ("time by line",), "errors": ("OSError",)},
-    "Could not be measured: time by line (OSError).",
-)
 RECORDED = "the recorded processes are not this machine's"
 _ACTIVITIES = (
     *("sm_activity", "sm_occupancy", "tensor_activity", "fp32_activity", "dram_activity"),
     *("pcie", "nvlink"),
 )
+
+
+def not_measured(part: str) -> Message:
+    """Return the note that an OSError prevented a part of the run from being measured."""
+    params = {"parts": (part,), "errors": ("OSError",)}
+    return Message("not-measured", params, f"Could not be measured: {part} (OSError).")
 
 
 def gib(size: float) -> int:
