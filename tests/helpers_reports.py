@@ -25,6 +25,7 @@ from gpuwidget.model.report import (
     Traffic,
     WorkerReport,
 )
+from gpuwidget.model.translation import translatable
 from gpuwidget.model.units import GIB, MIB
 
 H200 = 150_754_820_096
@@ -35,7 +36,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 NO_COUNTERS = "the hardware counters (GPM, Hopper and later) are not available here"
 TOO_SHORT = "the run was shorter than two of the driver's windows of 0.2 s"
 NO_TORCH = "torch is not loaded"
-NOT_REPORTED = "the process did not report it: see gpuwidget.rank()"
+NOT_REPORTED = translatable("the process did not report it: see gpuwidget.rank()")
 RECORDED = "the recorded processes are not this machine's"
 _ACTIVITIES = (
     *("sm_activity", "sm_occupancy", "tensor_activity", "fp32_activity", "dram_activity"),
@@ -46,7 +47,8 @@ _ACTIVITIES = (
 def not_measured(part: str) -> Message:
     """Return the note that an OSError prevented a part of the run from being measured."""
     params = {"parts": (part,), "errors": ("OSError",)}
-    return Message("not-measured", params, f"Could not be measured: {part} (OSError).")
+    text = translatable("Could not be measured: {parts} ({errors}).", parts=part, errors="OSError")
+    return Message("not-measured", params, text)
 
 
 def gib(size: float) -> int:
