@@ -213,7 +213,11 @@ class FakeSource:
             return values | {"sm_clock_mhz": 1980.0, "pstate": 0, "throttle": ()}
         if group == "slow":
             xid = self.xids.get(one.uuid)
-            known = {"energy_j": self.energy[place](), "utilization_window": 0.2, "ecc_uncorrected": 0}
+            known: dict[str, Any] = {
+                "energy_j": self.energy[place](),
+                "utilization_window": 0.2,
+                "ecc_uncorrected": 0,
+            }
             return {**values, **known, "xid": xid}
         known = {
             "utilization": self.utilization[place],

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from gpuwidget.measure import reasons
+from gpuwidget.measure import notes, reasons
 from gpuwidget.model.messages import Message
 from gpuwidget.model.report import (
     REPORT_SCHEMA,
@@ -36,17 +36,17 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 NO_COUNTERS = "the hardware counters (GPM, Hopper and later) are not available here"
 TOO_SHORT = "the run was shorter than two of the driver's windows of 0.2 s"
 NO_TORCH = "torch is not loaded"
-NOT_MEASURED = Message(
-    "not-measured",
-    {"parts": ("time by line",), "errors": ("OSError",)},
-    "Could not be measured: time by line (OSError).",
-)
 NOT_REPORTED = reasons.WORKER_NOT_REPORTED.text
 RECORDED = "the recorded processes are not this machine's"
 _ACTIVITIES = (
     *("sm_activity", "sm_occupancy", "tensor_activity", "fp32_activity", "dram_activity"),
     *("pcie", "nvlink"),
 )
+
+
+def not_measured(part: str) -> Message:
+    """Return the note that an OSError prevented a part of the run from being measured."""
+    return notes.NOT_MEASURED(parts=(part,), errors=("OSError",))
 
 
 def gib(size: float) -> int:

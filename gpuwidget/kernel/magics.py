@@ -26,6 +26,7 @@ from gpuwidget.kernel.shell.interrupts import defer_interrupts, ignore_interrupt
 from gpuwidget.kernel.shell.running_cells import RunningCells
 from gpuwidget.model.boundary import Boundary, error_line, stopped
 from gpuwidget.model.errors import GpuWidgetError, OptionError
+from gpuwidget.model.lazy_imports import import_attribute
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import _, error_text, in_view_language, translatable
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH

@@ -84,15 +84,15 @@ seen(0, {GIB})
     assert (first["shown"], second["shown"]) == (True, False)
     (program,) = first["children"]
     assert re.fullmatch(r"2 x python[\d.]* -c", program)
-    assert "the memory of this process includes that of 2 child processes (2 x python" in text.replace(
-        "\n", " "
-    )
+    (note,) = [one["params"] for one in report["note_ids"] if one["id"] == "children-included"]
+    assert note == {"gpus": "GPU 0", "children": 2, "programs": [program]}
+    assert "2 child processes (2 x python" in text.replace("\n", " ")
 
 
 def test_gpus_that_only_children_used(kernel: Kernel) -> None:
     """If only child processes used a GPU,
     the card shows this GPU with a note that its memory is that of the child processes alone."""
-    report, text = watched(
+    report, _ = watched(
         kernel,
         f"""
 workers = [subprocess.Popen(["sleep", "60"], start_new_session=True) for _ in range(2)]
@@ -108,12 +108,8 @@ for worker in workers:
     )
     assert [gpu["shown"] for gpu in report["gpus"]] == [False, True, True]
     assert [gpu["process_memory"]["peak"] for gpu in report["gpus"]] == [0, 3 * GIB, 3 * GIB]
-    (note,) = [note for note in report["notes"] if "child" in note]
-    assert note == (
-        "GPU 1, GPU 2: all memory shown for this process is held by 2 child processes (2 x sleep)."
-    )
-    assert not [note for note in report["notes"] if "CUDA started" in note]
-    assert "GPUs 1, 2" in text
+    notes = [one["params"] for one in report["note_ids"] if one["id"] == "children-only"]
+    assert notes == [{"gpus": "GPU 1, GPU 2", "children": 2, "programs": ["2 x sleep"]}]
 
 
 def test_a_worker_whose_parent_died(kernel: Kernel) -> None:

@@ -285,12 +285,10 @@ def test_a_worker_without_gpuwidget(cluster: Cluster) -> None:
     )
     workers, ran = cluster.watch("other.submit(pow, 2, 5, pure=False).result()")
     assert (workers, ran.result) == ([], "32")
-    (note,) = ran.report["notes"]
-    assert re.fullmatch(
-        r"1 Dask worker \(tcp://127.0.0.1:\d+\) can't send reports: ModuleNotFoundError: .*gpuwidget.* "
-        "The workers need the same version of gpuwidget as the notebook.",
-        note,
-    )
+    (note,) = ran.report["note_ids"]
+    assert (note["id"], note["params"]["workers"]) == ("dask-no-reports", 1)
+    assert re.fullmatch("ModuleNotFoundError: .*gpuwidget.*", note["params"]["error"])
+    assert re.search(r"\(tcp://127.0.0.1:\d+\)", ran.report["notes"][0])
     kernel.setup("other.close()\nwithout.close()")
 
 

@@ -178,7 +178,7 @@ def test_a_recording_that_the_user_started(kernel: Kernel) -> None:
     ran = kernel.ok("%%gpuwatch --no-live --lines\nx = torch.allocate(MIB)")
     assert len(lines(ran)) == 1
     (note,) = notes(ran.report)
-    assert note.startswith("torch's allocation history was already on, and gpuwidget did not change it")
+    assert "allocation history was already on" in note
     assert kernel.value("allocator.enabled, [call[0] for call in allocator.calls]") == "(True, ['all'])"
 
 
@@ -188,7 +188,8 @@ def test_without_torch(start_kernel: Callable[..., Kernel]) -> None:
     kernel = start_kernel(PYTHONPATH=TORCH_STANDIN, GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget")
     ran = kernel.ok("%%gpuwatch --no-live --lines\n1")
-    assert ran.report["notes"] == ["Memory by line: torch is not loaded: no line allocated GPU memory."]
+    assert [one["id"] for one in ran.report["note_ids"]] == ["memory-by-line"]
+    assert "torch is not loaded" in ran.report["notes"][0]
     late = f"%%gpuwatch --no-live --lines\n{PREPARE}\nimport time; time.sleep(1)\nx = torch.allocate(MIB)"
     assert [line[:2] for line in lines(kernel.ok(late))] == [("In[3]", 6)]
 
@@ -207,7 +208,5 @@ def test_a_history_that_overflows(kernel: Kernel) -> None:
     report = ran.report
     assert [(line["line"], line["held"]) for line in report["lines"]] == [(3, 8 * MIB), (5, MIB)]
     (note,) = notes(report)
-    assert note == (
-        "Memory by line: couldn't tell which lines allocated 40 MiB of the 58 MiB that this run allocated on "
-        "cuda:0, because torch's history holds the last 20 events, so older allocations have no line."
-    )
+    assert "40 MiB of the 58 MiB that this run allocated on cuda:0" in note
+    assert "the last 20 events" in note

@@ -61,10 +61,9 @@ def test_a_result_that_is_also_a_variable(kernel: Kernel) -> None:
     %gpu free does not release it and explains why."""
     kernel.ok("x = gpu.empty(1000)\nx")
     assert holders(kernel) == [("variable", ("x", "Out[1]", "_", "_1"), 4096, 1)]
-    assert kernel.ok("%gpu free").displayed == (
-        "There is nothing to free.\nNot freed, because the variable in parentheses holds the same memory: "
-        "Out[1] (x)."
-    )
+    displayed = kernel.ok("%gpu free").displayed
+    assert displayed.startswith("There is nothing to free.\nNot freed, because the variable")
+    assert displayed.endswith(": Out[1] (x).")
 
 
 def test_free_lists_and_frees(kernel: Kernel) -> None:
@@ -83,11 +82,10 @@ def test_free_lists_and_frees(kernel: Kernel) -> None:
     )
     assert kernel.value("gpu.allocated") == "12000768"
     freed = kernel.ok("%gpu free --yes").displayed
-    assert freed == (
-        "Released 11 MiB of tensors.\n"
-        "Freed on the GPU according to torch: 12 MiB. The driver's value is unknown.\n"
-        "Also deleted: %debug and %tb of the last error, Out[2]."
-    )
+    released, by_torch, deleted = freed.splitlines()
+    assert released == "Released 11 MiB of tensors."
+    assert by_torch.startswith("Freed on the GPU according to torch: 12 MiB.")
+    assert deleted == "Also deleted: %debug and %tb of the last error, Out[2]."
     assert kernel.value("gpu.allocated") == "512"
     assert kernel.value("sorted(Out), _3, hasattr(sys, 'last_value')") == (
         "([3], 'a result of another kind', False)"
@@ -102,16 +100,10 @@ def test_free_by_name(kernel: Kernel) -> None:
     """%gpu free deletes only the named variables. If one of the names is unknown, it deletes nothing."""
     kernel.ok("x = gpu.empty(1000); y = gpu.empty(1000); z = x[1:]")
     ran = kernel.run("%gpu free y nonsense")
-    assert ran.reply["evalue"].startswith(
-        "Nothing was deleted, because you have no variable with this name: nonsense."
-    )
+    assert re.match(r"Nothing was deleted, .*: nonsense\.", ran.reply["evalue"])
     assert kernel.value("gpu.allocated") == "8192"
-    assert kernel.ok("%gpu free y").displayed == (
-        "Deleted y. 4 KiB went back to torch's cache, which %gpu free --yes frees."
-    )
-    assert kernel.ok("%gpu free x").displayed == (
-        "Deleted x. This released none of torch's GPU memory. %gpu memory shows what holds it."
-    )
+    assert kernel.ok("%gpu free y").displayed.startswith("Deleted y. 4 KiB went back to torch's cache")
+    assert kernel.ok("%gpu free x").displayed.startswith("Deleted x. This released none")
     assert kernel.value("'x' in globals(), 'y' in globals(), gpu.allocated") == "(False, False, 4096)"
     assert kernel.run("%gpu free _").reply["ename"] == "UsageError"
 
@@ -120,10 +112,9 @@ def test_free_by_name_without_counters(kernel: Kernel) -> None:
     """If torch's memory counters are incomplete,
     %gpu free reports that the amount of released memory is unknown."""
     kernel.ok("x = gpu.empty(1000)\ntorch.cuda.get_allocator_backend = lambda: 'cudaMallocAsync'")
-    assert kernel.ok("%gpu free x").displayed == (
-        "Deleted x. Couldn't tell how much GPU memory this released, because torch uses the allocator "
-        "cudaMallocAsync, which provides only some counters."
-    )
+    displayed = kernel.ok("%gpu free x").displayed
+    assert displayed.startswith("Deleted x. Couldn't tell how much")
+    assert "cudaMallocAsync" in displayed
 
 
 def test_a_result_that_contains_a_variable(kernel: Kernel) -> None:
@@ -195,7 +186,7 @@ def test_losses_collected_across_cells(kernel: Kernel) -> None:
     ]
     assert ("variable", ("losses",), 4096 + 8192, 3) in holders(kernel)
     text = kernel.ok("%gpu memory").displayed
-    assert "losses: 12 KiB of its memory is saved in an autograd graph for backward()." in text
+    assert "losses: 12 KiB of its memory is saved" in text
 
 
 def test_memory_allocated_before_loading(start_kernel: Callable[..., Kernel]) -> None:
@@ -235,10 +226,7 @@ def test_a_search_that_leaves_out_objects(kernel: Kernel) -> None:
     assert [holder["kind"] for holder in report["holders"]] == ["unknown"]
     ids = [one["id"] for one in report["note_ids"]]
     assert len(ids) == len(report["notes"])
-    assert report["notes"][ids.index("holder-search-limit")] == (
-        "The search for holders reached a limit and left out some objects. Memory that only these objects "
-        "hold counts as unknown."
-    )
+    assert "reached a limit" in report["notes"][ids.index("holder-search-limit")]
 
 
 def test_no_search_without_allocations(kernel: Kernel) -> None:
@@ -254,12 +242,11 @@ def test_without_cuda(start_kernel: Callable[..., Kernel]) -> None:
     %gpu memory and %gpu free explain that in one sentence."""
     kernel = start_kernel(GPUWIDGET_SOURCE="none")
     kernel.ok("%load_ext gpuwidget")
-    assert kernel.ok("%gpu memory").displayed == "No PyTorch GPU memory to show, because torch is not loaded."
-    assert kernel.ok("%gpu free --yes").displayed == "Nothing to free, because torch is not loaded."
+    for command in ("%gpu memory", "%gpu free --yes"):
+        assert kernel.ok(command).displayed.endswith("because torch is not loaded.")
     kernel.ok("import torch")
-    reason = "CUDA is not initialized in this process."
-    assert kernel.ok("%gpu memory").displayed == f"No PyTorch GPU memory to show, because {reason}"
-    assert kernel.ok("%gpu free").displayed == f"Nothing to free, because {reason}"
+    for command in ("%gpu memory", "%gpu free"):
+        assert "because CUDA is not initialized" in kernel.ok(command).displayed
     assert kernel.value("torch.cuda.is_initialized()") == "False"
 
 

@@ -83,7 +83,7 @@ def test_ranks_of_torchrun_without_a_change(kernel: Kernel, tmp_path: Path) -> N
     rows = [(row["kind"], row["rank"], row["local_rank"], row["world_size"]) for row in found]
     assert rows == [("rank", 0, 0, 2), ("rank", 1, 1, 2)]
     assert [row["torch_allocated"] for row in found] == [None, None]
-    assert found[0]["missing"]["torch_allocated"] == "the process did not report it: see gpuwidget.rank()"
+    assert found[0]["missing_ids"]["torch_allocated"] == {"id": "worker-not-reported", "params": {}}
     assert {row["status"] for row in found} == {"ended"}
     assert "rank 0" in text
 
@@ -219,9 +219,8 @@ def test_a_late_rank_of_mp_spawn(kernel: Kernel, tmp_path: Path) -> None:
     (advice,) = report["advice"]
     assert (advice["rule"], advice["sure"]) == ("straggler", True)
     assert (advice["evidence"]["late"], advice["evidence"]["late_ranks"]) == (1, [1])
-    assert advice["text"].startswith(
-        "GPU 0 waits for GPU 1 (rank 1). The waiting takes about 70 % of the time"
-    )
+    assert "GPU 1 (rank 1)" in advice["text"]
+    assert "about 70 % of the time" in advice["text"]
 
 
 def test_the_socket_is_private(kernel: Kernel) -> None:

@@ -201,11 +201,10 @@ async def test_too_many_history_requests(
     monkeypatch.setattr(handlers.HistoryHandler, "_answer", wait)
     requests = [asyncio.ensure_future(server.get("history", **query)) for _ in range(2)]
     await server.until(lambda: started == 2)
-    assert await refusal(server, "history", **query) == (
-        429,
-        "This server is already answering 16 history requests, the maximum. Try again in 5 seconds.",
-        "5",
-    )
+    status, message, retry_after = await refusal(server, "history", **query)
+    assert (status, retry_after) == (429, "5")
+    assert "16 history requests" in message
+    assert "in 5 seconds" in message
     go_on.set()
     assert [status for status, _ in await asyncio.gather(*requests)] == [200, 200]
     assert (await server.get("history", **query))[0] == 200

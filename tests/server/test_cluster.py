@@ -220,12 +220,9 @@ class TestMatchers:
     async def test_nothing_matches(self, prometheus: Prometheus, real_server: Server, matchers: str) -> None:
         """If no GPU matches, the reason is given."""
         answer = await until(real_server, lambda answer: answer["time"] is not None)
-        assert (answer["gpus"], answer["nodes"], answer["problem"]) == (
-            [],
-            [],
-            "Prometheus has no GPUs. Check that it scrapes dcgm-exporter, nvidia_gpu_exporter or "
-            "gpuwidget/metrics, and that the series match prometheus_matchers.",
-        )
+        assert (answer["gpus"], answer["nodes"]) == ([], [])
+        assert answer["problem"].startswith("Prometheus has no GPUs.")
+        assert "prometheus_matchers" in answer["problem"]
 
 
 @pytest.mark.parametrize("configuration", [{"source": "none"}])
@@ -233,8 +230,6 @@ async def test_without_a_prometheus(configuration: dict[str, object], real_serve
     """Without a configured Prometheus, there is no cluster view, and the error names the setting."""
     assert "gpuwidgetCluster" not in real_server.app.web_app.settings.get("page_config_data", {})
     status, answer = await real_server.get("cluster")
-    assert (status, answer["message"]) == (
-        404,
-        "No Prometheus is configured, so there is no cluster view: an administrator of this server sets "
-        "c.GpuWidget.prometheus_url.",
-    )
+    assert status == 404
+    assert answer["message"].startswith("No Prometheus is configured")
+    assert answer["message"].endswith("c.GpuWidget.prometheus_url.")

@@ -110,14 +110,12 @@ async def test_the_last_values_stay_with_the_reason(
     prometheus.status = 503
     clock.advance(40)
     failed = await cluster(server)
-    assert failed == {
-        **good,
-        "problem": f"Prometheus at {address(prometheus)} could not answer a query (status 503: too much). "
-        "If it is overloaded or has just started, the next query may succeed; else see its log. The values "
-        "shown are 40 s old.",
-    }
+    assert failed == {**good, "problem": failed["problem"]}
+    assert failed["problem"].startswith(f"Prometheus at {address(prometheus)} could not answer")
+    assert "(status 503: too much)" in failed["problem"]
+    assert failed["problem"].endswith(" 40 s old.")
     clock.advance(260)
-    assert (await cluster(server))["problem"].endswith("The values shown are 5 min old.")
+    assert (await cluster(server))["problem"].endswith(" 5 min old.")
     prometheus.status = 200
     clock.advance(5)
     assert await cluster(server) == good
@@ -147,9 +145,7 @@ async def test_the_last_hour_may_fail_alone(server: Server, prometheus: FakeProm
     prometheus.hour_fails = True
     answer = await cluster(server)
     assert answer["gpus"][0]["utilization"] == 97
-    assert answer["problem"].startswith(
-        "Errors, idle times and lost nodes of the last hour are not up to date. Prometheus at "
-    )
+    assert "last hour are not up to date. Prometheus at " in answer["problem"]
 
 
 async def test_a_slow_prometheus_delays_nobody_else(
@@ -161,11 +157,8 @@ async def test_a_slow_prometheus_delays_nobody_else(
     prometheus.may_answer.clear()
     for _ in range(3):
         answer = await cluster(server)
-        assert (answer["problem"], answer["time"], answer["gpus"]) == (
-            "Prometheus has been queried and has not answered yet.",
-            None,
-            [],
-        )
+        assert (answer["time"], answer["gpus"]) == (None, [])
+        assert answer["problem"].endswith("not answered yet.")
         clock.advance(100)
     assert len(prometheus.queries) <= 1
     before = time.monotonic()

@@ -430,11 +430,8 @@ def test_a_lost_gpu() -> None:
 def test_an_empty_cluster_has_the_reason() -> None:
     """Without any GPU, the snapshot contains what to check."""
     found: Any = to_json(snapshot())
-    assert found == {
-        "time": NOW,
-        "interval_s": 5.0,
-        "problem": "Prometheus has no GPUs. Check that it scrapes dcgm-exporter, nvidia_gpu_exporter or "
-        "gpuwidget/metrics, and that the series match prometheus_matchers.",
-        "nodes": [],
-        "gpus": [],
-    }
+    problem = found.pop("problem")
+    assert found == {"time": NOW, "interval_s": 5.0, "nodes": [], "gpus": []}
+    assert problem.startswith("Prometheus has no GPUs.")
+    for name in ("dcgm-exporter", "nvidia_gpu_exporter", "gpuwidget/metrics", "prometheus_matchers"):
+        assert name in problem

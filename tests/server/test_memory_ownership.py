@@ -352,10 +352,8 @@ async def test_a_driver_without_process_memory(server: Server, source: FakeSourc
         (None, None, 3_999_999, "anna", "python", None, "driver"),
     ]
     found = usage["gpus"][0]
-    assert (found["unattributed"], found["reason"]) == (
-        None,
-        "The driver does not report how much each process holds.",
-    )
+    assert found["unattributed"] is None
+    assert "how much each process holds" in found["reason"]
 
 
 async def test_a_process_table_that_hangs(
@@ -382,10 +380,8 @@ async def test_a_process_table_that_hangs(
         assert threading.active_count() < 30
         assert held(usage) == []
         found = usage["gpus"][0]
-        assert (found["unattributed"], found["reason"]) == (
-            5 * GIB,
-            "For 10 seconds, this machine has not reported who owns the processes on the GPUs.",
-        )
+        assert found["unattributed"] == 5 * GIB
+        assert found["reason"].startswith("For 10 seconds, this machine has not reported")
         assert (await server.get("history"))[0] == 200
     finally:
         go_on.set()
@@ -436,10 +432,8 @@ async def test_kernels_report_their_memory_in_a_container(
     stream = await server.stream()
     first = (await stream.usage())["gpus"][0]
     assert (first["holdings"], first["unattributed"]) == ([], 40 * GIB)
-    assert first["reason"] == (
-        f"{FOREIGN} A notebook that has loaded gpuwidget (%load_ext gpuwidget) reports how much "
-        "torch holds in it."
-    )
+    assert first["reason"].startswith(FOREIGN)
+    assert "(%load_ext gpuwidget)" in first["reason"]
     usage = await usage_where(stream, held)
     assert held(usage) == [(busy, None, None, None, None, 18 * GIB, "torch")]
     found = usage["gpus"][0]
@@ -503,10 +497,8 @@ async def test_a_kernels_report_proves_matching_pids(
     usage = await usage_where(stream, held)
     assert held(usage) == [(kernel, None, pid, None, None, 30 * GIB, "driver")]
     found = usage["gpus"][0]
-    assert (found["unattributed"], found["reason"]) == (
-        10 * GIB,
-        ("Processes outside this container, which are not listed here, may hold some of the memory."),
-    )
+    assert found["unattributed"] == 10 * GIB
+    assert found["reason"].startswith("Processes outside this container")
     channels.close()
 
 

@@ -223,10 +223,8 @@ def test_a_file_that_cannot_be_used(
     token = MetricsToken(str(path), logging.getLogger("test"))
     for sent in (TOKEN, NEW_TOKEN, "", "a" * 5000):
         assert not token.matches(f"Bearer {sent}")
-    assert caplog.messages == [
-        f"The file of GpuWidget.metrics_token_file, {path}, can't be used: {problem}. Until it contains a "
-        "token alone, gpuwidget/metrics accepts only Jupyter's own credentials."
-    ]
+    (message,) = caplog.messages
+    assert f" GpuWidget.metrics_token_file, {path}, can't be used: {problem}. " in message
     replace(path, TOKEN)
     assert token.matches(f"Bearer {TOKEN}")
     path.unlink()
@@ -238,10 +236,9 @@ def test_a_file_that_others_can_read(token_file: Path, caplog: pytest.LogCapture
     token_file.chmod(0o640)
     token = MetricsToken(str(token_file), logging.getLogger("test"))
     assert token.matches(f"Bearer {TOKEN}")
-    assert caplog.messages == [
-        f"Other users of this machine may read the file of GpuWidget.metrics_token_file, {token_file}. The "
-        f"token opens gpuwidget/metrics to them: chmod 600 {token_file}."
-    ]
+    (message,) = caplog.messages
+    assert message.startswith("Other users of this machine may read")
+    assert message.endswith(f": chmod 600 {token_file}.")
 
 
 def test_a_symbolic_link_that_changes(tmp_path: Path) -> None:

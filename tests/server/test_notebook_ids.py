@@ -101,7 +101,4 @@ def test_a_key_that_cannot_be_stored(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert server.notebook_id("x.ipynb") == server.notebook_id("x.ipynb")
     assert ids(tmp_path).notebook_id("x.ipynb") != server.notebook_id("x.ipynb")
     (line, _) = caplog.messages
-    assert line == (
-        f"The key for the ids of notebooks in metrics can't be stored in {key_file(tmp_path)} "
-        "(Not a directory). Until that is fixed, each restart of this server gives every notebook another id."
-    )
+    assert f"can't be stored in {key_file(tmp_path)} (Not a directory)." in line

@@ -174,12 +174,13 @@ def test_other_failures_of_the_import() -> None:
     )
     assert outcome(check_of("torch", hung))[:2] == ("unknown", issue("torch-import-timeout", timeout_s=15.0))
     preloaded = results(torch=no_import("no\nmore", "OSError"), variables={"LD_PRELOAD": "/x/lib.so"})
-    assert outcome(check_of("torch", preloaded)) == (
+    found = check_of("torch", preloaded)
+    assert outcome(found) == (
         "broken",
         issue("torch-import-error", type="OSError", error="no\nmore"),
         fix("unset-ld-preload", value="/x/lib.so"),
     )
-    assert check_of("torch", preloaded).reason == "'import torch' raises OSError: no."
+    assert found.reason == "'import torch' raises OSError: no."
     of_python = results(
         torch=no_import("No module named 'sympy'", "ModuleNotFoundError"),
         machine={"libraries": {"/usr/local/cuda/lib64": ("libcudart.so.12",)}},

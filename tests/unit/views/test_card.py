@@ -340,7 +340,7 @@ def test_the_text_form_keeps_what_was_not_measured() -> None:
         gpus=(replace(reports.left_behind().gpus[0], power_w=None, missing={"power_w": "no sensor"}),),
         notes=("a note",),
         note_ids=(MessageId("a note", {}),),
-    ).with_notes(reports.NOT_MEASURED)
+    ).with_notes(reports.not_measured("time by line"))
     found = [line.strip().partition(":")[0] for line in text(made).splitlines()[2:]]
     assert found[0].startswith("Could not be measured")
     assert found[1:7] == ["n/a", *["left behind"] * 4, "a note"]
@@ -958,7 +958,7 @@ def grown(**changes: Any) -> Report:
             ),
             False,
         ),
-        (unchanged().with_notes(reports.NOT_MEASURED), False),
+        (unchanged().with_notes(reports.not_measured("the run")), False),
         (empty_report(CardReport, reports.cell(0.2)), False),
         (replace(reports.replay(), cell=reports.cell(0.2)), True),
         (grown(process_memory=Span(gib(2), gib(7), gib(7))), False),
