@@ -22,7 +22,7 @@ import pkgutil
 import string
 import subprocess
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from io import BytesIO
 from pathlib import Path
@@ -52,7 +52,11 @@ TRANSLATED_ELSEWHERE = {
 }
 """Places at which the labextension translates a text that is not a literal. The catalogue contains these
 texts nevertheless, because they are found by ``python_strings`` or in the settings schema."""
-RECORDS = {"Template": {"text": 1}, "FixTemplate": {"text": 1, "then": 3}, "IssueTemplate": {"reason": 2}}
+RECORDS = {
+    "Template": {"text": 1},
+    "FixTemplate": {"text": 1, "then": 3},
+    "IssueTemplate": {"reason": 2, "then": 4},
+}
 """The classes of records with templates, with the names and positions of these fields."""
 TEMPLATE_ARGUMENTS = {
     "_": (0,),
@@ -159,9 +163,9 @@ def templates(source: str, name: str) -> Iterator[str]:
         yield from record_templates(node)
 
 
-def record_templates(node: ast.Call) -> Iterator[str]:
+def record_templates(node: ast.Call, records: Mapping[str, Mapping[str, int]] = RECORDS) -> Iterator[str]:
     """Yield the templates of a call that makes a record of :data:`RECORDS`."""
-    for name, place in RECORDS.get(node.func.id if isinstance(node.func, ast.Name) else "", {}).items():
+    for name, place in records.get(node.func.id if isinstance(node.func, ast.Name) else "", {}).items():
         named = (keyword.value for keyword in node.keywords if keyword.arg == name)
         value = node.args[place] if place < len(node.args) else next(named, None)
         for item in value.elts if isinstance(value, ast.Tuple) else [value]:
@@ -180,8 +184,8 @@ def wrong_calls() -> list[str]:
         ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text(encoding="utf-8"))
         for path in sorted((ROOT / PACKAGE).rglob("*.py"))
     }
-    records = {
-        f"{module}.{target.id}": set().union(*map(fields, record_templates(node.value)))
+    made = {
+        f"{module}.{target.id}": (module, node.value)
         for module, tree in trees.items()
         for node in tree.body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
@@ -190,6 +194,8 @@ def wrong_calls() -> list[str]:
         and isinstance(node.value.func, ast.Name)
         and node.value.func.id in RECORDS
     }
+    records = {name: _record_fields(node) for name, (_module, node) in made.items()}
+    fixes = {name: _fix_fields(module, node, records) for name, (module, node) in made.items()}
     found = []
     for module, tree in trees.items():
         imported = {
@@ -211,10 +217,30 @@ def wrong_calls() -> list[str]:
                 for key in keyword.value.keys
                 if isinstance(key, ast.Constant) and isinstance(key.value, str)
             }
-            if name in records and None not in passed and not records[name] <= passed:
-                lacks = ", ".join(sorted(records[name] - passed))
+            wanted = records.get(name, set()) | (fixes.get(name, set()) if "fix" not in passed else set())
+            if None not in passed and not wanted <= passed:
+                lacks = ", ".join(sorted(wanted - passed))
                 found.append(f"{module}:{node.lineno}: {ast.unparse(node)} does not pass {lacks}.")
     return found
+
+
+def _record_fields(node: ast.Call) -> set[str]:
+    """Return the names of the parameters of a record, including those of a fix's command."""
+    places = {**RECORDS, "FixTemplate": {**RECORDS["FixTemplate"], "command": 2}}
+    return set().union(*map(fields, record_templates(node, places)))
+
+
+def _fix_fields(module: str, node: ast.Call, records: Mapping[str, set[str]]) -> set[str]:
+    """Return the names of the parameters of the fix that an issue's record contains or names."""
+    named = (keyword.value for keyword in node.keywords if keyword.arg == "fix")
+    fix = (
+        node.args[3]
+        if ast.unparse(node.func) == "IssueTemplate" and len(node.args) > 3
+        else next(named, None)
+    )
+    if isinstance(fix, ast.Call):
+        return _record_fields(fix)
+    return records.get(f"{module}.{fix.id}", set()) if isinstance(fix, ast.Name) else set()
 
 
 def template_file(domain: str) -> Path:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
-from gpuwidget.model.messages import fill
-from gpuwidget.model.translation import Text, counted, joined, translatable
+from gpuwidget.model.messages import fill, has_values
+from gpuwidget.model.translation import Text, counted, joined, template_fields, translatable
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +24,29 @@ class FixTemplate:
     text: str | tuple[str, ...]
     """The text, or the text before the command. Of several, the first whose parameters are known is used."""
     command: str | None = None
+    """The command, in which parameters may occur. It is ``{command}`` if the caller passes a whole one."""
     then: str | None = None
-    """The sentences that follow the command."""
+    """The sentences that follow the command, if their parameters are known."""
 
-    def __call__(self, /, *, shown: Mapping[str, Any] | None = None, **params: Any) -> Fix:
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parameters in the texts and the command."""
+        texts = (self.text,) if isinstance(self.text, str) else self.text
+        parts = (*texts, self.command or "", self.then or "")
+        return tuple(dict.fromkeys(field.name for part in parts for field in template_fields(part)))
+
+    def __call__(
+        self, /, *, command: str | None = None, shown: Mapping[str, Any] | None = None, **params: Any
+    ) -> Fix:
         """Return the fix with these parameters. ``shown`` are more values for the text only."""
         values = {**params, **(shown or {})}
         before = fill(self.text, values)
         if self.command is None:
             return Fix(self.id, params, before, None, "")
-        after = "." if self.then is None else translatable(". {then}", then=translatable(self.then, **values))
-        return Fix(self.id, params, before, self.command.format(**values), after)
+        after = "."
+        if self.then is not None and has_values(self.then, values):
+            after = translatable(". {then}", then=translatable(self.then, **values))
+        return Fix(self.id, params, before, self.command.format(command=command, **values), after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +55,31 @@ class IssueTemplate:
 
     id: str
     status: IssueStatus
+    """The status, unless the caller passes another one."""
     reason: str | tuple[str, ...]
     """The sentence that explains the problem. Of several, the first whose parameters are known is used."""
     fix: FixTemplate | None = None
-    """The fix that the issue always has. It has no parameters."""
+    """The fix, unless the caller passes another one. Its parameters are values of the issue."""
+    then: str | None = None
+    """The sentence that follows the reason, if its parameters are known."""
 
     def __call__(
-        self, /, *, fix: Fix | None = None, shown: Mapping[str, Any] | None = None, **params: Any
+        self,
+        /,
+        *,
+        status: IssueStatus | None = None,
+        fix: Fix | None = None,
+        shown: Mapping[str, Any] | None = None,
+        **params: Any,
     ) -> Issue:
-        """Return the issue with these parameters. ``shown`` are more values for the text only."""
-        made = self.fix() if fix is None and self.fix is not None else fix
-        return Issue(self.id, self.status, params, fill(self.reason, {**params, **(shown or {})}), made)
+        """Return the issue with these parameters. ``shown`` are more values for the texts only."""
+        values = {**params, **(shown or {})}
+        reason = fill(self.reason, values)
+        if self.then is not None and has_values(self.then, values):
+            reason = joined([reason, translatable(self.then, **values)], " ")
+        if fix is None and self.fix is not None:
+            fix = self.fix(**{name: values[name] for name in self.fix.names})
+        return Issue(self.id, status or self.status, params, reason, fix)
 
 
 def text_fix(id_: str, template: str, **params: Any) -> Fix:

@@ -61,11 +61,13 @@ def fill(texts: str | tuple[str, ...], params: Mapping[str, Any]) -> Text:
     """Return the first of the texts whose parameters are all known (not None), or else the last of them."""
     if isinstance(texts, str):
         texts = (texts,)
-    known = {name for name, value in params.items() if value is not None}
-    for text in texts[:-1]:
-        if known.issuperset(field.name for field in template_fields(text)):
-            return translatable(text, **params)
-    return translatable(texts[-1], **params)
+    text = next((text for text in texts[:-1] if has_values(text, params)), texts[-1])
+    return translatable(text, **params)
+
+
+def has_values(text: str, params: Mapping[str, Any]) -> bool:
+    """Return whether all parameters of the template ``text`` are known (not None)."""
+    return all(params.get(field.name) is not None for field in template_fields(text))
 
 
 def message(id_: str, template: str, **params: Any) -> Message:

@@ -423,15 +423,16 @@ NOT_EXECUTED = {
 }
 CHANGES_THE_MACHINE = {
     "_JOIN_GROUP": "sudo usermod: changes the machine's users",
-    "_ENABLE_PERSISTENCE": "sudo systemctl: changes the machine's services",
-    "_LIST_SHM": "ls: changes nothing",
+    "'sudo nvidia-smi -pm 1'": "sudo systemctl: changes the machine's services",
+    "'ls -la /dev/shm'": "ls: changes nothing",
     "_LOAD_DRIVER": "sudo modprobe: loads the driver",
     "_CREATE_DEVICE_FILES": "sudo nvidia-modprobe: needs the driver",
-    "_ENLARGE_SHM": "sudo mount: changes the machine's mounts",
+    "'sudo mount -o remount,size=50% /dev/shm'": "sudo mount: changes the machine's mounts",
     "_RELOAD_UVM": "sudo rmmod, modprobe: needs the driver",
+    "'sudo nvidia-smi --gpu-reset'": "sudo nvidia-smi --gpu-reset: needs a GPU",
     "_RESET": "sudo nvidia-smi --gpu-reset: needs a GPU",
     "_START_FABRIC_MANAGER": "sudo systemctl: needs NVSwitch",
-    "_SHOW_TOPOLOGY": "nvidia-smi: changes nothing, needs the driver",
+    "'nvidia-smi topo -p2p r'": "nvidia-smi: changes nothing, needs the driver",
     "_CREATE_SLICE": "sudo nvidia-smi mig: needs a GPU with MIG",
     "_allow_sharing(gpus[0])": "sudo nvidia-smi -c: needs a GPU",
 }
@@ -461,6 +462,8 @@ def test_every_other_command_has_its_reason() -> None:
         ast.unparse(node.args[2])
         for file in DIAGNOSTICS.glob("messages_*.py")
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "command_fix"
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("FixTemplate", "command_fix")
+        and node.args[2:]
     }
     assert found == {*CHANGES_THE_MACHINE, "command"}

@@ -19,27 +19,28 @@ from gpuwidget.model.diagnosis import Issue
 from gpuwidget.model.to_json import to_json
 
 FOLDER = Path(gpuwidget.diagnostics.__file__ or "").parent
-WITH_ID = ("Issue", "Fix", "text_fix", "command_fix")
+WITH_ID = ("Issue", "Fix", "IssueTemplate", "FixTemplate", "text_fix", "command_fix")
 """The functions and classes whose first argument is the id of an issue or a fix."""
 
 
-def functions_with_ids() -> Iterator[tuple[str, str]]:
-    """Yield the id of each issue and fix with the name of the function that creates the issue or fix."""
+def ids() -> Iterator[str]:
+    """Yield the id of each issue and fix in the message modules. If texts of one issue or fix stand one after
+    the other, its id occurs once."""
     for file in FOLDER.glob("messages_*.py"):
-        for function in ast.parse(file.read_text(encoding="utf-8")).body:
-            for node in ast.walk(function):
-                if isinstance(node, ast.Call) and ast.unparse(node.func) in WITH_ID:
-                    assert isinstance(function, ast.FunctionDef)
-                    assert isinstance(node.args[0], ast.Constant), ast.unparse(node)
-                    yield str(node.args[0].value), f"{file.stem}.{function.name}"
+        last = None
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in WITH_ID:
+                assert isinstance(node.args[0], ast.Constant), ast.unparse(node)
+                if last != node.args[0].value:
+                    yield str(node.args[0].value)
+                last = node.args[0].value
 
 
 def test_each_id_belongs_to_one_message() -> None:
     """No two issues or fixes have the same id, so that an id always identifies the same text."""
-    found = list(functions_with_ids())
-    ids = [one for one, _ in found]
-    assert sorted(ids) == sorted(set(ids))
-    assert [one for one in ids if re.fullmatch(r"[a-z]+(-[a-z]+)*", one) is None] == []
+    found = list(ids())
+    assert sorted(found) == sorted(set(found))
+    assert [one for one in found if re.fullmatch(r"[a-z]+(-[a-z]+)*", one) is None] == []
 
 
 def test_issues_and_fixes_are_phrased_in_the_message_modules_only() -> None:
