@@ -82,20 +82,9 @@ class IssueTemplate:
         return Issue(self.id, status or self.status, params, reason, fix)
 
 
-def text_fix(id_: str, template: str, **params: Any) -> Fix:
-    """Return a fix without a command, from the template of its text and the template's parameters."""
-    return Fix(id_, params, _text(template, params), None, "")
-
-
-def command_fix(id_: str, before: str, command: str, then: str | None = None, **params: Any) -> Fix:
-    """Return a fix with a command, with the template of the text before it, and that of the sentences that
-    may follow."""
-    after = "." if then is None else translatable(". {then}", then=_text(then, params))
-    return Fix(id_, params, _text(before, params), command, after)
-
-
-def _text(template: str, params: dict[str, Any]) -> Text:
-    return template if isinstance(template, Text) else translatable(template, **params)
+LAST_TORCH = translatable("PyTorch {last_torch} is the last version with such a build.")
+"""The sentence after a command that installs a build of torch. ``last_torch`` is the newest version that has
+this build; None if PyTorch still publishes the build."""
 
 
 def gpu_count(number: int) -> Text:

@@ -19,7 +19,7 @@ from gpuwidget.model.diagnosis import Issue
 from gpuwidget.model.to_json import to_json
 
 FOLDER = Path(gpuwidget.diagnostics.__file__ or "").parent
-WITH_ID = ("Issue", "Fix", "IssueTemplate", "FixTemplate", "text_fix", "command_fix")
+WITH_ID = ("Issue", "Fix", "IssueTemplate", "FixTemplate")
 """The functions and classes whose first argument is the id of an issue or a fix."""
 
 

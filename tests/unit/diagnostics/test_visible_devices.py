@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwidget.diagnostics import cuda_versions, messages_gpu
+from gpuwidget.diagnostics import cuda_versions
 from gpuwidget.diagnostics.checks_visible_devices import (
     NameableDevices,
     RejectedEntry,
     VisibleDevices,
     parse_visible_devices,
+    rejected_issue,
 )
 from gpuwidget.diagnostics.cuda_versions import format_cuda_version, format_cudnn_version, version_tuple
 from gpuwidget.diagnostics.messages_gpu import Rejection
@@ -81,7 +82,7 @@ def test_entries_up_to_the_first_invalid_one(
     entry = None if rejected is None else RejectedEntry(*rejected)
     assert parse_visible_devices(value, KNOWN) == VisibleDevices(named, entry)
     if entry is not None:
-        reason = messages_gpu.entry_rejected(value, *entry, hides_all=True).reason
+        reason = rejected_issue(value, entry, hides_all=True).reason
         assert f", but CUDA rejects the entry {entry.entry!r}: {why}. This hides every GPU." in reason
 
 
