@@ -10,7 +10,6 @@ from gpuwidget.diagnostics import messages_driver as messages
 from gpuwidget.diagnostics.cuda_versions import format_cuda_version, version_tuple
 from gpuwidget.diagnostics.fixes import build_command, install_nvml_binding
 from gpuwidget.diagnostics.issues import build_check, skipped_check
-from gpuwidget.diagnostics.messages import gpu_count
 from gpuwidget.diagnostics.messages_probes import PYTHON_START
 from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.diagnostics.probe_results import ProbeResults
@@ -214,7 +213,7 @@ def check_device_files(results: ProbeResults) -> Check:
         issues += _mig_file_issues(results)
     return build_check(
         FILES,
-        translatable("{gpus} under /dev", gpus=gpu_count(len(gpus))),
+        translatable("{number:gpus} under /dev", number=len(gpus)),
         _downgrade_if_cuda_works(results, issues),
         evidence,
     )

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from gpuwidget.diagnostics import messages_gpu as messages
 from gpuwidget.diagnostics.issues import build_check
-from gpuwidget.diagnostics.messages import gpu_count
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.model.diagnosis import Check, Issue
 from gpuwidget.model.translation import translatable
@@ -123,7 +122,7 @@ def _visible_count(parsed: VisibleDevices | None, results: ProbeResults) -> str:
 
 
 def _count_of(number: int, results: ProbeResults) -> str:
-    return translatable("{number} of {gpus}", number=number, gpus=gpu_count(len(results.gpus)))
+    return translatable("{number} of {total:gpus}", number=number, total=len(results.gpus))
 
 
 # -- how CUDA reads the variable -------------------------------------------------------------------------

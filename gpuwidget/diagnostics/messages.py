@@ -1,19 +1,19 @@
-"""Helpers for the doctor's texts, and its summary. The texts of each topic are in a ``messages_*`` module.
+"""Records of the doctor's issues and fixes, and its summary. Each topic has its records in a ``messages_*``
+module.
 
-A check decides which issue there is, and with which values. A function of a ``messages_*`` module returns the
-issue or the fix with its id, its parameters and its English text, so that the texts of a topic can be
-rewritten or translated in one place. No code compares, searches or splits these texts.
+A check decides which issue there is, and calls its record with the values. This returns the issue or the fix
+with its id, its parameters and its English text. No code compares, searches or splits these texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
-from gpuwidget.model.messages import fill, has_values
-from gpuwidget.model.translation import Text, counted, joined, template_fields, translatable
+from gpuwidget.model.messages import Template, fill, has_values
+from gpuwidget.model.translation import Text, joined, template_fields, translatable
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,51 +87,20 @@ LAST_TORCH = translatable("PyTorch {last_torch} is the last version with such a 
 this build; None if PyTorch still publishes the build."""
 
 
-def gpu_count(number: int) -> Text:
-    """Return a number of GPUs as text, such as ``1 GPU`` or ``4 GPUs``."""
-    return counted(number, "{number} GPU", "{number} GPUs")
-
-
 # -- the summary -----------------------------------------------------------------------------------------
 
-
-def broken_summary(number: int, titles: Sequence[str], reason: str) -> str:
-    """Return the summary for this number of problems in the checks with these titles.
-
-    ``reason`` is the reason of the first problem.
-    """
-    return translatable(
-        "{problems}: {titles}. {reason}",
-        problems=counted(number, "{number} problem", "{number} problems"),
-        titles=joined(titles),
-        reason=reason,
-    )
-
-
-def unfinished_summary(title: str, reason: str) -> str:
-    """Return the summary for the case that a step did not finish: the title and the reason of its check."""
-    return translatable("Incomplete: {title}. {reason}", title=title, reason=reason)
-
-
-def unfinished_step_summary(step: str) -> str:
-    """Return the summary for the case that a step did not finish, and no check has a reason for this."""
-    return translatable("Incomplete: {step}.", step=step)
-
-
-def doubtful_summary(warnings: int, titles: Sequence[str], unknown: Sequence[str]) -> str:
-    """Return the summary for the case that no problem is broken.
-
-    ``titles`` are the titles of the checks that found this number of warnings, and ``unknown`` those of the
-    checks without a result. At least one list is not empty.
-    """
-    parts = []
-    if warnings:
-        number = counted(warnings, "{number} warning", "{number} warnings")
-        parts.append(translatable("{warnings}: {titles}", warnings=number, titles=joined(titles)))
-    if unknown:
-        parts.append(translatable("no result: {titles}", titles=joined(unknown)))
-    found = joined(parts, translatable("; "))
-    return translatable("Nothing is broken; {found}.", found=found)
+BROKEN = Template("broken", "{count} {count:problem|problems}: {titles:list}. {reason}")
+UNFINISHED_CHECK = Template("unfinished-check", "Incomplete: {title}. {reason}")
+UNFINISHED_STEP = Template("unfinished-step", "Incomplete: {step}.")
+DOUBTFUL = Template(
+    "doubtful",
+    (
+        "Nothing is broken; {count} {count:warning|warnings}: {titles:list}; no result: {unknown:list}.",
+        "Nothing is broken; {count} {count:warning|warnings}: {titles:list}.",
+        "Nothing is broken; no result: {unknown:list}.",
+    ),
+)
+HEALTHY = Template("healthy", "No problems: all checks passed, from PyTorch to the GPU.")
 
 
 def no_gpu(system: str) -> Text:
@@ -165,8 +134,3 @@ def no_gpu_summary(system: str, *, in_container: bool, uses_cpu: bool) -> str:
         )
     )
     return joined([fact, hint], " ")
-
-
-def healthy_summary() -> str:
-    """Return the summary for the case that no check has an issue."""
-    return translatable("No problems: all checks passed, from PyTorch to the GPU.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from gpuwidget.diagnostics.messages import LAST_TORCH, FixTemplate, IssueTemplate
-from gpuwidget.model.messages import Template
+from gpuwidget.model.messages import Template, by_id
 
 # -- the GPUs --------------------------------------------------------------------------------------------
 
@@ -104,29 +104,21 @@ Rejection = Literal[
     "unknown-format",
 ]
 """Why CUDA rejects an entry of CUDA_VISIBLE_DEVICES."""
-REJECTIONS: dict[Rejection, Template] = {
-    "empty": Template("empty", "the entry is empty"),
-    "negative": Template("negative", "a negative number ends the list"),
-    "out-of-range": Template(
+REJECTIONS = by_id(
+    Template("empty", "the entry is empty"),
+    Template("negative", "a negative number ends the list"),
+    Template(
         "out-of-range",
         "there {number:is only|are} {number:gpus}, {number:with the number 0|numbered from 0}",
     ),
-    "duplicate": Template("duplicate", "the same GPU is listed twice"),
-    "no-gpu-matches": Template(
-        "no-gpu-matches", "no GPU of this machine has a UUID that begins with this text"
-    ),
-    "no-slice-matches": Template(
-        "no-slice-matches", "no MIG slice of this machine has a UUID that begins with this text"
-    ),
-    "several-gpus-match": Template("several-gpus-match", "the UUIDs of {number} GPUs begin with this text"),
-    "several-slices-match": Template(
-        "several-slices-match", "the UUIDs of {number} MIG slices begin with this text"
-    ),
-    "slurm": Template("slurm", "Slurm sets this value for a job that requested no GPU"),
-    "unknown-format": Template(
-        "unknown-format", "the entry is neither a number nor a UUID that begins with GPU- or MIG-"
-    ),
-}
+    Template("duplicate", "the same GPU is listed twice"),
+    Template("no-gpu-matches", "no GPU of this machine has a UUID that begins with this text"),
+    Template("no-slice-matches", "no MIG slice of this machine has a UUID that begins with this text"),
+    Template("several-gpus-match", "the UUIDs of {number} GPUs begin with this text"),
+    Template("several-slices-match", "the UUIDs of {number} MIG slices begin with this text"),
+    Template("slurm", "Slurm sets this value for a job that requested no GPU"),
+    Template("unknown-format", "the entry is neither a number nor a UUID that begins with GPU- or MIG-"),
+)
 
 SET_VISIBLE_DEVICES = FixTemplate(
     "set-visible-devices",

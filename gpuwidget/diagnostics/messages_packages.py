@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Literal
 
 from gpuwidget.diagnostics.messages import LAST_TORCH, FixTemplate, IssueTemplate
-from gpuwidget.model.messages import Template
+from gpuwidget.model.messages import Template, by_id
 from gpuwidget.model.translation import translatable
 
 TorchInstallation = Literal["missing", "without-cuda", "too-old"]
@@ -15,13 +15,13 @@ for the GPU."""
 
 # -- issues of installed packages ------------------------------------------------------------------------
 
-DAMAGES = {
-    "missing": Template("missing", "{path} of {package} is missing."),
-    "unreadable": Template("unreadable", "{path} of {package} can't be read ({error})."),
-    "empty": Template("empty", "{path} of {package} is empty."),
-    "too-short": Template("too-short", "{path} of {package} has {size:,} of {recorded_size:,} bytes."),
-    "wrong-size": Template("wrong-size", "{path} of {package} has {size:,} bytes, not {recorded_size:,}."),
-}
+DAMAGES = by_id(
+    Template("missing", "{path} of {package} is missing."),
+    Template("unreadable", "{path} of {package} can't be read ({error})."),
+    Template("empty", "{path} of {package} is empty."),
+    Template("too-short", "{path} of {package} has {size:,} of {recorded_size:,} bytes."),
+    Template("wrong-size", "{path} of {package} has {size:,} bytes, not {recorded_size:,}."),
+)
 """The sentence about a damaged file, by its problem."""
 OTHER_DAMAGES = translatable(
     "{others} other {others:file|files} of this package {others:is|are} damaged too."

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from gpuwidget.diagnostics.messages import FixTemplate, IssueTemplate
-from gpuwidget.diagnostics.probe_process import Ending
-from gpuwidget.model.messages import Template
+from gpuwidget.model.messages import Template, by_id
 from gpuwidget.model.translation import translatable
 
 PYTHON_START = translatable("starting Python")
 """The step name that is displayed if a probe ends before its first step."""
-ENDINGS: dict[Ending, Template] = {
-    "hung": Template("hung", ("did not return within {seconds} s", "did not finish in time")),
-    "crashed": Template("crashed", "crashed Python ({how})"),
-    "not started": Template("not started", "failed ({how})"),
-    "ended": Template("ended", "ended Python without an error"),
-}
+ENDINGS = by_id(
+    Template("hung", ("did not return within {seconds} s", "did not finish in time")),
+    Template("crashed", "crashed Python ({how})"),
+    Template("not started", "failed ({how})"),
+    Template("ended", "ended Python without an error"),
+)
 """How a step ended, as the end of a sentence."""
 
 STEP_UNFINISHED = IssueTemplate("step-unfinished", "broken", "{name} {ending}.")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gpuwidget.diagnostics.messages import FixTemplate, IssueTemplate
 from gpuwidget.diagnostics.messages_packages import OTHER_DAMAGES
-from gpuwidget.diagnostics.torch_copies import PathSource
-from gpuwidget.model.messages import Template
+from gpuwidget.model.messages import Template, by_id
 from gpuwidget.model.translation import translatable
 
 # -- the package -----------------------------------------------------------------------------------------
@@ -19,19 +18,17 @@ SEVERAL_VERSIONS = IssueTemplate(
     "{folder} contains the metadata of {number} versions of PyTorch ({versions:list}), which overwrote each "
     "other's files.",
 )
-PATH_SOURCES: dict[PathSource, Template] = {
-    "environment": Template("environment", "its folder comes first in sys.path"),
-    "working-directory": Template("working-directory", "the working directory comes first in sys.path"),
-    "pythonpath": Template("pythonpath", "PYTHONPATH contains {set_in}"),
-    "user-site": Template(
-        "user-site", "pip install --user installed it, and this folder comes first in sys.path"
-    ),
-    "pth-file": Template("pth-file", "{set_in} adds this folder to sys.path"),
-    "code": Template(
+PATH_SOURCES = by_id(
+    Template("environment", "its folder comes first in sys.path"),
+    Template("working-directory", "the working directory comes first in sys.path"),
+    Template("pythonpath", "PYTHONPATH contains {set_in}"),
+    Template("user-site", "pip install --user installed it, and this folder comes first in sys.path"),
+    Template("pth-file", "{set_in} adds this folder to sys.path"),
+    Template(
         "code",
         "neither PYTHONPATH nor a .pth file contains this folder, so code has added it to sys.path",
     ),
-}
+)
 """What puts the folder of a copy of torch into ``sys.path``, as the end of a sentence."""
 FOR_CPU_ONLY = Template("cpu-only", "The copy that Python finds is built for the CPU only.")
 FAILS = Template("fails", "The copy that Python finds can't be imported: {error}.")

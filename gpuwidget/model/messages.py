@@ -76,6 +76,11 @@ def message(id_: str, template: str, **params: Any) -> Message:
     return Message(id_, params, text)
 
 
+def by_id(*templates: Template) -> dict[str, Template]:
+    """Return the templates by id, for messages that differ in the value of a parameter."""
+    return {template.id: template for template in templates}
+
+
 def texts(messages: Mapping[str, Message]) -> dict[str, str]:
     """Return the text of each message, with the same keys."""
     return {name: message.text for name, message in messages.items()}

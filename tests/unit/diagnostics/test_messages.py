@@ -14,6 +14,7 @@ from helpers_doctor import NO_CUDA, build, check_of, h200, no_driver, nvml, resu
 
 import gpuwidget.diagnostics
 from gpuwidget.diagnostics.issues import add_issues, build_check
+from gpuwidget.diagnostics.messages import FixTemplate, IssueTemplate
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.model.diagnosis import Issue
 from gpuwidget.model.to_json import to_json
@@ -139,3 +140,22 @@ def test_all_issues_are_listed_worst_first() -> None:
         "finding 2": "This is small.",
         "finding 3": "This is doubtful.",
     }
+
+
+def test_a_record_has_a_fix_and_more_sentences() -> None:
+    """An issue gives its values to its fix. Sentences after a reason or a command are left out if their
+    values are unknown. A call may pass another status or fix."""
+    fix = FixTemplate("limit", "Run on GPU {gpu}:", "run {gpu}", "Then wait {seconds} s.")
+    made = IssueTemplate("slow", "warning", "GPU {gpu} is slow.", fix, "It takes {seconds} s.")
+    one, other = made(gpu=1, seconds=None), made(gpu=2, status="broken", shown={"seconds": 3})
+    assert (one.status, one.reason, one.params) == ("warning", "GPU 1 is slow.", {"gpu": 1, "seconds": None})
+    assert one.fix is not None
+    assert other.fix is not None
+    assert (one.fix.text, one.fix.params) == ("Run on GPU 1: run 1.", {"gpu": 1, "seconds": None})
+    assert (other.status, other.reason, other.params) == (
+        "broken",
+        "GPU 2 is slow. It takes 3 s.",
+        {"gpu": 2},
+    )
+    assert other.fix.text == "Run on GPU 2: run 2. Then wait 3 s."
+    assert made(gpu=1, seconds=None, fix=other.fix).fix == other.fix
