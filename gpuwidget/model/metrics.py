@@ -11,7 +11,7 @@ To add a metric, add an entry to ``METRICS`` and the NVML call to ``sources/nvml
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 Poll = Literal["fast", "status", "slow", "activity"]
 """The method of the source that reads a metric, and so how often it is read. ``read_fast`` is called several
@@ -57,6 +57,14 @@ class Exported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """How the report of a run contains a metric."""
+
+    name: str
+    """Key of the metric in :attr:`~gpuwidget.model.report.GpuReport.levels`, and its name in the JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
     """One metric of a GPU."""
 
@@ -88,9 +96,7 @@ class Metric:
     """Whether the GPU cards in the panel list the metric."""
     table_title: str | None = None
     """Title of the metric's column in the command line's table, or None if it has no column there."""
-    report: str | None = None
-    """For a hardware counter: name of the field of :class:`~gpuwidget.model.report.GpuReport` that contains
-    the counter's mean over a run."""
+    reported: Reported | None = None
     recorded: Recorded | None = None
     exported: Exported | None = None
     opentelemetry: str | None = None
@@ -112,12 +118,11 @@ def _link(key: str, nvml: str, label: str, description: str, doc: str) -> Metric
         label=label,
         description=description,
         section="traffic",
-        report=key,
         recorded=Recorded(key=f"{key}_mib_s", scale=1 / _MIB),
     )
 
 
-def _pipe(key: str, label: str, description: str, precision: str, report: str | None = None) -> Metric:
+def _pipe(key: str, label: str, description: str, precision: str, reported: Reported | None = None) -> Metric:
     return Metric(
         key=key,
         kind="percent",
@@ -127,7 +132,7 @@ def _pipe(key: str, label: str, description: str, precision: str, report: str | 
         label=label,
         description=description,
         section="use",
-        report=report,
+        reported=reported,
         recorded=Recorded(key=key),
     )
 
@@ -167,6 +172,7 @@ METRICS: tuple[Metric, ...] = (
         label="Memory utilization",
         description="Time in which device memory was read or written",
         section="traffic",
+        reported=Reported(name="memory_utilization"),
         recorded=Recorded(key="mem_util"),
         exported=Exported(
             name="gpuwidget_gpu_memory_copy_utilization_ratio",
@@ -467,7 +473,7 @@ METRICS: tuple[Metric, ...] = (
         label="SM active",
         description="Share of the multiprocessors (SMs) that had work",
         section="use",
-        report="sm_activity",
+        reported=Reported(name="sm_activity"),
         recorded=Recorded(key="sm"),
         exported=Exported(
             name="gpuwidget_gpu_sm_active_ratio",
@@ -487,7 +493,7 @@ METRICS: tuple[Metric, ...] = (
         label="SM occupancy",
         description="Resident warps, as a share of the maximum",
         section="use",
-        report="sm_occupancy",
+        reported=Reported(name="sm_occupancy"),
         recorded=Recorded(key="sm_occupancy"),
         exported=Exported(
             name="gpuwidget_gpu_sm_occupancy_ratio",
@@ -507,7 +513,7 @@ METRICS: tuple[Metric, ...] = (
         label="Tensor cores",
         description="Use of the tensor-core pipes",
         section="use",
-        report="tensor_activity",
+        reported=Reported(name="tensor_activity"),
         recorded=Recorded(key="tensor"),
         exported=Exported(
             name="gpuwidget_gpu_tensor_active_ratio",
@@ -527,7 +533,7 @@ METRICS: tuple[Metric, ...] = (
         label="Memory bandwidth",
         description="Use of the memory bandwidth",
         section="traffic",
-        report="dram_activity",
+        reported=Reported(name="dram_activity"),
         recorded=Recorded(key="dram"),
         exported=Exported(
             name="gpuwidget_gpu_dram_active_ratio",
@@ -539,7 +545,13 @@ METRICS: tuple[Metric, ...] = (
         ),
     ),
     _pipe("fp64", "FP64", "Use of the double-precision pipes", "Double-precision"),
-    _pipe("fp32", "FP32", "Use of the single-precision pipes", "Single-precision", "fp32_activity"),
+    _pipe(
+        "fp32",
+        "FP32",
+        "Use of the single-precision pipes",
+        "Single-precision",
+        Reported(name="fp32_activity"),
+    ),
     _pipe("fp16", "FP16", "Use of the half-precision pipes", "Half-precision"),
     _link(
         "pcie_tx",
@@ -570,6 +582,17 @@ METRICS: tuple[Metric, ...] = (
         "Bytes per second received over all NVLinks",
     ),
 )
+
+_SECTIONS = get_args(Section)
+REPORTED: tuple[tuple[Metric, Reported], ...] = tuple(
+    (metric, metric.reported)
+    for metric in sorted(
+        METRICS, key=lambda metric: (metric.poll == "activity", _SECTIONS.index(metric.section))
+    )
+    if metric.reported is not None
+)
+"""The metrics of which a report has the mean and the highest value, in the report's order: hardware counters
+come last, in the order of the dashboard's sections."""
 
 
 def keys(poll: Poll) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ def unknown_values(report: Report) -> list[list[str]]:
     shown = report.shown
     for gpu in shown:
         for field, name in _FIELD_NAMES.items():
-            value = getattr(gpu, field)
+            value = gpu.value(field)
             if value is None or (isinstance(value, Span) and None in (value.start, value.end, value.peak)):
                 default = _("the GPU is lost") if gpu.lost_since is not None else _("no reason was given")
                 reason = gpu.missing.get(field, default)

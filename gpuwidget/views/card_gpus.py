@@ -102,10 +102,10 @@ def table_columns(gpus: Sequence[GpuReport]) -> list[GpuColumn]:
     elif not with_torch:
         found.append(_sizes(_("whole GPU peak (sampled)"), [_span_peak(span) for span in device]))
     found.append(_means(_("util"), "%", [gpu.utilization for gpu in gpus], units.percent_number))
-    found.append(_optional("SM", [gpu.sm_activity for gpu in gpus]))
+    found.append(_optional("SM", [gpu.levels["sm_activity"] for gpu in gpus]))
     if not compact:
-        found.append(_optional(_("tensor"), [gpu.tensor_activity for gpu in gpus]))
-        found.append(_optional("DRAM", [gpu.dram_activity for gpu in gpus]))
+        found.append(_optional(_("tensor"), [gpu.levels["tensor_activity"] for gpu in gpus]))
+        found.append(_optional("DRAM", [gpu.levels["dram_activity"] for gpu in gpus]))
     found.append(_means(_("power"), "W", [gpu.power_w for gpu in gpus], units.whole_number))
     unit = units.energy_unit([gpu.energy_j or gpu.energy_at_least_j for gpu in gpus])
     found.append(GpuColumn(_("energy"), unit, tuple(_energy(gpu, unit) for gpu in gpus)))
@@ -212,7 +212,9 @@ def fragmentation(report: Report, *, per_gpu: bool, only_large: bool = False) ->
 
 def _by_counters(gpus: Sequence[GpuReport]) -> list[list[GpuReport]]:
     """Return the GPUs with and those without hardware counters, so that a line holds for all of its GPUs."""
-    halves = [[gpu for gpu in gpus if (gpu.sm_activity is None) == missing] for missing in (False, True)]
+    halves = [
+        [gpu for gpu in gpus if (gpu.levels["sm_activity"] is None) == missing] for missing in (False, True)
+    ]
     return [half for half in halves if half]
 
 
@@ -286,11 +288,11 @@ def _hardware_cells(gpus: Sequence[GpuReport]) -> list[tuple[str, ...]]:
     """Return the name, mean and highest reading of each metric, or only the name if none is known."""
     metrics: tuple[tuple[str, Sequence[Level | None], Callable[[float | None], str]], ...] = (
         (_("utilization"), [gpu.utilization for gpu in gpus], units.percent),
-        ("SM", [gpu.sm_activity for gpu in gpus], units.percent),
-        (_("SM occupancy"), [gpu.sm_occupancy for gpu in gpus], units.percent),
-        (_("tensor"), [gpu.tensor_activity for gpu in gpus], units.percent),
-        (_("float32 pipes"), [gpu.fp32_activity for gpu in gpus], units.percent),
-        ("DRAM", [gpu.dram_activity for gpu in gpus], units.percent),
+        ("SM", [gpu.levels["sm_activity"] for gpu in gpus], units.percent),
+        (_("SM occupancy"), [gpu.levels["sm_occupancy"] for gpu in gpus], units.percent),
+        (_("tensor"), [gpu.levels["tensor_activity"] for gpu in gpus], units.percent),
+        (_("float32 pipes"), [gpu.levels["fp32_activity"] for gpu in gpus], units.percent),
+        ("DRAM", [gpu.levels["dram_activity"] for gpu in gpus], units.percent),
         (_("power"), [gpu.power_w for gpu in gpus], units.power),
         *_links("PCIe", [gpu.pcie for gpu in gpus]),
         *_links("NVLink", [gpu.nvlink for gpu in gpus]),

@@ -402,7 +402,7 @@ def _busy(gpus: Sequence[GpuReport]) -> Figure:
         return Figure(mean, label, known_for)
     if len(gpus) > 1:
         return Figure(mean, label, _("mean of {number} GPUs", number=len(gpus)))
-    sm, tensor = gpus[0].sm_activity, gpus[0].tensor_activity
+    sm, tensor = gpus[0].levels["sm_activity"], gpus[0].levels["tensor_activity"]
     parts = [f"SM {units.percent(sm.mean)}"] if sm is not None else []
     parts += [_("tensor {mean}", mean=units.percent(tensor.mean))] if tensor is not None else []
     return Figure(mean, label, " · ".join(parts))

@@ -603,7 +603,7 @@ def _add_metrics(rows: _Rows) -> None:
         title = translatable("{metric}, steady part", metric=name) if steady else name
         rows.add(_over_all(title, a, b, is_sum=is_sum), values, text, field=metric, metric=name)
     for name, field in _OTHER_METRICS:
-        values = [_mean_level([getattr(gpu, field) for gpu in run.gpus]) for run in (a, b)]
+        values = [_mean_level([gpu.levels[field] for gpu in run.gpus]) for run in (a, b)]
         title = _over_all(_whole_run(name) if steady else name, a, b)
         rows.add(title, values, units.percent, field=field, metric=name)
     name = translatable("energy")
@@ -623,7 +623,7 @@ def _over_gpus(run: _Run, metric: SteadyMetric, over: Callable[[list[float]], fl
     """Return a metric combined over the run's GPUs by ``over``, or None if it is unknown for any GPU."""
     found: list[float | None] = []
     for gpu in run.gpus:
-        level: Level | None = getattr(gpu, metric)
+        level: Level | None = gpu.value(metric)
         # Over a whole run, the report has the mean, which needs no time series.
         if run.part not in (None, _WHOLE_RUN) and level is not None:
             found.append(steady_mean(run.report, gpu.uuid, metric, run.part))

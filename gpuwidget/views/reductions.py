@@ -128,7 +128,7 @@ def _walk(value: Any, node: _Node, owner: Any = None) -> Any:
     if not value or not node.parts:
         return value
     if each := node.parts.get(_EACH):
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             return {name: _walk(item, each, value) for name, item in value.items()}
         return type(value)([_walk(item, each, value) for item in value])
     if isinstance(value, dict):
@@ -155,8 +155,8 @@ def _limits(level: DetailLevel) -> _Node:
             ("cell.label", _line(80)),
             ("notes[]", _english(level.note_length)),
             ("gpus[].name", _line(60)),
-            (f"gpus[].{_PERCENTAGES}|pcie|nvlink|power_w", _if_finite),
-            ("gpus[].energy_j|energy_at_least_j|energy_error_j", _if_finite),
+            ("gpus[].levels[]", _if_finite),
+            ("gpus[].utilization|pcie|nvlink|power_w|energy_j|energy_at_least_j|energy_error_j", _if_finite),
             ("gpus[].missing[]", reason),
             ("gpus[].children[]", _line(min(60, level.reason_length))),
             ("timeline.marks", lambda marks, _: select_marks(marks, level.marks)),

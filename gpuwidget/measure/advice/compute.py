@@ -71,7 +71,7 @@ def small_kernels(evidence: RunEvidence) -> Advice | None:
     torch = evidence.context.switches is not None
     found = [gpu for gpu in evidence.gpus if _runs_small_kernels(gpu)]
     if found:
-        sm, busy = average([mean(gpu.sm_activity) for gpu in found]), mean_utilization(found)
+        sm, busy = average([mean(gpu.levels["sm_activity"]) for gpu in found]), mean_utilization(found)
         return make_advice(
             "small-kernels",
             messages.small_kernels(found, busy, sm, torch=torch),
@@ -94,15 +94,15 @@ def tensor_cores_idle(evidence: RunEvidence) -> Advice | None:
     found = [gpu for gpu in evidence.gpus if _computes_in_fp32(gpu)]
     if not found:
         return None
-    tensor = average([mean(gpu.tensor_activity) for gpu in found])
-    fp32 = average([mean(gpu.fp32_activity) for gpu in found])
+    tensor = average([mean(gpu.levels["tensor_activity"]) for gpu in found])
+    fp32 = average([mean(gpu.levels["fp32_activity"]) for gpu in found])
     switches = evidence.context.switches
     tf32 = switches.tf32_matmul if switches is not None else None
     return make_advice(
         "tensor-cores-idle",
         messages.tensor_cores_idle(found, fp32, tensor, torch=switches is not None, tf32=tf32),
         {
-            "sm_activity": average([mean(gpu.sm_activity) for gpu in found]),
+            "sm_activity": average([mean(gpu.levels["sm_activity"]) for gpu in found]),
             "tensor_activity": tensor,
             "fp32_activity": fp32,
             "tf32_matmul": tf32,
@@ -116,20 +116,20 @@ def memory_bound(evidence: RunEvidence) -> Advice | None:
     torch = evidence.context.switches is not None
     found = [gpu for gpu in evidence.gpus if _is_memory_bound(gpu)]
     if found:
-        dram = average([mean(gpu.dram_activity) for gpu in found])
+        dram = average([mean(gpu.levels["dram_activity"]) for gpu in found])
         return make_advice(
             "memory-bound",
             messages.memory_bound(found, dram, torch=torch),
             {
                 "dram_activity": dram,
-                "tensor_activity": average([mean(gpu.tensor_activity) for gpu in found]),
+                "tensor_activity": average([mean(gpu.levels["tensor_activity"]) for gpu in found]),
                 "gpus": [gpu.index for gpu in found],
             },
         )
     found = [gpu for gpu in evidence.gpus if _is_likely_memory_bound(gpu)]
     if not found:
         return None
-    used = average([mean(gpu.memory_utilization) for gpu in found])
+    used = average([mean(gpu.levels["memory_utilization"]) for gpu in found])
     return make_advice(
         "memory-bound",
         messages.memory_bound_likely(found, used, torch=torch),
@@ -145,7 +145,7 @@ def copies(evidence: RunEvidence) -> Advice | None:
     if found:
         rate = average([traffic(gpu) for gpu in found])
         assert rate is not None
-        sm, busy = average([mean(gpu.sm_activity) for gpu in found]), mean_utilization(found)
+        sm, busy = average([mean(gpu.levels["sm_activity"]) for gpu in found]), mean_utilization(found)
         return make_advice(
             "copies",
             messages.copies(found, rate, sm, busy, _copying_line(evidence)),
@@ -169,7 +169,7 @@ def copies(evidence: RunEvidence) -> Advice | None:
 
 
 def _runs_small_kernels(gpu: GpuReport) -> bool:
-    busy, sm, rate = mean(gpu.utilization), mean(gpu.sm_activity), traffic(gpu)
+    busy, sm, rate = mean(gpu.utilization), mean(gpu.levels["sm_activity"]), traffic(gpu)
     return (
         busy is not None
         and sm is not None
@@ -181,7 +181,7 @@ def _runs_small_kernels(gpu: GpuReport) -> bool:
 
 def _likely_runs_small_kernels(gpu: GpuReport) -> bool:
     return (
-        gpu.sm_activity is None
+        gpu.levels["sm_activity"] is None
         and gpu.utilization is not None
         and MIN_UTILIZATION <= gpu.utilization.mean <= FULL
         and gpu.utilization.max <= STEADY * gpu.utilization.mean
@@ -195,7 +195,11 @@ def _draws_idle_power(gpu: GpuReport) -> bool:
 
 
 def _computes_in_fp32(gpu: GpuReport) -> bool:
-    sm, tensor, fp32 = mean(gpu.sm_activity), mean(gpu.tensor_activity), mean(gpu.fp32_activity)
+    sm, tensor, fp32 = (
+        mean(gpu.levels["sm_activity"]),
+        mean(gpu.levels["tensor_activity"]),
+        mean(gpu.levels["fp32_activity"]),
+    )
     return (
         (sm is not None and sm >= FULL)
         and (tensor is not None and tensor <= TENSOR_IDLE)
@@ -204,17 +208,17 @@ def _computes_in_fp32(gpu: GpuReport) -> bool:
 
 
 def _is_memory_bound(gpu: GpuReport) -> bool:
-    dram, tensor = mean(gpu.dram_activity), mean(gpu.tensor_activity)
+    dram, tensor = mean(gpu.levels["dram_activity"]), mean(gpu.levels["tensor_activity"])
     return dram is not None and dram >= DRAM_FULL and tensor is not None and tensor <= TENSOR_IDLE
 
 
 def _is_likely_memory_bound(gpu: GpuReport) -> bool:
-    used = mean(gpu.memory_utilization)
-    return gpu.dram_activity is None and used is not None and used >= MEMORY_ALWAYS_USED
+    used = mean(gpu.levels["memory_utilization"])
+    return gpu.levels["dram_activity"] is None and used is not None and used >= MEMORY_ALWAYS_USED
 
 
 def _copies(gpu: GpuReport) -> bool:
-    busy, sm, rate = mean(gpu.utilization), mean(gpu.sm_activity), traffic(gpu)
+    busy, sm, rate = mean(gpu.utilization), mean(gpu.levels["sm_activity"]), traffic(gpu)
     return (
         busy is not None
         and busy >= MIN_COPY_UTILIZATION
@@ -227,7 +231,12 @@ def _copies(gpu: GpuReport) -> bool:
 
 def _likely_copies(gpu: GpuReport) -> bool:
     busy = mean(gpu.utilization)
-    return gpu.sm_activity is None and busy is not None and busy >= FULLY_BUSY and _draws_idle_power(gpu)
+    return (
+        gpu.levels["sm_activity"] is None
+        and busy is not None
+        and busy >= FULLY_BUSY
+        and _draws_idle_power(gpu)
+    )
 
 
 def _copying_line(evidence: RunEvidence) -> tuple[str, float] | None:
