@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from gpuwidget.model.translation import translatable
+
 Poll = Literal["fast", "status", "slow", "activity"]
 """The method of the source that reads a metric, and so how often it is read. ``read_fast`` is called several
 times per second, ``read_status`` every two seconds, ``read_slow`` once per minute, and ``read_activity`` once
@@ -58,10 +60,16 @@ class Exported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """How the report of a run contains a metric."""
+    """How the report of a run contains a metric, and where views of the report show it."""
 
     name: str
     """Key of the metric in :attr:`~gpuwidget.model.report.GpuReport.levels`, and its name in the JSON."""
+    label: str | None = None
+    """Name of the metric in sentences, or None if no sentence explains why it is unknown."""
+    title: str | None = None
+    """Title of the metric in the card's tables, or None if they omit it."""
+    column: Literal["always", "few GPUs"] | None = None
+    """When the card's table of GPUs has a column for the metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -473,7 +481,7 @@ METRICS: tuple[Metric, ...] = (
         label="SM active",
         description="Share of the multiprocessors (SMs) that had work",
         section="use",
-        reported=Reported(name="sm_activity"),
+        reported=Reported(name="sm_activity", label=translatable("SM activity"), title="SM", column="always"),
         recorded=Recorded(key="sm"),
         exported=Exported(
             name="gpuwidget_gpu_sm_active_ratio",
@@ -493,7 +501,9 @@ METRICS: tuple[Metric, ...] = (
         label="SM occupancy",
         description="Resident warps, as a share of the maximum",
         section="use",
-        reported=Reported(name="sm_occupancy"),
+        reported=Reported(
+            name="sm_occupancy", label=translatable("SM occupancy"), title=translatable("SM occupancy")
+        ),
         recorded=Recorded(key="sm_occupancy"),
         exported=Exported(
             name="gpuwidget_gpu_sm_occupancy_ratio",
@@ -513,7 +523,12 @@ METRICS: tuple[Metric, ...] = (
         label="Tensor cores",
         description="Use of the tensor-core pipes",
         section="use",
-        reported=Reported(name="tensor_activity"),
+        reported=Reported(
+            name="tensor_activity",
+            label=translatable("tensor activity"),
+            title=translatable("tensor"),
+            column="few GPUs",
+        ),
         recorded=Recorded(key="tensor"),
         exported=Exported(
             name="gpuwidget_gpu_tensor_active_ratio",
@@ -533,7 +548,12 @@ METRICS: tuple[Metric, ...] = (
         label="Memory bandwidth",
         description="Use of the memory bandwidth",
         section="traffic",
-        reported=Reported(name="dram_activity"),
+        reported=Reported(
+            name="dram_activity",
+            label=translatable("DRAM activity"),
+            title="DRAM",
+            column="few GPUs",
+        ),
         recorded=Recorded(key="dram"),
         exported=Exported(
             name="gpuwidget_gpu_dram_active_ratio",
@@ -550,7 +570,11 @@ METRICS: tuple[Metric, ...] = (
         "FP32",
         "Use of the single-precision pipes",
         "Single-precision",
-        Reported(name="fp32_activity"),
+        Reported(
+            name="fp32_activity",
+            label=translatable("float32 activity"),
+            title=translatable("float32 pipes"),
+        ),
     ),
     _pipe("fp16", "FP16", "Use of the half-precision pipes", "Half-precision"),
     _link(

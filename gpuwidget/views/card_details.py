@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from gpuwidget.model import units
+from gpuwidget.model.metrics import REPORTED
 from gpuwidget.model.report import Advice, CodeTime, GpuReport, LineMemory, LineTime, Report, Span, in_call
 from gpuwidget.model.terminal_text import clean_line
 from gpuwidget.model.translation import _, translatable
@@ -28,11 +29,7 @@ _FIELD_NAMES = {
     "process_memory": translatable("memory of this process"),
     "torch": translatable("torch's memory"),
     "utilization": translatable("utilization"),
-    "sm_activity": translatable("SM activity"),
-    "sm_occupancy": translatable("SM occupancy"),
-    "tensor_activity": translatable("tensor activity"),
-    "fp32_activity": translatable("float32 activity"),
-    "dram_activity": translatable("DRAM activity"),
+    **{reported.name: reported.label for _metric, reported in REPORTED if reported.label is not None},
     "pcie": "PCIe",
     "nvlink": "NVLink",
     "power_w": translatable("power"),
