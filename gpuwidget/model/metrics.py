@@ -70,6 +70,8 @@ class Reported:
     """Title of the metric in the card's tables, or None if they omit it."""
     column: Literal["always", "few GPUs"] | None = None
     """When the card's table of GPUs has a column for the metric."""
+    compared: bool = False
+    """Whether the comparison of two runs has a row for the metric's mean over the whole run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -528,6 +530,7 @@ METRICS: tuple[Metric, ...] = (
             label=translatable("tensor activity"),
             title=translatable("tensor"),
             column="few GPUs",
+            compared=True,
         ),
         recorded=Recorded(key="tensor"),
         exported=Exported(
@@ -553,6 +556,7 @@ METRICS: tuple[Metric, ...] = (
             label=translatable("DRAM activity"),
             title="DRAM",
             column="few GPUs",
+            compared=True,
         ),
         recorded=Recorded(key="dram"),
         exported=Exported(
