@@ -72,6 +72,8 @@ class Reported:
     """When the card's table of GPUs has a column for the metric."""
     compared: bool = False
     """Whether the comparison of two runs has a row for the metric's mean over the whole run."""
+    secondary: bool = False
+    """Whether ``Report.metrics()`` and the JSON of a small card omit the metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +184,7 @@ METRICS: tuple[Metric, ...] = (
         label="Memory utilization",
         description="Time in which device memory was read or written",
         section="traffic",
-        reported=Reported(name="memory_utilization"),
+        reported=Reported(name="memory_utilization", secondary=True),
         recorded=Recorded(key="mem_util"),
         exported=Exported(
             name="gpuwidget_gpu_memory_copy_utilization_ratio",
@@ -578,6 +580,7 @@ METRICS: tuple[Metric, ...] = (
             name="fp32_activity",
             label=translatable("float32 activity"),
             title=translatable("float32 pipes"),
+            secondary=True,
         ),
     ),
     _pipe("fp16", "FP16", "Use of the half-precision pipes", "Half-precision"),
