@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuwidget.measure import reasons
 from gpuwidget.model.messages import message_ids, texts
+from gpuwidget.model.metrics import REPORTED
 from gpuwidget.model.report import (
     REPORT_SCHEMA,
     Advice,
@@ -73,6 +74,7 @@ def gpu(index: int = 0, **changes: Any) -> GpuReport:
         utilization=Level(11.04, 96.0),
         bursts=9,
         levels={
+            **{reported.name: Level(1.0, 2.0) for _, reported in REPORTED},
             "memory_utilization": Level(2.2, 31.0),
             "sm_activity": Level(10.2, 62.0),
             "sm_occupancy": Level(4.4, 23.5),

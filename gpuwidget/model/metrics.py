@@ -5,7 +5,8 @@ From this table, ``python -m tools.metrics`` generates the dataclasses in ``read
 server's history, Prometheus, the command line's table and the reports use the table at run time.
 
 To add a metric, add an entry to ``METRICS`` and the NVML call to ``sources/nvml_device.py``, then run
-``make generate``. A hardware counter needs no call: its ``nvml`` is the constant that requests it.
+``make generate``. A hardware counter needs no call: its ``nvml`` is the constant that requests it. With
+``reported``, reports contain the metric, and it may have a column in the card and a row in comparisons.
 """
 
 from __future__ import annotations
