@@ -71,6 +71,8 @@ class Reported:
     """Title of the metric in the card's tables, or None if they omit it."""
     column: Literal["always", "few GPUs"] | None = None
     """When the card's table of GPUs has a column for the metric."""
+    headline: bool = False
+    """Whether the card of one GPU shows the metric's mean below the GPU's utilization."""
     compared: bool = False
     """Whether the comparison of two runs has a row for the metric's mean over the whole run."""
     secondary: bool = False
@@ -486,7 +488,13 @@ METRICS: tuple[Metric, ...] = (
         label="SM active",
         description="Share of the multiprocessors (SMs) that had work",
         section="use",
-        reported=Reported(name="sm_activity", label=translatable("SM activity"), title="SM", column="always"),
+        reported=Reported(
+            name="sm_activity",
+            label=translatable("SM activity"),
+            title="SM",
+            column="always",
+            headline=True,
+        ),
         recorded=Recorded(key="sm"),
         exported=Exported(
             name="gpuwidget_gpu_sm_active_ratio",
@@ -533,6 +541,7 @@ METRICS: tuple[Metric, ...] = (
             label=translatable("tensor activity"),
             title=translatable("tensor"),
             column="few GPUs",
+            headline=True,
             compared=True,
         ),
         recorded=Recorded(key="tensor"),
