@@ -41,6 +41,7 @@ _BASE_SIZE = 1500
 _PANEL_SIZE = 200
 _STRIP_SIZE = 12
 """Lower bound of the size of one GPU's panel of the chart in the HTML, and of a strip, in bytes."""
+
 Bundle = dict[str, Any]
 
 
