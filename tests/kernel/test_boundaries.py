@@ -12,7 +12,8 @@ from helpers_kernel import TORCH_STANDIN, Kernel
 from gpuwidget.model.boundary import STRICT_VARIABLE
 from gpuwidget.views.card_summary import SHORT_S
 
-CELL, SAMPLER = "gpuwidget.kernel.cells.watched_cells", "gpuwidget.sampler.sampler:Sampler"
+CELL, WATCH = "gpuwidget.kernel.cells.watched_cells", "gpuwidget.kernel.cells.cell_watch"
+SAMPLER = "gpuwidget.sampler.sampler:Sampler"
 SHELL, RUN = "gpuwidget.kernel.shell", "gpuwidget.measure.run"
 TORCH, STATE = "gpuwidget.pytorch", "gpuwidget.pytorch.cuda_state"
 
@@ -28,13 +29,13 @@ STEPS = (
     f"{CELL}:find_in_cell",
     f"{CELL}:parse",
     f"{CELL}:check",
-    f"{CELL}:shows_live",
-    f"{CELL}:collectors",
-    f"{CELL}:watch_api.new_run",
-    f"{CELL}:watch_api.enter_cell",
-    f"{CELL}:OutputSlot.at_end",
-    f"{CELL}:live_display.LiveDisplay",
-    f"{CELL}:listen_for_error",
+    f"{WATCH}:shows_live",
+    f"{WATCH}:collectors",
+    f"{WATCH}:watch_api.new_run",
+    f"{WATCH}:watch_api.enter_cell",
+    f"{WATCH}:OutputSlot.at_end",
+    f"{WATCH}:live_display.LiveDisplay",
+    f"{WATCH}:listen_for_error",
     "gpuwidget.ranks.rank_listener:listen",
     "gpuwidget.dask.clients:collector",
     # the run
@@ -77,11 +78,11 @@ STEPS = (
     f"{RUN}:advise",
     f"{RUN}:RunContext",
     "gpuwidget.kernel.cells.run_context:RunContextBuilder.__call__",
-    f"{CELL}:watch_api.leave_cell",
-    f"{CELL}:watch_api.keep",
-    f"{CELL}:card.bundle",
-    f"{CELL}:CellWatch._show",
-    f"{CELL}:CellWatch._close_outputs",
+    f"{WATCH}:watch_api.leave_cell",
+    f"{WATCH}:watch_api.keep",
+    f"{WATCH}:card.bundle",
+    f"{WATCH}:CellWatch._show",
+    f"{WATCH}:CellWatch._close_outputs",
     f"{SHELL}.output_slot:OutputSlot.close",
     f"{SHELL}.running_cells:RunningCells.find",
     f"{SHELL}.running_cells:RunningCells.ending",
@@ -93,7 +94,7 @@ STEPS = (
 
 NO_REPORT: tuple[str, ...] = (
     f"{RUN}:Run.report",
-    f"{CELL}:watch_api.keep",
+    f"{WATCH}:watch_api.keep",
     f"{SHELL}.running_cells:RunningCells.before",
 )
 """Steps without which there can be no report, so that only the line is left."""

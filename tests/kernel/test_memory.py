@@ -294,7 +294,7 @@ def test_a_failing_search_is_not_repeated_after_every_cell(kernel: Kernel) -> No
     """If the search for tensor storages fails, it is repeated only after new allocations,
     and the memory is still attributed to cells."""
     kernel.setup(
-        "import gpuwidget.kernel.attribution.cell_memory as c\ncalls = []\n"
+        "import gpuwidget.heap.find_holders as c\ncalls = []\n"
         "def fail(*a, **k):\n    calls.append(1)\n    raise ValueError\nc.find_storages = fail"
     )
     kernel.ok("x = gpu.empty(1000)")

@@ -90,7 +90,8 @@ class CellWatcher:
         except BaseException as error:
             stopped(_LOG, "a cell could not be watched", error)
             if watch is None:
-                return
+                # Its card tells what failed.
+                watch = self._watches[cell] = self._new_watch()
             if watch.needs_memory:
                 from gpuwidget.kernel.cells.wait_for_memory import check_failed
 

@@ -372,7 +372,8 @@ class _ClearOutputWatch:
 def _is_captured(message_id: str) -> bool:
     """Return whether an Output widget (``with out:``) currently captures the outputs of the request."""
     ipywidgets = sys.modules.get("ipywidgets")
-    if ipywidgets is None:
+    # Without the attribute, another thread is importing the module.
+    if ipywidgets is None or not hasattr(ipywidgets, "Output"):
         return False
     module = ipywidgets.widgets.widget
     # All widgets of this kernel by model id; ipywidgets 7 keeps them on the class.
