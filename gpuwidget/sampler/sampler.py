@@ -283,7 +283,7 @@ class Sampler:
                 thread.join(timeout=HUNG_AFTER_S)
         with self._wake_fast:
             for poll_thread in self._threads.current:
-                if poll_thread.thread.is_alive():
+                if poll_thread.is_alive():
                     self._source.abandon(poll_thread)
                 self._remove(poll_thread)
             self._source.opened = False

@@ -175,7 +175,8 @@ def test_the_watchdog_wakes_up_when_a_call_may_hang() -> None:
     assert threads.next_hang(10.0) == 11.0
     fast, slow = PollThread("fast", lambda thread: None), PollThread("slow", lambda thread: None)
     threads._poll_threads.update({"fast": fast, "slow": slow})
-    fast.call, slow.call = ("GPU-0", 9.75), (OPENING, 9.0)
+    fast.begin_call("GPU-0", 9.75)
+    slow.begin_call(OPENING, 9.0)
     assert threads.next_hang(10.0) == 10.75
     assert (fast.is_hung(10.74), fast.is_hung(10.75)) == (False, True)
     assert threads.next_hang(10.75) == 11.75  # a call that starts at 10.75 counts as hung from 11.75 on
