@@ -19,7 +19,7 @@ from gpuwidget.diagnostics.probe_process import (
 )
 from gpuwidget.diagnostics.target import PROBE_TIMEOUT_S, RUN_TIMEOUT_S, NotebookState, Target
 from gpuwidget.model.clock import SYSTEM_CLOCK
-from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis, EnvironmentKind, Fix, Issue, Problem
+from gpuwidget.model.diagnosis import DIAGNOSIS_SCHEMA, Check, Diagnosis, EnvironmentKind, Fix, Issue, Problem
 from gpuwidget.model.errors import DoctorError
 from gpuwidget.model.to_json import to_json
 from gpuwidget.model.translation import restore_texts, text_sources, translatable
@@ -100,7 +100,7 @@ def run_in_subprocess(
 def parse_diagnosis(values: Any) -> Diagnosis:
     """Parse a diagnosis, ignoring fields of newer versions. Raises DoctorError if it is invalid."""
     try:
-        if values["schema"] != SCHEMA:
+        if values["schema"] != DIAGNOSIS_SCHEMA:
             raise DoctorError(
                 f"The diagnosis was made by another version of gpuwidget (schema {values['schema']!r})."
             )

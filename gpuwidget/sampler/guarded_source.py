@@ -10,7 +10,7 @@ from dataclasses import replace
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import GpuLostError, SliceRemovedError, SourceLostError, loggable
 from gpuwidget.model.messages import Message, message
-from gpuwidget.model.samples import SCHEMA, Gpu, Origin, Sample, is_unopened, origin_without_gpus
+from gpuwidget.model.samples import SAMPLE_SCHEMA, Gpu, Origin, Sample, is_unopened, origin_without_gpus
 from gpuwidget.sampler.gpu_state import GpuState, order
 from gpuwidget.sampler.poll_threads import OPENING, PollThread
 from gpuwidget.sources import Inventory, Source
@@ -74,7 +74,7 @@ class GuardedSource:
         assert origin is not None
         states = [state for state in self._states.values() if not state.removed]
         return Sample(
-            schema=SCHEMA,
+            schema=SAMPLE_SCHEMA,
             time=self._clock.time(),
             origin=origin,
             gpus=tuple(state.gpu for state in states),

@@ -11,7 +11,7 @@ from typing import Any, Literal, NewType
 from gpuwidget.model.samples import Sample
 from gpuwidget.sampler import MAX_INTERVAL_S
 
-SCHEMA = 2
+STREAM_SCHEMA = 2
 """Version of the stream's format. It is sent with the first message."""
 _MAX_REQUEST = 200
 """The maximum length of a request. Longer messages are not parsed."""
