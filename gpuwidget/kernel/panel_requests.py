@@ -27,8 +27,8 @@ from gpuwidget.model.kernel_requests import (
     SetDeviceRequest,
     SwitchRequest,
     WatchRequest,
+    parse_kernel_request,
     parse_locale,
-    parse_request,
 )
 from gpuwidget.model.kernel_state import KernelState
 from gpuwidget.model.to_json import to_json
@@ -101,7 +101,7 @@ class PanelRequests:
         if locale is not None:
             set_view_language(locale)
         try:
-            request = parse_request(content)
+            request = parse_kernel_request(content)
         except GpuWidgetError as error:
             send(self._error(error))
             return

@@ -91,7 +91,7 @@ LOCALE = "locale"
 Request = StateRequest | SetDeviceRequest | WatchRequest | SwitchRequest | FreeCacheRequest | DoctorRequest
 
 
-def parse_request(content: Mapping[str, Any]) -> Request:
+def parse_kernel_request(content: Mapping[str, Any]) -> Request:
     """Return the request that a message's content describes. Raise OptionError if the content is invalid."""
     if content.get("schema") != KERNEL_SCHEMA:
         raise OptionError(

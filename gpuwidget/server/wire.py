@@ -123,7 +123,7 @@ class RateRequest:
         return cls("rate", interval_s) if 0 <= interval_s <= MAX_INTERVAL_S else None
 
 
-def parse_request(message: str | bytes) -> ActivityRequest | RateRequest | None:
+def parse_stream_request(message: str | bytes) -> ActivityRequest | RateRequest | None:
     """Return the request in a client's message, or None if the message is not a valid request."""
     if len(message) > _MAX_REQUEST:
         return None
