@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { element, setAttribute, setHidden, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, TextElement } from '../ui/dom';
 import { copyButton, type Copy } from '../ui/copyButton';
 import { moment } from '../ui/format';
 import type { TranslatedDiagnosis } from '../kernel/kernelReply';
@@ -22,10 +22,10 @@ type CopyButton = (label: string, text: () => string) => HTMLButtonElement;
 /** The diagnosis of an environment, or the checks that several environments share: a title, a summary and checks. */
 export class EnvironmentView {
   readonly node: HTMLElement;
-  private readonly title = new Text('diagnostics-title', 'h3');
-  private readonly summary = new Text('diagnostics-summary', 'div');
+  private readonly title = new TextElement('diagnostics-title', 'h3');
+  private readonly summary = new TextElement('diagnostics-summary', 'div');
   private readonly checks = element('div', 'diagnostics-checks');
-  private readonly about = new Text('diagnostics-about', 'div');
+  private readonly about = new TextElement('diagnostics-about', 'div');
   private readonly copyButton: CopyButton;
   private readonly copyJson: HTMLButtonElement;
   private shown: TranslatedDiagnosis | null = null;
