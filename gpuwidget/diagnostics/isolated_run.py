@@ -42,8 +42,8 @@ def main(_path: Sequence[str]) -> None:
         NotebookState(**arguments["notebook"]),
         timeout_s=_remaining_s(arguments["timeout_s"], SYSTEM_CLOCK.time() - arguments["time"]),
     )
-    doctor = run_checks(target)
-    send(doctor=to_json(doctor), texts=text_sources(doctor))
+    diagnosis = run_checks(target)
+    send(diagnosis=to_json(diagnosis), texts=text_sources(diagnosis))
 
 
 def _remaining_s(timeout_s: float, elapsed_s: float) -> float:
@@ -81,8 +81,8 @@ def run_in_subprocess(
         "gpuwidget.diagnostics.isolated_run", environment, [json.dumps(arguments)], own_session=True
     )
     result = process.wait(SYSTEM_CLOCK.monotonic() + RUN_TIMEOUT_S)
-    if "doctor" in result.values:
-        return parse_diagnosis(restore_texts(result.values["doctor"], result.values["texts"]))
+    if "diagnosis" in result.values:
+        return parse_diagnosis(restore_texts(result.values["diagnosis"], result.values["texts"]))
     if result.ending == "hung":
         why: str = translatable("it did not finish within {seconds:.0f} s", seconds=RUN_TIMEOUT_S)
     else:

@@ -131,8 +131,8 @@ class PanelRequests:
                 from gpuwidget.kernel.commands.doctor_command import SharedDiagnosis
 
                 self._diagnosis = SharedDiagnosis()
-            doctor = await self._diagnosis.diagnosis()
-            return DoctorReply("examined", doctor, translations(doctor, view_language()), self._state())
+            diagnosis = await self._diagnosis.diagnosis()
+            return DoctorReply("examined", diagnosis, translations(diagnosis, view_language()), self._state())
         except Exception as error:
             return self._error(error)
 
