@@ -144,7 +144,7 @@ class WorkerRun:
 
     def _add_gpu(self, t: float, gpu: Gpu, reading: Reading, beginning: bool) -> None:
         assert self._attribution is not None
-        held = self._attribution.holding(gpu, reading)
+        held = self._attribution.process_memory(gpu, reading)
         if held.reason is not None:
             self._reason = held.reason.text
         on_gpu = self._gpus.get(gpu.uuid)
