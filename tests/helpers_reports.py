@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuwidget.measure import notes, reasons
 from gpuwidget.model.messages import Message
+from gpuwidget.model.metrics import REPORTED
 from gpuwidget.model.report import (
     REPORT_SCHEMA,
     Advice,
@@ -78,12 +79,15 @@ def gpu(index: int = 0, **changes: Any) -> GpuReport:
         ),
         utilization=Level(11.04, 96.0),
         bursts=9,
-        memory_utilization=Level(2.2, 31.0),
-        sm_activity=Level(10.2, 62.0),
-        sm_occupancy=Level(4.4, 23.5),
-        tensor_activity=Level(0.12, 1.5),
-        fp32_activity=Level(8.1, 41.7),
-        dram_activity=Level(3.1, 20.4),
+        levels={
+            **{reported.name: Level(1.0, 2.0) for _, reported in REPORTED},
+            "memory_utilization": Level(2.2, 31.0),
+            "sm_activity": Level(10.2, 62.0),
+            "sm_occupancy": Level(4.4, 23.5),
+            "tensor_activity": Level(0.12, 1.5),
+            "fp32_activity": Level(8.1, 41.7),
+            "dram_activity": Level(3.1, 20.4),
+        },
         pcie=Traffic(Level(1.2e6, 2.4e6), Level(4.6e6, 6.1e6)),
         nvlink=Traffic(Level(0.0, 0.0), Level(0.0, 0.0)),
         power_w=Level(165.4, 402.7),
@@ -93,7 +97,13 @@ def gpu(index: int = 0, **changes: Any) -> GpuReport:
         lost_since=None,
         missing={},
     )
-    return replace(made, **changes)
+    return changed(made, **changes)
+
+
+def changed(made: GpuReport, **changes: Any) -> GpuReport:
+    """Return the report of a GPU with other values, by their names in the JSON."""
+    levels = {name: changes.pop(name) for name in made.levels if name in changes}
+    return replace(made, **changes, levels={**made.levels, **levels})
 
 
 def bare_gpu(index: int = 0, **changes: Any) -> GpuReport:

@@ -10,7 +10,7 @@ from gpuwidget.measure.energy import EnergyMeter
 from gpuwidget.measure.process_memory import ProcessMemory
 from gpuwidget.measure.progress import SoFar
 from gpuwidget.model.messages import Message
-from gpuwidget.model.metrics import METRICS
+from gpuwidget.model.metrics import REPORTED, Metric, keys
 from gpuwidget.model.readings import Activity, Reading
 from gpuwidget.model.report import Level, Span, Traffic
 from gpuwidget.model.samples import Gpu, why_missing
@@ -20,8 +20,9 @@ from gpuwidget.sources.throttle_reasons import IDLE
 MIN_ENERGY_S = 0.1
 """Minimum duration of a run, in seconds, for its report to contain energy and power."""
 _MAX_UTILIZATION_WINDOW_S = 1.0
-_ACTIVITIES = tuple((metric.report, metric.key) for metric in METRICS if metric.report is not None)
-"""For each hardware counter, its name in the report and its field in :class:`Activity`."""
+_COUNTERS = keys("activity")
+_READINGS = tuple(metric.key for metric, _ in REPORTED if metric.key not in _COUNTERS)
+"""The reported metrics that are fields of :class:`Reading`."""
 _CLOCKS_EVERY_S = 2.0
 """Seconds between two readings of the throttle reasons."""
 _IDLE_BELOW = 10.0
@@ -107,10 +108,11 @@ class Rates:
     until: float = 0.0
     """When the last value was added, in seconds since the run's start."""
     utilization: Average = field(default_factory=Average)
-    memory_utilization: Average = field(default_factory=Average)
     power: Average = field(default_factory=Average)
+    readings: dict[str, Average] = field(default_factory=lambda: {key: Average() for key in _READINGS})
+    """The other reported readings, by the keys of their metrics."""
     activities: dict[str, Average] = field(default_factory=dict)
-    """The hardware counters, by their names in the report."""
+    """The hardware counters, by the keys of their metrics."""
     bursts: int = 0
     """How often utilization rose from idle to busy."""
     throttled: dict[str, float] | None = None
@@ -126,18 +128,19 @@ class Rates:
 
     def add_activity(self, activity: Activity) -> None:
         """Add one window of the hardware counters."""
-        for name, counter in _ACTIVITIES:
-            average = self.activities.setdefault(name, Average())
-            average.add(getattr(activity, counter), activity.until - activity.since)
+        for key in _COUNTERS:
+            average = self.activities.setdefault(key, Average())
+            average.add(getattr(activity, key), activity.until - activity.since)
 
     def include(self, later: Rates) -> None:
         """Add the rates of a later part."""
         self.until = later.until
         self.utilization.include(later.utilization)
-        self.memory_utilization.include(later.memory_utilization)
         self.power.include(later.power)
-        for name, average in later.activities.items():
-            self.activities.setdefault(name, Average()).include(average)
+        for key, average in later.readings.items():
+            self.readings[key].include(average)
+        for key, average in later.activities.items():
+            self.activities.setdefault(key, Average()).include(average)
         self.bursts += later.bursts
         for reason, seconds in (later.throttled or {}).items():
             self.add_throttle((reason,), seconds)
@@ -365,7 +368,8 @@ class GpuTotals:
         for rates in self._rates_at(t):
             if t >= 2 * window:
                 rates.utilization.add(reading.utilization, seconds)
-                rates.memory_utilization.add(reading.memory_utilization, seconds)
+                for key, average in rates.readings.items():
+                    average.add(getattr(reading, key), seconds)
                 rates.bursts += is_burst
             # Earlier samples may contain throttle reasons from before the run.
             if t >= _CLOCKS_EVERY_S and reading.throttle is not None:
@@ -477,26 +481,32 @@ class GpuTotals:
 
     def utilization(self, duration_s: float) -> Level | None:
         """Return the mean and maximum utilization over the driver's windows that lie inside the run."""
-        return self._of_windows("utilization", self.rates.utilization, duration_s)
+        return self._of_windows("utilization", "utilization", self.rates.utilization, duration_s)
 
-    def memory_utilization(self, duration_s: float) -> Level | None:
-        """Return the mean and maximum percentage of time in which device memory was read or written."""
-        return self._of_windows("memory_utilization", self.rates.memory_utilization, duration_s)
+    def levels(self, duration_s: float) -> dict[str, Level | None]:
+        """Return the mean and maximum of each of the other metrics over its windows that lie inside the run.
 
-    def _of_windows(self, name: str, average: Average, duration_s: float) -> Level | None:
+        A hardware counter is None if these windows cover less than three fifths of the run.
+        """
+        return {
+            reported.name: self._reported(metric, reported.name, duration_s) for metric, reported in REPORTED
+        }
+
+    def _reported(self, metric: Metric, name: str, duration_s: float) -> Level | None:
+        if metric.key in self.rates.readings:
+            return self._of_windows(name, metric.key, self.rates.readings[metric.key], duration_s)
+        average, reason = self._counted(metric.key, duration_s)
+        return self._level(name, average, "activity", reason)
+
+    def _of_windows(self, name: str, source: str, average: Average, duration_s: float) -> Level | None:
         window = self.reading.utilization_window or _MAX_UTILIZATION_WINDOW_S
         short = duration_s < 2 * window
         return self._level(
-            name, average, name, reasons.TOO_SHORT_FOR_WINDOWS(window_s=window) if short else self._why_gap()
+            name,
+            average,
+            source,
+            reasons.TOO_SHORT_FOR_WINDOWS(window_s=window) if short else self._why_gap(),
         )
-
-    def activity(self, name: str, duration_s: float) -> Level | None:
-        """Return the mean and maximum of a hardware counter over its windows that lie inside the run.
-
-        Return None if these windows cover less than three fifths of the run.
-        """
-        average, reason = self._counted(name, duration_s)
-        return self._level(name, average, "activity", reason)
 
     def traffic(self, link: str, duration_s: float) -> Traffic | None:
         """Return the traffic over ``pcie`` or ``nvlink``, from the counters' windows inside the run."""
@@ -506,11 +516,11 @@ class GpuTotals:
             return None
         return Traffic(sent.level(), received.level())
 
-    def _counted(self, name: str, duration_s: float) -> tuple[Average, Message]:
+    def _counted(self, key: str, duration_s: float) -> tuple[Average, Message]:
         """Return a hardware counter's average, and the reason to give if the average has no value."""
         if not self.rates.activities:
             return _NO_VALUES, reasons.NO_COUNTER_WINDOW(window_s=self._counter_window_s)
-        average = self.rates.activities[name]
+        average = self.rates.activities[key]
         if average.known and average.seconds < _MIN_COUNTED * duration_s:
             return _NO_VALUES, reasons.FEW_COUNTER_WINDOWS(window_s=self._counter_window_s)
         return average, reasons.NO_COUNTER_VALUE

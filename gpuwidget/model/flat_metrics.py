@@ -7,10 +7,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuwidget.model.errors import MissingPackageError
+from gpuwidget.model.metrics import REPORTED
 
 _SPAN_FIELDS = ("start", "end", "peak")
 _LEVEL_FIELDS = ("mean", "max")
-_LEVEL_METRICS = ("utilization", "sm_activity", "sm_occupancy", "tensor_activity", "dram_activity", "power_w")
+_LEVEL_METRICS = (
+    "utilization",
+    *(reported.name for _, reported in REPORTED if not reported.secondary),
+    "power_w",
+)
 
 Values = Mapping[str, Any]
 

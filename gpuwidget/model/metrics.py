@@ -5,14 +5,17 @@ From this table, ``python -m tools.metrics`` generates the dataclasses in ``read
 server's history, Prometheus, the command line's table and the reports use the table at run time.
 
 To add a metric, add an entry to ``METRICS`` and the NVML call to ``sources/nvml_device.py``, then run
-``make generate``. A hardware counter needs no call: its ``gpm`` is the id that requests it.
+``make generate``. A hardware counter needs no call: its ``gpm`` is the id that requests it. With
+``reported``, reports contain the metric, and it may have a column in the card and a row in comparisons.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
+
+from gpuwidget.model.translation import translatable
 
 Group = Literal[
     "memory",
@@ -66,6 +69,26 @@ class Exported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """How the report of a run contains a metric, and where views of the report show it."""
+
+    name: str
+    """Key of the metric in :attr:`~gpuwidget.model.report.GpuReport.levels`, and its name in the JSON."""
+    label: str | None = None
+    """Name of the metric in sentences, or None if no sentence explains why it is unknown."""
+    title: str | None = None
+    """Title of the metric in the card's tables, or None if they omit it."""
+    column: Literal["always", "few GPUs"] | None = None
+    """When the card's table of GPUs has a column for the metric."""
+    headline: bool = False
+    """Whether the card of one GPU shows the metric's mean below the GPU's utilization."""
+    compared: bool = False
+    """Whether the comparison of two runs has a row for the metric's mean over the whole run."""
+    secondary: bool = False
+    """Whether ``Report.metrics()`` and the JSON of a small card omit the metric."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
     """One metric of a GPU."""
 
@@ -99,9 +122,7 @@ class Metric:
     """Whether the GPU cards in the panel list the metric."""
     table_title: str | None = None
     """Title of the metric's column in the command line's table, or None if it has no column there."""
-    report: str | None = None
-    """For a hardware counter: name of the field of :class:`~gpuwidget.model.report.GpuReport` that contains
-    the counter's mean over a run."""
+    reported: Reported | None = None
     recorded: Recorded | None = None
     exported: Exported | None = None
 
@@ -121,13 +142,12 @@ def _link(key: str, nvml: str, gpm: int, label: str, description: str, doc: str)
         label=label,
         description=description,
         section="traffic",
-        report=key,
         recorded=Recorded(key=f"{key}_mib_s", scale=1 / _MIB),
     )
 
 
 def _pipe(
-    key: str, gpm: int, label: str, description: str, precision: str, report: str | None = None
+    key: str, gpm: int, label: str, description: str, precision: str, reported: Reported | None = None
 ) -> Metric:
     return Metric(
         key=key,
@@ -139,7 +159,7 @@ def _pipe(
         label=label,
         description=description,
         section="use",
-        report=report,
+        reported=reported,
         recorded=Recorded(key=key),
     )
 
@@ -178,6 +198,7 @@ METRICS: tuple[Metric, ...] = (
         label="Memory utilization",
         description="Time in which device memory was read or written",
         section="traffic",
+        reported=Reported(name="memory_utilization", secondary=True),
         recorded=Recorded(key="mem_util"),
         exported=Exported(
             name="gpuwidget_gpu_memory_copy_utilization_ratio",
@@ -473,7 +494,13 @@ METRICS: tuple[Metric, ...] = (
         label="SM active",
         description="Share of the multiprocessors (SMs) that had work",
         section="use",
-        report="sm_activity",
+        reported=Reported(
+            name="sm_activity",
+            label=translatable("SM activity"),
+            title="SM",
+            column="always",
+            headline=True,
+        ),
         recorded=Recorded(key="sm"),
         exported=Exported(
             name="gpuwidget_gpu_sm_active_ratio",
@@ -494,7 +521,9 @@ METRICS: tuple[Metric, ...] = (
         label="SM occupancy",
         description="Resident warps, as a share of the maximum",
         section="use",
-        report="sm_occupancy",
+        reported=Reported(
+            name="sm_occupancy", label=translatable("SM occupancy"), title=translatable("SM occupancy")
+        ),
         recorded=Recorded(key="sm_occupancy"),
         exported=Exported(
             name="gpuwidget_gpu_sm_occupancy_ratio",
@@ -515,7 +544,14 @@ METRICS: tuple[Metric, ...] = (
         label="Tensor cores",
         description="Use of the tensor-core pipes",
         section="use",
-        report="tensor_activity",
+        reported=Reported(
+            name="tensor_activity",
+            label=translatable("tensor activity"),
+            title=translatable("tensor"),
+            column="few GPUs",
+            headline=True,
+            compared=True,
+        ),
         recorded=Recorded(key="tensor"),
         exported=Exported(
             name="gpuwidget_gpu_tensor_active_ratio",
@@ -536,7 +572,13 @@ METRICS: tuple[Metric, ...] = (
         label="Memory bandwidth",
         description="Use of the memory bandwidth",
         section="traffic",
-        report="dram_activity",
+        reported=Reported(
+            name="dram_activity",
+            label=translatable("DRAM activity"),
+            title="DRAM",
+            column="few GPUs",
+            compared=True,
+        ),
         recorded=Recorded(key="dram"),
         exported=Exported(
             name="gpuwidget_gpu_dram_active_ratio",
@@ -548,7 +590,19 @@ METRICS: tuple[Metric, ...] = (
         ),
     ),
     _pipe("fp64", 11, "FP64", "Use of the double-precision pipes", "Double-precision"),
-    _pipe("fp32", 12, "FP32", "Use of the single-precision pipes", "Single-precision", "fp32_activity"),
+    _pipe(
+        "fp32",
+        12,
+        "FP32",
+        "Use of the single-precision pipes",
+        "Single-precision",
+        Reported(
+            name="fp32_activity",
+            label=translatable("float32 activity"),
+            title=translatable("float32 pipes"),
+            secondary=True,
+        ),
+    ),
     _pipe("fp16", 13, "FP16", "Use of the half-precision pipes", "Half-precision"),
     _link(
         "pcie_tx",
@@ -583,6 +637,17 @@ METRICS: tuple[Metric, ...] = (
         "Bytes per second received over all NVLinks",
     ),
 )
+
+_SECTIONS = get_args(Section)
+REPORTED: tuple[tuple[Metric, Reported], ...] = tuple(
+    (metric, metric.reported)
+    for metric in sorted(
+        METRICS, key=lambda metric: (metric.group == "activity", _SECTIONS.index(metric.section))
+    )
+    if metric.reported is not None
+)
+"""The metrics of which a report has the mean and the highest value, in the report's order: hardware counters
+come last, in the order of the dashboard's sections."""
 
 
 def keys(group: Group) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from gpuwidget.model import flat_metrics
 from gpuwidget.model.messages import Message, MessageId
 from gpuwidget.model.samples import without_mig_parents
-from gpuwidget.model.to_json import encodable, to_json
+from gpuwidget.model.to_json import INLINED, encodable, to_json
 from gpuwidget.model.translation import joined, translatable
 
 REPORT_SCHEMA = 1
@@ -155,12 +155,9 @@ class GpuReport:
     utilization: Level | None
     bursts: int | None
     """How often utilization rose from 10 percent or less to 20 percent or more, or None if unknown."""
-    memory_utilization: Level | None
-    sm_activity: Level | None
-    sm_occupancy: Level | None
-    tensor_activity: Level | None
-    fp32_activity: Level | None
-    dram_activity: Level | None
+    levels: Mapping[str, Level | None] = field(metadata=INLINED)
+    """The other metrics, by the names in :data:`~gpuwidget.model.metrics.REPORTED`. The JSON has them beside
+    ``utilization``."""
     pcie: Traffic | None
     nvlink: Traffic | None
     power_w: Level | None
@@ -197,6 +194,10 @@ class GpuReport:
     percent of it."""
     unified_memory: bool = False
     """Whether the GPU uses the host's memory, as GB10 and Jetson do."""
+
+    def value(self, name: str) -> Any:
+        """Return the value that the JSON has under ``name``."""
+        return self.levels[name] if name in self.levels else getattr(self, name)
 
     @property
     def used_by_others_only(self) -> bool:

@@ -13,6 +13,9 @@ from gpuwidget.model.translation import Text
 _SAME = frozenset({type(None), str, int, bool, Text})
 """Types whose values JSON represents as they are."""
 
+INLINED = {"inlined": True}
+"""The metadata of a dataclass's field with a mapping, whose items the dataclass's JSON has in its place."""
+
 
 def to_json(value: object) -> Any:
     """Convert dataclasses to dicts and tuples to lists. NaN and infinity become None, because JSON lacks
@@ -24,9 +27,11 @@ def to_json(value: object) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     kind: Any = type(value)
-    names = _names(kind)
+    names, inlined = _names(kind)
     if names:
         values = {name: getattr(value, name) for name in names}
+        if inlined is not None:
+            values = _inline(values, inlined)
         return {name: item if type(item) in _SAME else to_json(item) for name, item in values.items()}
     if isinstance(value, Mapping):
         return {str(key): item if type(item) in _SAME else to_json(item) for key, item in value.items()}
@@ -43,7 +48,16 @@ def encodable(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
+def _inline(values: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return ``values`` with the items of the mapping ``name`` in its place."""
+    place = list(values).index(name)
+    items = list(values.items())
+    return dict([*items[:place], *values[name].items(), *items[place + 1 :]])
+
+
 @cache
-def _names(kind: Any) -> tuple[str, ...]:
-    """Return the names of a dataclass's fields, or nothing for any other type."""
-    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+def _names(kind: Any) -> tuple[tuple[str, ...], str | None]:
+    """Return the names of a dataclass's fields, and the one that is :data:`INLINED`; or nothing."""
+    found = fields(kind) if is_dataclass(kind) else ()
+    inlined = next((field.name for field in found if field.metadata == INLINED), None)
+    return tuple(field.name for field in found), inlined

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
+from gpuwidget.model.metrics import Kind
 from gpuwidget.model.translation import Text, translatable
 
 GIB = 1024**3
@@ -135,6 +136,11 @@ def temperature(celsius: float | None) -> str:
     return UNKNOWN if not _known(celsius) else f"{celsius:.0f} °C"
 
 
+def clock(mhz: float | None) -> str:
+    """Return MHz without decimals, such as ``1980 MHz``, or ``n/a`` for None."""
+    return UNKNOWN if not _known(mhz) else f"{mhz:.0f} MHz"
+
+
 def energy(joules: float | None, error: float | None = None) -> str:
     """Return joules, such as ``0.4 J``, ``850 J``, ``2.3 kJ`` or ``1.25 MJ``, or ``n/a`` for None.
 
@@ -194,6 +200,25 @@ def ordinal(number: int) -> Text:
             return translatable("{number}rd", number=number)
         case _:
             return translatable("{number}th", number=number)
+
+
+class KindFormat(NamedTuple):
+    """How views show quantities of one kind."""
+
+    text: Callable[[float | None], str]
+    """Returns a quantity with its unit."""
+    number: Callable[[float | None], str]
+    """Returns a quantity without its unit, for a column whose title contains the unit."""
+    unit: str
+
+
+KINDS: Mapping[Kind, KindFormat] = {
+    "percent": KindFormat(percent, percent_number, "%"),
+    "power": KindFormat(power, whole_number, "W"),
+    "temperature": KindFormat(temperature, whole_number, "°C"),
+    "clock": KindFormat(clock, whole_number, "MHz"),
+}
+"""The kinds of metrics that a report can have by :data:`~gpuwidget.model.metrics.REPORTED`."""
 
 
 def _known(value: float | None) -> TypeGuard[float]:

@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from gpuwidget.model import units
+from gpuwidget.model.metrics import REPORTED
 from gpuwidget.model.report import Advice, CodeTime, GpuReport, LineMemory, LineTime, Report, Span, in_call
 from gpuwidget.model.terminal_text import clean_line
 from gpuwidget.model.translation import _, translatable
@@ -28,11 +29,7 @@ _FIELD_NAMES = {
     "process_memory": translatable("memory of this process"),
     "torch": translatable("torch's memory"),
     "utilization": translatable("utilization"),
-    "sm_activity": translatable("SM activity"),
-    "sm_occupancy": translatable("SM occupancy"),
-    "tensor_activity": translatable("tensor activity"),
-    "fp32_activity": translatable("float32 activity"),
-    "dram_activity": translatable("DRAM activity"),
+    **{reported.name: reported.label for _metric, reported in REPORTED if reported.label is not None},
     "pcie": "PCIe",
     "nvlink": "NVLink",
     "power_w": translatable("power"),
@@ -91,7 +88,7 @@ def unknown_values(report: Report) -> list[list[str]]:
     shown = report.shown
     for gpu in shown:
         for field, name in _FIELD_NAMES.items():
-            value = getattr(gpu, field)
+            value = gpu.value(field)
             if value is None or (isinstance(value, Span) and None in (value.start, value.end, value.peak)):
                 default = _("the GPU is lost") if gpu.lost_since is not None else _("no reason was given")
                 reason = gpu.missing.get(field, default)

@@ -6,11 +6,12 @@ and the highest figure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget.model import units
+from gpuwidget.model.metrics import REPORTED, Kind
 from gpuwidget.model.report import GpuReport, Level, Report, Span, TorchMemory, Traffic
 from gpuwidget.model.terminal_text import clean_line
 from gpuwidget.model.translation import _
@@ -74,7 +75,7 @@ def table_columns(gpus: Sequence[GpuReport]) -> list[GpuColumn]:
     A metric that is unknown for all GPUs has no column; the details contain the reason.
     """
     compact = is_compact(gpus)
-    found: list[GpuColumn | None] = []
+    found: list[GpuColumn] = []
     torch = [gpu.torch for gpu in gpus]
     process = [gpu.process_memory for gpu in gpus]
     with_process = any(span is not None for span in process)
@@ -101,15 +102,12 @@ def table_columns(gpus: Sequence[GpuReport]) -> list[GpuColumn]:
         ]
     elif not with_torch:
         found.append(_sizes(_("whole GPU peak (sampled)"), [_span_peak(span) for span in device]))
-    found.append(_means(_("util"), "%", [gpu.utilization for gpu in gpus], units.percent_number))
-    found.append(_optional("SM", [gpu.sm_activity for gpu in gpus]))
-    if not compact:
-        found.append(_optional(_("tensor"), [gpu.tensor_activity for gpu in gpus]))
-        found.append(_optional("DRAM", [gpu.dram_activity for gpu in gpus]))
-    found.append(_means(_("power"), "W", [gpu.power_w for gpu in gpus], units.whole_number))
+    found.append(_means(_("util"), "percent", [gpu.utilization for gpu in gpus]))
+    found += _metric_columns(gpus)
+    found.append(_means(_("power"), "power", [gpu.power_w for gpu in gpus]))
     unit = units.energy_unit([gpu.energy_j or gpu.energy_at_least_j for gpu in gpus])
     found.append(GpuColumn(_("energy"), unit, tuple(_energy(gpu, unit) for gpu in gpus)))
-    return [column for column in found if column is not None]
+    return found
 
 
 def _energy(gpu: GpuReport, unit: str) -> str:
@@ -145,17 +143,19 @@ def _sizes(title: str, sizes: Sequence[int | None]) -> GpuColumn:
     return GpuColumn(title, unit, tuple(units.number_in_unit(size, unit) for size in sizes))
 
 
-def _means(
-    title: str, unit: str, levels: Sequence[Level | None], figure: Callable[[float], str]
-) -> GpuColumn:
-    cells = tuple(units.UNKNOWN if level is None else figure(level.mean) for level in levels)
-    return GpuColumn(title, unit, cells)
+def _means(title: str, kind: Kind, levels: Sequence[Level | None]) -> GpuColumn:
+    shown = units.KINDS[kind]
+    cells = tuple(shown.number(None if level is None else level.mean) for level in levels)
+    return GpuColumn(title, shown.unit, cells)
 
 
-def _optional(title: str, levels: Sequence[Level | None]) -> GpuColumn | None:
-    if all(level is None for level in levels):
-        return None
-    return _means(title, "%", levels, units.percent_number)
+def _metric_columns(gpus: Sequence[GpuReport]) -> Iterator[GpuColumn]:
+    """Yield the columns of the metrics of :data:`REPORTED` that have a column and are known."""
+    for metric, reported in REPORTED:
+        levels = [gpu.levels[reported.name] for gpu in gpus]
+        has_column = reported.column == "always" or (reported.column is not None and not is_compact(gpus))
+        if reported.title is not None and has_column and any(level is not None for level in levels):
+            yield _means(_(reported.title), metric.kind, levels)
 
 
 # -- the details -----------------------------------------------------------------------------------------
@@ -212,7 +212,9 @@ def fragmentation(report: Report, *, per_gpu: bool, only_large: bool = False) ->
 
 def _by_counters(gpus: Sequence[GpuReport]) -> list[list[GpuReport]]:
     """Return the GPUs with and those without hardware counters, so that a line holds for all of its GPUs."""
-    halves = [[gpu for gpu in gpus if (gpu.sm_activity is None) == missing] for missing in (False, True)]
+    halves = [
+        [gpu for gpu in gpus if (gpu.levels["sm_activity"] is None) == missing] for missing in (False, True)
+    ]
     return [half for half in halves if half]
 
 
@@ -286,11 +288,11 @@ def _hardware_cells(gpus: Sequence[GpuReport]) -> list[tuple[str, ...]]:
     """Return the name, mean and highest reading of each metric, or only the name if none is known."""
     metrics: tuple[tuple[str, Sequence[Level | None], Callable[[float | None], str]], ...] = (
         (_("utilization"), [gpu.utilization for gpu in gpus], units.percent),
-        ("SM", [gpu.sm_activity for gpu in gpus], units.percent),
-        (_("SM occupancy"), [gpu.sm_occupancy for gpu in gpus], units.percent),
-        (_("tensor"), [gpu.tensor_activity for gpu in gpus], units.percent),
-        (_("float32 pipes"), [gpu.fp32_activity for gpu in gpus], units.percent),
-        ("DRAM", [gpu.dram_activity for gpu in gpus], units.percent),
+        *(
+            (_(reported.title), [gpu.levels[reported.name] for gpu in gpus], units.KINDS[metric.kind].text)
+            for metric, reported in REPORTED
+            if reported.title is not None
+        ),
         (_("power"), [gpu.power_w for gpu in gpus], units.power),
         *_links("PCIe", [gpu.pcie for gpu in gpus]),
         *_links("NVLink", [gpu.nvlink for gpu in gpus]),

@@ -11,6 +11,7 @@ from gpuwidget.measure import notes
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.measure.run_report import GPUS_UNKNOWN
 from gpuwidget.model import units
+from gpuwidget.model.metrics import REPORTED
 from gpuwidget.model.report import GpuReport, MemoryKind, Report, Span, sum_of_spans
 from gpuwidget.model.samples import without_mig_parents
 from gpuwidget.model.terminal_text import clean_line
@@ -402,10 +403,13 @@ def _busy(gpus: Sequence[GpuReport]) -> Figure:
         return Figure(mean, label, known_for)
     if len(gpus) > 1:
         return Figure(mean, label, _("mean of {number} GPUs", number=len(gpus)))
-    sm, tensor = gpus[0].sm_activity, gpus[0].tensor_activity
-    parts = [f"SM {units.percent(sm.mean)}"] if sm is not None else []
-    parts += [_("tensor {mean}", mean=units.percent(tensor.mean))] if tensor is not None else []
-    return Figure(mean, label, " · ".join(parts))
+    below = [
+        f"{_(reported.title)} {units.KINDS[metric.kind].text(level.mean)}"
+        for metric, reported in REPORTED
+        if reported.headline and reported.title is not None
+        if (level := gpus[0].levels[reported.name]) is not None
+    ]
+    return Figure(mean, label, " · ".join(below))
 
 
 def _energy(gpus: Sequence[GpuReport]) -> Figure:

@@ -17,6 +17,7 @@ from gpuwidget.measure import notes
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.measure.steady_state import SteadyMetric, SteadyWindow, steady_mean, stored_window
 from gpuwidget.model import units
+from gpuwidget.model.metrics import REPORTED
 from gpuwidget.model.report import GpuReport, Level, MemoryKind, Report, Span
 from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.model.translation import _, counted, in_view_language, joined, translatable, with_english
@@ -49,10 +50,6 @@ _TIMELINE_METRICS: tuple[tuple[str, SteadyMetric, Callable[[float | None], str]]
     (translatable("power"), "power_w", units.power),
 )
 """The metrics that the timeline contains, and that can therefore be averaged over a run's steady part."""
-_OTHER_METRICS = (
-    (translatable("tensor activity"), "tensor_activity"),
-    (translatable("DRAM activity"), "dram_activity"),
-)
 _TOO_FEW_SAMPLES = translatable("the time series has too few values in the steady part")
 _DIFFERENCES = translatable("Differences between the runs' environments")
 _WHOLE_RUN = SteadyWindow(0.0, math.inf)
@@ -602,10 +599,13 @@ def _add_metrics(rows: _Rows) -> None:
         values = [_over_gpus(run, metric, sum if is_sum else _mean) for run in (a, b)]
         title = translatable("{metric}, steady part", metric=name) if steady else name
         rows.add(_over_all(title, a, b, is_sum=is_sum), values, text, field=metric, metric=name)
-    for name, field in _OTHER_METRICS:
-        values = [_mean_level([getattr(gpu, field) for gpu in run.gpus]) for run in (a, b)]
+    for of, reported in REPORTED:
+        if not reported.compared or reported.label is None:
+            continue
+        name, field = reported.label, reported.name
+        values = [_mean_level([gpu.levels[field] for gpu in run.gpus]) for run in (a, b)]
         title = _over_all(_whole_run(name) if steady else name, a, b)
-        rows.add(title, values, units.percent, field=field, metric=name)
+        rows.add(title, values, units.KINDS[of.kind].text, field=field, metric=name)
     name = translatable("energy")
     energies = [_sum_of_known([gpu.energy_j for gpu in run.gpus]) for run in (a, b)]
     title = _over_all(_whole_run(name) if steady else name, a, b, is_sum=True)
@@ -623,7 +623,7 @@ def _over_gpus(run: _Run, metric: SteadyMetric, over: Callable[[list[float]], fl
     """Return a metric combined over the run's GPUs by ``over``, or None if it is unknown for any GPU."""
     found: list[float | None] = []
     for gpu in run.gpus:
-        level: Level | None = getattr(gpu, metric)
+        level: Level | None = gpu.value(metric)
         # Over a whole run, the report has the mean, which needs no time series.
         if run.part not in (None, _WHOLE_RUN) and level is not None:
             found.append(steady_mean(run.report, gpu.uuid, metric, run.part))

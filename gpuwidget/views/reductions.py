@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.model import units
+from gpuwidget.model.metrics import REPORTED
 from gpuwidget.model.report import Advice, GpuReport, Level, Report, Traffic
 from gpuwidget.model.terminal_text import clean_line, shorten_path
 from gpuwidget.model.to_json import to_json
@@ -36,17 +37,14 @@ from gpuwidget.views.rounding import (
 )
 
 OPTIONAL_FIELDS = (
-    *("memory_reserved", "bursts", "memory_utilization", "fp32_activity", "pcie", "nvlink"),
-    *("power_limit_w", "throttled"),
+    *("memory_reserved", "bursts", *(reported.name for _, reported in REPORTED if reported.secondary)),
+    *("pcie", "nvlink", "power_limit_w", "throttled"),
 )
 """The GPU fields that the JSON of a small card omits. Advice still contains the figures on which it is based,
 even if they come from these fields."""
 _OPTIONAL_TORCH_FIELDS = ("inactive_split", "returnable")
 _RARE_FIELDS = ("energy_at_least_j", "energy_error_j", "unified_memory")
 """The GPU fields that the JSON of a small card contains only with a value other than None and False."""
-_PERCENTAGES = (
-    "utilization|memory_utilization|sm_activity|sm_occupancy|tensor_activity|fp32_activity|dram_activity"
-)
 _OMITTED = translatable("left out of this card")
 
 
@@ -128,7 +126,7 @@ def _walk(value: Any, node: _Node, owner: Any = None) -> Any:
     if not value or not node.parts:
         return value
     if each := node.parts.get(_EACH):
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             return {name: _walk(item, each, value) for name, item in value.items()}
         return type(value)([_walk(item, each, value) for item in value])
     if isinstance(value, dict):
@@ -155,8 +153,8 @@ def _limits(level: DetailLevel) -> _Node:
             ("cell.label", _line(80)),
             ("notes[]", _english(level.note_length)),
             ("gpus[].name", _line(60)),
-            (f"gpus[].{_PERCENTAGES}|pcie|nvlink|power_w", _if_finite),
-            ("gpus[].energy_j|energy_at_least_j|energy_error_j", _if_finite),
+            ("gpus[].levels[]", _if_finite),
+            ("gpus[].utilization|pcie|nvlink|power_w|energy_j|energy_at_least_j|energy_error_j", _if_finite),
             ("gpus[].missing[]", reason),
             ("gpus[].children[]", _line(min(60, level.reason_length))),
             ("timeline.marks", lambda marks, _: select_marks(marks, level.marks)),
@@ -275,7 +273,11 @@ def _digits(level: DetailLevel) -> _Node:
             ("timeline.gaps[][]", _round_to_ms),
             ("timeline.marks[].t", duration),
             ("timeline.gpus[].utilization|power_w|sm_activity[]", lambda value, _: short(value)),
-            (f"gpus[].{_PERCENTAGES}.mean|max", _as_drawn(units.percent, by=short_gpu)),
+            *(
+                (f"gpus[].{reported.name}.mean|max", _as_drawn(units.KINDS[metric.kind].text, by=short_gpu))
+                for metric, reported in REPORTED
+            ),
+            ("gpus[].utilization.mean|max", _as_drawn(units.percent, by=short_gpu)),
             ("gpus[].pcie|nvlink.tx|rx.mean|max", _as_drawn(units.memory, by=short_gpu)),
             ("gpus[].power_w.mean|max", _as_drawn(units.power, by=short_gpu)),
             ("gpus[].throttled[]", duration),

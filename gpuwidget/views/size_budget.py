@@ -34,6 +34,10 @@ _FEW_POINTS = 80
 """Number of points, over all GPUs, up to which the timeline hardly affects the size of a card."""
 _ROW_SIZE = 60
 """Lower bound of the size of one GPU's row in the HTML, in bytes."""
+_REASON_SIZE = 36
+"""Lower bound of the size of the JSON around a reason's name and text, and of its id with parameters."""
+_SEVERAL_GPUS = 4
+"""Number of GPUs from which the JSON of a short run may not fit."""
 _MANY_GPUS = 9
 """Number of GPUs from which the chart consists of strips."""
 _BASE_SIZE = 1500
@@ -41,6 +45,7 @@ _BASE_SIZE = 1500
 _PANEL_SIZE = 200
 _STRIP_SIZE = 12
 """Lower bound of the size of one GPU's panel of the chart in the HTML, and of a strip, in bytes."""
+
 Bundle = dict[str, Any]
 
 
@@ -86,14 +91,20 @@ def _candidates(report: Report) -> Iterator[ReducedReport]:
     timeline = report.timeline
     count = len(timeline.t) * len(timeline.gpus) if timeline is not None else 0
     levels = [FULL, FEWER_LINES, REDUCED, COMPACT]
-    if count <= _FEW_POINTS:
+    if count <= _FEW_POINTS and len(report.gpus) < _SEVERAL_GPUS:
         # The card of a short run usually fits, so yield this level without the estimate below, which takes
         # longer.
         yield reduce(report, levels.pop(0))
     compact = reduce(report, COMPACT)
     size = _json_size(compact.stored) + _smallest_rest(compact)
+    reasons = (
+        _reasons_size(report)
+        - _json_size([gpu.get("missing") for gpu in compact.stored["gpus"]])
+        - _json_size(compact.stored["notes"][-1:])
+    )
     for level in levels:
-        if size + _POINT_SIZE * min(count, level.points * len(report.gpus)) <= LIMIT:
+        least = size + _POINT_SIZE * min(count, level.points * len(report.gpus))
+        if least + (0 if level.terse else max(0, reasons)) <= LIMIT:
             yield compact if level is COMPACT else reduce(report, level)
     if size <= LIMIT:
         yield reduce(report, BRIEF)
@@ -101,6 +112,16 @@ def _candidates(report: Report) -> Iterator[ReducedReport]:
     yield reduce(report, FEW_POINTS)
     yield reduce(report, FEW_ROWS)
     yield reduce(report, MINIMAL)
+
+
+def _reasons_size(report: Report) -> int:
+    """Return a lower bound of the size in bytes of the reasons and their ids, at levels that repeat them for
+    each GPU."""
+    return sum(
+        2 * len(name) + min(len(reason), FEWER_LINES.reason_length) + _REASON_SIZE
+        for gpu in report.gpus[: FULL.gpus]
+        for name, reason in gpu.missing.items()
+    )
 
 
 def _json_size(values: object) -> int:

@@ -145,7 +145,7 @@ def small_kernels(evidence: RunEvidence) -> Finding | None:
     fix = LARGER_KERNELS(fewer=FEWER if evidence.context.switches is None else FEWER_IN_TORCH)
     found = [gpu for gpu in evidence.gpus if _runs_small_kernels(gpu)]
     if found:
-        sm, busy = average([mean(gpu.sm_activity) for gpu in found]), mean_utilization(found)
+        sm, busy = average([mean(gpu.levels["sm_activity"]) for gpu in found]), mean_utilization(found)
         return Finding(
             SMALL_KERNELS(gpus=numbers(found), utilization=busy, sm=_small_percent(sm)),
             fix,
@@ -181,8 +181,8 @@ def tensor_cores_idle(evidence: RunEvidence) -> Finding | None:
     found = [gpu for gpu in evidence.gpus if _computes_in_fp32(gpu)]
     if not found:
         return None
-    tensor = average([mean(gpu.tensor_activity) for gpu in found])
-    fp32 = average([mean(gpu.fp32_activity) for gpu in found])
+    tensor = average([mean(gpu.levels["tensor_activity"]) for gpu in found])
+    fp32 = average([mean(gpu.levels["fp32_activity"]) for gpu in found])
     switches = evidence.context.switches
     tf32 = switches.tf32_matmul if switches is not None else None
     text = TENSOR_CORES_IDLE(gpus=numbers(found), fp32=fp32, tensor=tensor)
@@ -190,7 +190,7 @@ def tensor_cores_idle(evidence: RunEvidence) -> Finding | None:
         joined([text, TF32_OFF], " ") if tf32 is False else text,
         USE_TENSOR_CORES if switches is None else USE_BFLOAT16 if tf32 else USE_BFLOAT16_OR_TF32,
         {
-            "sm_activity": average([mean(gpu.sm_activity) for gpu in found]),
+            "sm_activity": average([mean(gpu.levels["sm_activity"]) for gpu in found]),
             "tensor_activity": tensor,
             "fp32_activity": fp32,
             "tf32_matmul": tf32,
@@ -217,20 +217,20 @@ def memory_bound(evidence: RunEvidence) -> Finding | None:
     fix = READ_LESS if evidence.context.switches is None else READ_LESS_IN_TORCH
     found = [gpu for gpu in evidence.gpus if _is_memory_bound(gpu)]
     if found:
-        dram = average([mean(gpu.dram_activity) for gpu in found])
+        dram = average([mean(gpu.levels["dram_activity"]) for gpu in found])
         return Finding(
             MEMORY_BOUND(gpus=numbers(found), dram=dram),
             fix,
             {
                 "dram_activity": dram,
-                "tensor_activity": average([mean(gpu.tensor_activity) for gpu in found]),
+                "tensor_activity": average([mean(gpu.levels["tensor_activity"]) for gpu in found]),
                 "gpus": [gpu.index for gpu in found],
             },
         )
     found = [gpu for gpu in evidence.gpus if _is_likely_memory_bound(gpu)]
     if not found:
         return None
-    used = average([mean(gpu.memory_utilization) for gpu in found])
+    used = average([mean(gpu.levels["memory_utilization"]) for gpu in found])
     return Finding(
         MEMORY_BOUND_LIKELY(gpus=numbers(found), used=used),
         fix,
@@ -258,7 +258,7 @@ def copies(evidence: RunEvidence) -> Finding | None:
     found = [gpu for gpu in evidence.gpus if _copies(gpu)]
     if found:
         rate = average([traffic(gpu) for gpu in found])
-        sm, busy = average([mean(gpu.sm_activity) for gpu in found]), mean_utilization(found)
+        sm, busy = average([mean(gpu.levels["sm_activity"]) for gpu in found]), mean_utilization(found)
         line = _copying_line(evidence)
         return Finding(
             COPIES(
@@ -294,7 +294,7 @@ def _small_percent(percent: float | None) -> str:
 
 
 def _runs_small_kernels(gpu: GpuReport) -> bool:
-    busy, sm, rate = mean(gpu.utilization), mean(gpu.sm_activity), traffic(gpu)
+    busy, sm, rate = mean(gpu.utilization), mean(gpu.levels["sm_activity"]), traffic(gpu)
     return (
         busy is not None
         and sm is not None
@@ -306,7 +306,7 @@ def _runs_small_kernels(gpu: GpuReport) -> bool:
 
 def _likely_runs_small_kernels(gpu: GpuReport) -> bool:
     return (
-        gpu.sm_activity is None
+        gpu.levels["sm_activity"] is None
         and gpu.utilization is not None
         and MIN_UTILIZATION <= gpu.utilization.mean <= FULL
         and gpu.utilization.max <= STEADY * gpu.utilization.mean
@@ -320,7 +320,11 @@ def _draws_idle_power(gpu: GpuReport) -> bool:
 
 
 def _computes_in_fp32(gpu: GpuReport) -> bool:
-    sm, tensor, fp32 = mean(gpu.sm_activity), mean(gpu.tensor_activity), mean(gpu.fp32_activity)
+    sm, tensor, fp32 = (
+        mean(gpu.levels["sm_activity"]),
+        mean(gpu.levels["tensor_activity"]),
+        mean(gpu.levels["fp32_activity"]),
+    )
     return (
         (sm is not None and sm >= FULL)
         and (tensor is not None and tensor <= TENSOR_IDLE)
@@ -329,17 +333,17 @@ def _computes_in_fp32(gpu: GpuReport) -> bool:
 
 
 def _is_memory_bound(gpu: GpuReport) -> bool:
-    dram, tensor = mean(gpu.dram_activity), mean(gpu.tensor_activity)
+    dram, tensor = mean(gpu.levels["dram_activity"]), mean(gpu.levels["tensor_activity"])
     return dram is not None and dram >= DRAM_FULL and tensor is not None and tensor <= TENSOR_IDLE
 
 
 def _is_likely_memory_bound(gpu: GpuReport) -> bool:
-    used = mean(gpu.memory_utilization)
-    return gpu.dram_activity is None and used is not None and used >= MEMORY_ALWAYS_USED
+    used = mean(gpu.levels["memory_utilization"])
+    return gpu.levels["dram_activity"] is None and used is not None and used >= MEMORY_ALWAYS_USED
 
 
 def _copies(gpu: GpuReport) -> bool:
-    busy, sm, rate = mean(gpu.utilization), mean(gpu.sm_activity), traffic(gpu)
+    busy, sm, rate = mean(gpu.utilization), mean(gpu.levels["sm_activity"]), traffic(gpu)
     return (
         busy is not None
         and busy >= MIN_COPY_UTILIZATION
@@ -352,7 +356,12 @@ def _copies(gpu: GpuReport) -> bool:
 
 def _likely_copies(gpu: GpuReport) -> bool:
     busy = mean(gpu.utilization)
-    return gpu.sm_activity is None and busy is not None and busy >= FULLY_BUSY and _draws_idle_power(gpu)
+    return (
+        gpu.levels["sm_activity"] is None
+        and busy is not None
+        and busy >= FULLY_BUSY
+        and _draws_idle_power(gpu)
+    )
 
 
 def _copying_line(evidence: RunEvidence) -> Hotspot | None:

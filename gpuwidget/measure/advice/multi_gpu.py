@@ -128,7 +128,7 @@ def straggler(evidence: RunEvidence) -> Finding | None:
     if exchange is None and len(waiting) < MIN_WAITING_WITHOUT_COUNTERS and not _of_one_job(evidence, gpus):
         return None
     sure = exchange is True
-    sm = average([mean(gpu.sm_activity) for gpu in waiting])
+    sm = average([mean(gpu.levels["sm_activity"]) for gpu in waiting])
     ranks = sorted({worker.rank for worker in evidence.workers_on(late) if worker.rank is not None})
     gpu, share = gpu_name(late), utilization - busy
     waits = (WAIT if sure else PROBABLY_WAIT)(
@@ -154,7 +154,7 @@ def straggler(evidence: RunEvidence) -> Finding | None:
             "waiting_sm_activity": sm,
             "waiting_power_w": mean_power(waiting),
             "late_utilization": busy,
-            "late_sm_activity": mean(late.sm_activity),
+            "late_sm_activity": mean(late.levels["sm_activity"]),
         },
         sure=sure,
     )
@@ -188,7 +188,7 @@ def _late_gpu(gpus: Sequence[GpuReport]) -> GpuReport | None:
     least, *others = sorted(gpus, key=lambda gpu: mean(gpu.utilization) or 0.0)
     if all(_waits_for(gpu, least) for gpu in others):
         return least
-    *others, most = sorted(gpus, key=lambda gpu: mean(gpu.sm_activity) or 0.0)
+    *others, most = sorted(gpus, key=lambda gpu: mean(gpu.levels["sm_activity"]) or 0.0)
     if all(_only_waits(gpu) for gpu in others) and _works_harder(most, others):
         return most
     return None
@@ -203,13 +203,13 @@ def _waits_for(gpu: GpuReport, late: GpuReport) -> bool:
     waits = (busy - less_busy) / 100
     if power is None or less_power is None or power > less_power + MAX_SPINNING_POWER * waits + TOLERANCE:
         return False
-    sm, less_sm = mean(gpu.sm_activity), mean(late.sm_activity)
+    sm, less_sm = mean(gpu.levels["sm_activity"]), mean(late.levels["sm_activity"])
     if sm is None or less_sm is None:
         return True
     return (
         MIN_SPINNING_SM <= sm <= less_sm + MAX_SPINNING_SM * waits + TOLERANCE
-        and _no_more(gpu.tensor_activity, late.tensor_activity)
-        and _no_more(gpu.dram_activity, late.dram_activity)
+        and _no_more(gpu.levels["tensor_activity"], late.levels["tensor_activity"])
+        and _no_more(gpu.levels["dram_activity"], late.levels["dram_activity"])
     )
 
 
@@ -220,7 +220,7 @@ def _no_more(work: Level | None, work_of_late: Level | None) -> bool:
 
 def _only_waits(gpu: GpuReport) -> bool:
     """Return whether a GPU waits in a collective most of the time, according to its hardware counters."""
-    busy, share, sm = mean(gpu.utilization), power_share(gpu), mean(gpu.sm_activity)
+    busy, share, sm = mean(gpu.utilization), power_share(gpu), mean(gpu.levels["sm_activity"])
     return (
         busy is not None
         and busy >= SPINNING_UTILIZATION
@@ -232,14 +232,17 @@ def _only_waits(gpu: GpuReport) -> bool:
 
 
 def _works_harder(late: GpuReport, waiting: Sequence[GpuReport]) -> bool:
-    own, theirs = mean(late.sm_activity), average([mean(gpu.sm_activity) for gpu in waiting])
+    own, theirs = (
+        mean(late.levels["sm_activity"]),
+        average([mean(gpu.levels["sm_activity"]) for gpu in waiting]),
+    )
     return own is not None and theirs is not None and own >= 2 * theirs
 
 
 def _exchange_data(gpus: Sequence[GpuReport]) -> bool | None:
     """Return whether all GPUs send and receive data at about the same rate; None without the counters."""
     rates = [traffic(gpu) for gpu in gpus]
-    if any(gpu.sm_activity is None for gpu in gpus) or None in rates:
+    if any(gpu.levels["sm_activity"] is None for gpu in gpus) or None in rates:
         return None
     known = [rate for rate in rates if rate is not None]
     return min(known) >= MIN_EXCHANGE_RATE and max(known) <= SAME_EXCHANGE * min(known)

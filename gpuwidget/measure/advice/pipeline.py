@@ -190,7 +190,7 @@ def _from_bursts(evidence: RunEvidence) -> Finding | None:
             "utilization": busy,
             "bursts_a_second": bursts,
             "power_w": mean_power(found),
-            "sm_activity": average([mean(gpu.sm_activity) for gpu in found]),
+            "sm_activity": average([mean(gpu.levels["sm_activity"]) for gpu in found]),
             "gpus": [gpu.index for gpu in found],
             **_loader_evidence(loader, evidence),
         },
@@ -277,7 +277,7 @@ def _is_gpu_idle(spot: Hotspot, evidence: RunEvidence) -> bool:
 def _works_in_bursts(gpu: GpuReport, seconds: float) -> bool:
     if gpu.utilization is None or gpu.bursts is None:
         return False
-    busy, share, sm = gpu.utilization.mean, power_share(gpu), mean(gpu.sm_activity)
+    busy, share, sm = gpu.utilization.mean, power_share(gpu), mean(gpu.levels["sm_activity"])
     return (
         busy <= HALF_IDLE
         and gpu.bursts >= max(MIN_BURSTS, MIN_BURSTS_PER_SECOND * seconds)

@@ -57,7 +57,7 @@ def busy(index: int = 0, **changes: Any) -> GpuReport:
         power_w=level(670.0),
         torch=TorchMemory(Span(0, gib(10), gib(12)), Span(0, gib(13), gib(13)), 0, 0, 0),
     )
-    return replace(made, **changes)
+    return reports.changed(made, **changes)
 
 
 def half_idle(**changes: Any) -> GpuReport:
@@ -682,7 +682,7 @@ def test_a_busier_gpu_that_does_not_only_wait(changes: dict[str, Any]) -> None:
     waits = busy(0, sm_activity=level(48.0), tensor_activity=level(12.0), power_w=level(330.0), nvlink=links)
     late = half_idle(nvlink=links, bursts=0, index=1, uuid="GPU-1")
     assert rules(evidence(waits, late)) == ["straggler"]
-    assert "straggler" not in rules(evidence(replace(waits, **changes), late))
+    assert "straggler" not in rules(evidence(reports.changed(waits, **changes), late))
 
 
 def rank(number: int, on: GpuReport) -> WorkerReport:
@@ -714,7 +714,7 @@ def test_a_pipeline_of_two_gpus_is_not_a_straggler() -> None:
         **small,
     )
     assert "straggler" not in rules(evidence(more, less))
-    same = replace(less, tensor_activity=level(2.9), dram_activity=level(5.8))
+    same = reports.changed(less, tensor_activity=level(2.9), dram_activity=level(5.8))
     assert rules(evidence(more, same)) == ["straggler"]
 
 
@@ -734,8 +734,10 @@ def test_the_steady_part_of_a_run_with_workers() -> None:
     """If workers did the GPU work, rules about it use the time without start-up and shutdown, and the text
     contains how long that was. The line profile and the loaders of the notebook are not about it."""
     idle = busy(0, utilization=level(45.0), sm_activity=level(40.0), fp32_activity=level(30.0), torch=None)
-    hungry = replace(idle, utilization=level(99.0), sm_activity=level(90.0), fp32_activity=level(66.0))
-    hungry = replace(hungry, tensor_activity=level(2.0))
+    hungry = reports.changed(
+        idle, utilization=level(99.0), sm_activity=level(90.0), fp32_activity=level(66.0)
+    )
+    hungry = reports.changed(hungry, tensor_activity=level(2.0))
     steady = SteadyPart(SteadyWindow(12.0, 19.0), (hungry,))
     workers = (rank(0, idle),)
     said = only(evidence(idle, workers=workers, steady=steady))

@@ -281,7 +281,7 @@ def test_a_run_shorter_than_the_drivers_window_has_no_utilization(bench: Bench) 
     """If a run is shorter than the driver's utilization windows, values that need a window are None with a
     reason, never 0."""
     gpu = bench.report(bench.run()).gpus[0]
-    assert (gpu.utilization, gpu.power_w, gpu.energy_j, gpu.sm_activity) == (None, None, None, None)
+    assert (gpu.utilization, gpu.power_w, gpu.energy_j, gpu.levels["sm_activity"]) == (None, None, None, None)
     assert gpu.missing_ids["utilization"] == MessageId("too-short-for-windows", {"window_s": 0.2})
     too_short = MessageId("too-short", {"seconds": 0.1})
     assert (gpu.missing_ids["energy_j"], gpu.missing_ids["power_w"]) == (too_short, too_short)
@@ -314,9 +314,9 @@ def test_counters_count_only_inside_the_run(
     bench.source.activity[0] = _window(bench.clock.time(), 30.0)
     bench.pass_time(after)
     gpu = bench.report(run).gpus[0]
-    assert gpu.sm_activity == level
+    assert gpu.levels["sm_activity"] == level
     assert gpu.missing_ids.get("sm_activity") == reason
-    assert gpu.tensor_activity is None
+    assert gpu.levels["tensor_activity"] is None
     assert gpu.missing_ids["tensor_activity"] == MessageId("no-counter-value", {})
 
 
@@ -620,8 +620,8 @@ def test_setting_the_clock_during_a_run(bench: Bench, seconds: float) -> None:
     assert gpu.energy_j == pytest.approx(600.0)
     assert gpu.utilization is not None
     assert gpu.utilization.mean == pytest.approx(50.0)
-    assert gpu.sm_activity is not None
-    assert gpu.sm_activity.mean == pytest.approx(40.0)
+    assert gpu.levels["sm_activity"] is not None
+    assert gpu.levels["sm_activity"].mean == pytest.approx(40.0)
 
 
 def test_memory_that_jax_reserved_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

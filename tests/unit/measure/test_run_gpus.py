@@ -140,7 +140,7 @@ def test_a_window_of_the_counters_from_before_the_clock_was_set_back(jump: float
     later = replace(one, activity=replace(window, since=EPOCH + 0.5, until=EPOCH + 1.0, sm=20.0))
     gpus.add(0.5, sample((h200(0), replace(one, measured=EPOCH + 0.5)), time=EPOCH + 0.5))
     gpus.end(1.0, sample((h200(0), replace(later, measured=EPOCH + 1.0)), time=EPOCH + 1.0), EPOCH + 1.0)
-    assert gpus.all[0].activity("sm_activity", 0.5) == Level(20.0, 20.0)
+    assert gpus.all[0].levels(0.5)["sm_activity"] == Level(20.0, 20.0)
     _, series = gpus.time_series()
     assert set(series[h200(0).uuid].sm_activity) == {None, 20.0}
 

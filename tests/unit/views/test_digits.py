@@ -13,6 +13,7 @@ import helpers_reports as reports
 import pytest
 
 from gpuwidget.model import units
+from gpuwidget.model.metrics import REPORTED
 from gpuwidget.model.mime_types import MIME_TYPE
 from gpuwidget.model.report import (
     CodeTime,
@@ -24,6 +25,7 @@ from gpuwidget.model.report import (
     Traffic,
     WorkerReport,
 )
+from gpuwidget.model.to_json import INLINED
 from gpuwidget.views import card, card_html, card_summary, card_text
 from gpuwidget.views.card_gpus import table_columns
 from gpuwidget.views.detail_levels import FULL
@@ -121,7 +123,11 @@ def from_json(kind: type[T], values: Mapping[str, Any]) -> T:
     hints = get_type_hints(kind)
     made: dict[str, Any] = {}
     for field in fields(kind):  # type: ignore[arg-type]
-        if field.name in values:
+        if field.metadata == INLINED:
+            hint = get_args(hints[field.name])[1]
+            names = (reported.name for _, reported in REPORTED)
+            made[field.name] = {name: _value(hint, values.get(name)) for name in names}
+        elif field.name in values:
             made[field.name] = _value(hints[field.name], values[field.name])
         elif field.init:
             made[field.name] = {} if "missing" in field.name else None
