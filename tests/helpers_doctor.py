@@ -19,7 +19,7 @@ from gpuwidget.diagnostics.run_checks import diagnose
 from gpuwidget.diagnostics.target import NotebookState
 from gpuwidget.diagnostics.torch_copies import TorchCopy, TorchFiles
 from gpuwidget.model.diagnosis import Check
-from gpuwidget.sources.nvml_diagnostics import GpuHealth, NvmlHealth, PeerAccess
+from gpuwidget.sources.nvml_diagnostics import GpuDiagnostics, NvmlDiagnostics, PeerAccess
 from gpuwidget.system.host_limits import SharedMemory
 
 GIB = 1024**3
@@ -73,9 +73,9 @@ CUDA: dict[str, Any] = {
 """Values that the CUDA probe reports for a working driver library."""
 
 
-def h200(index: int = 0, **results: Any) -> GpuHealth:
+def h200(index: int = 0, **results: Any) -> GpuDiagnostics:
     """Return the health of a healthy GPU, with the given fields replaced."""
-    whole = GpuHealth(
+    whole = GpuDiagnostics(
         index=index,
         uuid=UUIDS[index],
         name="NVIDIA H200",
@@ -102,7 +102,7 @@ def h200(index: int = 0, **results: Any) -> GpuHealth:
     return replace(whole, **results)
 
 
-def nvml(*gpus: GpuHealth, **values: Any) -> NvmlHealth:
+def nvml(*gpus: GpuDiagnostics, **values: Any) -> NvmlDiagnostics:
     """Return the NVML results of a working driver, with NVLink between all GPUs."""
     peers = tuple(
         PeerAccess(one.index, other.index, nvlink=True, reads=True)
@@ -110,12 +110,12 @@ def nvml(*gpus: GpuHealth, **values: Any) -> NvmlHealth:
         for other in gpus
         if one != other
     )
-    return replace(NvmlHealth(None, None, "580.95.05", "13.0", gpus, (), peers), **values)
+    return replace(NvmlDiagnostics(None, None, "580.95.05", "13.0", gpus, (), peers), **values)
 
 
-def no_driver(error: int, text: str = "") -> NvmlHealth:
+def no_driver(error: int, text: str = "") -> NvmlDiagnostics:
     """Return the NVML results of a driver whose initialization fails with this error code and error text."""
-    return NvmlHealth(error, text, None, None, (), (), ())
+    return NvmlDiagnostics(error, text, None, None, (), (), ())
 
 
 def devices(*names: str, usable: bool = True) -> tuple[DeviceFile, ...]:

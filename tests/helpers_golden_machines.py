@@ -109,7 +109,7 @@ def _views(machine: Machine, name: str) -> str:
     table = render_table(sample, width=100, tz=timezone.utc)
     text = json.dumps(to_json(sample), indent=1, ensure_ascii=False)
     text = re.sub(r'("energy_j": )[0-9.]+', r"\1ENERGY", text)
-    return f"=== {name}\n{table}\n{text}\n{formatted(nvml_diagnostics.query_health())}"
+    return f"=== {name}\n{table}\n{text}\n{formatted(nvml_diagnostics.query_diagnostics())}"
 
 
 @contextmanager

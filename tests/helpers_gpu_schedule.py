@@ -13,7 +13,7 @@ from fakes import EPOCH, gpu
 from helpers_samples import GIB, LIVE, process, reading
 
 from gpuwidget.model.readings import Activity
-from gpuwidget.model.samples import SCHEMA, Sample
+from gpuwidget.model.samples import SAMPLE_SCHEMA, Sample
 from gpuwidget.server.gpu_owners import NO_OWNER, GpuOwners, ProcessOwner
 from gpuwidget.sources import UtilizationWindow, WorkingProcesses
 
@@ -149,7 +149,7 @@ class Machine:
                 owner_of = {found.pid: found.owner for found in alive}
                 owners[one.uuid] = GpuOwners(frozenset(owner_of.values()), owner_of, complete=True)
             readings.append(values)
-        return Sample(SCHEMA, EPOCH + self.now, LIVE, self.gpus, tuple(readings)), owners
+        return Sample(SAMPLE_SCHEMA, EPOCH + self.now, LIVE, self.gpus, tuple(readings)), owners
 
 
 def random_machine(seed: int, length_s: float, longest_pause_s: float) -> Machine:

@@ -8,7 +8,7 @@ from helpers_allocator import StandInGpu
 
 from gpuwidget.heap.find_holders import find_holders
 from gpuwidget.heap.heap_walk import Root
-from gpuwidget.measure.memory_holders import rank_holders
+from gpuwidget.measure.holder_ranking import rank_holders
 from gpuwidget.model.report import Holder
 from gpuwidget.pytorch import allocator
 

@@ -108,7 +108,7 @@ class Player:
 
     def counters(self) -> dict[str, float]:
         """Return the recorded energy counter of each GPU now, in joules, by UUID."""
-        source = self._sampler._raw_source
+        source = self._sampler._source
         found = {gpu.uuid: source.read(gpu, "slow").values["energy_j"] for gpu in self._sampler.known_gpus}
         return {uuid: joules for uuid, joules in found.items() if joules is not None}
 

@@ -12,7 +12,7 @@ from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import Message, MessageId
 from gpuwidget.model.metrics import GROUPS
 from gpuwidget.model.readings import Reading
-from gpuwidget.model.samples import SCHEMA, Gpu, Origin, Sample
+from gpuwidget.model.samples import SAMPLE_SCHEMA, Gpu, Origin, Sample
 from gpuwidget.sources import GroupReading
 
 GIB = 1024**3
@@ -87,4 +87,4 @@ def h200(index: int, **facts: Any) -> Gpu:
 def sample(*pairs: tuple[Gpu, Reading], origin: Origin = LIVE, time: float = EPOCH) -> Sample:
     """Return a sample of the given GPUs with their readings."""
     gpus, readings = zip(*pairs, strict=True) if pairs else ((), ())
-    return Sample(schema=SCHEMA, time=time, origin=origin, gpus=gpus, readings=readings)
+    return Sample(schema=SAMPLE_SCHEMA, time=time, origin=origin, gpus=gpus, readings=readings)

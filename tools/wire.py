@@ -80,9 +80,12 @@ def _without_comments(code: str) -> str:
 
 
 CONSTANTS: Mapping[str, tuple[object, str]] = {
-    "STREAM_SCHEMA": (wire.SCHEMA, "Version of the stream's messages that this labextension reads."),
-    "SAMPLE_SCHEMA": (samples.SCHEMA, "Version of single samples that this labextension reads."),
-    "KERNEL_SCHEMA": (kernel_state.SCHEMA, "Version of the kernel's replies that this labextension reads."),
+    "STREAM_SCHEMA": (wire.STREAM_SCHEMA, "Version of the stream's messages that this labextension reads."),
+    "SAMPLE_SCHEMA": (samples.SAMPLE_SCHEMA, "Version of single samples that this labextension reads."),
+    "KERNEL_SCHEMA": (
+        kernel_state.KERNEL_SCHEMA,
+        "Version of the kernel's replies that this labextension reads.",
+    ),
     "KERNEL_REQUEST": (kernel_requests.REQUEST, "Message type of a request to a kernel."),
     "KERNEL_REPLY": (kernel_requests.REPLY, "Message type of a kernel's reply."),
     "LOAD_CODE": (

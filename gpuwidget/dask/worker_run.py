@@ -14,7 +14,7 @@ from gpuwidget.measure.worker_gpu import WorkerGpu
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Gpu, Sample, without_mig_parents
-from gpuwidget.model.worker_update import MAX_GPUS, SCHEMA, UpdateStatus, WorkerGpuUpdate, WorkerUpdate
+from gpuwidget.model.worker_update import MAX_GPUS, WORKER_SCHEMA, UpdateStatus, WorkerGpuUpdate, WorkerUpdate
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER
 from gpuwidget.system import processes
@@ -102,7 +102,7 @@ class WorkerRun:
     def update(self, tasks: Tasks | None, status: UpdateStatus = "running") -> WorkerUpdate:
         """Return the figures so far."""
         return WorkerUpdate(
-            schema=SCHEMA,
+            schema=WORKER_SCHEMA,
             kind="dask",
             host=socket.gethostname(),
             pid=self._pid,
@@ -144,7 +144,7 @@ class WorkerRun:
 
     def _add_gpu(self, t: float, gpu: Gpu, reading: Reading, beginning: bool) -> None:
         assert self._attribution is not None
-        held = self._attribution.holding(gpu, reading)
+        held = self._attribution.process_memory(gpu, reading)
         if held.reason is not None:
             self._reason = held.reason.text
         on_gpu = self._gpus.get(gpu.uuid)

@@ -13,7 +13,7 @@ from gpuwidget.model import units
 from gpuwidget.model.diagnosis import Check, Issue, IssueStatus
 from gpuwidget.model.translation import counted, joined, translatable
 from gpuwidget.sources import xids
-from gpuwidget.sources.nvml_diagnostics import GpuHealth, PeerAccess
+from gpuwidget.sources.nvml_diagnostics import GpuDiagnostics, PeerAccess
 from gpuwidget.sources.throttle_reasons import HARMFUL, THERMAL
 
 HEALTH = ("health", translatable("GPU health"))
@@ -51,7 +51,7 @@ def check_health(results: ProbeResults) -> Check:
     return build_check(HEALTH, counted(len(issues), "{number} issue", "{number} issues"), issues, evidence)
 
 
-def _memory_error_issues(gpu: GpuHealth, remap_status: IssueStatus) -> list[Issue]:
+def _memory_error_issues(gpu: GpuDiagnostics, remap_status: IssueStatus) -> list[Issue]:
     issues = []
     if gpu.remap_failed:
         issues.append(messages.MEMORY_REMAP_FAILED(gpu=gpu.index, status=remap_status))
@@ -62,7 +62,7 @@ def _memory_error_issues(gpu: GpuHealth, remap_status: IssueStatus) -> list[Issu
     return issues
 
 
-def _throttle_issues(gpu: GpuHealth) -> list[Issue]:
+def _throttle_issues(gpu: GpuDiagnostics) -> list[Issue]:
     reasons = tuple(reason for reason in gpu.throttle or () if reason in HARMFUL)
     if not reasons:
         return []
@@ -99,7 +99,7 @@ def _persistence_issues(results: ProbeResults) -> list[Issue]:
     return [messages.PERSISTENCE_OFF(gpus=len(without_persistence))]
 
 
-def _memory_summary(gpu: GpuHealth) -> str:
+def _memory_summary(gpu: GpuDiagnostics) -> str:
     ecc = "ECC n/a" if gpu.ecc is None else "ECC on" if gpu.ecc else "ECC off"
     parts = [ecc]
     if gpu.ecc_uncorrected is not None:

@@ -17,7 +17,7 @@ from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.model.diagnosis import Check, Fix, Issue, IssueStatus
 from gpuwidget.model.translation import counted, joined, translatable
 from gpuwidget.sources import nvml_messages
-from gpuwidget.sources.nvml_diagnostics import GpuHealth, LostGpu
+from gpuwidget.sources.nvml_diagnostics import GpuDiagnostics, LostGpu
 
 GPU = ("gpu", "GPU")
 SHARING = ("sharing", translatable("MIG and sharing"))
@@ -54,7 +54,7 @@ def check_gpu(results: ProbeResults) -> Check:
     return build_check(GPU, translatable("not visible"), [messages.UNKNOWN_WITHOUT_DRIVER()], evidence)
 
 
-def _count_by_name(gpus: tuple[GpuHealth, ...]) -> str:
+def _count_by_name(gpus: tuple[GpuDiagnostics, ...]) -> str:
     names = dict.fromkeys(gpu.name for gpu in gpus)
     times = "\N{MULTIPLICATION SIGN}"
     return ", ".join(f"{sum(gpu.name == name for gpu in gpus)} {times} {name}" for name in names)
@@ -213,6 +213,6 @@ def check_sharing(results: ProbeResults) -> Check:
     return build_check(SHARING, found, issues, evidence)
 
 
-def _unusable_status(unusable: Sequence[int], gpus: Sequence[GpuHealth]) -> IssueStatus:
+def _unusable_status(unusable: Sequence[int], gpus: Sequence[GpuDiagnostics]) -> IssueStatus:
     """Return the status of an issue that makes some or all GPUs unusable."""
     return "warning" if len(unusable) < len(gpus) else "broken"

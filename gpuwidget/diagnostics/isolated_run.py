@@ -19,7 +19,7 @@ from gpuwidget.diagnostics.probe_process import (
 )
 from gpuwidget.diagnostics.target import PROBE_TIMEOUT_S, RUN_TIMEOUT_S, NotebookState, Target
 from gpuwidget.model.clock import SYSTEM_CLOCK
-from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis, EnvironmentKind, Fix, Issue, Problem
+from gpuwidget.model.diagnosis import DIAGNOSIS_SCHEMA, Check, Diagnosis, EnvironmentKind, Fix, Issue, Problem
 from gpuwidget.model.errors import DoctorError
 from gpuwidget.model.to_json import to_json
 from gpuwidget.model.translation import restore_texts, text_sources, translatable
@@ -42,8 +42,8 @@ def main(_path: Sequence[str]) -> None:
         NotebookState(**arguments["notebook"]),
         timeout_s=_remaining_s(arguments["timeout_s"], SYSTEM_CLOCK.time() - arguments["time"]),
     )
-    doctor = run_checks(target)
-    send(doctor=to_json(doctor), texts=text_sources(doctor))
+    diagnosis = run_checks(target)
+    send(diagnosis=to_json(diagnosis), texts=text_sources(diagnosis))
 
 
 def _remaining_s(timeout_s: float, elapsed_s: float) -> float:
@@ -81,8 +81,8 @@ def run_in_subprocess(
         "gpuwidget.diagnostics.isolated_run", environment, [json.dumps(arguments)], own_session=True
     )
     result = process.wait(SYSTEM_CLOCK.monotonic() + RUN_TIMEOUT_S)
-    if "doctor" in result.values:
-        return parse_diagnosis(restore_texts(result.values["doctor"], result.values["texts"]))
+    if "diagnosis" in result.values:
+        return parse_diagnosis(restore_texts(result.values["diagnosis"], result.values["texts"]))
     if result.ending == "hung":
         why: str = translatable("it did not finish within {seconds:.0f} s", seconds=RUN_TIMEOUT_S)
     else:
@@ -100,7 +100,7 @@ def run_in_subprocess(
 def parse_diagnosis(values: Any) -> Diagnosis:
     """Parse a diagnosis, ignoring fields of newer versions. Raises DoctorError if it is invalid."""
     try:
-        if values["schema"] != SCHEMA:
+        if values["schema"] != DIAGNOSIS_SCHEMA:
             raise DoctorError(
                 f"The diagnosis was made by another version of gpuwidget (schema {values['schema']!r})."
             )

@@ -17,9 +17,9 @@ from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml_diagnostics import (
     FOREIGN_BINDING,
     NO_BINDING,
-    GpuHealth,
+    GpuDiagnostics,
     LostGpu,
-    NvmlHealth,
+    NvmlDiagnostics,
     PeerAccess,
 )
 
@@ -43,7 +43,7 @@ class ProbeResults:
     """Result of :mod:`gpuwidget.diagnostics.files_probe`."""
     nvml_result: ProbeResult
     """Result of :mod:`gpuwidget.diagnostics.nvml_probe`."""
-    nvml: NvmlHealth | None
+    nvml: NvmlDiagnostics | None
     """The values of ``nvml_result``; None if the probe sent none."""
     timeout_s: float
     """The timeout of all probes together."""
@@ -97,7 +97,7 @@ class ProbeResults:
         return (self.nvml.driver if self.nvml is not None else None) or self.machine.module
 
     @property
-    def gpus(self) -> tuple[GpuHealth, ...]:
+    def gpus(self) -> tuple[GpuDiagnostics, ...]:
         """The GPUs that NVML lists."""
         return self.nvml.gpus if self.nvml is not None else ()
 
@@ -191,15 +191,17 @@ def _is_file_of(name: str, library: str) -> bool:
     return rest != name and rest[:1] in (".", "_", "-")
 
 
-def parse_nvml_result(result: ProbeResult) -> NvmlHealth | None:
+def parse_nvml_result(result: ProbeResult) -> NvmlDiagnostics | None:
     """Return the NVML probe's values as dataclasses; None if it sent none."""
     values = result.values.get("nvml")
     if not isinstance(values, dict):
         return None
-    gpus = tuple(GpuHealth(**{name: _tuples(value) for name, value in gpu.items()}) for gpu in values["gpus"])
+    gpus = tuple(
+        GpuDiagnostics(**{name: _tuples(value) for name, value in gpu.items()}) for gpu in values["gpus"]
+    )
     peers = tuple(PeerAccess(**peer) for peer in values["peers"])
     lost = tuple(LostGpu(**gpu) for gpu in values["lost"])
-    return NvmlHealth(**{**values, "gpus": gpus, "peers": peers, "lost": lost})
+    return NvmlDiagnostics(**{**values, "gpus": gpus, "peers": peers, "lost": lost})
 
 
 def _tuples(value: Any) -> Any:

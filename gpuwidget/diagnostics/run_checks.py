@@ -28,7 +28,7 @@ from gpuwidget.diagnostics.torch_copies import library_folders
 from gpuwidget.diagnostics.torch_probe import LIBRARIES
 from gpuwidget.diagnostics.unfinished_probes import probe_issues, unfinished_steps
 from gpuwidget.model.clock import SYSTEM_CLOCK
-from gpuwidget.model.diagnosis import SCHEMA, Check, Diagnosis, Problem
+from gpuwidget.model.diagnosis import DIAGNOSIS_SCHEMA, Check, Diagnosis, Problem
 
 _TOOLKIT_LIBRARIES = tuple(
     name for name in LIBRARIES if name not in ("libcuda", "libtorch_cuda", "libtorch_cpu")
@@ -101,7 +101,7 @@ def diagnose(results: ProbeResults) -> Diagnosis:
     unfinished, problems = unfinished_steps(results), find_problems(links)
     statuses = {check.status for check in links}
     diagnosis = Diagnosis(
-        schema=SCHEMA,
+        schema=DIAGNOSIS_SCHEMA,
         version=results.version,
         time=SYSTEM_CLOCK.time(),
         place=results.place,

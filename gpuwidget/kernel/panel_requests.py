@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gpuwidget.kernel.devices import default_device
@@ -27,8 +27,8 @@ from gpuwidget.model.kernel_requests import (
     SetDeviceRequest,
     SwitchRequest,
     WatchRequest,
+    parse_kernel_request,
     parse_locale,
-    parse_request,
 )
 from gpuwidget.model.kernel_state import KernelState
 from gpuwidget.model.to_json import to_json
@@ -42,6 +42,7 @@ from gpuwidget.model.translation import (
     view_language,
 )
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
+from gpuwidget.system.daemon_thread import run_in_daemon_thread
 
 if TYPE_CHECKING:
     from gpuwidget.kernel.commands.doctor_command import SharedDiagnosis
@@ -100,49 +101,40 @@ class PanelRequests:
         if locale is not None:
             set_view_language(locale)
         try:
-            request = parse_request(content)
+            request = parse_kernel_request(content)
         except GpuWidgetError as error:
             send(self._error(error))
             return
         if isinstance(request, FreeCacheRequest):
-            # Freeing the cache waits for the GPU. On this thread, the wait would delay other requests and
-            # Jupyter's interrupt.
-            self._answer_on_thread(request, send)
+            # Freeing the cache waits for the GPU.
+            answer = partial(self._answer, request)
+            self._send_later(send, run_in_daemon_thread(answer, "gpuwidget-request"))
         elif isinstance(request, DoctorRequest):
-            # Awaiting the checks here would block every other request on the channel, and the kernel's
-            # shutdown.
-            task = asyncio.ensure_future(self._run_checks(send))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._send_later(send, self._run_checks())
         else:
             send(self._answer(request))
 
-    def _answer_on_thread(self, request: Request, send: Callable[[_Reply], None]) -> None:
-        """Answer on a new thread, but send the reply on this thread, the only one that may use the
-        channel."""
-        loop = asyncio.get_running_loop()
+    def _send_later(self, send: Callable[[_Reply], None], answer: Awaitable[_Reply]) -> None:
+        """Send an answer once it is known. Awaiting it would block every other request on the channel,
+        Jupyter's interrupt and the kernel's shutdown."""
 
-        def work() -> None:
-            reply = self._answer(request)
-            try:
-                loop.call_soon_threadsafe(send, reply)
-            except RuntimeError:
-                _LOG.debug("the kernel ended before a request was answered", exc_info=True)
+        async def wait() -> None:
+            send(await answer)
 
-        threading.Thread(target=work, name="gpuwidget-request", daemon=True).start()
+        task = asyncio.ensure_future(wait())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _run_checks(self, send: Callable[[_Reply], None]) -> None:
-        reply: _Reply
+    async def _run_checks(self) -> _Reply:
         try:
             if self._diagnosis is None:
                 from gpuwidget.kernel.commands.doctor_command import SharedDiagnosis
 
                 self._diagnosis = SharedDiagnosis()
-            doctor = await self._diagnosis.diagnosis()
-            reply = DoctorReply("examined", doctor, translations(doctor, view_language()), self._state())
+            diagnosis = await self._diagnosis.diagnosis()
+            return DoctorReply("examined", diagnosis, translations(diagnosis, view_language()), self._state())
         except Exception as error:
-            reply = self._error(error)
-        send(reply)
+            return self._error(error)
 
     def _answer(self, request: Request) -> _Reply:
         """Return the reply to a request; never raises."""

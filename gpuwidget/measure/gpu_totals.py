@@ -261,12 +261,12 @@ class GpuTotals:
 
     # -- adding readings -----------------------------------------------------------------------------
 
-    def begin(self, reading: Reading, holding: ProcessMemory, fresh: bool, requested_at: float) -> None:
+    def begin(self, reading: Reading, held: ProcessMemory, fresh: bool, requested_at: float) -> None:
         """Add the reading taken just before the run. If ``fresh`` is False, the reading is too old, and the
         start values are unknown. In that case, only readings from ``requested_at`` (epoch seconds) or later
         count.
         """
-        self._update(reading, holding)
+        self._update(reading, held)
         self._last_measured = reading.measured
         self.fresh, self._requested_at = fresh, requested_at
         if reading.activity is not None:
@@ -275,10 +275,10 @@ class GpuTotals:
         self._energy.add(0.0, reading.power_w if fresh else None)
         if fresh:
             self._device.start = reading.memory_used
-            self._process.start = holding.memory
-            self._children.start = holding.children_memory
-            self._add_memory(reading, holding)
-        self.had_context = None if holding.memory is None else holding.own
+            self._process.start = held.memory
+            self._children.start = held.children_memory
+            self._add_memory(reading, held)
+        self.had_context = None if held.memory is None else held.own
 
     def begin_late(self, t: float) -> None:
         """Begin ``t`` seconds into the run, when the GPU first appears. The earlier part of the run counts as
@@ -289,18 +289,16 @@ class GpuTotals:
         """Add the driver's records of the power. The run began at ``began`` (monotonic seconds)."""
         self._energy.add_record(record, began)
 
-    def add(
-        self, t: float, reading: Reading, holding: ProcessMemory, started: float, driver_s: float
-    ) -> None:
+    def add(self, t: float, reading: Reading, held: ProcessMemory, started: float, driver_s: float) -> None:
         """Add a reading ``t`` seconds into the run that began at ``started`` (epoch seconds).
 
         ``driver_s`` is how many seconds the driver took for the sample that contains the reading.
         """
-        self._update(reading, holding)
+        self._update(reading, held)
         if not self.fresh and reading.measured is not None:
             self.fresh = reading.measured >= self._requested_at
         if self.fresh:
-            self._add_memory(reading, holding)
+            self._add_memory(reading, held)
         if reading.measured is None:
             self._energy.add(t, None)
             self._unanswered = True
@@ -314,7 +312,7 @@ class GpuTotals:
         self,
         t: float,
         reading: Reading,
-        holding: ProcessMemory,
+        held: ProcessMemory,
         started: float,
         driver_s: float,
         *,
@@ -322,29 +320,29 @@ class GpuTotals:
     ) -> None:
         """Add the reading taken at the run's end. If ``fresh`` is False, the reading is too old, and the end
         values are unknown."""
-        self.add(t, reading, holding, started, driver_s)
+        self.add(t, reading, held, started, driver_s)
         if fresh:
             self._device.end = reading.memory_used
-            self._process.end = holding.memory
-            self._children.end = holding.children_memory
+            self._process.end = held.memory
+            self._children.end = held.children_memory
 
-    def _update(self, reading: Reading, holding: ProcessMemory) -> None:
+    def _update(self, reading: Reading, held: ProcessMemory) -> None:
         self.reading = reading
-        self.process_memory_now = holding.memory
-        self.used_by_process = self.used_by_process or holding.present
-        self.has_context = self.has_context or holding.own
-        self.listed = self.listed or holding.listed
-        self.shared = self.shared or holding.shared
-        for child in holding.children:
+        self.process_memory_now = held.memory
+        self.used_by_process = self.used_by_process or held.present
+        self.has_context = self.has_context or held.own
+        self.listed = self.listed or held.listed
+        self.shared = self.shared or held.shared
+        for child in held.children:
             self.children[child.pid] = child.program or f"process {child.pid}"
         self._was_lost = self._was_lost or reading.lost_since is not None
-        if holding.reason is not None:
-            self.missing["process_memory"] = holding.reason
+        if held.reason is not None:
+            self.missing["process_memory"] = held.reason
 
-    def _add_memory(self, reading: Reading, holding: ProcessMemory) -> None:
+    def _add_memory(self, reading: Reading, held: ProcessMemory) -> None:
         self._device.add(reading.memory_used)
-        self._process.add(holding.memory)
-        self._children.add(holding.children_memory)
+        self._process.add(held.memory)
+        self._children.add(held.children_memory)
 
     def _add_rates(self, t: float, reading: Reading, driver_s: float) -> None:
         seconds = t - self._last_t

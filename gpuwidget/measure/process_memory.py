@@ -58,14 +58,14 @@ class Attribution:
         """Whether torch's contexts show which GPUs this process uses."""
         return not self._recorded and cuda_state.unavailable_reason() is None
 
-    def holding(self, gpu: Gpu, reading: Reading) -> ProcessMemory:
+    def process_memory(self, gpu: Gpu, reading: Reading) -> ProcessMemory:
         """Return the memory of this process and its children on ``gpu`` according to ``reading``."""
         before = self._cached.get(gpu.uuid)
         if before is not None and before[0] is reading.processes and reading.processes is not None:
             return before[1]
-        holding = self._process_memory(reading)
-        self._cached[gpu.uuid] = (reading.processes, holding)
-        return holding
+        held = self._process_memory(reading)
+        self._cached[gpu.uuid] = (reading.processes, held)
+        return held
 
     @property
     def needs_proof(self) -> bool:

@@ -39,16 +39,14 @@ class RecentTotals:
         self._older = self._newer = self._new(reading)
         self._older_began = self._newer_began = t
 
-    def add(
-        self, t: float, reading: Reading, holding: ProcessMemory, started: float, driver_s: float
-    ) -> None:
+    def add(self, t: float, reading: Reading, held: ProcessMemory, started: float, driver_s: float) -> None:
         """Add a reading ``t`` seconds into the run. For the parameters, see :meth:`GpuTotals.add`."""
         if t - self._newer_began >= _RECENT_S:
             self._older, self._older_began = self._newer, self._newer_began
             self._newer, self._newer_began = self._new(reading), t
-        self._older.add(t - self._older_began, reading, holding, started + self._older_began, driver_s)
+        self._older.add(t - self._older_began, reading, held, started + self._older_began, driver_s)
         if self._newer is not self._older:
-            self._newer.add(t - self._newer_began, reading, holding, started + self._newer_began, driver_s)
+            self._newer.add(t - self._newer_began, reading, held, started + self._newer_began, driver_s)
 
     def totals(self, t: float) -> tuple[GpuTotals, float]:
         """Return the recent totals ``t`` seconds into the run, and the number of seconds they cover."""
@@ -100,10 +98,10 @@ class RunGpus:
             self._selected = frozenset(select_gpus(self._selection, sample.gpus))
         self._update(sample)
         for gpu, reading in self._pairs(sample):
-            holding = self._holding(gpu, reading)
+            held = self._process_memory(gpu, reading)
             fresh = _is_fresh(reading, sample, requested_at)
-            self._by_uuid[gpu.uuid].begin(reading, holding, fresh, requested_at)
-            self.workers.begin(gpu, reading, holding)
+            self._by_uuid[gpu.uuid].begin(reading, held, fresh, requested_at)
+            self.workers.begin(gpu, reading, held)
         self._time_series.add(0.0, self.all, self.started)
 
     def add(self, t: float, sample: Sample) -> None:
@@ -111,15 +109,15 @@ class RunGpus:
         self._update(sample, t)
         started, driver_s = self._started(t, sample), _driver_s(sample)
         for gpu, reading in self._pairs(sample):
-            holding, totals = self._holding(gpu, reading), self._by_uuid[gpu.uuid]
+            held, totals = self._process_memory(gpu, reading), self._by_uuid[gpu.uuid]
             recent = self._recent.get(gpu.uuid)
             if recent is None:  # not created at the start, because that would delay short cells
                 began = self._first_seen[gpu.uuid]
                 recent = RecentTotals(gpu, totals.reading, self._max_gap_s, began)
                 self._recent[gpu.uuid] = recent
-            totals.add(t, reading, holding, started, driver_s)
-            recent.add(t, reading, holding, started, driver_s)
-            self.workers.add(t, gpu, reading, holding)
+            totals.add(t, reading, held, started, driver_s)
+            recent.add(t, reading, held, started, driver_s)
+            self.workers.add(t, gpu, reading, held)
         self.workers.poll(t)
         self._time_series.add(t, self.all, started)
 
@@ -136,9 +134,9 @@ class RunGpus:
         self._update(sample, t)
         started, driver_s = self._started(t, sample), _driver_s(sample)
         for gpu, reading in self._pairs(sample):
-            holding, fresh = self._holding(gpu, reading), _is_fresh(reading, sample, requested_at)
-            self._by_uuid[gpu.uuid].end(t, reading, holding, started, driver_s, fresh=fresh)
-            self.workers.add(t, gpu, reading, holding)
+            held, fresh = self._process_memory(gpu, reading), _is_fresh(reading, sample, requested_at)
+            self._by_uuid[gpu.uuid].end(t, reading, held, started, driver_s, fresh=fresh)
+            self.workers.add(t, gpu, reading, held)
         self._time_series.add(t, self.all, started)
 
     def _update(self, sample: Sample, t: float = 0.0) -> None:
@@ -181,9 +179,9 @@ class RunGpus:
             if self._selected is None or gpu.uuid in self._selected
         ]
 
-    def _holding(self, gpu: Gpu, reading: Reading) -> ProcessMemory:
+    def _process_memory(self, gpu: Gpu, reading: Reading) -> ProcessMemory:
         assert self._attribution is not None
-        return self._attribution.holding(gpu, reading)
+        return self._attribution.process_memory(gpu, reading)
 
     # -- results -------------------------------------------------------------------------------------
 

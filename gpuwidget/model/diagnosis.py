@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-SCHEMA = 1
+DIAGNOSIS_SCHEMA = 1
 """Version of the JSON schema, sent with every diagnosis."""
 
 CheckStatus = Literal["ok", "broken", "warning", "unknown", "skipped"]

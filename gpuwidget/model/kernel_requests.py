@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from gpuwidget.model.diagnosis import Diagnosis
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.kernel_state import SCHEMA, KernelState
+from gpuwidget.model.kernel_state import KERNEL_SCHEMA, KernelState
 from gpuwidget.model.translation import translatable
 
 REQUEST = "gpuwidget_request"
@@ -91,9 +91,9 @@ LOCALE = "locale"
 Request = StateRequest | SetDeviceRequest | WatchRequest | SwitchRequest | FreeCacheRequest | DoctorRequest
 
 
-def parse_request(content: Mapping[str, Any]) -> Request:
+def parse_kernel_request(content: Mapping[str, Any]) -> Request:
     """Return the request that a message's content describes. Raise OptionError if the content is invalid."""
-    if content.get("schema") != SCHEMA:
+    if content.get("schema") != KERNEL_SCHEMA:
         raise OptionError(
             translatable("The page and this kernel have different versions of gpuwidget: reload the page.")
         )

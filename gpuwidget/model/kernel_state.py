@@ -10,7 +10,7 @@ from typing import Literal
 
 from gpuwidget.model.messages import MessageId
 
-SCHEMA = 1
+KERNEL_SCHEMA = 1
 """Version of the JSON schema. It is sent with every state."""
 
 

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 from gpuwidget.model.messages import Message, MessageId, message
 from gpuwidget.model.readings import Reading
 
-SCHEMA = 1
+SAMPLE_SCHEMA = 1
 """Version of the JSON schema. It is sent with every sample."""
 
 NOT_READ_YET = message("not-read-yet", "not read yet")

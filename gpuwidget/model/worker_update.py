@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from gpuwidget.model.report import Span
 from gpuwidget.model.to_json import encodable, to_json
 
-SCHEMA = 1
+WORKER_SCHEMA = 1
 MAX_UPDATE_BYTES = 16_384
 """Maximum length of an update as JSON. Longer updates are rejected."""
 MAX_GPUS = 64
@@ -110,7 +110,7 @@ def from_values(values: object) -> WorkerUpdate | None:
 
 
 def _update(values: Any) -> WorkerUpdate:
-    if not isinstance(values, Mapping) or values["schema"] != SCHEMA:
+    if not isinstance(values, Mapping) or values["schema"] != WORKER_SCHEMA:
         raise ValueError
     gpus = values["gpus"]
     if not isinstance(gpus, (list, tuple)) or len(gpus) > MAX_GPUS:
@@ -125,7 +125,7 @@ def _update(values: Any) -> WorkerUpdate:
     if not (started_in_run is None or isinstance(started_in_run, bool)):
         raise ValueError
     return WorkerUpdate(
-        schema=SCHEMA,
+        schema=WORKER_SCHEMA,
         kind=_one_of(values["kind"], get_args(UpdateKind)),
         host=_text(values["host"]) or "",
         pid=pid,

@@ -17,7 +17,7 @@ from gpuwidget.measure.torch_memory import torch_updates
 from gpuwidget.model.boundary import Boundary, foreign_attribute, stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.fork import reset_after_fork
-from gpuwidget.model.worker_update import MAX_GPUS, SCHEMA, UpdateStatus, WorkerGpuUpdate, WorkerUpdate
+from gpuwidget.model.worker_update import MAX_GPUS, WORKER_SCHEMA, UpdateStatus, WorkerGpuUpdate, WorkerUpdate
 from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER
 from gpuwidget.ranks import rank_socket
 from gpuwidget.system import processes
@@ -134,7 +134,7 @@ class RankReporter:
         steps, first, last = self._steps, self._first_step, self._last_step
         now = SYSTEM_CLOCK.monotonic()
         return WorkerUpdate(
-            schema=SCHEMA,
+            schema=WORKER_SCHEMA,
             kind="rank",
             host=socket.gethostname(),
             pid=self._pid,

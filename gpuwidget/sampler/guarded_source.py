@@ -10,7 +10,7 @@ from dataclasses import replace
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import GpuLostError, SliceRemovedError, SourceLostError, loggable
 from gpuwidget.model.messages import Message, message
-from gpuwidget.model.samples import SCHEMA, Gpu, Origin, Sample, is_unopened, origin_without_gpus
+from gpuwidget.model.samples import SAMPLE_SCHEMA, Gpu, Origin, Sample, is_unopened, origin_without_gpus
 from gpuwidget.sampler.gpu_state import GpuState, order
 from gpuwidget.sampler.poll_threads import OPENING, PollThread
 from gpuwidget.sources import Inventory, Source
@@ -74,7 +74,7 @@ class GuardedSource:
         assert origin is not None
         states = [state for state in self._states.values() if not state.removed]
         return Sample(
-            schema=SCHEMA,
+            schema=SAMPLE_SCHEMA,
             time=self._clock.time(),
             origin=origin,
             gpus=tuple(state.gpu for state in states),
@@ -103,7 +103,7 @@ class GuardedSource:
 
     def open(self, thread: PollThread) -> Inventory:
         """Open the source. Never raises: after an unexpected error the result has no GPUs and the reason."""
-        thread.call = (OPENING, self._clock.monotonic())
+        thread.begin_call(OPENING, self._clock.monotonic())
         try:
             with self._opening:
                 return self.source.open()
@@ -192,7 +192,7 @@ class GuardedSource:
 
         A poll must end if its thread has been abandoned or the source must be opened again.
         """
-        thread.call = (state.gpu.uuid, self._clock.monotonic())
+        thread.begin_call(state.gpu.uuid, self._clock.monotonic())
         try:
             read(state)
         except GpuLostError as error:
@@ -226,14 +226,14 @@ class GuardedSource:
 
     def abandon(self, thread: PollThread) -> None:
         """Abandon a thread. The GPU of its hung call is not called again until that call returns."""
-        thread.abandoned = True
-        if thread.call is None:
+        call = thread.abandon()
+        if call is None:
             return
-        uuid, since = thread.call
-        if uuid == OPENING:
+        if call.name == OPENING:
             self._hung_openings.add(thread)
-        elif uuid in self._states:
-            self._states[uuid].set_hung(thread, self._clock.time() - (self._clock.monotonic() - since))
+        elif call.name in self._states:
+            since = self._clock.time() - (self._clock.monotonic() - call.since)
+            self._states[call.name].set_hung(thread, since)
 
     def _unexpected(self, failure: str, error: Exception) -> Message:
         """Log an unexpected error of the source, and return the reason for the values that it leaves out."""

@@ -99,8 +99,8 @@ class FastPollLoop:
     numbered, so that a caller can wait for a poll that started after its request.
     """
 
-    def __init__(self, source: GuardedSource, subscriptions: Subscriptions, clock: Clock) -> None:
-        self._source = source
+    def __init__(self, guarded: GuardedSource, subscriptions: Subscriptions, clock: Clock) -> None:
+        self._guarded = guarded
         self._subscriptions = subscriptions
         self._clock = clock
         self._next_full = _NOW
@@ -122,7 +122,7 @@ class FastPollLoop:
         """When the next fast poll is due, in monotonic seconds."""
         if self._requested > self._started:
             return _NOW
-        if self._subscriptions.memory_interval_s is None or not self._source.states:
+        if self._subscriptions.memory_interval_s is None or not self._guarded.states:
             return self._next_full
         return min(self._next_full, self._next_memory)
 
@@ -166,7 +166,7 @@ class FastPollLoop:
             self._delayed = in_run and now - self.due >= _DELAYED_S
         if full:
             self._started += 1
-        return FastPoll(self._started, now, full, requested, self._source.states)
+        return FastPoll(self._started, now, full, requested, self._guarded.states)
 
     def end_poll(self, poll: FastPoll) -> float:
         """Schedule the next poll, and return when ``poll`` ended, in monotonic seconds."""
@@ -203,10 +203,10 @@ class FastPollLoop:
         if poll.full:
             self._read_all(state, poll.requested)
         else:
-            state.store("memory", self._source.source.read(state.gpu, "memory"))
+            state.store("memory", self._guarded.source.read(state.gpu, "memory"))
 
     def _read_all(self, state: GpuState, requested: bool) -> None:
-        source, gpu = self._source.source, state.gpu
+        source, gpu = self._guarded.source, state.gpu
         now, measured = self._clock.monotonic(), self._clock.time()
         fast, processes = source.read(gpu, "fast"), None
         memory_used = fast.values["memory_used"]
@@ -252,8 +252,8 @@ class SlowPoll:
 class SlowPollLoop:
     """Schedules and makes the slow polls. The reads of a poll run without the sampler's lock."""
 
-    def __init__(self, source: GuardedSource, subscriptions: Subscriptions, clock: Clock) -> None:
-        self._source = source
+    def __init__(self, guarded: GuardedSource, subscriptions: Subscriptions, clock: Clock) -> None:
+        self._guarded = guarded
         self._subscriptions = subscriptions
         self._clock = clock
         self._next_slow = _NOW
@@ -267,7 +267,7 @@ class SlowPollLoop:
     @property
     def due(self) -> float:
         """When the next slow poll is due, in monotonic seconds."""
-        if not self._source.opened or not (self._subscriptions or self._activity_on):
+        if not self._guarded.opened or not (self._subscriptions or self._activity_on):
             return _NEVER
         due = min(self._next_slow, self._next_counter, self._next_windows if self._needs_windows else _NEVER)
         if self._subscriptions.activity:
@@ -324,11 +324,11 @@ class SlowPollLoop:
             self._next_slow = now + _SLOW_INTERVAL_S
             self._last_counter = now
             reads.append(self._read_slow)
-        return SlowPoll(tuple(reads), stop_activity, self._source.states)
+        return SlowPoll(tuple(reads), stop_activity, self._guarded.states)
 
     def _read_activity(self, state: GpuState) -> None:
         began = self._clock.monotonic()
-        reading = self._source.source.read(state.gpu, "activity")
+        reading = self._guarded.source.read(state.gpu, "activity")
         self._activity_took += self._clock.monotonic() - began
         shown = state.activity
         if reading.values["activity"] is not None:
@@ -338,15 +338,15 @@ class SlowPollLoop:
 
     def _read_windows(self, state: GpuState) -> None:
         if state.gpu.uuid in self._subscriptions.windows:
-            state.windows = self._source.source.read(state.gpu, "windows").values["windows"] or ()
+            state.windows = self._guarded.source.read(state.gpu, "windows").values["windows"] or ()
         if state.gpu.uuid in self._subscriptions.working_processes:
-            working = self._source.source.read(state.gpu, "working_processes")
+            working = self._guarded.source.read(state.gpu, "working_processes")
             pids = working.values["working_processes"]
             state.add_working_processes(WorkingProcesses(self._clock.time(), pids))
 
     def _read_slow(self, state: GpuState) -> None:
         began = self._clock.monotonic()
-        slow = self._source.source.read(state.gpu, "slow")
+        slow = self._guarded.source.read(state.gpu, "slow")
         ended = self._clock.monotonic()
         state.store("slow", slow)
         energy_j = slow.values["energy_j"]

@@ -1,4 +1,4 @@
-"""Manage the threads of the two poll loops and the watchdog, and determine when a call counts as hung."""
+"""Manage the threads of the two poll loops and the watchdog."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from gpuwidget.model.messages import message
+from gpuwidget.system.abandonable_thread import AbandonableThread, Call
 
 LoopName = Literal["fast", "slow"]
 
 _LOG = logging.getLogger(__name__)
 
 OPENING = "(open)"
-"""Used in :attr:`PollThread.call` instead of a GPU's UUID while the thread opens the source."""
+"""Name of the call that opens the source. The name of each other call is the GPU's UUID."""
 HUNG_AFTER_S = 1.0
 NO_THREAD = message("no-thread", "No thread could be started, so the GPUs can't be read.")
 """Why there are no samples if the poll loops have no threads."""
@@ -31,28 +32,16 @@ def _start(thread: threading.Thread) -> bool:
     return True
 
 
-class PollThread:
-    """One thread of a poll loop, and its current call to the source, which the watchdog checks."""
+class PollThread(AbandonableThread):
+    """One thread of a poll loop."""
 
     def __init__(self, loop: LoopName, run: Callable[[PollThread], None]) -> None:
+        super().__init__(f"gpuwidget-{loop}", run)
         self.loop = loop
-        self.call: tuple[str, float] | None = None
-        """The current call's GPU UUID (or OPENING) and start in monotonic seconds; None between calls."""
-        self.abandoned = False
-        self.thread = threading.Thread(target=run, args=(self,), name=f"gpuwidget-{loop}", daemon=True)
 
-    def hung_at(self) -> float | None:
-        """Return when the current call will count as hung, in monotonic seconds, or None between calls."""
-        call = self.call
-        if call is None:
-            return None
-        uuid, since = call
-        return since + (_OPEN_HUNG_AFTER_S if uuid == OPENING else HUNG_AFTER_S)
-
-    def is_hung(self, now: float) -> bool:
-        """Return whether the current call has taken so long that it counts as hung."""
-        hung_at = self.hung_at()
-        return hung_at is not None and now >= hung_at
+    def begin_call(self, name: str, now: float) -> None:
+        """Set :attr:`call`. ``name`` is a GPU's UUID or OPENING."""
+        self.call = Call(name, now, _OPEN_HUNG_AFTER_S if name == OPENING else HUNG_AFTER_S)
 
 
 class PollThreads:
@@ -70,7 +59,7 @@ class PollThreads:
         """Start each thread that is not running, until one can't be started."""
         for loop in self._runs:
             poll_thread = self._poll_threads.get(loop)
-            alive = poll_thread is not None and poll_thread.thread.is_alive()
+            alive = poll_thread is not None and poll_thread.is_alive()
             if not alive and not self.replace(loop):
                 return
         if self._watchdog is None or not self._watchdog.is_alive():
@@ -81,7 +70,7 @@ class PollThreads:
         """Start a new thread for ``loop`` in place of its current one; return whether that was possible."""
         poll_thread = PollThread(loop, self._runs[loop])
         self._poll_threads.pop(loop, None)
-        started = _start(poll_thread.thread)
+        started = _start(poll_thread)
         if started:
             self._poll_threads[loop] = poll_thread
         return started
@@ -106,8 +95,9 @@ class PollThreads:
 
         A call that starts after ``now`` can't count as hung before ``HUNG_AFTER_S`` seconds from now.
         """
-        ends = (poll_thread.hung_at() for poll_thread in self.current)
-        return min((now + HUNG_AFTER_S, *(end for end in ends if end is not None and end > now)))
+        calls = (poll_thread.call for poll_thread in self.current)
+        ends = (call.hung_at for call in calls if call is not None)
+        return min((now + HUNG_AFTER_S, *(end for end in ends if end > now)))
 
     @property
     def current(self) -> tuple[PollThread, ...]:
@@ -118,4 +108,4 @@ class PollThreads:
     def threads(self) -> list[threading.Thread]:
         """The threads of the poll loops and the watchdog's thread."""
         watchdog = [self._watchdog] if self._watchdog is not None else []
-        return [poll_thread.thread for poll_thread in self._poll_threads.values()] + watchdog
+        return [*self._poll_threads.values(), *watchdog]

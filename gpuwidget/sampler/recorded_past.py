@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuwidget.model.errors import GpuLostError
-from gpuwidget.model.samples import SCHEMA, Sample
+from gpuwidget.model.samples import SAMPLE_SCHEMA, Sample
 from gpuwidget.sampler.gpu_state import GpuState
 from gpuwidget.sources import Source
 
@@ -41,7 +41,7 @@ def recorded_past(source: Source, since: float, until: float, interval_s: float)
             except GpuLostError as error:
                 state.set_lost(clock.now, error.reason)
         yield Sample(
-            schema=SCHEMA,
+            schema=SAMPLE_SCHEMA,
             time=clock.now,
             origin=inventory.origin,
             gpus=inventory.gpus,

@@ -69,7 +69,7 @@ class Sampler:
         linger_s: float = 0.0,
         hide_errors: bool = False,
     ) -> None:
-        self._raw_source = source
+        self._source = source
         self._clock = clock
         self._linger_s = linger_s
         self._hide_errors = hide_errors
@@ -87,9 +87,9 @@ class Sampler:
         self._answered = threading.Condition(lock)
         """Callers that wait for a sample or for the opening wait here."""
         self._subscriptions = Subscriptions()
-        self._source = GuardedSource(self._raw_source, self._clock, lock, hide_errors=self._hide_errors)
-        self._fast = FastPollLoop(self._source, self._subscriptions, self._clock)
-        self._slow = SlowPollLoop(self._source, self._subscriptions, self._clock)
+        self._guarded = GuardedSource(self._source, self._clock, lock, hide_errors=self._hide_errors)
+        self._fast = FastPollLoop(self._guarded, self._subscriptions, self._clock)
+        self._slow = SlowPollLoop(self._guarded, self._subscriptions, self._clock)
         self._threads = PollThreads({"fast": self._run_fast, "slow": self._run_slow}, self._run_watchdog)
         self._stopping = False
         self._latest: Sample | None = None
@@ -105,33 +105,33 @@ class Sampler:
     @property
     def known_gpus(self) -> tuple[Gpu, ...]:
         """All GPUs found so far, including lost ones; empty before the source is first opened."""
-        return self._source.gpus
+        return self._guarded.gpus
 
     def windows(self, uuid: str) -> tuple[UtilizationWindow, ...]:
         """Return one GPU's latest utilization windows, which are read only while a subscription's ``windows``
         contains the GPU."""
-        return next((state.windows for state in self._source.states if state.gpu.uuid == uuid), ())
+        return next((state.windows for state in self._guarded.states if state.gpu.uuid == uuid), ())
 
     def power_records(self) -> dict[str, PowerRecord]:
         """Return what the driver has recorded about the power of each GPU, by UUID.
 
         The records are read only during a run.
         """
-        return {state.gpu.uuid: state.power_record for state in self._source.states}
+        return {state.gpu.uuid: state.power_record for state in self._guarded.states}
 
     def working_processes(self, uuid: str) -> tuple[WorkingProcesses, ...]:
         """Return which processes have worked on one GPU, in the latest intervals, oldest first.
 
         They are read only while a subscription's ``working_processes`` contains the GPU.
         """
-        return next((state.working_processes for state in self._source.states if state.gpu.uuid == uuid), ())
+        return next((state.working_processes for state in self._guarded.states if state.gpu.uuid == uuid), ())
 
     def activities(self, uuid: str) -> tuple[Activity, ...]:
         """Return one GPU's latest measurements of the hardware counters, oldest first.
 
         The result is empty if the GPU has no GPM or no subscription has requested ``activity``.
         """
-        return next((state.activities for state in self._source.states if state.gpu.uuid == uuid), ())
+        return next((state.activities for state in self._guarded.states if state.gpu.uuid == uuid), ())
 
     @property
     def wanted(self) -> bool:
@@ -208,7 +208,7 @@ class Sampler:
 
     def recorded_past(self, since: float, interval_s: float) -> Iterator[Sample]:
         """Yield what a recording has shown since ``since`` (epoch seconds); nothing if the GPUs are live."""
-        return recorded_past(self._raw_source, since, self._clock.time(), interval_s)
+        return recorded_past(self._source, since, self._clock.time(), interval_s)
 
     def read_now(self, timeout_s: float) -> Sample | None:
         """Return a sample that was read after this method was called. Needs a subscription.
@@ -226,7 +226,7 @@ class Sampler:
             self._wait_for(lambda: self._fast.is_done(number), self._waiting_since() + timeout_s)
             if self._fast.is_done(number):
                 return self._latest
-            return self._source.sample(requested) if self._source.opened else None
+            return self._guarded.sample(requested) if self._guarded.opened else None
 
     def wait_until_open(self, timeout_s: float) -> bool:
         """Wait until the source is open, and return whether it is. Needs a subscription.
@@ -236,8 +236,8 @@ class Sampler:
         """
         with self._wake_fast:
             deadline = self._waiting_since() + timeout_s
-            self._wait_for(lambda: self._source.opened or not self._subscriptions, deadline)
-            return self._source.opened
+            self._wait_for(lambda: self._guarded.opened or not self._subscriptions, deadline)
+            return self._guarded.opened
 
     def current_call(self) -> str | None:
         """Return the NVML function that a thread of the sampler is calling; None if there is none."""
@@ -257,8 +257,8 @@ class Sampler:
 
         It is now or, as long as the source has never been open, the start of its opening.
         """
-        since = self._source.opening_since
-        return self._clock.monotonic() if since is None or self._source.opened else since
+        since = self._guarded.opening_since
+        return self._clock.monotonic() if since is None or self._guarded.opened else since
 
     def _wait_for(self, predicate: Callable[[], bool], deadline: float) -> None:
         while not predicate() and not self._stopping and self._threads.has("fast"):
@@ -283,10 +283,10 @@ class Sampler:
                 thread.join(timeout=HUNG_AFTER_S)
         with self._wake_fast:
             for poll_thread in self._threads.current:
-                if poll_thread.thread.is_alive():
-                    self._source.abandon(poll_thread)
+                if poll_thread.is_alive():
+                    self._guarded.abandon(poll_thread)
                 self._remove(poll_thread)
-            self._source.opened = False
+            self._guarded.opened = False
 
     # -- threads -------------------------------------------------------------------------------------
 
@@ -316,7 +316,7 @@ class Sampler:
                         self._clock.wait(self._wake_fast, left)
                         continue
                     self._remove(thread)
-                    self._source.opened = False
+                    self._guarded.opened = False
                     break
                 idle_since = None
                 due = self._fast.due
@@ -324,7 +324,7 @@ class Sampler:
                     self._clock.wait(self._wake_fast, due - now)
                     continue
             self._poll_fast(thread)
-        self._source.close()
+        self._guarded.close()
 
     def _poll_fast(self, thread: PollThread) -> None:
         if not self._open_if_due(thread):
@@ -333,11 +333,11 @@ class Sampler:
             poll = self._fast.start_poll()
         read = partial(self._fast.read, poll)
         for state in poll.states:
-            if state.callable and not self._source.call(thread, state, read):
+            if state.callable and not self._guarded.call(thread, state, read):
                 return
         with self._wake_fast:
             ended = self._fast.end_poll(poll)
-            sample = self._latest = self._source.sample()
+            sample = self._latest = self._guarded.sample()
             self.recent.add(sample, ended)
             self._answered.notify_all()
             due = self._subscriptions.due(poll.full, ended)
@@ -347,13 +347,13 @@ class Sampler:
     def _open_if_due(self, thread: PollThread) -> bool:
         """Open the source if that is due. Returns False if the poll can't be made."""
         with self._wake_fast:
-            if not self._source.begin_opening():
-                if not self._source.opened:
+            if not self._guarded.begin_opening():
+                if not self._guarded.opened:
                     self._fast.skip()
-                return self._source.opened
-        inventory = self._source.open(thread)
+                return self._guarded.opened
+        inventory = self._guarded.open(thread)
         with self._wake_fast:
-            self._source.end_opening(inventory)
+            self._guarded.end_opening(inventory)
             self._answered.notify_all()
             self._wake_others.notify_all()
             return not thread.abandoned
@@ -373,16 +373,16 @@ class Sampler:
                     continue
                 poll = self._slow.start_poll()
             self._poll_slow(thread, poll)
-        self._source.stop_activity()
+        self._guarded.stop_activity()
 
     def _poll_slow(self, thread: PollThread, poll: SlowPoll) -> None:
         if poll.stop_activity:
-            self._source.stop_activity()
+            self._guarded.stop_activity()
             for state in poll.states:
                 state.drop_activity()
         for read in poll.reads:
             for state in poll.states:
-                if state.callable and not self._source.call(thread, state, read):
+                if state.callable and not self._guarded.call(thread, state, read):
                     return
 
     def _run_watchdog(self) -> None:
@@ -407,7 +407,7 @@ class Sampler:
         now = self._clock.monotonic()
         for thread in self._threads.current:
             if thread.is_hung(now):
-                self._source.abandon(thread)
+                self._guarded.abandon(thread)
                 self._threads.replace(thread.loop)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.kernel_requests import REPLY, REQUEST
-from gpuwidget.model.kernel_state import SCHEMA
+from gpuwidget.model.kernel_state import KERNEL_SCHEMA
 from gpuwidget.server.kernel_inventory import KernelInventory, last_activity
 
 _LOG = logging.getLogger(__name__)
@@ -192,7 +192,7 @@ async def _request_state(manager: Any) -> Mapping[str, Any]:
                     reply.set_result(message["content"])
 
         stream.on_recv(receive)
-        request = session.send(stream, REQUEST, {"schema": SCHEMA, "ask": "state"})
+        request = session.send(stream, REQUEST, {"schema": KERNEL_SCHEMA, "ask": "state"})
         return await asyncio.wait_for(reply, _REPLY_TIMEOUT_S)
     finally:
         stream.close(linger=0)

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from queue import SimpleQueue
 
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import loggable
@@ -25,6 +23,7 @@ from gpuwidget.server.kernel_reports import KernelReports
 from gpuwidget.server.ownership_resolver import OwnershipRequest, OwnershipResolver, OwnershipResult
 from gpuwidget.server.slurm import SlurmMonitor
 from gpuwidget.server.wire import MemoryOwnership
+from gpuwidget.system.abandonable_thread import Call, WorkerThread
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,17 +64,15 @@ class OwnershipMonitor:
         self._history = history
         self._reports = KernelReports(inventory, clock)
         self._resolver = self._new_resolver()
-        self._worker = WorkerThread("gpuwidget-ownership")
+        self._worker: WorkerThread | None = None
+        """The thread that resolves the owners, once it is needed."""
+        self._abandoned: set[WorkerThread] = set()
+        """The abandoned threads whose resolutions have not returned yet."""
         self._enabled = False
-        self._last_request = self._due = self._started = _NEVER
+        self._last_request = self._due = _NEVER
         self._pending_since: float | None = None
         """Monotonic time since which no resolution has succeeded although one was due; None if the newest
         resolution succeeded."""
-        self._count = self._running = 0
-        """``_count`` is how many resolutions have started. ``_running`` is the number of the running one,
-        counted from 1, or 0 if none runs."""
-        self._abandoned: set[int] = set()
-        """The numbers of the abandoned resolutions that have not returned yet."""
         self._last_signature: object = None
         self.newest: bytes | None = None
         """The encoded form of the message that was sent last; None while disabled."""
@@ -99,7 +96,7 @@ class OwnershipMonitor:
             return
         now = self._clock.monotonic()
         timed_out = self._pending_since is not None and now - self._pending_since >= _TIMEOUT_S
-        if self._running and now - self._started >= _TIMEOUT_S:
+        if self._worker is not None and self._worker.is_hung(now):
             self._abandon()
         if now < self._due or (self._running and not timed_out):
             return
@@ -117,6 +114,10 @@ class OwnershipMonitor:
         if not self._running:
             self._start(request, now)
 
+    @property
+    def _running(self) -> bool:
+        return self._worker is not None and self._worker.call is not None
+
     def _request(self, sample: Sample, inventory: InventorySnapshot) -> OwnershipRequest:
         pids = {kernel: pid for pid, kernel in inventory.kernel_of.items()}
         kernels = {kernel.id: pids.get(kernel.id) for kernel in inventory.kernels}
@@ -133,10 +134,11 @@ class OwnershipMonitor:
             self._pending_since = now
         if len(self._abandoned) >= _MAX_ABANDONED:
             return
-        self._started = now
-        self._count += 1
-        self._running = number = self._count
-        loop, resolver = asyncio.get_running_loop(), self._resolver
+        if self._worker is None:
+            self._worker = WorkerThread("gpuwidget-ownership")
+            self._worker.start()
+        worker, loop, resolver = self._worker, asyncio.get_running_loop(), self._resolver
+        worker.call = Call("resolve", now, _TIMEOUT_S)
 
         def work() -> None:
             result = None
@@ -146,27 +148,28 @@ class OwnershipMonitor:
                 shown = loggable(error, hide_text=self._hide_other_users)
                 _LOG.debug("the owners of the GPUs' memory could not be resolved", exc_info=shown)
             with suppress(RuntimeError):  # RuntimeError means that the event loop is closed.
-                loop.call_soon_threadsafe(self._finish, number, request, result)
+                loop.call_soon_threadsafe(self._finish, worker, request, result)
 
-        self._worker.submit(work)
+        worker.submit(work)
 
     def _abandon(self) -> None:
         """Let the thread end after its current work, and discard the result of the running resolution."""
-        self._worker.stop()
-        if self._running:
-            self._abandoned.add(self._running)
-            self._running = 0
+        worker, self._worker = self._worker, None
+        if worker is not None and worker.abandon() is not None:
+            self._abandoned.add(worker)
             # The old thread may still write to the old resolver, so the next resolution needs another one.
             self._resolver = self._new_resolver()
 
     def _new_resolver(self) -> OwnershipResolver:
         return OwnershipResolver(self._clock, hide_other_users=self._hide_other_users)
 
-    def _finish(self, number: int, request: OwnershipRequest, result: OwnershipResult | None) -> None:
-        if number != self._running:
-            self._abandoned.discard(number)
+    def _finish(
+        self, worker: WorkerThread, request: OwnershipRequest, result: OwnershipResult | None
+    ) -> None:
+        worker.call = None
+        if worker.abandoned:
+            self._abandoned.discard(worker)
             return
-        self._running = 0
         if result is None:
             return
         self._pending_since = None
@@ -193,34 +196,3 @@ def _signature(inventory: InventorySnapshot, sample: Sample) -> object:
         for reading in sample.readings
     ]
     return inventory.kernels, inventory.kernel_of, inventory.terminal_of, listed
-
-
-class WorkerThread:
-    """A daemon thread that runs submitted functions one after the other, until :meth:`stop` is called.
-
-    The thread keeps running between functions, because starting a thread can take up to 8 ms. A thread pool
-    can't be used: the server would wait for the pool's threads when it ends, and a read that hangs never
-    returns.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._queue: SimpleQueue[Callable[[], None] | None] | None = None
-
-    def submit(self, work: Callable[[], None]) -> None:
-        """Run ``work`` on the thread. This returns immediately."""
-        if self._queue is None:
-            self._queue = SimpleQueue()
-            threading.Thread(target=_run, args=(self._queue,), name=self._name, daemon=True).start()
-        self._queue.put(work)
-
-    def stop(self) -> None:
-        """Let the thread end once it has run the submitted functions. Safe to call twice."""
-        if self._queue is not None:
-            self._queue.put(None)
-            self._queue = None
-
-
-def _run(queue: SimpleQueue[Callable[[], None] | None]) -> None:
-    while (work := queue.get()) is not None:
-        work()

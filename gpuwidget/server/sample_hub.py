@@ -27,7 +27,7 @@ from gpuwidget.server.other_users import without_other_users
 from gpuwidget.server.rate_limit import RateLimit
 from gpuwidget.server.scrape_state import ScrapeState
 from gpuwidget.server.slurm import SlurmMonitor
-from gpuwidget.server.wire import SCHEMA, MemoryOwnership
+from gpuwidget.server.wire import STREAM_SCHEMA, MemoryOwnership
 from gpuwidget.version import __version__
 
 _LOG = logging.getLogger(__name__)
@@ -436,7 +436,7 @@ class SampleHub:
     def _initial_message(self, history_s: float) -> bytes:
         fields = {
             "type": "hello",
-            "schema": SCHEMA,
+            "schema": STREAM_SCHEMA,
             "version": __version__,
             "interval_s": self.interval_s,
             "history_s": self.history_s,

@@ -19,7 +19,7 @@ from gpuwidget.server.client_limits import MAX_MESSAGE_BYTES, MessageLimit, TooM
 from gpuwidget.server.handlers import GpuWidgetHandler
 from gpuwidget.server.history_query import parse_seconds
 from gpuwidget.server.sample_hub import SampleHub
-from gpuwidget.server.wire import ActivityRequest, RateRequest, parse_request
+from gpuwidget.server.wire import ActivityRequest, RateRequest, parse_stream_request
 
 # Jupyter Server has this decorator since version 2.13. In older versions, get() rejects users who are not
 # logged in.
@@ -120,7 +120,7 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, GpuWidgetHandler):
             self._hub.leave(self)
             self.close(_POLICY_VIOLATION, client_limits.TOO_MANY_MESSAGES)
             return
-        request = parse_request(message)
+        request = parse_stream_request(message)
         if isinstance(request, ActivityRequest):
             self._hub.set_activity(self, request.wanted)
         elif isinstance(request, RateRequest):

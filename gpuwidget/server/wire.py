@@ -11,7 +11,7 @@ from typing import Any, Literal, NewType
 from gpuwidget.model.samples import Sample
 from gpuwidget.sampler import MAX_INTERVAL_S
 
-SCHEMA = 2
+STREAM_SCHEMA = 2
 """Version of the stream's format. It is sent with the first message."""
 _MAX_REQUEST = 200
 """The maximum length of a request. Longer messages are not parsed."""
@@ -123,7 +123,7 @@ class RateRequest:
         return cls("rate", interval_s) if 0 <= interval_s <= MAX_INTERVAL_S else None
 
 
-def parse_request(message: str | bytes) -> ActivityRequest | RateRequest | None:
+def parse_stream_request(message: str | bytes) -> ActivityRequest | RateRequest | None:
     """Return the request in a client's message, or None if the message is not a valid request."""
     if len(message) > _MAX_REQUEST:
         return None

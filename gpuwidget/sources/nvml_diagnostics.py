@@ -23,7 +23,7 @@ _P2P_OK = 0
 
 
 @dataclass(frozen=True, slots=True)
-class GpuHealth:
+class GpuDiagnostics:
     """Health and configuration of one GPU. An unknown value is None, and ``missing`` has the reason."""
 
     index: int
@@ -87,7 +87,7 @@ class LostGpu:
 
 
 @dataclass(frozen=True, slots=True)
-class NvmlHealth:
+class NvmlDiagnostics:
     """What NVML reports about this machine."""
 
     error: int | None
@@ -97,13 +97,13 @@ class NvmlHealth:
     driver: str | None
     cuda_driver: str | None
     """Newest CUDA version that the driver supports, such as "13.0"."""
-    gpus: tuple[GpuHealth, ...]
+    gpus: tuple[GpuDiagnostics, ...]
     lost: tuple[LostGpu, ...]
     peers: tuple[PeerAccess, ...]
     """One entry per ordered pair of GPUs."""
 
 
-def query_health(on_step: Callable[[str], object] = lambda step: None) -> NvmlHealth:
+def query_diagnostics(on_step: Callable[[str], object] = lambda step: None) -> NvmlDiagnostics:
     """Open NVML, read everything once, and close NVML. Before each step, call ``on_step`` with its name."""
     on_step("import pynvml")
     try:
@@ -118,7 +118,7 @@ def query_health(on_step: Callable[[str], object] = lambda step: None) -> NvmlHe
     except pynvml.NVMLError as error:
         return _failed(int(error.value), str(error))
     try:
-        return _query_health(pynvml, on_step)
+        return _query_diagnostics(pynvml, on_step)
     except pynvml.NVMLError as error:
         return _failed(int(error.value), str(error))
     finally:
@@ -126,11 +126,11 @@ def query_health(on_step: Callable[[str], object] = lambda step: None) -> NvmlHe
         pynvml.nvmlShutdown()
 
 
-def _failed(error: int, error_text: str | None) -> NvmlHealth:
-    return NvmlHealth(error, error_text, None, None, (), (), ())
+def _failed(error: int, error_text: str | None) -> NvmlDiagnostics:
+    return NvmlDiagnostics(error, error_text, None, None, (), (), ())
 
 
-def _query_health(nvml: Any, on_step: Callable[[str], object]) -> NvmlHealth:
+def _query_diagnostics(nvml: Any, on_step: Callable[[str], object]) -> NvmlDiagnostics:
     on_step("NVML's list of GPUs")
     driver = text(nvml.nvmlSystemGetDriverVersion())
     gpus, lost, handles = [], [], {}
@@ -151,7 +151,7 @@ def _query_health(nvml: Any, on_step: Callable[[str], object]) -> NvmlHealth:
         )
         for first, other in permutations(handles, 2)
     )
-    return NvmlHealth(None, None, driver, cuda_version(nvml), tuple(gpus), tuple(lost), peers)
+    return NvmlDiagnostics(None, None, driver, cuda_version(nvml), tuple(gpus), tuple(lost), peers)
 
 
 def _p2p(nvml: Any, first: Any, other: Any, what: int) -> bool | None:
@@ -161,7 +161,7 @@ def _p2p(nvml: Any, first: Any, other: Any, what: int) -> bool | None:
         return None
 
 
-def _gpu(nvml: Any, handle: Any, index: int) -> GpuHealth:
+def _gpu(nvml: Any, handle: Any, index: int) -> GpuDiagnostics:
     query = _Query(nvml, handle)
     uuid, name = text(nvml.nvmlDeviceGetUUID(handle)), text(nvml.nvmlDeviceGetName(handle))
     pci = query("pci_bus_id", "nvmlDeviceGetPciInfo_v3")
@@ -173,7 +173,7 @@ def _gpu(nvml: Any, handle: Any, index: int) -> GpuHealth:
     reasons = query(
         "throttle", "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
     )
-    return GpuHealth(
+    return GpuDiagnostics(
         index=index,
         uuid=uuid,
         name=name,

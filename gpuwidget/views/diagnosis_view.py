@@ -31,9 +31,9 @@ separate line, so it removes this full stop from their start."""
 class _Problems:
     """The problems of a diagnosis by check."""
 
-    def __init__(self, doctor: Diagnosis) -> None:
-        self._problems = doctor.problems
-        self._checks = {check.id: check for check in doctor.links}
+    def __init__(self, diagnosis: Diagnosis) -> None:
+        self._problems = diagnosis.problems
+        self._checks = {check.id: check for check in diagnosis.links}
 
     def checks_in_order(self) -> list[Check]:
         """Return the checks with problems in the order of fixing, then the others that were made."""
@@ -69,17 +69,17 @@ class _Problems:
 
 
 @in_view_language
-def text(doctor: Diagnosis, width: int = 100, changes: Sequence[Change] | None = None) -> str:
+def text(diagnosis: Diagnosis, width: int = 100, changes: Sequence[Change] | None = None) -> str:
     """Return the diagnosis as text. Lines have at most ``width`` columns, except for long words and commands.
 
     If ``changes``, the differences from an earlier diagnosis, are given, the text ends with them.
     """
     width = max(width, _MIN_WIDTH)
-    problems = _Problems(doctor)
+    problems = _Problems(diagnosis)
     checks = problems.checks_in_order()
     title_width = max((display_width(_(check.title)) for check in checks), default=0)
     status_width = max(display_width(_(word)) for word in _STATUS_WORDS.values())
-    lines = wrap(printable(_(doctor.summary)), width)
+    lines = wrap(printable(_(diagnosis.summary)), width)
     lines.append("")
     for check in checks:
         lines += _text_lines(check, problems, title_width, status_width, width)
@@ -125,10 +125,10 @@ def _fix_lines(fix: Fix | None, width: int, indent: str) -> list[str]:
 
 
 @in_view_language
-def html(doctor: Diagnosis) -> str:
+def html(diagnosis: Diagnosis) -> str:
     """Return the diagnosis as HTML: the summary, one row per problem, one line for all skipped checks, and
     the collapsed other checks and evidence."""
-    problems = _Problems(doctor)
+    problems = _Problems(diagnosis)
     shown: list[str] = []
     passed: list[str] = []
     for check in problems.checks_in_order():
@@ -137,11 +137,11 @@ def html(doctor: Diagnosis) -> str:
     if skipped:
         word = escape(_(_STATUS_WORDS["skipped"]))
         skipped = f"<div style='{styles.QUIET};padding:4px'>{word}: {_cleaned(skipped)}</div>"
-    edge = _STATUS_COLORS.get(doctor.status, styles.NEUTRAL if doctor.without_gpu else styles.SUCCESS)
+    edge = _STATUS_COLORS.get(diagnosis.status, styles.NEUTRAL if diagnosis.without_gpu else styles.SUCCESS)
     return styles.frame(
-        f"<div><b>{_cleaned(_(doctor.summary))}</b></div>{_html_table(shown)}{skipped}"
+        f"<div><b>{_cleaned(_(diagnosis.summary))}</b></div>{_html_table(shown)}{skipped}"
         f"{elements.fold(_('Checks passed: {number}', number=len(passed)), _html_table(passed))}"
-        f"{_evidence(doctor)}",
+        f"{_evidence(diagnosis)}",
         edge,
     )
 
@@ -186,12 +186,12 @@ def _fix_html(fix: Fix) -> str:
     return f"{_cleaned(before)} <code>{code}</code>{space}{_cleaned(after)}"
 
 
-def _evidence(doctor: Diagnosis) -> str:
-    lines = [(_("interpreter"), doctor.python), *doctor.variables.items()]
+def _evidence(diagnosis: Diagnosis) -> str:
+    lines = [(_("interpreter"), diagnosis.python), *diagnosis.variables.items()]
     lines += [
         # The other values are raw data, which may be the same string as a text.
         (f"{_(check.title)}, {name}", _(value) if name.startswith("finding ") else str(value))
-        for check in doctor.links
+        for check in diagnosis.links
         for name, value in check.evidence.items()
     ]
     items = "".join(f"<div><b>{_cleaned(name)}:</b> {_cleaned(value)}</div>" for name, value in lines)

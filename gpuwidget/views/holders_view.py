@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR, CellAllocation, DeviceMemory
+from gpuwidget.measure.holder_ranking import DEBUGGER, LAST_ERROR, CellAllocation, DeviceMemory
 from gpuwidget.model import units
 from gpuwidget.model.report import Holder
 from gpuwidget.model.terminal_text import clean_line, display_width, pad, printable_lines

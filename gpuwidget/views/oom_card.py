@@ -12,7 +12,7 @@ from html import escape
 from typing import Any, Literal
 
 from gpuwidget.heap.retention import Role
-from gpuwidget.measure.memory_holders import LAST_ERROR
+from gpuwidget.measure.holder_ranking import LAST_ERROR
 from gpuwidget.measure.oom.facts import OomContext, OomFacts, OomHolder
 from gpuwidget.measure.oom.fix_templates import OomFix
 from gpuwidget.measure.oom.fixes import advise, contradicts_itself

@@ -40,7 +40,7 @@ function problem(id: string, status: Problem['status'], affects: readonly string
 }
 
 /** Return a diagnosis in which each check without a good result is a separate problem. */
-function doctor(...checks: Check[]): TranslatedDiagnosis {
+function diagnosis(...checks: Check[]): TranslatedDiagnosis {
   return {
     schema: 1,
     version: '0.1.0',
@@ -60,13 +60,13 @@ function doctor(...checks: Check[]): TranslatedDiagnosis {
 }
 
 function done(...checks: Check[]): DiagnosisState {
-  return { kind: 'done', doctor: doctor(...checks) };
+  return { kind: 'done', diagnosis: diagnosis(...checks) };
 }
 
 /** A server doctor that returns the diagnosis set by the test. */
 class FakeDoctor implements ServerDoctor {
   requests = 0;
-  answer: Promise<TranslatedDiagnosis> = Promise.resolve(doctor(check('torch')));
+  answer: Promise<TranslatedDiagnosis> = Promise.resolve(diagnosis(check('torch')));
 
   diagnose(): Promise<TranslatedDiagnosis> {
     this.requests++;
@@ -101,7 +101,7 @@ test('the checks do not run unless requested', async () => {
 test('the checks run once, and again only on request', async () => {
   const { model, server, kernels } = setUp();
   const kernel = await openNotebook(kernels);
-  kernel.reply = { status: 'examined', doctor: doctor(check('gpu')), texts: {}, state: null };
+  kernel.reply = { status: 'examined', doctor: diagnosis(check('gpu')), texts: {}, state: null };
   await model.runOnce();
   await model.runOnce();
   assert.deepEqual([model.server, model.kernel], [done(check('torch')), done(check('gpu'))]);
@@ -117,7 +117,7 @@ test('the checks run once, and again only on request', async () => {
 test('the previous diagnosis stays while the checks run, which run only once at a time', async () => {
   const { model, server } = setUp();
   await model.run();
-  const previous = doctor(check('torch'));
+  const previous = diagnosis(check('torch'));
   server.answer = new Promise(() => undefined);
   void model.run();
   void model.run();
@@ -141,7 +141,7 @@ test('a failed diagnosis has a reason', async () => {
 test('a restarted kernel has no diagnosis', async () => {
   const { model, kernels } = setUp();
   const kernel = await openNotebook(kernels);
-  kernel.reply = { status: 'examined', doctor: doctor(), texts: {}, state: null };
+  kernel.reply = { status: 'examined', doctor: diagnosis(), texts: {}, state: null };
   await model.run();
   assert.equal(model.kernel?.kind, 'done');
   kernel.reply = ok({ pid: 2 });
@@ -163,9 +163,9 @@ test('the summary is about the worst status', () => {
   assert.deepEqual(summary(done(check('torch')), failed), ['unknown', 'could not run']);
   const broken = done(check('driver', 'broken'), check('gpu', 'unknown'));
   assert.deepEqual(summary(broken, broken), ['broken', '1 problem: driver']);
-  const following = { ...doctor(check('torch', 'broken'), check('driver', 'broken')) };
+  const following = { ...diagnosis(check('torch', 'broken'), check('driver', 'broken')) };
   const one = { ...following, problems: [problem('driver', 'broken', ['torch'])] };
-  assert.deepEqual(summary({ kind: 'done', doctor: one }), ['broken', '1 problem: driver']);
+  assert.deepEqual(summary({ kind: 'done', diagnosis: one }), ['broken', '1 problem: driver']);
   assert.deepEqual(summary(done(check('cuda', 'broken')), broken), ['broken', '2 problems: cuda, driver']);
   assert.deepEqual(summary(broken, failed), ['broken', '1 problem: driver']);
   const doubtful = done(check('shm', 'warning'), check('gpu', 'unknown'));
@@ -175,13 +175,13 @@ test('the summary is about the worst status', () => {
 });
 
 test('the summary counts problems, not checks, as the summary of a diagnosis does', () => {
-  const summary = (...doctors: TranslatedDiagnosis[]): unknown =>
+  const summary = (...diagnoses: TranslatedDiagnosis[]): unknown =>
     diagnosticsSummary(
       trans,
-      doctors.map(found => ({ kind: 'done', doctor: found }))
+      diagnoses.map(found => ({ kind: 'done', diagnosis: found }))
     );
   const of = (status: Problem['status'], ...ids: string[]): TranslatedDiagnosis => ({
-    ...doctor(check('nccl', status)),
+    ...diagnosis(check('nccl', status)),
     problems: ids.map(id => ({ ...problem('nccl', status), issues: [id] }))
   });
   assert.deepEqual(summary(of('broken', 'a', 'b')), ['broken', '2 problems: nccl']);
@@ -193,7 +193,7 @@ test('the summary counts problems, not checks, as the summary of a diagnosis doe
 test('the summary is about unfinished checks unless something is broken', () => {
   const unfinished = (...checks: Check[]): DiagnosisState => ({
     kind: 'done',
-    doctor: { ...doctor(...checks), unfinished: ['import torch'] }
+    diagnosis: { ...diagnosis(...checks), unfinished: ['import torch'] }
   });
   const summary = (state: DiagnosisState): unknown => diagnosticsSummary(trans, [state]);
   assert.deepEqual(summary(unfinished(check('gpu'))), ['unknown', 'incomplete']);
@@ -215,15 +215,15 @@ test("the text after a fix's command begins without the punctuation that joins i
 });
 
 test('the JSON is that of the command line', () => {
-  assert.equal(toJson(doctor()).split('\n')[1], '  "schema": 1,');
-  assert.equal(toJson({ ...doctor(), texts: { a: 'b' } }), toJson(doctor()));
+  assert.equal(toJson(diagnosis()).split('\n')[1], '  "schema": 1,');
+  assert.equal(toJson({ ...diagnosis(), texts: { a: 'b' } }), toJson(diagnosis()));
 });
 
 test('problems come first, and equal results of the kernel and the server are shown once', () => {
   const ids = (checks: readonly ShownCheck[]): string[] => checks.map(shown => shown.check.id);
   const { shared, kernel, server } = mergedChecks(
-    doctor(check('torch', 'broken'), check('driver'), check('gpu', 'broken'), check('shm', 'warning')),
-    doctor(check('torch'), check('driver'), check('gpu', 'broken'), check('mig', 'skipped'))
+    diagnosis(check('torch', 'broken'), check('driver'), check('gpu', 'broken'), check('shm', 'warning')),
+    diagnosis(check('torch'), check('driver'), check('gpu', 'broken'), check('mig', 'skipped'))
   );
   assert.deepEqual(ids(shared), ['gpu', 'driver']);
   assert.deepEqual(ids(kernel), ['torch', 'shm']);
@@ -233,7 +233,7 @@ test('problems come first, and equal results of the kernel and the server are sh
     evidence: { 'GPUs in NVML': '2', 'GPUs visible to this notebook': count }
   });
   assert.deepEqual(
-    mergedChecks(doctor(visible('2')), doctor(visible('1'))),
+    mergedChecks(diagnosis(visible('2')), diagnosis(visible('1'))),
     {
       shared: [
         { check: { ...check('visible'), evidence: { 'GPUs in NVML': '2' } }, problems: [], causes: [] }
@@ -243,14 +243,14 @@ test('problems come first, and equal results of the kernel and the server are sh
     },
     'the raw data of a check of both are those that are the same in both'
   );
-  const alone = mergedChecks(null, doctor(check('torch'), check('gpu', 'unknown')));
+  const alone = mergedChecks(null, diagnosis(check('torch'), check('gpu', 'unknown')));
   assert.deepEqual([alone.shared, alone.kernel, ids(alone.server)], [[], [], ['gpu', 'torch']]);
 });
 
 test('skipped checks are one line, which expands to the reason of each', () => {
   const skipped = (id: string, found: string): Check => ({ ...check(id, 'skipped'), found });
   const shown = (...checks: Check[]): readonly ShownCheck[] =>
-    mergeSkipped(trans, mergedChecks(null, doctor(...checks)).server, text => text.toUpperCase());
+    mergeSkipped(trans, mergedChecks(null, diagnosis(...checks)).server, text => text.toUpperCase());
   const lines = shown(
     skipped('driver', 'no gpu'),
     check('torch'),
@@ -271,7 +271,7 @@ test('skipped checks are one line, which expands to the reason of each', () => {
 test('a check that follows from a problem comes after the problems, with the check that found the cause', () => {
   const checks = [check('torch', 'warning'), check('gpu', 'broken'), check('driver', 'broken')];
   const problems = [problem('driver', 'broken', ['gpu']), problem('torch', 'warning')];
-  const kernel = { ...doctor(...checks), problems };
+  const kernel = { ...diagnosis(...checks), problems };
   const { server } = mergedChecks(null, kernel);
   assert.deepEqual(
     server.map(shown => [shown.check.id, shown.problems.map(({ affects }) => affects), shown.causes]),

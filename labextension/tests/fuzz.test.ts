@@ -428,7 +428,7 @@ test('kernel replies of every shape break no view, and only what was sent is sho
     const diagnosis = parseDiagnosis(mutated(random, { ...DIAGNOSIS, texts: {} }));
     mergedChecks(diagnosis, null);
     if (diagnosis !== null) {
-      assertReadable(diagnosticsSummary(trans, [{ kind: 'done', doctor: diagnosis }])[1]);
+      assertReadable(diagnosticsSummary(trans, [{ kind: 'done', diagnosis }])[1]);
     }
     page.close();
   }

@@ -153,7 +153,7 @@ test('what is no reply at all is incompatible and has no version', () => {
 test('a diagnosis of another shape is incompatible', () => {
   const [check] = DIAGNOSIS.links;
   const withIssues = (issues: unknown): unknown => ({ ...DIAGNOSIS, links: [{ ...check, issues }] });
-  for (const doctor of [
+  for (const diagnosis of [
     null,
     {},
     { ...DIAGNOSIS, links: null },
@@ -164,9 +164,9 @@ test('a diagnosis of another shape is incompatible', () => {
     withIssues([{ ...check?.issues[0], params: [] }]),
     withIssues([{ ...check?.issues[0], fix: 'Load it again.' }])
   ]) {
-    const reply = { status: 'examined', doctor, state: kernelState() };
+    const reply = { status: 'examined', doctor: diagnosis, state: kernelState() };
     assert.deepEqual(parseReply(reply), { status: 'incompatible', version: '0.1.0' });
-    assert.equal(parseDiagnosis(doctor), null);
+    assert.equal(parseDiagnosis(diagnosis), null);
   }
   assert.deepEqual(parseDiagnosis(DIAGNOSIS), { ...DIAGNOSIS, texts: {} });
   const texts = { Driver: '驱动' };

@@ -21,7 +21,7 @@ from tornado.websocket import WebSocketClientConnection
 from gpuwidget.server import client_limits, handlers
 from gpuwidget.server.client_limits import MessageLimit
 from gpuwidget.server.history import HistoryStore
-from gpuwidget.server.wire import parse_request
+from gpuwidget.server.wire import parse_stream_request
 
 VALID = ({"type": "rate", "interval_s": 2.0}, {"type": "activity", "wanted": True})
 
@@ -54,9 +54,9 @@ def test_no_message_raises_an_error() -> None:
         except (RecursionError, ValueError):
             text = "[" * 200
         for message in (text, text[:200], text[: random.randrange(len(text) + 1)]):
-            found.add(type(parse_request(message)).__name__)
-            parse_request(message.encode("utf-16", "surrogatepass"))
-            parse_request(bytes(random.randrange(256) for _ in range(20)))
+            found.add(type(parse_stream_request(message)).__name__)
+            parse_stream_request(message.encode("utf-16", "surrogatepass"))
+            parse_stream_request(bytes(random.randrange(256) for _ in range(20)))
     assert found == {"NoneType", "RateRequest", "ActivityRequest"}
 
 

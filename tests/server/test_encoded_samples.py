@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from helpers_samples import LIVE, h200, reading
 
-from gpuwidget.model.samples import SCHEMA, Sample
+from gpuwidget.model.samples import SAMPLE_SCHEMA, Sample
 from gpuwidget.model.to_json import to_json
 from gpuwidget.server.encoded_samples import EncodedSample
 
 GPUS = (h200(0), h200(1))
 BEFORE = Sample(
-    SCHEMA, 100.0, LIVE, GPUS, tuple(reading(one, missing={"xid": "not read yet"}) for one in GPUS)
+    SAMPLE_SCHEMA, 100.0, LIVE, GPUS, tuple(reading(one, missing={"xid": "not read yet"}) for one in GPUS)
 )
 
 

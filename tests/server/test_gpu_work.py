@@ -12,7 +12,7 @@ from helpers_samples import LIVE, reading
 
 from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity
-from gpuwidget.model.samples import SCHEMA, Sample
+from gpuwidget.model.samples import SAMPLE_SCHEMA, Sample
 from gpuwidget.server.gpu_owners import NO_OWNER, GpuOwners, ProcessOwner
 from gpuwidget.server.gpu_work import GpuStep, GpuWorkTracker
 from gpuwidget.sources import UtilizationWindow, WorkingProcesses
@@ -89,7 +89,7 @@ class Machine:
             values = replace(values, lost_since=self.epoch + self.now)
         owner_of = {pid: OWNER_OF[pid] for pid in pids}
         owners = {GPU.uuid: GpuOwners(frozenset(owner_of.values()), owner_of, complete)}
-        sample = Sample(SCHEMA, self.epoch + self.now, LIVE, (GPU,), (values,))
+        sample = Sample(SAMPLE_SCHEMA, self.epoch + self.now, LIVE, (GPU,), (values,))
         answered = {} if silent or lost else owners
         steps = self.tracker.add_owners(sample, self.now, answered if found else None)
         assert steps is not None
@@ -224,7 +224,7 @@ def test_a_gpu_without_windows() -> None:
 def test_samples_between_two_steps() -> None:
     """Samples that come more often, as with an open panel, end a step only after ten seconds."""
     machine = started(10)
-    sample = Sample(SCHEMA, EPOCH + 22.0, LIVE, (GPU,), (reading(GPU, utilization=3.0),))
+    sample = Sample(SAMPLE_SCHEMA, EPOCH + 22.0, LIVE, (GPU,), (reading(GPU, utilization=3.0),))
     assert machine.tracker.add_owners(sample, 22.0, {}) is None
     assert machine.step([10], IDLE).working == {ANNA}
 

@@ -63,14 +63,14 @@ def _diagnose(options: argparse.Namespace) -> tuple[str, bool]:
     Raises OptionError if the file of ``--diff`` is not a diagnosis.
     """
     before = None if options.diff is None else _read(options.diff)
-    doctor = run_checks(Target("shell", __version__, ProbeEnvironment.current()))
-    since = None if before is None else compare(before, doctor)
+    diagnosis = run_checks(Target("shell", __version__, ProbeEnvironment.current()))
+    since = None if before is None else compare(before, diagnosis)
     if options.json:
-        values = to_json(doctor) if since is None else {**to_json(doctor), "changes": to_json(since)}
+        values = to_json(diagnosis) if since is None else {**to_json(diagnosis), "changes": to_json(since)}
         text = json.dumps(values, indent=2)
     else:
-        text = diagnosis_view.text(doctor, shutil.get_terminal_size((110, 24)).columns, since)
-    return text, doctor.ok
+        text = diagnosis_view.text(diagnosis, shutil.get_terminal_size((110, 24)).columns, since)
+    return text, diagnosis.ok
 
 
 def _read(path: Path) -> Diagnosis:

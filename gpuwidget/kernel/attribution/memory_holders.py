@@ -17,7 +17,7 @@ from gpuwidget.kernel.devices import non_torch_memory
 from gpuwidget.kernel.shell import shell_references
 from gpuwidget.kernel.shell.interrupts import drop_frames_on_interrupt
 from gpuwidget.measure.cell_allocations import BEFORE_LOAD, OUTSIDE_CELLS, CellBlocks
-from gpuwidget.measure.memory_holders import CellAllocation, DeviceMemory, rank_holders
+from gpuwidget.measure.holder_ranking import CellAllocation, DeviceMemory, rank_holders
 from gpuwidget.model.boundary import foreign_attribute, stopped
 from gpuwidget.model.messages import message
 from gpuwidget.model.report import Holder, Report

@@ -37,8 +37,8 @@ _USAGE = translatable("%gpu doctor has no options. It checks everything from PyT
 class DiagnosisDisplay:
     """A diagnosis that displays as text and HTML. Its JSON is what ``gpuwidget doctor --json`` prints."""
 
-    def __init__(self, doctor: Diagnosis) -> None:
-        self.doctor = doctor
+    def __init__(self, diagnosis: Diagnosis) -> None:
+        self.doctor = diagnosis
         """The results of all checks."""
 
     @property

@@ -18,7 +18,7 @@ from gpuwidget.kernel.attribution.memory_holders import HolderSearch
 from gpuwidget.kernel.commands.subcommands import Invocation
 from gpuwidget.kernel.devices.driver_memory import FreedMemory
 from gpuwidget.kernel.shell import shell_references
-from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR
+from gpuwidget.measure.holder_ranking import DEBUGGER, LAST_ERROR
 from gpuwidget.model import units
 from gpuwidget.model.boundary import stopped
 from gpuwidget.model.errors import OptionError

@@ -8,7 +8,7 @@ from gpuwidget.kernel.devices.device_choices import GpuMonitor, check_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.model import units
 from gpuwidget.model.errors import OptionError
-from gpuwidget.model.kernel_state import SCHEMA, CandidateGpu, DeviceChoice, DeviceState, KernelState
+from gpuwidget.model.kernel_state import KERNEL_SCHEMA, CandidateGpu, DeviceChoice, DeviceState, KernelState
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import _, in_view_language, joined, translatable
 from gpuwidget.pytorch import cuda_state
@@ -100,7 +100,7 @@ def kernel_state(*, watching: bool) -> KernelState:
     sample = monitor().read()
     choices = monitor().device_choices(sample, live=True)
     return KernelState(
-        schema=SCHEMA,
+        schema=KERNEL_SCHEMA,
         version=__version__,
         pid=os.getpid(),
         torch=cuda_state.versions().torch,

@@ -151,13 +151,13 @@ class GpuMonitor:
         found = []
         for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
             device = next((device for device in devices if _same(gpu, device.uuid)), None)
-            holding = self._attribution.holding(gpu, reading)
-            context = holding.present or (device is not None and device.index in contexts)
+            held = self._attribution.process_memory(gpu, reading)
+            context = held.present or (device is not None and device.index in contexts)
             # Before CUDA is initialized, the N of ``cuda:N`` is derived from the environment.
             name = next((name for name, uuid in names if uuid is not None and _same(gpu, uuid)), None)
             cuda_gpus = counters.get(device.index) if device is not None else None
             reserved = cuda_gpus.reserved if cuda_gpus is not None else None
-            found.append(KernelGpu(gpu.uuid, name, holding.memory, reserved, context))
+            found.append(KernelGpu(gpu.uuid, name, held.memory, reserved, context))
         return tuple(found)
 
     def memory_shares(self, gpu: Gpu, reading: Reading) -> MemoryShares:
@@ -166,9 +166,9 @@ class GpuMonitor:
         Call :meth:`kernel_gpus` with the sample that contains ``reading`` before this method.
         """
         assert self._attribution is not None
-        holding = self._attribution.holding(gpu, reading)
-        if holding.reason is not None:
-            return MemoryShares(None, (), holding.reason.text)
+        held = self._attribution.process_memory(gpu, reading)
+        if held.reason is not None:
+            return MemoryShares(None, (), held.reason.text)
         own = next(
             (process.memory for process in reading.processes or () if process.pid == self._family.pid), None
         )

@@ -9,8 +9,8 @@ from typing import Any
 
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import GpuMonitor
+from gpuwidget.measure.holder_ranking import DeviceMemory
 from gpuwidget.measure.jax_pool import jax_pools
-from gpuwidget.measure.memory_holders import DeviceMemory
 from gpuwidget.model.boundary import Boundary, foreign_attribute
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Holder

@@ -24,7 +24,7 @@ from gpuwidget.kernel.shell.name_references import names_read
 from gpuwidget.kernel.shell.shell_references import excluded_objects
 from gpuwidget.kernel.shell.user_code import UserCode
 from gpuwidget.measure.cell_allocations import UNKNOWN_CELL
-from gpuwidget.measure.memory_holders import LAST_ERROR, DeviceMemory
+from gpuwidget.measure.holder_ranking import LAST_ERROR, DeviceMemory
 from gpuwidget.measure.oom.facts import (
     CellShare,
     CodeLine,

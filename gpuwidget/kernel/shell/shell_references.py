@@ -16,7 +16,7 @@ from typing import Any
 
 from gpuwidget.heap.heap_walk import Root
 from gpuwidget.heap.object_references import instance_dict
-from gpuwidget.measure.memory_holders import DEBUGGER, LAST_ERROR
+from gpuwidget.measure.holder_ranking import DEBUGGER, LAST_ERROR
 from gpuwidget.model.raw_attributes import module_dict
 from gpuwidget.model.translation import translatable
 from gpuwidget.model.user_files import is_user_module

@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDisposable } from '@lumino/disposable';
 
 import type { PanelState } from '../panel/panelState';
-import { element, setAttribute, setHidden, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, TextElement } from '../ui/dom';
 import { model as modelName, UNKNOWN } from '../ui/format';
 import type { ClusterSnapshot } from '../wire';
 import { clusterEmptyText, clusterNotice, clusterSummary } from './clusterMessages';
@@ -28,8 +28,8 @@ export interface ClusterSectionOptions {
 /** The panel's section with the cluster: GPUs per model and problems. It requests data only while expanded. */
 export class ClusterSection {
   readonly node: HTMLDetailsElement;
-  private readonly summary = new Text('section-summary');
-  private readonly notice = new Text('cluster-notice', 'div');
+  private readonly summary = new TextElement('section-summary');
+  private readonly notice = new TextElement('cluster-notice', 'div');
   private readonly body = element('tbody', '');
   private readonly table: HTMLTableElement;
   private readonly problems = element('ul', 'cluster-problems');

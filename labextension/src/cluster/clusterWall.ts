@@ -5,7 +5,7 @@ import { Widget } from '@lumino/widgets';
 
 import { csvName, saveFile } from '../dashboard/csvExport';
 import { EmptyStateView } from '../dashboard/emptyState';
-import { setAttribute, setHidden, Text } from '../ui/dom';
+import { setAttribute, setHidden, TextElement } from '../ui/dom';
 import { model as modelName, moment, unitsChanged } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
 import type { ClusterSnapshot } from '../wire';
@@ -32,12 +32,12 @@ export class ClusterWall extends Widget {
   private readonly model: ClusterModel;
   private readonly toolbar: WallToolbar;
   private readonly legend: WallLegend;
-  private readonly notice = new Text('cluster-notice', 'div');
-  private readonly summary = new Text('cluster-summary', 'div');
+  private readonly notice = new TextElement('cluster-notice', 'div');
+  private readonly summary = new TextElement('cluster-summary', 'div');
   private readonly emptyView: EmptyStateView;
   private readonly grid: GpuGrid;
   /** Describes the GPU under the pointer or with the focus. Screen readers have the cell's name instead. */
-  private readonly detail = new Text('cluster-detail', 'div');
+  private readonly detail = new TextElement('cluster-detail', 'div');
   private readonly view: IDisposable;
   private groups: readonly WallGroup[] = [];
   private readonly stateChanges = new Signal<this, void>(this);

@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { element, KeyedList, setAttribute, setHidden, Text } from '../ui/dom';
+import { element, KeyedList, setAttribute, setHidden, TextElement } from '../ui/dom';
 import { duration, gpuNumber, model as modelName, moment, UNKNOWN } from '../ui/format';
 import type { ClusterGpu, ClusterNode } from '../wire';
 import { errorText, hasErrors, level, quantity, summaryText } from './quantities';
@@ -168,8 +168,8 @@ export class GpuGrid {
 /** The rows of one group, below the group's title. */
 class GroupView {
   readonly node: HTMLElement;
-  private readonly name = new Text('cluster-group-name');
-  private readonly count = new Text('cluster-group-count');
+  private readonly name = new TextElement('cluster-group-name');
+  private readonly count = new TextElement('cluster-group-count');
   private readonly titleCell = element('div', '', this.name.node, this.count.node);
   private readonly title = element('div', 'cluster-group-title', this.titleCell);
   private readonly rows: KeyedList<RowView>;
@@ -216,8 +216,8 @@ class GroupView {
 /** A node and its GPUs. */
 class RowView {
   readonly node: HTMLElement;
-  private readonly name = new Text('cluster-node-name');
-  private readonly value = new Text('cluster-node-value');
+  private readonly name = new TextElement('cluster-node-name');
+  private readonly value = new TextElement('cluster-node-value');
   private readonly header = element('div', 'cluster-node-header', this.name.node, this.value.node);
   private readonly cells = element('div', 'cluster-cells');
   private readonly views: CellView[] = [];

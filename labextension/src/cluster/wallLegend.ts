@@ -1,13 +1,13 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { element, setAttribute, Text } from '../ui/dom';
+import { element, setAttribute, TextElement } from '../ui/dom';
 import { UNKNOWN } from '../ui/format';
 import { legendRanges, quantity, type QuantityName } from './quantities';
 
 /** The legend of the wall: the colors with their ranges and unit, and the symbols. */
 export class WallLegend {
   readonly node: HTMLElement;
-  private readonly title = new Text('cluster-legend-title');
+  private readonly title = new TextElement('cluster-legend-title');
   private readonly scale = element('span', 'cluster-legend-scale');
 
   constructor(private readonly trans: TranslationBundle) {

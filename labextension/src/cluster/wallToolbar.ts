@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { element, setAttribute, setHidden, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, TextElement } from '../ui/dom';
 import { model as modelName } from '../ui/format';
 import { quantity, QUANTITY_NAMES } from './quantities';
 import { GROUPINGS, MAX_COUNT, SORTINGS, type Grouping, type Sorting, type WallState } from './wallState';
@@ -26,7 +26,7 @@ export class WallToolbar {
   private readonly find = element('button', 'dashboard-button jp-gpuwidget-cluster-find');
   private readonly end = element('button', 'dashboard-button jp-gpuwidget-cluster-end');
   private readonly csv = element('button', 'dashboard-button jp-gpuwidget-cluster-csv');
-  private readonly result = new Text('cluster-result');
+  private readonly result = new TextElement('cluster-result');
   private models: readonly string[] = [];
 
   constructor(private readonly options: WallToolbarOptions) {

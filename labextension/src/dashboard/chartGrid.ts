@@ -1,6 +1,6 @@
 import { bandAt } from '../ui/chartBands';
 import { byReason } from '../panel/panelMessages';
-import { element, setHidden, Text, VisibilityTracker } from '../ui/dom';
+import { element, setHidden, TextElement, VisibilityTracker } from '../ui/dom';
 import { duration, moment, UNKNOWN } from '../ui/format';
 import { columnsFor } from './columns';
 import { legendSwatch } from './gpuColors';
@@ -37,8 +37,8 @@ export class ChartGrid {
   readonly scroll = element('div', 'dashboard-charts');
   private readonly sections = new Map<MetricSection, SectionView>();
   /** The metrics that no GPU has, and why. They have no chart. */
-  private readonly missing = new Text('');
-  private readonly missingReasons = new Text('dashboard-missing-reasons', 'div');
+  private readonly missing = new TextElement('');
+  private readonly missingReasons = new TextElement('dashboard-missing-reasons', 'div');
   private readonly missingView = element(
     'details',
     'dashboard-missing',
@@ -280,12 +280,12 @@ interface TooltipHead {
 /** The tooltip: the values of all GPUs at the cursor. */
 class Tooltip {
   readonly node: HTMLElement;
-  private readonly time = new Text('dashboard-tooltip-time', 'div');
-  private readonly cell = new Text('dashboard-tooltip-cell', 'div');
+  private readonly time = new TextElement('dashboard-tooltip-time', 'div');
+  private readonly cell = new TextElement('dashboard-tooltip-cell', 'div');
   private readonly rows = element('div', 'dashboard-tooltip-rows');
   /** The GPUs and colors for which the rows were created. */
   private rowsKey = '';
-  private cells: (readonly [HTMLElement, Text, Text])[] = [];
+  private cells: (readonly [HTMLElement, TextElement, TextElement])[] = [];
 
   constructor(private readonly container: HTMLElement) {
     this.node = element('div', 'dashboard-tooltip', this.time.node, this.cell.node, this.rows);
@@ -306,8 +306,8 @@ class Tooltip {
       this.rowsKey = key;
       this.cells = tooltipRows.map(({ shown }) => [
         element('span', 'dashboard-tooltip-gpu', legendSwatch(shown.position), shown.number),
-        new Text('dashboard-tooltip-mean'),
-        new Text('dashboard-tooltip-span')
+        new TextElement('dashboard-tooltip-mean'),
+        new TextElement('dashboard-tooltip-span')
       ]);
       this.rows.replaceChildren(
         ...this.cells.map(([gpu, mean, span]) =>

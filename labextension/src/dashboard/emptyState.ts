@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { Notice } from '../panel/panelMessages';
-import { element, setAttribute, setHidden, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, TextElement } from '../ui/dom';
 
 /** What is shown in place of the charts when there is nothing to draw: a text, and possibly a button. */
 export interface EmptyState {
@@ -58,9 +58,9 @@ function fromNotice(notice: Notice | null): EmptyState | null {
 /** Shows an empty state in place of the charts, with a button if the state has an action. */
 export class EmptyStateView {
   readonly node: HTMLElement;
-  private readonly text = new Text('dashboard-empty-text', 'div');
-  private readonly command = new Text('notice-command', 'code');
-  private readonly label = new Text('');
+  private readonly text = new TextElement('dashboard-empty-text', 'div');
+  private readonly command = new TextElement('notice-command', 'code');
+  private readonly label = new TextElement('');
   private readonly button = element('button', 'dashboard-button', this.label.node);
   private action: EmptyState['action'];
 

@@ -11,7 +11,7 @@ import type { AlwaysOnServer } from '../stream/serverApi';
 import type { ICellRuns, IClusterModel, IGpuSettings, IMonitor } from '../tokens';
 import { metricTexts, type MetricName } from '../metricTable';
 import type { Band } from '../ui/chartBands';
-import { setAttribute, setHidden, Text } from '../ui/dom';
+import { setAttribute, setHidden, TextElement } from '../ui/dom';
 import { errorText, sentence, unitsChanged } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
 import type { ReceivedMessage } from '../wire';
@@ -87,7 +87,7 @@ export class GpuDashboard extends Widget {
   private readonly csvExport: CsvExport;
   private readonly errorTimeout: Debouncer<void>;
   private actionError: string | null = null;
-  private readonly recording = new Text('dashboard-recording', 'div');
+  private readonly recording = new TextElement('dashboard-recording', 'div');
   private readonly notice: NoticeView;
   private readonly emptyView: EmptyStateView;
   private readonly toolbar: Toolbar;

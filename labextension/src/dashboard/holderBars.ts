@@ -4,7 +4,7 @@ import { holderName, holdersOf, kernelsOf, sortedHolders, type Holder } from '..
 import { MemoryBar, memorySegments } from '../panel/memoryBar';
 import { unavailability } from '../panel/panelMessages';
 import { memoryShares, type GpuNow } from '../stream/streamModel';
-import { element, KeyedList, setAttribute, Text, type ListItem } from '../ui/dom';
+import { element, KeyedList, setAttribute, TextElement, type ListItem } from '../ui/dom';
 import { gpuNumber, memory } from '../ui/format';
 import type { MemoryOwnership } from '../wire';
 
@@ -52,9 +52,9 @@ export class HolderBars {
 /** The holders of one GPU. */
 class Row implements ListItem {
   readonly node: HTMLElement;
-  private readonly number = new Text('');
+  private readonly number = new TextElement('');
   private readonly bar = new MemoryBar();
-  private readonly text = new Text('dashboard-holder-names');
+  private readonly text = new TextElement('dashboard-holder-names');
 
   constructor() {
     this.node = element('div', 'dashboard-holder-row', this.number.node, this.bar.node, this.text.node);

@@ -1,13 +1,13 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { element, setAttribute, Text } from '../ui/dom';
+import { element, setAttribute, TextElement } from '../ui/dom';
 import type { DashboardGpu } from './dashboardGpus';
 import { legendSwatch } from './gpuColors';
 
 interface Chip {
   readonly node: HTMLButtonElement;
-  readonly name: Text;
-  readonly problem: Text;
+  readonly name: TextElement;
+  readonly problem: TextElement;
 }
 
 /** The dependencies of the legend. */
@@ -75,7 +75,10 @@ export class Legend {
   }
 
   private createChip(uuid: string, position: number): Chip {
-    const [name, problem] = [new Text('dashboard-chip-name'), new Text('dashboard-chip-trouble')];
+    const [name, problem] = [
+      new TextElement('dashboard-chip-name'),
+      new TextElement('dashboard-chip-trouble')
+    ];
     const node = element('button', 'dashboard-chip', legendSwatch(position), name.node, problem.node);
     node.type = 'button';
     node.dataset.gpuUuid = uuid;

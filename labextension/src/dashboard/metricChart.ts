@@ -4,7 +4,7 @@ import { metricTexts, type MetricName } from '../metricTable';
 import { launchIcon } from '@jupyterlab/ui-components';
 
 import type { Band } from '../ui/chartBands';
-import { element, setAttribute, setHidden, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, TextElement } from '../ui/dom';
 import { UNKNOWN } from '../ui/format';
 import type { DashboardGpu } from './dashboardGpus';
 import type { TimeRange } from './dashboardState';
@@ -91,7 +91,7 @@ export class MetricChart {
   private readonly values = element('span', 'dashboard-chart-values');
   private valuesKey = '';
   /** The value of the darkest color of a heat map. */
-  private readonly scale = new Text('dashboard-scale');
+  private readonly scale = new TextElement('dashboard-scale');
   private missing = '';
   private readonly canvas = element('div', 'dashboard-canvas');
   private readonly observer: ResizeObserver;

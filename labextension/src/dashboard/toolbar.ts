@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { element, setAttribute, setHidden, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, TextElement } from '../ui/dom';
 import { moment, twoDigits } from '../ui/format';
 import {
   DAY_S,
@@ -53,7 +53,7 @@ export class Toolbar {
   private readonly ranges = new Map<number, HTMLButtonElement>();
   private readonly live: HTMLButtonElement;
   private readonly csv: HTMLButtonElement;
-  private readonly timeRange = new Text('dashboard-time-range');
+  private readonly timeRange = new TextElement('dashboard-time-range');
   private readonly metricPicker: MetricPicker;
   private readonly smoothing = element('select', 'dashboard-button');
   private readonly mean: HTMLButtonElement;
@@ -219,7 +219,7 @@ export class Toolbar {
 /** A dropdown with a checkbox for each metric. */
 class MetricPicker {
   readonly node: HTMLDetailsElement;
-  private readonly count = new Text('dashboard-metric-count');
+  private readonly count = new TextElement('dashboard-metric-count');
   private readonly boxes = new Map<MetricName, HTMLInputElement>();
 
   constructor(private readonly options: ToolbarOptions) {

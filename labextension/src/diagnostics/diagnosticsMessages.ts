@@ -36,9 +36,9 @@ export function diagnosticsSummary(
   if (known.some(({ kind }) => kind === 'running')) {
     return [null, trans.__('running…')];
   }
-  const doctors = known.flatMap(state => (state.kind === 'done' ? [state.doctor] : []));
+  const diagnoses = known.flatMap(state => (state.kind === 'done' ? [state.diagnosis] : []));
   const [broken, warnings, unknown] = (['broken', 'warning', 'unknown'] as const).map(status =>
-    countProblems(trans, doctors, status)
+    countProblems(trans, diagnoses, status)
   ) as [Count, Count, Count];
   if (broken.number > 0) {
     return ['broken', trans._n('%1 problem: %2', '%1 problems: %2', broken.number, broken.titles)];
@@ -46,10 +46,10 @@ export function diagnosticsSummary(
   if (known.some(({ kind }) => kind === 'failed')) {
     return ['unknown', trans.__('could not run')];
   }
-  if (doctors.length === 0) {
+  if (diagnoses.length === 0) {
     return [null, trans.__('not run')];
   }
-  if (doctors.some(({ unfinished }) => unfinished.length > 0)) {
+  if (diagnoses.some(({ unfinished }) => unfinished.length > 0)) {
     return ['unknown', trans.__('incomplete')];
   }
   const parts = [
@@ -62,7 +62,7 @@ export function diagnosticsSummary(
     return [warnings.number > 0 ? 'warning' : 'unknown', parts.join(trans.__('; '))];
   }
   // The doctor skips the check of the GPUs only on a machine without one.
-  return doctors.some(({ links }) => links.some(({ id, status }) => id === 'gpu' && status === 'skipped'))
+  return diagnoses.some(({ links }) => links.some(({ id, status }) => id === 'gpu' && status === 'skipped'))
     ? ['skipped', trans.__('no NVIDIA GPU')]
     : ['ok', trans.__('no problems')];
 }
@@ -76,13 +76,13 @@ interface Count {
 /** Count the different problems with this status. A check that has found several is named once. */
 function countProblems(
   trans: TranslationBundle,
-  doctors: readonly Diagnosis[],
+  diagnoses: readonly Diagnosis[],
   wanted: Problem['status']
 ): Count {
-  const found = doctors.flatMap(doctor =>
-    doctor.problems
+  const found = diagnoses.flatMap(diagnosis =>
+    diagnosis.problems
       .filter(({ status }) => status === wanted)
-      .map(problem => [causeOf(problem), titleOf(doctor, problem.check)] as const)
+      .map(problem => [causeOf(problem), titleOf(diagnosis, problem.check)] as const)
   );
   const titles = new Set(found.map(([, title]) => trans.__(title)));
   return { number: new Set(found.map(([cause]) => cause)).size, titles: [...titles].join(', ') };
@@ -93,8 +93,8 @@ function causeOf(problem: Problem): string {
   return JSON.stringify({ ...problem, affects: [] });
 }
 
-function titleOf(doctor: Diagnosis, id: string): string {
-  return doctor.links.find(check => check.id === id)?.title ?? id;
+function titleOf(diagnosis: Diagnosis, id: string): string {
+  return diagnosis.links.find(check => check.id === id)?.title ?? id;
 }
 
 /** A problem with the titles of the other checks that it affects. */
@@ -155,11 +155,11 @@ function resultOf({ check, problems, causes }: ShownCheck): string {
 }
 
 /** Return the checks that have found problems in the order of fixing, then the others, the worst first. */
-function shownChecks(doctor: Diagnosis | null): ShownCheck[] {
-  if (doctor === null) {
+function shownChecks(diagnosis: Diagnosis | null): ShownCheck[] {
+  if (diagnosis === null) {
     return [];
   }
-  const { links, problems } = doctor;
+  const { links, problems } = diagnosis;
   const fixing = problems.map(({ check }) => check);
   const rank = (check: Check): number => {
     const place = fixing.indexOf(check.id);
@@ -171,12 +171,12 @@ function shownChecks(doctor: Diagnosis | null): ShownCheck[] {
       check,
       problems: problems
         .filter(problem => problem.check === check.id)
-        .map(problem => ({ problem, affects: problem.affects.map(id => titleOf(doctor, id)) })),
+        .map(problem => ({ problem, affects: problem.affects.map(id => titleOf(diagnosis, id)) })),
       causes: [
         ...new Set(
           problems
             .filter(({ affects }) => affects.includes(check.id))
-            .map(cause => titleOf(doctor, cause.check))
+            .map(cause => titleOf(diagnosis, cause.check))
         )
       ]
     }));
@@ -221,6 +221,6 @@ export function textAfterCommand(after: string): string {
 }
 
 /** Return a diagnosis, with its texts in English, as JSON in the format of `gpuwidget doctor --json`, which `--diff` can read. */
-export function toJson(doctor: TranslatedDiagnosis): string {
-  return `${JSON.stringify({ ...doctor, texts: undefined }, null, 2)}\n`;
+export function toJson(diagnosis: TranslatedDiagnosis): string {
+  return `${JSON.stringify({ ...diagnosis, texts: undefined }, null, 2)}\n`;
 }

@@ -9,7 +9,7 @@ export type DiagnosisState =
   | { readonly kind: 'none' }
   | { readonly kind: 'running'; readonly previous: TranslatedDiagnosis | null }
   | { readonly kind: 'failed'; readonly reason: string }
-  | { readonly kind: 'done'; readonly doctor: TranslatedDiagnosis };
+  | { readonly kind: 'done'; readonly diagnosis: TranslatedDiagnosis };
 
 /** Runs the doctor's checks in the Jupyter server. */
 export interface ServerDoctor {
@@ -19,7 +19,7 @@ export interface ServerDoctor {
 
 /** Return the newest diagnosis. While the checks are running, it is the previous one. */
 export function newestDiagnosis(state: DiagnosisState | null): TranslatedDiagnosis | null {
-  return state?.kind === 'done' ? state.doctor : state?.kind === 'running' ? state.previous : null;
+  return state?.kind === 'done' ? state.diagnosis : state?.kind === 'running' ? state.previous : null;
 }
 
 const NONE: DiagnosisState = { kind: 'none' };
@@ -94,7 +94,7 @@ export class DiagnosticsModel {
     this.serverState = { kind: 'running', previous: newestDiagnosis(this.serverState) };
     this.changes.emit();
     try {
-      this.serverState = { kind: 'done', doctor: await this.doctor.diagnose() };
+      this.serverState = { kind: 'done', diagnosis: await this.doctor.diagnose() };
     } catch (error) {
       this.serverState = { kind: 'failed', reason: error instanceof Error ? error.message : String(error) };
     }
@@ -115,7 +115,7 @@ export class DiagnosticsModel {
     const reply = await this.kernels.diagnose();
     const state: DiagnosisState =
       reply?.status === 'examined'
-        ? { kind: 'done', doctor: { ...reply.doctor, texts: reply.texts } }
+        ? { kind: 'done', diagnosis: { ...reply.doctor, texts: reply.texts } }
         : { kind: 'failed', reason: reply?.status === 'error' ? reply.reason : this.noReply };
     this.kernelStates.set(kernel, { pid, state });
     this.changes.emit();

@@ -4,7 +4,7 @@ import type { IDisposable } from '@lumino/disposable';
 import type { ActiveKernel } from '../kernel/activeKernel';
 import type { PanelState } from '../panel/panelState';
 import type { Copy } from '../ui/copyButton';
-import { element, setAttribute, setHidden, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, TextElement } from '../ui/dom';
 import type { TranslatedDiagnosis } from '../kernel/kernelReply';
 import {
   diagnosticsSummary,
@@ -31,9 +31,9 @@ export interface DiagnosticsOptions {
  */
 export class DiagnosticsSection {
   readonly node: HTMLDetailsElement;
-  private readonly symbol = new Text('diagnostics-symbol');
-  private readonly summary = new Text('section-summary');
-  private readonly runLabel = new Text('');
+  private readonly symbol = new TextElement('diagnostics-symbol');
+  private readonly summary = new TextElement('section-summary');
+  private readonly runLabel = new TextElement('');
   private readonly runButton = element('button', 'button jp-gpuwidget-diagnostics-run', this.runLabel.node);
   private readonly binding: IDisposable;
   /** The checks with the same result in the kernel and in the server. */

@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import { element, setAttribute, setHidden, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, TextElement } from '../ui/dom';
 import { copyButton, type Copy } from '../ui/copyButton';
 import { moment } from '../ui/format';
 import type { TranslatedDiagnosis } from '../kernel/kernelReply';
@@ -22,10 +22,10 @@ type CopyButton = (label: string, text: () => string) => HTMLButtonElement;
 /** The diagnosis of an environment, or the checks that several environments share: a title, a summary and checks. */
 export class EnvironmentView {
   readonly node: HTMLElement;
-  private readonly title = new Text('diagnostics-title', 'h3');
-  private readonly summary = new Text('diagnostics-summary', 'div');
+  private readonly title = new TextElement('diagnostics-title', 'h3');
+  private readonly summary = new TextElement('diagnostics-summary', 'div');
   private readonly checks = element('div', 'diagnostics-checks');
-  private readonly about = new Text('diagnostics-about', 'div');
+  private readonly about = new TextElement('diagnostics-about', 'div');
   private readonly copyButton: CopyButton;
   private readonly copyJson: HTMLButtonElement;
   private shown: TranslatedDiagnosis | null = null;
@@ -63,11 +63,11 @@ export class EnvironmentView {
   ): void {
     this.title.set(title);
     setAttribute(this.node, 'aria-label', title);
-    const doctor = newestDiagnosis(state);
+    const diagnosis = newestDiagnosis(state);
     this.summary.set(summary);
     setAttribute(this.node, 'aria-busy', state?.kind === 'running' ? 'true' : '');
-    setHidden(this.about.node, doctor === null);
-    setHidden(this.copyJson, doctor === null);
+    setHidden(this.about.node, diagnosis === null);
+    setHidden(this.copyJson, diagnosis === null);
     if (checks !== this.shownChecks) {
       this.shownChecks = checks;
       const translate = translator(texts);
@@ -77,13 +77,13 @@ export class EnvironmentView {
         )
       );
     }
-    if (doctor !== this.shown) {
-      this.shown = doctor;
+    if (diagnosis !== this.shown) {
+      this.shown = diagnosis;
       this.about.set(
-        doctor === null
+        diagnosis === null
           ? ''
-          : this.trans.__('%1, at %2', doctor.python, moment(doctor.time, Date.now() / 1000)),
-        doctor?.python ?? ''
+          : this.trans.__('%1, at %2', diagnosis.python, moment(diagnosis.time, Date.now() / 1000)),
+        diagnosis?.python ?? ''
       );
     }
   }
@@ -99,7 +99,7 @@ export function stateSentence(trans: TranslationBundle, state: DiagnosisState): 
     case 'failed':
       return state.reason;
     case 'done':
-      return translator(state.doctor.texts)(state.doctor.summary);
+      return translator(state.diagnosis.texts)(state.diagnosis.summary);
   }
 }
 

@@ -3,7 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { runName, type RunningCell } from '../cells/cellRuns';
 import type { CellReport, GpuPart } from '../cells/report';
 import type { CellRun, Totals } from '../cells/runTable';
-import { element, setAttribute, Text } from '../ui/dom';
+import { element, setAttribute, TextElement } from '../ui/dom';
 import {
   change,
   duration,
@@ -28,13 +28,13 @@ const WHOLE_GPU = '*';
 class Row {
   readonly node: HTMLElement;
   protected readonly button = element('button', 'cells-name');
-  protected readonly name = new Text('cells-label');
-  protected readonly mark = new Text('cells-mark');
-  protected readonly day = new Text('cells-day');
-  protected readonly delta = new Text('');
-  protected readonly peak = new Text('');
-  protected readonly time = new Text('');
-  protected readonly energy = new Text('');
+  protected readonly name = new TextElement('cells-label');
+  protected readonly mark = new TextElement('cells-mark');
+  protected readonly day = new TextElement('cells-day');
+  protected readonly delta = new TextElement('');
+  protected readonly peak = new TextElement('');
+  protected readonly time = new TextElement('');
+  protected readonly energy = new TextElement('');
   protected readonly header: HTMLElement;
 
   constructor(reveal: () => void) {

@@ -7,7 +7,7 @@ import { comparableKeys } from '../cells/cellRuns';
 import { MAX_REPORTS } from '../cells/reportReader';
 import type { RunTimes } from '../cells/runTimes';
 import { sortedRuns, toggledSort, totals, type CellRun, type Column, type Sort } from '../cells/runTable';
-import { element, setAttribute, setHidden, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, TextElement } from '../ui/dom';
 import { memoryUnit, type MemoryUnit, memoryScale } from '../ui/format';
 
 /** The section's name in the saved state of the panel. */
@@ -15,22 +15,22 @@ const NAME = 'cells';
 
 interface ColumnHeader {
   readonly node: HTMLElement;
-  readonly text: Text;
-  readonly arrow: Text;
+  readonly text: TextElement;
+  readonly arrow: TextElement;
 }
 
 /** The list of cells: the active notebook's runs, which are read from the reports in its outputs. */
 export class CellsSection {
   readonly node: HTMLElement;
   private readonly toggle = element('button', 'section-head jp-gpuwidget-cells-toggle');
-  private readonly totals = new Text('section-summary jp-gpuwidget-cells-totals');
+  private readonly totals = new TextElement('section-summary jp-gpuwidget-cells-totals');
   private readonly headers = new Map<Column, ColumnHeader>();
   private readonly list = element('div', 'cells-rows');
   private readonly table: HTMLElement;
   private readonly header: HTMLElement;
-  private readonly empty = new Text('cells-empty', 'div');
-  private readonly untrusted = new Text('cells-untrusted', 'div');
-  private readonly notes = new Text('cells-notes', 'div');
+  private readonly empty = new TextElement('cells-empty', 'div');
+  private readonly untrusted = new TextElement('cells-untrusted', 'div');
+  private readonly notes = new TextElement('cells-notes', 'div');
   private readonly running: RunningRow;
   private readonly rows = new Map<string, RunRow>();
   private shownRuns: readonly CellRun[] | null = null;
@@ -237,9 +237,9 @@ export class CellsSection {
       ['energy', this.trans.__('energy'), this.trans.__('Energy of the GPUs that the cell used')]
     ];
     for (const [column, label, title] of columns) {
-      const text = new Text('');
+      const text = new TextElement('');
       text.set(label);
-      const arrow = new Text('cells-arrow');
+      const arrow = new TextElement('cells-arrow');
       const button = element('button', 'cells-sort', text.node, arrow.node);
       button.type = 'button';
       button.title = this.trans.__('%1. Click to sort', title);

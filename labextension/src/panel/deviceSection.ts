@@ -21,7 +21,7 @@ import type { PanelState } from './panelState';
 import type { Clock } from '../clock';
 import type { ActiveKernel } from '../kernel/activeKernel';
 import type { ServerInfo } from '../stream/streamModel';
-import { element, openListOnKeys, setAttribute, Text } from '../ui/dom';
+import { element, openListOnKeys, setAttribute, TextElement } from '../ui/dom';
 import type { DeviceChoice, KernelState } from '../wire';
 
 /** For how long the section says what the next cell runs on after a choice, in milliseconds. */
@@ -33,13 +33,13 @@ const CONFIRMED_MS = 2000;
  */
 export class DeviceSection {
   readonly node: HTMLElement;
-  private readonly notebook = new Text('device-notebook');
-  private readonly busy = new Text('device-busy');
+  private readonly notebook = new TextElement('device-notebook');
+  private readonly busy = new TextElement('device-busy');
   /** Repeats for screen readers what the next cell runs on. They must not announce every cell as busy. */
-  private readonly announcement = new Text('device-announcement', 'div');
+  private readonly announcement = new TextElement('device-announcement', 'div');
   private readonly dropdown: DeviceDropdown;
   private readonly watch: HTMLButtonElement;
-  private readonly notes = new Text('device-notes', 'div');
+  private readonly notes = new TextElement('device-notes', 'div');
   private readonly notice: NoticeView;
   /** The device that the user has just chosen; null if that was longer ago. */
   private confirmed: string | null = null;

@@ -11,7 +11,7 @@ import { gpuName, throttling, unavailability, unknownValues } from './panelMessa
 import type { PanelState } from './panelState';
 import { holderName, type Holder } from '../memory/holders';
 import { memoryShares, type GpuNow } from '../stream/streamModel';
-import { element, setAttribute, setHidden, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, TextElement } from '../ui/dom';
 import {
   duration,
   gpuNumber,
@@ -56,10 +56,10 @@ export class GpuCard {
   private readonly memory: MemoryLine;
   private readonly holders: HolderList;
   private readonly facts = PANEL_METRICS.map(
-    metric => [metric, new Text(metric.kind === 'power' ? 'gpu-power' : '')] as const
+    metric => [metric, new TextElement(metric.kind === 'power' ? 'gpu-power' : '')] as const
   );
-  private readonly reasons = new Text('gpu-reasons', 'div');
-  private readonly state = new Text('gpu-state', 'div');
+  private readonly reasons = new TextElement('gpu-reasons', 'div');
+  private readonly state = new TextElement('gpu-state', 'div');
   private readonly trans: TranslationBundle;
   private expanded = false;
   private content: CardContent | null = null;

@@ -1,7 +1,7 @@
 import uPlot from 'uplot';
 
 import { bandAt, bandsPlugin, type Band, type Palette } from '../ui/chartBands';
-import { setAttribute, setHidden, Text } from '../ui/dom';
+import { setAttribute, setHidden, TextElement } from '../ui/dom';
 import type { Curve, HistoryBuffer } from '../stream/historyBuffer';
 
 /** The data that a chart draws. */
@@ -38,7 +38,7 @@ export class GpuChart {
   private width = 0;
   private drawnAt = NaN;
   private data: ChartData | null = null;
-  private readonly readout = new Text('gpu-readout', 'div');
+  private readonly readout = new TextElement('gpu-readout', 'div');
 
   /** If `textAt` is given, the chart shows its text for the time at the pointer. */
   constructor(

@@ -21,7 +21,7 @@ import type { ShownSections } from '../settings';
 import { currentState } from '../stream/streamModel';
 import type { ICellRuns, IGpuPanel, IHolderActions, IMonitor, PanelSection } from '../tokens';
 import { type Band, readPalette, type Palette } from '../ui/chartBands';
-import { element, setAttribute, setHidden, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, TextElement } from '../ui/dom';
 import { duration } from '../ui/format';
 import { gpuIcon } from '../ui/icon';
 
@@ -59,18 +59,18 @@ export class GpuPanel extends Widget implements IGpuPanel {
   readonly panelState: PanelState;
   /** The buttons in the header, which JupyterLab's toolbar registry creates. */
   readonly toolbar = new Toolbar();
-  private readonly recording = new Text('panel-recording', 'div');
+  private readonly recording = new TextElement('panel-recording', 'div');
   /** Why it is unknown who holds the memory of all GPUs. */
-  private readonly reason = new Text('panel-reason', 'div');
+  private readonly reason = new TextElement('panel-reason', 'div');
   /** The Slurm job in which the server runs. */
-  private readonly job = new Text('panel-job', 'div');
+  private readonly job = new TextElement('panel-job', 'div');
   /** What the active notebook has used of the GPUs. */
-  private readonly use = new Text('panel-use', 'div');
+  private readonly use = new TextElement('panel-use', 'div');
   private readonly notice: NoticeView;
   private readonly device: DeviceSection;
   private readonly settings: SettingsSection;
   private readonly legend: HTMLElement;
-  private readonly span = new Text('');
+  private readonly span = new TextElement('');
   /** Everything below the header, which scrolls as one part. */
   private readonly scroll: HTMLElement;
   private readonly list: GpuList;

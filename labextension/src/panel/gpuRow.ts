@@ -4,7 +4,7 @@ import type { GpuChart } from './gpuChart';
 import type { MemoryBar } from './memoryBar';
 import { gpuName } from './panelMessages';
 import type { GpuNow } from '../stream/streamModel';
-import { element, setAttribute, setHidden, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, TextElement } from '../ui/dom';
 import { gpuNumber, padded, whole, withUnit } from '../ui/format';
 
 /** What a row shows in addition to the GPU's readings. */
@@ -26,14 +26,14 @@ export interface RowContent {
 export class GpuRow {
   readonly node: HTMLElement;
   readonly toggle: HTMLButtonElement;
-  private readonly number = new Text('gpu-number');
-  private readonly name = new Text('gpu-name');
-  private readonly badge = new Text('gpu-badge');
+  private readonly number = new TextElement('gpu-number');
+  private readonly name = new TextElement('gpu-name');
+  private readonly badge = new TextElement('gpu-badge');
   private readonly chip = element('button', 'gpu-chip', this.badge.node);
-  private readonly warning = new Text('gpu-warning');
-  private readonly utilization = new Text('gpu-utilization');
-  private readonly user = new Text('gpu-user');
-  private readonly unavailable = new Text('gpu-unavailable');
+  private readonly warning = new TextElement('gpu-warning');
+  private readonly utilization = new TextElement('gpu-utilization');
+  private readonly user = new TextElement('gpu-user');
+  private readonly unavailable = new TextElement('gpu-unavailable');
 
   /** `choose` is called with torch's name of a GPU that is to be the default device. */
   constructor(

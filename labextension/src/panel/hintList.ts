@@ -12,7 +12,7 @@ import {
   targetOf,
   type ActionTarget
 } from '../memory/holders';
-import { element, KeyedList, setAttribute, setHidden, Text } from '../ui/dom';
+import { element, KeyedList, setAttribute, setHidden, TextElement } from '../ui/dom';
 import { gpuNumber, memory, whole } from '../ui/format';
 import type { ServerKernel } from '../wire';
 
@@ -27,7 +27,7 @@ type Kernels = ReadonlyMap<string, ServerKernel>;
 export class HintList {
   readonly node: HTMLElement;
   private readonly list: KeyedList<HintLine>;
-  private readonly more = new Text('');
+  private readonly more = new TextElement('');
   private readonly button: HTMLButtonElement;
 
   constructor(
@@ -72,8 +72,8 @@ export class HintList {
 /** One hint: the notebook or GPU, what was found, and a button that opens the menu of actions. */
 class HintLine {
   readonly node: HTMLElement;
-  private readonly name = new Text('hint-name');
-  private readonly chip = new Text('hint-chip');
+  private readonly name = new TextElement('hint-name');
+  private readonly chip = new TextElement('hint-chip');
   private readonly button = element('button', 'button jp-gpuwidget-hint-action');
   private target: ActionTarget | null = null;
 

@@ -15,7 +15,7 @@ import {
   type Holder
 } from '../memory/holders';
 import type { GpuNow } from '../stream/streamModel';
-import { element, KeyedList, setAttribute, setHidden, Text } from '../ui/dom';
+import { element, KeyedList, setAttribute, setHidden, TextElement } from '../ui/dom';
 import { gpuNumber, memory } from '../ui/format';
 import type { GpuMemoryOwnership, ServerKernel } from '../wire';
 
@@ -52,9 +52,9 @@ export class HolderList {
   private readonly list: KeyedList<HolderLine>;
   /** The line of unattributed memory, which is below the button that expands the list. */
   private readonly unattributed: KeyedList<HolderLine>;
-  private readonly reason = new Text('holder-reason', 'div');
-  private readonly count = new Text('');
-  private readonly sum = new Text('holder-memory');
+  private readonly reason = new TextElement('holder-reason', 'div');
+  private readonly count = new TextElement('');
+  private readonly sum = new TextElement('holder-memory');
   private readonly more: HTMLButtonElement;
   private holders: readonly Holder[] = [];
   private sortedFor: {
@@ -168,11 +168,11 @@ function sumText(holders: readonly Holder[]): string {
 /** The line of one holder, with its memory and a button for the menu of actions. */
 class HolderLine {
   readonly node: HTMLElement;
-  private readonly name = new Text('holder-name');
-  private readonly state = new Text('holder-state');
-  private readonly torch = new Text('holder-torch');
-  private readonly memory = new Text('holder-memory');
-  private readonly result = new Text('holder-result');
+  private readonly name = new TextElement('holder-name');
+  private readonly state = new TextElement('holder-state');
+  private readonly torch = new TextElement('holder-torch');
+  private readonly memory = new TextElement('holder-memory');
+  private readonly result = new TextElement('holder-result');
   private readonly button = element(
     'button',
     'icon-button jp-gpuwidget-holder-menu',

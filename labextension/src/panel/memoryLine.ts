@@ -1,14 +1,14 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { MemoryShares } from '../stream/streamModel';
-import { element, setAttribute, Text } from '../ui/dom';
+import { element, setAttribute, TextElement } from '../ui/dom';
 import { memoryLevel, memoryUnit, padded, shortFigure, UNKNOWN } from '../ui/format';
 
 /** The line of a GPU's card with its memory: this notebook's, that of other processes, and free memory. */
 export class MemoryLine {
   readonly node: HTMLElement;
-  private readonly used = new Text('');
-  private readonly free = new Text('gpu-free');
+  private readonly used = new TextElement('');
+  private readonly free = new TextElement('gpu-free');
 
   constructor(private readonly trans: TranslationBundle) {
     this.node = element('div', 'gpu-memory', this.used.node, this.free.node);

@@ -3,13 +3,13 @@ import { closeIcon } from '@jupyterlab/ui-components';
 
 import type { Notice } from './panelMessages';
 import type { StatusMessage } from '../memory/statusMessage';
-import { element, setAttribute, setHidden, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, TextElement } from '../ui/dom';
 
 /** A sentence, optionally with a command, a link or a button. The view is hidden if there is no notice. */
 export class NoticeView {
   readonly node: HTMLElement;
-  private readonly text = new Text('', 'div');
-  private readonly command = new Text('notice-command', 'code');
+  private readonly text = new TextElement('', 'div');
+  private readonly command = new TextElement('notice-command', 'code');
   private readonly link = element('a', 'notice-link');
   private readonly button = element('button', 'button jp-gpuwidget-notice-action');
 
@@ -61,7 +61,7 @@ export class StatusMessageView {
     'icon-button jp-gpuwidget-panel-close',
     closeIcon.element({ tag: 'span' })
   );
-  private readonly text = new Text('panel-message-text');
+  private readonly text = new TextElement('panel-message-text');
   private atHolder = false;
 
   constructor(

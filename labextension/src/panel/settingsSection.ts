@@ -5,7 +5,7 @@ import { kernelNotice } from './panelMessages';
 import type { PanelState } from './panelState';
 import type { ActiveKernel, KernelView } from '../kernel/activeKernel';
 import type { Kernel } from '../kernel/kernel';
-import { element, openListOnKeys, setAttribute, Text } from '../ui/dom';
+import { element, openListOnKeys, setAttribute, TextElement } from '../ui/dom';
 import { UNKNOWN } from '../ui/format';
 import type { Switch } from '../wire';
 
@@ -15,9 +15,9 @@ const OFF = 'off';
 /** The section for torch's settings in the active notebook's kernel. It is collapsed by default. */
 export class SettingsSection {
   readonly node: HTMLDetailsElement;
-  private readonly summary = new Text('section-summary');
+  private readonly summary = new TextElement('section-summary');
   private readonly list = element('div', 'settings-list');
-  private readonly log = new Text('settings-log', 'div');
+  private readonly log = new TextElement('settings-log', 'div');
   private readonly rows = new Map<string, SettingRow>();
   private readonly binding: IDisposable;
   private shown: Kernel | null = null;
@@ -105,10 +105,10 @@ export class SettingsSection {
 /** One setting: a toggle, or a dropdown if there are more than two choices. */
 class SettingRow {
   readonly node: HTMLElement;
-  private readonly title = new Text('settings-title');
+  private readonly title = new TextElement('settings-title');
   /** The tooltip's text for screen readers. */
-  private readonly description = new Text('settings-description');
-  private readonly value = new Text('settings-value');
+  private readonly description = new TextElement('settings-description');
+  private readonly value = new TextElement('settings-value');
   private readonly control: HTMLInputElement | HTMLSelectElement;
 
   /** `onChosen` is called with the value that the user has chosen. */

@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 
 import type { Settings } from '../settings';
-import { element, setAttribute, setHidden, Text } from '../ui/dom';
+import { element, setAttribute, setHidden, TextElement } from '../ui/dom';
 import { gpuIcon } from '../ui/icon';
 import { percentText, type SparkPoint, type StatusModel } from './statusModel';
 
@@ -21,9 +21,9 @@ const MAX_PAUSE_S = 15;
  */
 export class StatusItem extends Widget {
   private readonly button: HTMLButtonElement;
-  private readonly text = new Text('status-text');
-  private readonly utilization = new Text('status-utilization');
-  private readonly memory = new Text('');
+  private readonly text = new TextElement('status-text');
+  private readonly utilization = new TextElement('status-utilization');
+  private readonly memory = new TextElement('');
   private readonly line = document.createElementNS(SVG, 'path');
   private readonly bar = element('span', 'status-bar');
   private readonly meter: HTMLElement;

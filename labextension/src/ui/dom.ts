@@ -16,7 +16,7 @@ export function element<Name extends keyof HTMLElementTagNameMap>(
 }
 
 /** An element with text that is updated in place. Setting the same value again causes no layout. */
-export class Text {
+export class TextElement {
   readonly node: HTMLElement;
   private readonly text = document.createTextNode('');
 

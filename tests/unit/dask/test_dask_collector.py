@@ -21,7 +21,7 @@ from gpuwidget.measure.worker_updates import WORKER_UPDATES
 from gpuwidget.model.messages import Message, MessageId
 from gpuwidget.model.report import Span
 from gpuwidget.model.to_json import to_json
-from gpuwidget.model.worker_update import SCHEMA, WorkerGpuUpdate, WorkerUpdate
+from gpuwidget.model.worker_update import WORKER_SCHEMA, WorkerGpuUpdate, WorkerUpdate
 
 TORCH = Span(0, 5, 9)
 NO_PEAK = Span(0, 5, None)
@@ -30,7 +30,7 @@ NO_PEAK = Span(0, 5, None)
 def update(pid: int, steps: int = 1) -> WorkerUpdate:
     gpu = WorkerGpuUpdate("u", TORCH, TORCH)
     return WorkerUpdate(
-        *(SCHEMA, "dask", "there", pid, str(pid), None, None, None, steps, None, None, None, 2.0),
+        *(WORKER_SCHEMA, "dask", "there", pid, str(pid), None, None, None, steps, None, None, None, 2.0),
         *(False, "running", None, (gpu,), None),
     )
 

@@ -21,7 +21,7 @@ from helpers_doctor import (
 )
 
 from gpuwidget.diagnostics.run_checks import diagnose
-from gpuwidget.sources.nvml_diagnostics import GpuHealth
+from gpuwidget.sources.nvml_diagnostics import GpuDiagnostics
 from gpuwidget.system.host_limits import SharedMemory
 
 
@@ -156,7 +156,7 @@ def test_an_unknown_value_breaks_no_check() -> None:
     """If torch's probe returns no values and NVML returns only the required values of a GPU, every check
     still has a status, and only the PyTorch check is "broken"."""
     unknown: dict[str, Any] = {
-        field.name: None for field in fields(GpuHealth) if str(field.type).endswith("| None")
+        field.name: None for field in fields(GpuDiagnostics) if str(field.type).endswith("| None")
     }
     blank = results(torch=dict.fromkeys(TORCH), nvml=nvml(h200(**unknown)))
     statuses = {one.id: one.status for one in diagnose(blank).links}

@@ -20,7 +20,7 @@ from helpers_heap import holders_of, names_and_bytes
 from gpuwidget.heap import heap_walk, object_references
 from gpuwidget.heap.find_holders import find_holders
 from gpuwidget.heap.heap_walk import BlockOwners, Limits, Root
-from gpuwidget.measure.memory_holders import rank_holders
+from gpuwidget.measure.holder_ranking import rank_holders
 from gpuwidget.pytorch import allocator
 from gpuwidget.pytorch.allocator import DeviceBlocks
 

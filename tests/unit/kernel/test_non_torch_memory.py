@@ -15,8 +15,8 @@ from helpers_samples import GIB, LIVE, h200, process, reading, sample
 from gpuwidget.kernel.devices import default_device, device_choices, non_torch_memory
 from gpuwidget.kernel.devices.device_choices import GpuMonitor
 from gpuwidget.kernel.devices.non_torch_memory import NonTorchMemory
+from gpuwidget.measure.holder_ranking import DeviceMemory
 from gpuwidget.measure.jax_pool import JaxPool
-from gpuwidget.measure.memory_holders import DeviceMemory
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import message
 from gpuwidget.model.report import Holder

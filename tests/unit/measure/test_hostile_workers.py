@@ -12,7 +12,7 @@ from helpers_hostile import mutated, value
 from gpuwidget.measure.workers import WorkerTracker
 from gpuwidget.model import worker_update
 from gpuwidget.model.to_json import to_json
-from gpuwidget.model.worker_update import SCHEMA
+from gpuwidget.model.worker_update import WORKER_SCHEMA
 
 SEEDS = 1000
 UUIDS = [gpu(0).uuid, gpu(1).uuid]
@@ -29,7 +29,7 @@ GPU = {
     "energy_error_j": 0.5,
 }
 VALID = {
-    "schema": SCHEMA,
+    "schema": WORKER_SCHEMA,
     "kind": "dask",
     "host": "elsewhere",
     "pid": 5,

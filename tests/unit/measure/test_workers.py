@@ -19,7 +19,7 @@ from gpuwidget.model.messages import MessageId, message
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Level, Span, WorkerReport
 from gpuwidget.model.samples import Gpu
-from gpuwidget.model.worker_update import SCHEMA, WorkerGpuUpdate, WorkerUpdate
+from gpuwidget.model.worker_update import WORKER_SCHEMA, WorkerGpuUpdate, WorkerUpdate
 from gpuwidget.system import processes
 from gpuwidget.system.processes import ProcessTimes, Rank
 
@@ -121,7 +121,7 @@ def update(pid: int, **changes: Any) -> WorkerUpdate:
             *("exit_code", "started_in_run", "reason"),
         )
     )
-    values |= {"schema": SCHEMA, "kind": "rank", "host": "here", "pid": pid, "elapsed_s": 1.0}
+    values |= {"schema": WORKER_SCHEMA, "kind": "rank", "host": "here", "pid": pid, "elapsed_s": 1.0}
     values |= {"status": "running", "gpus": ()}
     return WorkerUpdate(**(values | changes))
 

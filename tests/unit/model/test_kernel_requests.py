@@ -15,7 +15,7 @@ from gpuwidget.model.kernel_requests import (
     StateRequest,
     SwitchRequest,
     WatchRequest,
-    parse_request,
+    parse_kernel_request,
 )
 
 
@@ -34,7 +34,7 @@ from gpuwidget.model.kernel_requests import (
 def test_valid_requests(request_: Request) -> None:
     """A valid request is parsed into its fields; unknown fields are ignored."""
     content = {name: getattr(request_, name) for name in type(request_).__slots__}
-    assert parse_request({**content, "extra": 1}) == request_
+    assert parse_kernel_request({**content, "extra": 1}) == request_
 
 
 @pytest.mark.parametrize(
@@ -58,5 +58,5 @@ def test_invalid_requests(content: dict[str, Any], reason: str) -> None:
     the page.
     """
     with pytest.raises(OptionError, match=reason) as raised:
-        parse_request(content)
+        parse_kernel_request(content)
     assert str(raised.value).endswith("reload the page.")

@@ -12,7 +12,7 @@ import pytest
 from helpers_allocator import StandInGpu
 
 from gpuwidget.kernel.attribution.memory_holders import Holders
-from gpuwidget.measure.memory_holders import DeviceMemory
+from gpuwidget.measure.holder_ranking import DeviceMemory
 from gpuwidget.model.units import MIB
 from gpuwidget.pytorch import allocator, cuda_state
 from gpuwidget.pytorch.allocator import DeviceBlocks, device_blocks

@@ -21,7 +21,7 @@ from helpers_torch import GIB, FakeTorch
 from gpuwidget.measure.worker_updates import WORKER_UPDATES
 from gpuwidget.model import worker_update
 from gpuwidget.model.report import Span
-from gpuwidget.model.worker_update import MAX_UPDATE_BYTES, SCHEMA, WorkerUpdate
+from gpuwidget.model.worker_update import MAX_UPDATE_BYTES, WORKER_SCHEMA, WorkerUpdate
 from gpuwidget.ranks import rank_listener, rank_reporter, rank_socket
 from gpuwidget.ranks.rank_listener import RankListener
 from gpuwidget.ranks.rank_reporter import RankReporter, exit_code_of
@@ -74,7 +74,7 @@ def values(**changes: Any) -> dict[str, Any]:
             *("exit_code", "started_in_run", "reason"),
         )
     )
-    found |= {"schema": SCHEMA, "kind": "rank", "host": "here", "pid": os.getpid(), "elapsed_s": 1.0}
+    found |= {"schema": WORKER_SCHEMA, "kind": "rank", "host": "here", "pid": os.getpid(), "elapsed_s": 1.0}
     return found | {"status": "running", "gpus": []} | changes
 
 

@@ -28,9 +28,9 @@ def subscribed(clock: FakeClock, gpus: int) -> tuple[GuardedSource, Subscription
     cell."""
     subscriptions = Subscriptions()
     subscriptions.add(Subscription(subscriptions.remove, None, 0.2, 0.1, activity=True))
-    source = GuardedSource(FakeSource(gpus), clock, threading.Lock())
-    source.end_opening(source.source.open())
-    return source, subscriptions
+    guarded = GuardedSource(FakeSource(gpus), clock, threading.Lock())
+    guarded.end_opening(guarded.source.open())
+    return guarded, subscriptions
 
 
 def gap(loop: FastPollLoop, clock: FakeClock, took: float) -> float:
@@ -113,15 +113,15 @@ def test_costly_counters_have_longer_windows_from_the_start(
     """The hardware counters are read every 0.5 s in the first five seconds, and every second after that. If
     reading the counters of all GPUs takes more than 20 ms, because the cell holds the GIL, they are read
     every second from the start."""
-    source, subscriptions = subscribed(clock, 2)
-    read = source.source.read
+    guarded, subscriptions = subscribed(clock, 2)
+    read = guarded.source.read
 
     def read_slowly(gpu: Gpu, group: Group) -> GroupReading:
         clock.advance(took)
         return read(gpu, group)
 
-    source.source.read = read_slowly  # type: ignore[method-assign]
-    loop = SlowPollLoop(source, subscriptions, clock)
+    guarded.source.read = read_slowly  # type: ignore[method-assign]
+    loop = SlowPollLoop(guarded, subscriptions, clock)
     loop.start_activity()
     clock.advance(since)
     started = clock.monotonic()
@@ -150,11 +150,11 @@ def test_the_energy_counter_is_read_less_and_less_often(clock: FakeClock) -> Non
 def test_a_counter_value_of_an_unknown_time_is_not_used(clock: FakeClock) -> None:
     """If a read of the energy counter took seconds, because the cell held the GIL meanwhile, it is unknown
     when the driver returned the value. The energy of the run therefore doesn't use it."""
-    source, subscriptions = subscribed(clock, 1)
-    raw = source.source
+    guarded, subscriptions = subscribed(clock, 1)
+    raw = guarded.source
     assert isinstance(raw, FakeSource)
-    (state,) = source.states
-    loop = SlowPollLoop(source, subscriptions, clock)
+    (state,) = guarded.states
+    loop = SlowPollLoop(guarded, subscriptions, clock)
 
     def read(joules: float, seconds: float) -> float:
         clock.advance(seconds)
@@ -175,7 +175,8 @@ def test_the_watchdog_wakes_up_when_a_call_may_hang() -> None:
     assert threads.next_hang(10.0) == 11.0
     fast, slow = PollThread("fast", lambda thread: None), PollThread("slow", lambda thread: None)
     threads._poll_threads.update({"fast": fast, "slow": slow})
-    fast.call, slow.call = ("GPU-0", 9.75), (OPENING, 9.0)
+    fast.begin_call("GPU-0", 9.75)
+    slow.begin_call(OPENING, 9.0)
     assert threads.next_hang(10.0) == 10.75
     assert (fast.is_hung(10.74), fast.is_hung(10.75)) == (False, True)
     assert threads.next_hang(10.75) == 11.75  # a call that starts at 10.75 counts as hung from 11.75 on

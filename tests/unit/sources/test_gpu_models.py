@@ -133,7 +133,7 @@ def test_health_of_each_model(mixed: Machine) -> None:
     """The doctor reads the health of each model. Memory errors that a model does not count are unknown, and
     different models are not connected by NVLink."""
     mixed.set_scenario(*profiles.machine(*MODELS, "A100"))
-    found = nvml_diagnostics.query_health()
+    found = nvml_diagnostics.query_diagnostics()
     no_errors = {"ecc", "ecc_uncorrected", "remapped", "retired_pending"}
     assert [set(gpu.missing) for gpu in found.gpus] == [
         {*no_errors, "mig"},
