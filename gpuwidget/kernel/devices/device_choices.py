@@ -144,10 +144,7 @@ class GpuMonitor:
         # A torch without CUDA has no cuda:N, whatever the order of the GPUs is.
         order = _cuda_order(sample) if cuda_state.no_cuda_build_reason() is None else NO_ORDER
         names = [(f"cuda:{number}", uuid) for number, uuid in enumerate(order.uuids or ())]
-        if self._attribution.needs_proof:
-            for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
-                if any(device.index in contexts for device in devices if _same(gpu, device.uuid)):
-                    self._attribution.confirm(reading)
+        self._attribution.update(sample.readings)
         found = []
         for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
             device = next((device for device in devices if _same(gpu, device.uuid)), None)
