@@ -39,13 +39,16 @@ def listed(*pids: int | None) -> list[Reading]:
         ((5, 6), False, True),
         ((6, 7), False, False),
         ((5, 7), True, False),
+        ((0, 6), False, True),
+        ((0,), True, False),
     ],
 )
 def test_ids_match_only_with_proof(
     matching: PidMatching, pids: tuple[int, ...], word: bool, proven: bool
 ) -> None:
     """Process ids match if every listed process exists and one of them is known to use a GPU.
-    Process 6 is. If ``word`` is true, process 5 is a kernel that has reported that it uses the first GPU."""
+    Process 6 is. If ``word`` is true, process 5 is a kernel that has reported that it uses the first GPU.
+    The driver reports the id 0 for a process that it does not identify."""
     matching.update(listed(*pids), lambda pid, uuid: pid == 6 or (word and (pid, uuid) == (5, GPU.uuid)))
     assert (matching.proven, matching.in_host_namespace) == (proven, False)
 
