@@ -65,6 +65,10 @@ class Attribution:
         """Whether torch's contexts show which GPUs this process uses."""
         return not self._recorded and cuda_state.unavailable_reason() is None
 
+    def owns(self, process: Process) -> bool:
+        """Return whether a process that the driver lists is known to be this process or its descendant."""
+        return self.pids_match and self._family.contains(process.pid)
+
     def holding(self, gpu: Gpu, reading: Reading) -> ProcessMemory:
         """Return the memory of this process and its children on ``gpu`` according to ``reading``."""
         before = self._cached.get(gpu.uuid)
@@ -91,7 +95,7 @@ class Attribution:
             return ProcessMemory(None, False, why_missing(reading, "processes", reasons.NO_PROCESS_LIST))
         if not self._matching.proven:
             return ProcessMemory(None, False, reasons.FOREIGN_PIDS)
-        ours = [process for process in reading.processes if self._family.contains(process.pid)]
+        ours = [process for process in reading.processes if self.owns(process)]
         shared = any(process.kind == "compute" and process not in ours for process in reading.processes)
         sizes = [process.memory for process in ours]
         own = any(process.pid == self._family.pid for process in ours)

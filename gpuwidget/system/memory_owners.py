@@ -22,10 +22,17 @@ evidence for one of these processes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
 
+from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.readings import Reading
+from gpuwidget.model.translation import Text, counted, translatable
 from gpuwidget.system import processes
+from gpuwidget.system.processes import Identity
+
+_Owner = TypeVar("_Owner", bound=Hashable)
 
 
 class PidMatching:
@@ -48,3 +55,62 @@ class PidMatching:
         self.proven = any(uses_gpu(pid, uuid) for pid, uuid in listed) and all(
             processes.process_exists(pid) for pid, _ in listed if pid
         )
+
+
+def by_owner(listed: Iterable[Process], owner_of: Callable[[Process], _Owner]) -> dict[_Owner, list[Process]]:
+    """Return the processes of each owner of memory."""
+    found: dict[_Owner, list[Process]] = {}
+    for process in listed:
+        found.setdefault(owner_of(process), []).append(process)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessGroup:
+    """A group of processes that have the same name in a saved output.
+
+    Notebooks are shared with people who may not be allowed to see this machine's processes. Therefore, saved
+    outputs contain no arguments, no names of users or notebooks, and no programs of other users.
+    """
+
+    relation: Literal["child", "notebook", "same user", "other user", "unknown"]
+    """How the processes relate to this process: its descendants, processes of another notebook of the same
+    user, or other processes of the same user, of another user or of an unknown user."""
+    program: str | None = None
+    """Name of the program, only for descendants and other processes of the same user; None if it is
+    unreadable."""
+    pid: int | None = None
+    """Process id, only for a process whose user is unknown. None if the driver reports the id 0, which no
+    process has."""
+
+    def label(self, number: int = 1) -> str:
+        """Return the name of a group of ``number`` processes for a saved output."""
+        text = self._label(number)
+        if self.pid is not None:
+            text = translatable("{process} ({pid})", process=text, pid=self.pid)
+        return (
+            text
+            if self.program is None
+            else translatable("{process}: {program}", process=text, program=self.program)
+        )
+
+    def _label(self, number: int) -> Text:
+        match self.relation:
+            case "child":
+                return counted(number, "child process", "{number} child processes")
+            case "notebook":
+                return counted(number, "another notebook", "{number} processes of other notebooks")
+            case "other user":
+                return counted(number, "another process of another user", "{number} processes of other users")
+        return counted(number, "another process", "{number} other processes")
+
+
+def group_of(pid: int, identity: Identity, *, pids_match: bool) -> ProcessGroup:
+    """Return the group of a process that is not a descendant of this process."""
+    if identity.user is None or processes.own_user() is None:
+        return ProcessGroup("unknown", pid=pid or None)
+    if identity.user != processes.own_user():
+        return ProcessGroup("other user")
+    if pids_match and processes.notebook_of(pid) is not None:
+        return ProcessGroup("notebook")
+    return ProcessGroup("same user", identity.program)

@@ -17,7 +17,7 @@ from helpers_samples import GIB, LIVE, h200, process, reading, sample
 from helpers_torch import make_torch
 from nvml_standin import profiles
 
-from gpuwidget.kernel.devices import default_device, device_choices
+from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import CPU, DeviceChoices, GpuMonitor, check_device
 from gpuwidget.measure.device_order import ORDER_UNKNOWN
 from gpuwidget.model.errors import OptionError
@@ -51,7 +51,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def monitor(monkeypatch: pytest.MonkeyPatch) -> GpuMonitor:
-    monkeypatch.setattr(device_choices, "in_host_pid_namespace", lambda: True)
+    monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
     return GpuMonitor(Sampler(FakeSource(), FakeClock()))
 
 
