@@ -12,7 +12,7 @@ from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Gpu, Origin, why_missing
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.system import processes
-from gpuwidget.system.memory_owners import PidMatching
+from gpuwidget.system.memory_owners import PidMatching, memory_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class ProcessMemory:
     @property
     def children_memory(self) -> int | None:
         """The children's part of ``memory``, or None if unknown."""
-        return None if self.memory is None else sum(child.memory or 0 for child in self.children)
+        return None if self.memory is None else memory_of(self.children)
 
 
 class Attribution:
@@ -97,10 +97,9 @@ class Attribution:
             return ProcessMemory(None, False, reasons.FOREIGN_PIDS)
         ours = [process for process in reading.processes if self.owns(process)]
         shared = any(process.kind == "compute" and process not in ours for process in reading.processes)
-        sizes = [process.memory for process in ours]
         own = any(process.pid == self._family.pid for process in ours)
         children = tuple(process for process in ours if process.pid != self._family.pid)
-        if any(size is None for size in sizes):
+        whole = memory_of(ours)
+        if whole is None:
             return ProcessMemory(None, True, reasons.NO_PROCESS_SIZES, own, children, True, shared)
-        whole = sum(size for size in sizes if size is not None)
         return ProcessMemory(whole, bool(ours), None, own, children, True, shared)

@@ -16,10 +16,9 @@ from gpuwidget.server.gpu_holders import ProcessContext, gpu_owners, gpu_ownersh
 from gpuwidget.server.gpu_owners import NO_OWNER, GpuOwners, ProcessOwner
 from gpuwidget.server.kernel_inventory import InventorySnapshot
 from gpuwidget.server.kernel_reports import KernelUsage
-from gpuwidget.server.other_users import is_own_user
 from gpuwidget.server.wire import GpuMemoryOwnership, MeanUtilization, MemoryOwnership, SlurmJob
 from gpuwidget.system import processes
-from gpuwidget.system.memory_owners import PidMatching
+from gpuwidget.system.memory_owners import PidMatching, is_own_user
 from gpuwidget.system.processes import Identity, ProcessDirectory, ProcessTrees
 
 _TIMED_OUT = "For 10 seconds, this machine has not reported who owns the processes on the GPUs."

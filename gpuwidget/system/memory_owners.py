@@ -65,6 +65,22 @@ def by_owner(listed: Iterable[Process], owner_of: Callable[[Process], _Owner]) -
     return found
 
 
+def memory_of(listed: Iterable[Process]) -> int | None:
+    """Return the bytes that processes hold, or None if the driver does not report the bytes of each."""
+    total = 0
+    for process in listed:
+        if process.memory is None:
+            return None
+        total += process.memory
+    return total
+
+
+def is_own_user(user: str | None) -> bool | None:
+    """Return whether ``user`` is the Unix user of this process, or None if either of them is unknown."""
+    own = processes.own_user()
+    return None if user is None or own is None else user == own
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
     """A group of processes that have the same name in a saved output.
@@ -107,9 +123,10 @@ class ProcessGroup:
 
 def group_of(pid: int, identity: Identity, *, pids_match: bool) -> ProcessGroup:
     """Return the group of a process that is not a descendant of this process."""
-    if identity.user is None or processes.own_user() is None:
+    own = is_own_user(identity.user)
+    if own is None:
         return ProcessGroup("unknown", pid=pid or None)
-    if identity.user != processes.own_user():
+    if not own:
         return ProcessGroup("other user")
     if pids_match and processes.notebook_of(pid) is not None:
         return ProcessGroup("notebook")

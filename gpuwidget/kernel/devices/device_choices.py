@@ -23,7 +23,7 @@ from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.device_switch import cuda_index
 from gpuwidget.sampler import Sampler, Subscription
 from gpuwidget.system import processes
-from gpuwidget.system.memory_owners import ProcessGroup, by_owner, group_of
+from gpuwidget.system.memory_owners import ProcessGroup, by_owner, group_of, memory_of
 from gpuwidget.system.processes import Identity
 
 CPU = DeviceChoice("cpu", None, None, None, None, None, None, False, (), ())
@@ -225,11 +225,8 @@ class GpuMonitor:
             return group, process.memory is not None
 
         return [
-            (
-                THIS_NOTEBOOK if group is None else group.label(len(found)),
-                sum(process.memory or 0 for process in found) if known else None,
-            )
-            for (group, known), found in by_owner(reading.processes or (), owner).items()
+            (THIS_NOTEBOOK if group is None else group.label(len(found)), memory_of(found))
+            for (group, _), found in by_owner(reading.processes or (), owner).items()
         ]
 
     def _attribute(self, sample: Sample) -> Attribution:
