@@ -105,6 +105,19 @@ def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
     )
 
 
+def test_this_notebook_in_a_container(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container, a holder is called this notebook once this process has a CUDA context on a GPU and is
+    in the driver's list of that GPU."""
+    monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
+    monitor = GpuMonitor(Sampler(FakeSource(), FakeClock()))
+    held = reading(ONE, processes=(process(os.getpid(), GIB, user=None, program=None),))
+    now = sample((ONE, held), (TWO, reading(TWO)))
+    assert monitor.holders(now, held) == [(f"another process ({os.getpid()})", GIB)]
+    torch.cuda.set_device(0)
+    assert monitor.holders(now, held) == [("this notebook", GIB)]
+    assert monitor.device_choices(now).devices[1].holders == ("this notebook",)
+
+
 def test_a_gpu_with_unified_memory_is_labelled(
     torch: Any, monitor: GpuMonitor, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
