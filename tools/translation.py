@@ -19,10 +19,11 @@ import importlib
 import json
 import os
 import pkgutil
+import re
 import string
 import subprocess
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from io import BytesIO
 from pathlib import Path
@@ -55,7 +56,7 @@ texts nevertheless, because they are found by ``python_strings`` or in the setti
 RECORDS: dict[str, dict[str, int | None]] = {
     "Template": {"text": 1},
     "FixTemplate": {"text": 1, "then": 3},
-    "IssueTemplate": {"reason": 2},
+    "IssueTemplate": {"reason": 2, "then": 4},
     "OomFixTemplate": {"text": 1, "why": 2},
     "Evidence": {"text": 0},
     "Sentences": {"sentences": None},
@@ -66,8 +67,6 @@ TEMPLATE_ARGUMENTS = {
     "translatable": (0,),
     "counted": (1, 2),
     "message": (1,),
-    "text_fix": (1,),
-    "command_fix": (1, 3),
 }
 """The functions of the Python package that receive templates, with the positions of these arguments."""
 WRAPPERS = {
@@ -163,12 +162,15 @@ def templates(source: str, name: str) -> Iterator[str]:
             if passed and not fields(argument.value) <= passed:
                 raise ValueError(f"{name}:{node.lineno}: {ast.unparse(node)} does not pass all parameters.")
             yield argument.value
-        yield from record_templates(node)
+        # A template without words contains only translated texts.
+        yield from (text for text in record_templates(node) if re.sub(r"\{\w+\}", "", text).strip())
 
 
-def record_templates(node: ast.Call) -> Iterator[str]:
+def record_templates(
+    node: ast.Call, records: Mapping[str, Mapping[str, int | None]] = RECORDS
+) -> Iterator[str]:
     """Yield the templates of a call that makes a record of :data:`RECORDS`."""
-    for name, place in RECORDS.get(node.func.id if isinstance(node.func, ast.Name) else "", {}).items():
+    for name, place in records.get(node.func.id if isinstance(node.func, ast.Name) else "", {}).items():
         named = [keyword.value for keyword in node.keywords if keyword.arg == name]
         for value in node.args if place is None else node.args[place : place + 1] or named:
             for item in value.elts if isinstance(value, ast.Tuple) else [value]:
@@ -182,13 +184,16 @@ def fields(template: str) -> set[str]:
 
 
 def wrong_calls() -> list[str]:
-    """Return each call of a record of :data:`RECORDS` that does not pass all parameters of its templates."""
+    """Return each call of a record of :data:`RECORDS` that does not pass all parameters of its templates.
+
+    A call that passes a variable as ``shown`` or with ``**`` is not checked.
+    """
     trees = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text(encoding="utf-8"))
         for path in sorted((ROOT / PACKAGE).rglob("*.py"))
     }
-    records = {
-        f"{module}.{target.id}": set().union(*map(fields, record_templates(node.value)))
+    made = {
+        f"{module}.{target.id}": (module, node.value)
         for module, tree in trees.items()
         for node in tree.body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
@@ -197,6 +202,8 @@ def wrong_calls() -> list[str]:
         and isinstance(node.value.func, ast.Name)
         and node.value.func.id in RECORDS
     }
+    records = {name: _record_fields(node) for name, (_module, node) in made.items()}
+    fixes = {name: _fix_fields(module, node, records) for name, (module, node) in made.items()}
     found = []
     for module, tree in trees.items():
         imported = {
@@ -209,23 +216,39 @@ def wrong_calls() -> list[str]:
             if not isinstance(node, ast.Call):
                 continue
             passed = {keyword.arg for keyword in node.keywords}
-            passed |= {
-                key.value
-                for keyword in node.keywords
-                if keyword.arg == "shown" and isinstance(keyword.value, ast.Dict)
-                for key in keyword.value.keys
-                if isinstance(key, ast.Constant) and isinstance(key.value, str)
-            }
+            for shown in (keyword.value for keyword in node.keywords if keyword.arg == "shown"):
+                keys = shown.keys if isinstance(shown, ast.Dict) else [None]
+                passed |= {ast.literal_eval(key) if isinstance(key, ast.Constant) else None for key in keys}
             function = node.func
             for called in (
                 (function.body, function.orelse) if isinstance(function, ast.IfExp) else (function,)
             ):
                 first, _, rest = ast.unparse(called).partition(".")
                 name = f"{imported.get(first, f'{module}.{first}')}{'.' if rest else ''}{rest}"
-                if name in records and None not in passed and not records[name] <= passed:
-                    lacks = ", ".join(sorted(records[name] - passed))
+                wanted = records.get(name, set()) | (fixes.get(name, set()) if "fix" not in passed else set())
+                if None not in passed and not wanted <= passed:
+                    lacks = ", ".join(sorted(wanted - passed))
                     found.append(f"{module}:{node.lineno}: {ast.unparse(node)} does not pass {lacks}.")
     return found
+
+
+def _record_fields(node: ast.Call) -> set[str]:
+    """Return the names of the parameters of a record, including those of a fix's command."""
+    places = {**RECORDS, "FixTemplate": {**RECORDS["FixTemplate"], "command": 2}}
+    return set().union(*map(fields, record_templates(node, places)))
+
+
+def _fix_fields(module: str, node: ast.Call, records: Mapping[str, set[str]]) -> set[str]:
+    """Return the names of the parameters of the fix that an issue's record contains or names."""
+    named = (keyword.value for keyword in node.keywords if keyword.arg == "fix")
+    fix = (
+        node.args[3]
+        if ast.unparse(node.func) == "IssueTemplate" and len(node.args) > 3
+        else next(named, None)
+    )
+    if isinstance(fix, ast.Call):
+        return _record_fields(fix)
+    return records.get(f"{module}.{fix.id}", set()) if isinstance(fix, ast.Name) else set()
 
 
 def template_file(domain: str) -> Path:

@@ -44,7 +44,7 @@ def check_health(results: ProbeResults) -> Check:
     evidence["errors in the kernel's log"] = (
         "unknown: this user has no permission to read the log"
         if logged is None
-        else ", ".join(map(messages.xid, _unique(logged))) or "none"
+        else ", ".join(map(_xid_text, _unique(logged))) or "none"
     )
     if not issues:
         return build_check(HEALTH, translatable("No memory errors, not throttled"), [], evidence)
@@ -54,25 +54,37 @@ def check_health(results: ProbeResults) -> Check:
 def _memory_error_issues(gpu: GpuHealth, remap_status: IssueStatus) -> list[Issue]:
     issues = []
     if gpu.remap_failed:
-        issues.append(messages.remap_failed(gpu.index, remap_status))
+        issues.append(messages.MEMORY_REMAP_FAILED(gpu=gpu.index, status=remap_status))
     if gpu.remap_pending or gpu.retired_pending:
-        issues.append(messages.reset_pending(gpu.index))
+        issues.append(messages.MEMORY_RESET_PENDING(gpu=gpu.index))
     if gpu.ecc_uncorrected:
-        issues.append(messages.uncorrected_errors(gpu.index, gpu.ecc_uncorrected))
+        issues.append(messages.MEMORY_ERRORS_UNCORRECTED(gpu=gpu.index, count=gpu.ecc_uncorrected))
     return issues
 
 
 def _throttle_issues(gpu: GpuHealth) -> list[Issue]:
-    reasons = [reason for reason in gpu.throttle or () if reason in HARMFUL]
+    reasons = tuple(reason for reason in gpu.throttle or () if reason in HARMFUL)
     if not reasons:
         return []
-    return [messages.throttled(gpu.index, reasons, hot=not THERMAL.isdisjoint(reasons))]
+    hot = not THERMAL.isdisjoint(reasons)
+    fix = messages.CHECK_COOLING if hot else messages.CHECK_POWER_AND_COOLING
+    return [messages.THROTTLED(gpu=gpu.index, reasons=reasons, fix=fix(hot=hot))]
 
 
 def _xid_issues(results: ProbeResults) -> list[Issue]:
     """Return an issue for the XID errors since boot, except errors that users' programs can cause."""
     of_hardware = [xid for xid in _unique(results.machine.xids or ()) if xid[1] not in xids.APPLICATION_XIDS]
-    return [messages.xids_logged(of_hardware)] if of_hardware else []
+    if not of_hardware:
+        return []
+    gpus, numbers = zip(*of_hardware, strict=True)
+    return [
+        messages.XIDS_LOGGED(gpus=gpus, xids=numbers, shown={"logged": list(map(_xid_text, of_hardware))})
+    ]
+
+
+def _xid_text(logged: tuple[str, int]) -> str:
+    gpu, number = logged
+    return translatable("XID {number} of {gpu} ({what})", number=number, gpu=gpu, what=xids.describe(number))
 
 
 def _unique(logged: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -84,7 +96,7 @@ def _persistence_issues(results: ProbeResults) -> list[Issue]:
     without_persistence = [gpu for gpu in results.gpus if gpu.persistence is False]
     if not without_persistence or results.machine.system != "linux":
         return []
-    return [messages.persistence_off(len(without_persistence))]
+    return [messages.PERSISTENCE_OFF(gpus=len(without_persistence))]
 
 
 def _memory_summary(gpu: GpuHealth) -> str:
@@ -122,8 +134,14 @@ def check_pcie(results: ProbeResults) -> Check:
             [],
             evidence,
         )
-    first = narrow[0]
-    issue = messages.narrow_link(first.index, first.pcie_width, first.pcie_width_max, len(narrow) - 1)
+    first, others = narrow[0], len(narrow) - 1
+    issue = messages.PCIE_NARROW(
+        gpu=first.index,
+        width=first.pcie_width,
+        max_width=first.pcie_width_max,
+        others=others,
+        shown={"more": others or None},
+    )
     return build_check(
         PCIE,
         translatable("x{width} of x{max_width}", width=first.pcie_width, max_width=first.pcie_width_max),
@@ -144,13 +162,13 @@ def check_peers(results: ProbeResults) -> Check:
         row = [peer for peer in peers if peer.gpu == gpu]
         evidence[f"GPU {gpu}"] = " ".join(f"{peer.other}:{_path_name(peer)}" for peer in row)
     if not any(peer.nvlink or peer.reads is not None for peer in peers):
-        return build_check(PEERS, translatable("not reported"), [messages.peers_unknown()], evidence)
+        return build_check(PEERS, translatable("not reported"), [messages.PEERS_UNKNOWN()], evidence)
     found = joined(sorted({_path_name(peer) for peer in peers}))
     without_access = [
         (peer.gpu, peer.other) for peer in peers if peer.reads is False and peer.nvlink is not True
     ]
     if without_access and len(without_access) < len(peers):
-        return build_check(PEERS, found, [messages.peers_without_access(without_access)], evidence)
+        return build_check(PEERS, found, [_peers_issue(without_access)], evidence)
     if without_access:
         # This is not an issue, since most consumer GPUs lack direct access.
         return build_check(
@@ -160,6 +178,15 @@ def check_peers(results: ProbeResults) -> Check:
             evidence,
         )
     return build_check(PEERS, found, [], evidence)
+
+
+def _peers_issue(pairs: Sequence[tuple[int, int]]) -> Issue:
+    """Return the issue of pairs of GPUs that can't read each other's memory, while other pairs can."""
+    unique_pairs = [(first, other) for first, other in pairs if first < other] or pairs
+    names = [translatable("{first} and {other}", first=first, other=other) for first, other in unique_pairs]
+    return messages.PEERS_WITHOUT_ACCESS(
+        pairs=tuple(f"{first}-{other}" for first, other in pairs), shown={"names": names}
+    )
 
 
 def _path_name(peer: PeerAccess) -> str:
@@ -181,9 +208,11 @@ def check_shared_memory(results: ProbeResults) -> Check:
     evidence = {"size": units.memory(shm.total)}
     issues = []
     if shm.total < _MIN_SHM:
-        issues.append(messages.shm_small(shm.total, in_container=results.machine.container is not None))
+        in_container = results.machine.container is not None
+        fix = messages.START_CONTAINER_WITH_SHM() if in_container else messages.ENLARGE_SHM()
+        issues.append(messages.SHM_SMALL(total=shm.total, fix=fix))
     elif shm.free < shm.total // 20:
-        issues.append(messages.shm_full(shm.free, shm.total))
+        issues.append(messages.SHM_FULL(free=shm.free, total=shm.total))
     return build_check(SHM, units.memory(shm.total), issues, evidence)
 
 
@@ -200,10 +229,12 @@ def check_package(results: ProbeResults) -> Check:
     issues = []
     if installed.changed:
         fix = reinstall_gpuwidget(results)
-        issues.append(messages.files_overwritten(installed.changed, installed.other, fix))
+        issues.append(
+            messages.FILES_OVERWRITTEN(files=len(installed.changed), other=installed.other, fix=fix)
+        )
     elif installed.other:
-        issues.append(messages.other_package(installed.other, reinstall_gpuwidget(results)))
+        issues.append(messages.OTHER_PACKAGE(version=installed.other, fix=reinstall_gpuwidget(results)))
     source = results.variables.get("GPUWIDGET_SOURCE", "").strip()
     if source and source.partition(":")[0] not in ("auto", "nvml"):
-        issues.append(messages.other_source(source))
+        issues.append(messages.OTHER_SOURCE(source=source))
     return build_check(PACKAGE, results.version, issues, evidence)

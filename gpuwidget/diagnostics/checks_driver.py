@@ -10,7 +10,6 @@ from gpuwidget.diagnostics import messages_driver as messages
 from gpuwidget.diagnostics.cuda_versions import format_cuda_version, version_tuple
 from gpuwidget.diagnostics.fixes import build_command, install_nvml_binding
 from gpuwidget.diagnostics.issues import build_check, skipped_check
-from gpuwidget.diagnostics.messages import gpu_count
 from gpuwidget.diagnostics.messages_probes import PYTHON_START
 from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.diagnostics.probe_results import ProbeResults
@@ -64,26 +63,34 @@ def _nvml_issues(results: ProbeResults) -> list[Issue]:
     """Return the issues that NVML reports about the driver."""
     nvml, result = results.nvml, results.nvml_result
     if results.missing_gpus_in_container and (nvml is None or nvml.error is not None):
-        return [messages.container_without_gpus(_container_gpus_fix(results))]
+        return [messages.CONTAINER_WITHOUT_GPUS(fix=_container_gpus_fix(results))]
     if nvml is None and result.ending == "hung":
-        return [messages.timeout(results.timeout_s, _unfinished_step(result))]
+        return [messages.TIMEOUT(timeout_s=results.timeout_s, step=_unfinished_step(result))]
     if nvml is None:
-        return [messages.no_result(_unfinished_step(result), result.detail)]
+        step, detail = _unfinished_step(result), result.detail
+        return [messages.NO_RESULT(step=step, error=detail, shown={"error": detail or None})]
     match nvml.error:
         case None:
             return []
         case nvml_diagnostics.NO_BINDING:
-            return [messages.binding_missing(install_nvml_binding(results))]
+            return [messages.BINDING_MISSING(fix=install_nvml_binding(results))]
         case nvml_diagnostics.FOREIGN_BINDING:
-            return [messages.binding_foreign(install_nvml_binding(results))]
+            return [messages.BINDING_FOREIGN(fix=install_nvml_binding(results))]
         case nvml_messages.LIBRARY_NOT_FOUND if _lacks_driver(results):
-            return [messages.not_installed()]
+            return [messages.NOT_INSTALLED()]
         case nvml_messages.LIB_RM_VERSION_MISMATCH:
-            return [messages.version_mismatch(results.machine.module)]
+            return [messages.VERSION_MISMATCH(module=results.machine.module)]
         case nvml_messages.DRIVER_NOT_LOADED:
-            return [messages.not_loaded(nvml.error_text or "")]
+            return [messages.NOT_LOADED(error=nvml.error_text or "")]
         case code:
-            return [messages.start_failed(code, nvml.error_text or "")]
+            return [_start_issue(code, nvml.error_text or "")]
+
+
+def _start_issue(code: int, nvml_text: str) -> Issue:
+    """Return the issue reporting that NVML can't be initialized, with NVML's error number and text."""
+    error = nvml_messages.explain_start_error(code, nvml_text)
+    fix = messages.FIX_DRIVER_START(code=code, shown={"fix": error.fix})
+    return messages.START_FAILED(code=code, error=nvml_text, fix=fix, shown={"reason": error.reason})
 
 
 def _lacks_driver(results: ProbeResults) -> bool:
@@ -99,10 +106,10 @@ def _unfinished_step(result: ProbeResult) -> str:
 def _container_gpus_fix(results: ProbeResults) -> Fix:
     wanted = results.variables.get("NVIDIA_VISIBLE_DEVICES")
     if wanted in ("void", "none", ""):
-        return messages.set_visible_devices(wanted)
+        return messages.SET_NVIDIA_VISIBLE_DEVICES(value=wanted)
     if results.variables.get("KUBERNETES_SERVICE_HOST"):
-        return messages.request_kubernetes_gpu()
-    return messages.start_container_with_gpus()
+        return messages.REQUEST_KUBERNETES_GPU()
+    return messages.START_CONTAINER_WITH_GPUS()
 
 
 def _version_issues(results: ProbeResults) -> list[Issue]:
@@ -118,10 +125,10 @@ def _version_issues(results: ProbeResults) -> list[Issue]:
     wheel = cuda_versions.torch_wheel(driver, results.capabilities, arm=results.arm)
     command = None if wheel is None else build_command(results, wheel)
     if wheel is None or command is None:
-        fix = messages.update_driver(minimum)
+        fix = messages.UPDATE_DRIVER(minimum=minimum)
     else:
         fix = _install_build_fix(results, cuda, wheel, command)
-    return [messages.too_old(driver, cuda, minimum, fix)]
+    return [messages.TOO_OLD(driver=driver, cuda=cuda, minimum=minimum, fix=fix)]
 
 
 def _install_build_fix(results: ProbeResults, cuda: str, wheel: str, command: str) -> Fix:
@@ -131,9 +138,11 @@ def _install_build_fix(results: ProbeResults, cuda: str, wheel: str, command: st
     newest = cuda_versions.torch_wheel(None, results.capabilities, arm=results.arm)
     if newest is not None and version_tuple(cuda_versions.wheel_cuda(newest))[0] < version_tuple(cuda)[0]:
         # A newer driver does not help, because this CUDA version has dropped support for these GPUs.
-        return messages.install_build(built_with, command, last_torch)
+        return messages.INSTALL_BUILD(cuda=built_with, last_torch=last_torch, command=command)
     minimum = cuda_versions.minimum_driver(cuda)
-    return messages.update_driver_or_install_build(minimum, built_with, command, last_torch)
+    return messages.UPDATE_DRIVER_OR_INSTALL_BUILD(
+        minimum=minimum, cuda=built_with, last_torch=last_torch, command=command
+    )
 
 
 def _libcuda_issues(results: ProbeResults) -> list[Issue]:
@@ -147,19 +156,19 @@ def _libcuda_issues(results: ProbeResults) -> list[Issue]:
             and capabilities is not None
             and not re.search("all|compute", capabilities)
         ):
-            return [messages.container_without_compute(capabilities)]
-        return [messages.libcuda_missing(str(error).splitlines()[0])]
+            return [messages.CONTAINER_WITHOUT_COMPUTE(capabilities=capabilities)]
+        return [messages.LIBCUDA_MISSING(error=str(error).splitlines()[0])]
     return _cu_init_issues(results, results.libcuda.get("cu_init"))
 
 
 def _cu_init_issues(results: ProbeResults, code: int | None) -> list[Issue]:
     library = ", ".join(results.mapped("libcuda")) or "libcuda.so.1"
     if code == _STUB:
-        return [messages.libcuda_stub(library)]
+        return [messages.LIBCUDA_STUB(library=library)]
     if code == _NOT_READY:
-        return [messages.fabric_manager_missing()]
+        return [messages.FABRIC_MANAGER_MISSING()]
     if code in (_MISMATCH, _NO_COMPAT):
-        return [messages.libcuda_mismatch(library, code)]
+        return [messages.LIBCUDA_MISMATCH(library=library, code=code)]
     return []
 
 
@@ -176,7 +185,7 @@ def check_device_files(results: ProbeResults) -> Check:
     if machine.system == "wsl":
         if any(file.path == "/dev/dxg" for file in files):
             return build_check(FILES, "/dev/dxg (WSL)", [], evidence)
-        return build_check(FILES, translatable("none"), [messages.wsl_without_gpu()], evidence)
+        return build_check(FILES, translatable("none"), [messages.WSL_WITHOUT_GPU()], evidence)
     gpus = [file.path for file in files if re.fullmatch(r"/dev/nvidia\d+", file.path)]
     if not gpus and not files:
         return build_check(
@@ -188,16 +197,18 @@ def check_device_files(results: ProbeResults) -> Check:
     issues = []
     forbidden = [file for file in files if not file.usable and not file.path.startswith("/dev/nvidia-caps/")]
     if forbidden:
-        issues.append(messages.device_files_forbidden([file.path for file in forbidden], forbidden[0].mode))
+        paths = tuple(file.path for file in forbidden)
+        issues.append(messages.DEVICE_FILES_FORBIDDEN(files=paths, mode=forbidden[0].mode))
     if not gpus:
-        issues.append(messages.gpu_files_missing(_device_files_fix(results)))
+        issues.append(messages.GPU_FILES_MISSING(fix=_device_files_fix(results)))
     if machine.expected:
-        issues.append(messages.control_files_missing(machine.expected, _device_files_fix(results)))
+        fix = _device_files_fix(results)
+        issues.append(messages.CONTROL_FILES_MISSING(files=tuple(machine.expected), fix=fix))
     if not forbidden:
         issues += _mig_file_issues(results)
     return build_check(
         FILES,
-        translatable("{gpus} under /dev", gpus=gpu_count(len(gpus))),
+        translatable("{number:gpus} under /dev", number=len(gpus)),
         _downgrade_if_cuda_works(results, issues),
         evidence,
     )
@@ -205,33 +216,33 @@ def check_device_files(results: ProbeResults) -> Check:
 
 def _device_files_fix(results: ProbeResults) -> Fix:
     if results.machine.container:
-        return messages.start_container_with_gpus()
-    return messages.create_device_files()
+        return messages.START_CONTAINER_WITH_GPUS()
+    return messages.CREATE_DEVICE_FILES()
 
 
 def _missing_files_issue(results: ProbeResults) -> Issue:
     if results.gpus or results.nvml_hangs:
         # Since there is a driver, device files must exist somewhere, but this process can't see them.
-        return messages.device_files_invisible()
+        return messages.DEVICE_FILES_INVISIBLE()
     module = results.machine.module
     if results.machine.container is not None:
-        return messages.container_without_device_files(module, _container_gpus_fix(results))
-    return messages.no_driver_and_no_device_files() if module is None else messages.device_files_missing()
+        return messages.CONTAINER_WITHOUT_DEVICE_FILES(driver=module, fix=_container_gpus_fix(results))
+    return messages.NO_DRIVER_OR_GPU() if module is None else messages.DEVICE_FILES_MISSING()
 
 
 def _mig_file_issues(results: ProbeResults) -> list[Issue]:
     """Return the issues of the device files of MIG slices, which are in /dev/nvidia-caps."""
-    forbidden = [
+    forbidden = tuple(
         file.path
         for file in results.machine.devices
         if file.path.startswith("/dev/nvidia-caps/") and not file.usable
-    ]
+    )
     # One of these files manages the slices and is for root only, so a file that can't be used is no issue in
     # itself.
     if not any(gpu.mig for gpu in results.gpus) or results.libcuda.get("cu_init") in (0, None):
         return []
     if forbidden:
-        return [messages.mig_files_forbidden(forbidden)]
+        return [messages.MIG_FILES_FORBIDDEN(files=forbidden)]
     if not any(file.path.startswith("/dev/nvidia-caps/") for file in results.machine.devices):
-        return [messages.mig_files_missing()]
+        return [messages.MIG_FILES_MISSING()]
     return []

@@ -12,10 +12,11 @@ from gpuwidget.diagnostics.checks_visible_devices import hides_all
 from gpuwidget.diagnostics.cuda_versions import version_tuple
 from gpuwidget.diagnostics.fixes import build_command, install_torch, reinstall_libraries, setting_in
 from gpuwidget.diagnostics.issues import build_check, skipped_check
-from gpuwidget.diagnostics.messages_torch import correct_variable
+from gpuwidget.diagnostics.messages_torch import CORRECT_VARIABLE
 from gpuwidget.diagnostics.probe_results import ProbeResults
-from gpuwidget.model.diagnosis import Check, Issue, IssueStatus
+from gpuwidget.model.diagnosis import Check, Fix, Issue, IssueStatus
 from gpuwidget.model.translation import counted, joined, translatable
+from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml_diagnostics import GpuHealth, LostGpu
 
 GPU = ("gpu", "GPU")
@@ -34,7 +35,7 @@ def check_gpu(results: ProbeResults) -> Check:
     }
     archs = torch.get("archs") or []
     evidence |= {"PyTorch is built for": " ".join(archs)} if archs else {}
-    issues = [messages.lost(gpu, others=True) for gpu in _lost_gpus(results)]
+    issues = [_lost_issue(gpu, others=True) for gpu in _lost_gpus(results)]
     for name, capability in _capabilities(results):
         issues += _architecture_issues(name, capability, archs, results)
     issues += _cuda_start_issues(results)
@@ -42,21 +43,33 @@ def check_gpu(results: ProbeResults) -> Check:
         return build_check(GPU, _count_by_name(results.gpus), issues, evidence)
     if nvml is not None and nvml.error is None:
         if nvml.lost:
-            issue = messages.lost(nvml.lost[0], others=False)
+            issue = _lost_issue(nvml.lost[0], others=False)
         else:
             in_container = results.machine.container is not None
-            issue = messages.none_found(messages_driver.start_container_with_gpus() if in_container else None)
+            issue = messages.NO_GPU(fix=messages_driver.START_CONTAINER_WITH_GPUS() if in_container else None)
         return build_check(GPU, translatable("none"), [issue], evidence)
     devices = results.libcuda.get("cu_devices")
     if devices:
         return build_check(GPU, ", ".join(device["name"] for device in devices), issues, evidence)
-    return build_check(GPU, translatable("not visible"), [messages.unknown_without_driver()], evidence)
+    return build_check(GPU, translatable("not visible"), [messages.UNKNOWN_WITHOUT_DRIVER()], evidence)
 
 
 def _count_by_name(gpus: tuple[GpuHealth, ...]) -> str:
     names = dict.fromkeys(gpu.name for gpu in gpus)
     times = "\N{MULTIPLICATION SIGN}"
     return ", ".join(f"{sum(gpu.name == name for gpu in gpus)} {times} {name}" for name in names)
+
+
+def _lost_issue(gpu: LostGpu, *, others: bool) -> Issue:
+    """Return the issue of a GPU that can't be opened; ``others`` is whether other GPUs work."""
+    return messages.LOST(
+        gpu=gpu.index,
+        code=gpu.error,
+        error=gpu.error_text,
+        status="warning" if others else "broken",
+        fix=messages.SEE_KERNEL_LOG() if others else None,
+        shown={"problem": nvml_messages.lost_gpu(gpu.error, gpu.error_text)},
+    )
 
 
 def _lost_gpus(results: ProbeResults) -> tuple[LostGpu, ...]:
@@ -82,18 +95,26 @@ def _architecture_issues(gpu: str, capability: str, archs: list[str], results: P
     if any(arch[0] == target[0] and arch <= target for arch in compiled):
         return []
     if any(arch <= target for name in archs if (arch := _parse_arch(name, "compute")) is not None):
-        return [messages.compiled_at_first_use(gpu, capability)]
+        return [messages.COMPILED_AT_FIRST_USE(gpu=gpu, capability=capability)]
     if not compiled or target >= min(compiled):
         fix = install_torch(results, "too-old", capabilities=[capability], always_index=True)
-        return [messages.no_code(gpu, capability, archs, fix)]
+        return [_no_code_issue(gpu, capability, archs, fix)]
     wheel = cuda_versions.torch_wheel(results.driver, [capability], arm=results.arm)
     command = None if wheel is None else build_command(results, wheel)
     if wheel is None or command is None:
-        fix = messages.install_older_torch(gpu)
+        fix = messages.INSTALL_OLDER_TORCH(gpu=gpu)
     else:
         cuda, last_torch = cuda_versions.wheel_cuda(wheel), cuda_versions.wheel_last_torch(wheel)
-        fix = messages.install_older_torch_or_build(gpu, cuda, command, last_torch)
-    return [messages.no_code(gpu, capability, archs, fix)]
+        fix = messages.INSTALL_OLDER_TORCH_OR_BUILD(
+            gpu=gpu, cuda=cuda, last_torch=last_torch, command=command
+        )
+    return [_no_code_issue(gpu, capability, archs, fix)]
+
+
+def _no_code_issue(gpu: str, capability: str, archs: Sequence[str], fix: Fix) -> Issue:
+    return messages.NO_CODE(
+        gpu=gpu, capability=capability, archs=tuple(archs), fix=fix, shown={"archs": " ".join(archs)}
+    )
 
 
 def _parse_arch(arch: str, kind: str) -> tuple[int, ...] | None:
@@ -109,14 +130,14 @@ def _cuda_start_issues(results: ProbeResults) -> list[Issue]:
     """Return the issues that CUDA reports when it is initialized."""
     code, torch = results.libcuda.get("cu_init"), results.torch
     if code == _UNAVAILABLE:
-        return [messages.in_exclusive_use()]
+        return [messages.IN_EXCLUSIVE_USE()]
     if code == _UNKNOWN_ERROR:
-        return [messages.uvm_fails()]
+        return [messages.UNKNOWN_ERROR()]
     none = code == _NO_DEVICE or (code == 0 and results.libcuda.get("cu_count") == 0)
     if none and results.gpus and not hides_all(results) and not _none_usable(results):
-        return [messages.none_for_cuda()]
+        return [messages.NONE_FOR_CUDA()]
     if code not in (0, None, _NO_DEVICE) and not _reported_by_driver_check(code):
-        return [messages.cuda_start_failed(code, results.libcuda.get("cu_text"))]
+        return [messages.CUDA_START_FAILED(code=code, error=results.libcuda.get("cu_text"))]
     cuda, driver = results.cuda, results.driver
     if cuda is None or (driver is not None and cuda_versions.driver_too_old(driver, cuda)):
         return []
@@ -125,11 +146,15 @@ def _cuda_start_issues(results: ProbeResults) -> list[Issue]:
         warning = str(warnings[0]).splitlines()[0] if warnings else None
         variable = setting_in(warning or "", results)
         fix = (
-            reinstall_libraries(results, otherwise=messages.see_cuda_error())
+            reinstall_libraries(results, otherwise=messages.SEE_CUDA_ERROR())
             if variable is None
-            else correct_variable(variable)
+            else CORRECT_VARIABLE(variable=variable)
         )
-        return [messages.unusable_by_torch(warning, fix)]
+        return [
+            messages.UNUSABLE_BY_TORCH(
+                warning=warning, fix=fix, shown={"warning": warning and warning.rstrip(".")}
+            )
+        ]
     return []
 
 
@@ -165,16 +190,20 @@ def check_sharing(results: ProbeResults) -> Check:
     issues = []
     empty = [gpu.index for gpu in gpus if gpu.mig and not gpu.slices]
     if empty:
-        issues.append(messages.mig_without_slice(empty, _unusable_status(empty, gpus)))
+        status = _unusable_status(empty, gpus)
+        issues.append(messages.MIG_WITHOUT_SLICE(gpus=tuple(empty), status=status))
     forbidden = [gpu.index for gpu in gpus if gpu.compute_mode == "prohibited"]
     if forbidden:
-        issues.append(messages.mode_prohibited(forbidden, _unusable_status(forbidden, gpus)))
+        status, fix = _unusable_status(forbidden, gpus), messages.ALLOW_CUDA(gpu=forbidden[0])
+        issues.append(messages.COMPUTE_MODE_PROHIBITED(gpus=tuple(forbidden), status=status, fix=fix))
     alone = [gpu for gpu in gpus if (gpu.compute_mode or "").startswith("exclusive")]
     if alone and mps is None:
-        issues.append(messages.mode_exclusive([gpu.index for gpu in alone], alone[0].compute_mode))
+        fix = messages.ALLOW_SHARING(gpu=alone[0].index)
+        indices = tuple(gpu.index for gpu in alone)
+        issues.append(messages.COMPUTE_MODE_EXCLUSIVE(gpus=indices, mode=alone[0].compute_mode, fix=fix))
     pending = [gpu.index for gpu in gpus if gpu.mig is not None and gpu.mig != gpu.mig_pending]
     if pending:
-        issues.append(messages.mig_pending(pending))
+        issues.append(messages.MIG_PENDING(gpus=tuple(pending)))
     slices = sum(len(gpu.slices) for gpu in gpus)
     found = translatable("whole GPUs")
     if any(gpu.mig for gpu in gpus):

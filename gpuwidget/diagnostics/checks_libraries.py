@@ -53,7 +53,7 @@ def check_cuda(results: ProbeResults) -> Check:
     }
     missing = missing_library(results)
     if missing is not None and missing.partition(".")[0].startswith(_CUDA_LIBRARIES):
-        issue = messages.missing(missing, missing_library_fix(missing, results))
+        issue = messages.MISSING(library=missing, fix=missing_library_fix(missing, results))
         return build_check(
             CUDA,
             translatable("{missing} missing", missing=missing),
@@ -89,8 +89,13 @@ def _shadowed_issues(results: ProbeResults, libraries: tuple[str, ...]) -> list[
                 continue
             if not _belongs_to_torch(folder, results):
                 file = PurePosixPath(path).name
-                fix = messages_packages.remove_from_library_path(entry)
-                return [messages.overridden(file, folder, entry, fix)]
+                fix = messages_packages.REMOVE_FROM_LIBRARY_PATH(folder=entry)
+                spelling = None if entry.rstrip("/") == folder else entry
+                return [
+                    messages.OVERRIDDEN(
+                        file=file, folder=folder, entry=entry, fix=fix, shown={"spelling": spelling}
+                    )
+                ]
     return []
 
 
@@ -98,11 +103,12 @@ def _variable_issues(results: ProbeResults) -> list[Issue]:
     """Return the issues of environment variables that make CUDA slower or change its results."""
     issues = []
     if results.variables.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
-        issues.append(messages.launch_blocking())
+        issues.append(messages.LAUNCH_BLOCKING())
     override = results.variables.get("NVIDIA_TF32_OVERRIDE")
     capabilities = results.capabilities
     if override and (not capabilities or any(map(has_tf32, capabilities))):
-        issues.append(messages.tf32_override(override))
+        template = messages.TF32_OFF if override.strip() == "0" else messages.TF32_OVERRIDE
+        issues.append(template(value=override))
     return issues
 
 
@@ -113,8 +119,8 @@ def _second_cudnn_issues(results: ProbeResults) -> list[Issue]:
         return []
     for folder, name in results.on_library_path("libcudnn").items():
         if not _belongs_to_torch(folder, results) and not _same_as_torchs(folder, results):
-            fix = messages_packages.remove_from_library_path(folder)
-            return [messages.second_cudnn(folder, name, fix)]
+            fix = messages_packages.REMOVE_FROM_LIBRARY_PATH(folder=folder)
+            return [messages.SECOND_CUDNN(folder=folder, file=name, fix=fix)]
     return []
 
 
@@ -155,7 +161,7 @@ def check_cudnn(results: ProbeResults) -> Check:
     }
     missing = missing_library(results)
     if missing is not None and missing.startswith("libcudnn"):
-        issue = messages.missing(missing, missing_library_fix(missing, results))
+        issue = messages.MISSING(library=missing, fix=missing_library_fix(missing, results))
         return build_check(
             CUDNN,
             translatable("{missing} missing", missing=missing),
@@ -168,11 +174,11 @@ def check_cudnn(results: ProbeResults) -> Check:
     issues = file_issues(results, "cudnn")
     if error:
         fix = reinstall_libraries(results, "libcudnn")
-        issues.append(messages.cudnn_fails(str(error).splitlines()[0], fix))
+        issues.append(messages.CUDNN_FAILS(error=str(error).splitlines()[0], fix=fix))
     elif number is None and "cudnn" in torch:
-        issues.append(messages.torch_without_cudnn(reinstall_libraries(results, "libcudnn")))
+        issues.append(messages.TORCH_WITHOUT_CUDNN(fix=reinstall_libraries(results, "libcudnn")))
     if torch.get("cudnn_enabled") is False or results.notebook.cudnn_off:
-        issues.append(messages.cudnn_off())
+        issues.append(messages.CUDNN_OFF())
     issues += _shadowed_issues(results, ("libcudnn",)) or _second_cudnn_issues(results)
     issues += _mixed_issues(results, "cudnn")
     issues += _duplicate_issues(results, "cudnn")
@@ -188,7 +194,7 @@ def check_nccl(results: ProbeResults) -> Check:
     evidence = {"libraries": _mapped_files(results, "libnccl"), "packages": ", ".join(versions)}
     missing = missing_library(results)
     if missing is not None and missing.startswith("libnccl"):
-        issue = messages.missing(missing, missing_library_fix(missing, results))
+        issue = messages.MISSING(library=missing, fix=missing_library_fix(missing, results))
         return build_check(
             NCCL,
             translatable("{missing} missing", missing=missing),
@@ -208,8 +214,8 @@ def check_nccl(results: ProbeResults) -> Check:
         *_duplicate_issues(results, "nccl"),
     ]
     issues += (
-        messages.nccl_switch(name)
-        for name in messages.NCCL_SWITCHES
+        messages.NCCL_SWITCH(variable=name, shown={"feature": feature})
+        for name, feature in messages.NCCL_SWITCHES.items()
         if results.variables.get(name, "0") not in ("", "0")
     )
     return build_check(NCCL, str(torch["nccl"]), issues, evidence)
@@ -241,9 +247,18 @@ def _mixed_issues(results: ProbeResults, library: messages.Library) -> list[Issu
         return []
     on_path = [entry for folder in sorted(others) if (entry := results.in_library_path(folder)) is not None]
     fix = (
-        messages_packages.remove_from_library_path(on_path[0]) if on_path else _keep_one_fix(results, library)
+        messages_packages.REMOVE_FROM_LIBRARY_PATH(folder=on_path[0])
+        if on_path
+        else _keep_one_fix(results, library)
     )
-    return [messages.mixed(library, folders, fix)]
+    return [
+        messages.MIXED(
+            library=library,
+            folders=tuple(folders),
+            fix=fix,
+            shown={"library": messages.NAMES[library], "number": len(folders)},
+        )
+    ]
 
 
 def _installed_copies(results: ProbeResults, library: str) -> list[str]:
@@ -261,7 +276,14 @@ def _duplicate_issues(results: ProbeResults, library: messages.Library) -> list[
     versions = _installed_copies(results, library)
     if len(versions) < 2:
         return []
-    return [messages.copies(library, versions, _keep_one_fix(results, library))]
+    return [
+        messages.COPIES(
+            library=library,
+            packages=tuple(versions),
+            fix=_keep_one_fix(results, library),
+            shown={"library": messages.NAMES[library], "number": len(versions)},
+        )
+    ]
 
 
 def _keep_one_fix(results: ProbeResults, library: messages.Library) -> Fix:
@@ -273,8 +295,8 @@ def _keep_one_fix(results: ProbeResults, library: messages.Library) -> Fix:
     if len(required) == 1 and not_required:
         return replace_package(results, not_required[0], required[0])
     if len(required) == 1:
-        return messages.keep_required_copy(required[0])
-    return messages.keep_original_copy(library)
+        return messages.KEEP_REQUIRED_COPY(package=required[0])
+    return messages.KEEP_ORIGINAL_COPY(library=library, shown={"library": messages.NAMES[library]})
 
 
 def _shared_file_issues(results: ProbeResults) -> list[Issue]:
@@ -287,5 +309,5 @@ def _shared_file_issues(results: ProbeResults) -> list[Issue]:
         checked_separately = names[0].startswith(("nvidia-cudnn", "nvidia-nccl"))
         if len(required) == 1 and not_required and not checked_separately:
             fix = replace_package(results, not_required[0], required[0])
-            found.append(messages.shared_files(names, required[0], fix))
+            found.append(messages.SHARED_FILES(packages=tuple(names), required=required[0], fix=fix))
     return found

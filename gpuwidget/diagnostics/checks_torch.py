@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import PurePath
+from typing import NamedTuple
 
 from gpuwidget.diagnostics import messages_torch as messages
 from gpuwidget.diagnostics import packages
-from gpuwidget.diagnostics.file_issues import file_issues
+from gpuwidget.diagnostics.file_issues import damage, file_issues
 from gpuwidget.diagnostics.fixes import (
     conda_cuda_build,
     install_older_numpy,
@@ -22,10 +23,11 @@ from gpuwidget.diagnostics.fixes import (
     setting_in,
 )
 from gpuwidget.diagnostics.issues import build_check, skipped_check
-from gpuwidget.diagnostics.messages_probes import fix_driver_first
+from gpuwidget.diagnostics.messages_probes import FIX_DRIVER_FIRST
 from gpuwidget.diagnostics.packages import normalize_name
 from gpuwidget.diagnostics.probe_results import ProbeResults
-from gpuwidget.diagnostics.shadowed_torch import shadowed_torch_issues
+from gpuwidget.diagnostics.shadowed_torch import path_source, shadowed_torch_issues, version_and_folder
+from gpuwidget.diagnostics.torch_copies import TorchCopy
 from gpuwidget.diagnostics.unfinished_probes import libcuda_fails
 from gpuwidget.model.diagnosis import Check, Fix, Issue
 from gpuwidget.model.translation import joined, translatable
@@ -48,7 +50,7 @@ def check_torch(results: ProbeResults) -> Check:
     files, result, torch = results.packages.torch, results.torch_result, results.torch
     evidence = {
         "file": torch.get("file") or (files.origin if files is not None else None),
-        "copies": ", ".join(map(messages.version_and_folder, results.packages.torch_copies)),
+        "copies": ", ".join(map(version_and_folder, results.packages.torch_copies)),
         "packages": ", ".join(results.package("torch", "pytorch")),
         "interpreter": results.python,
     }
@@ -57,7 +59,7 @@ def check_torch(results: ProbeResults) -> Check:
             return skipped_check(TORCH, translatable("not needed in the server's environment"), evidence)
         if results.without_gpu:
             return skipped_check(TORCH, translatable("not found"), evidence)
-        issue = messages.not_installed(install_torch(results, "missing"))
+        issue = messages.NOT_INSTALLED(fix=install_torch(results, "missing"))
         return build_check(TORCH, translatable("not found"), [issue], evidence)
     version = results.torch_version or translatable("of unknown version")
     hidden = _hidden_torch_issue(results)
@@ -66,7 +68,7 @@ def check_torch(results: ProbeResults) -> Check:
             TORCH, translatable("hidden by another file or folder of that name"), [hidden], evidence
         )
     if result.ending == "not started":
-        return build_check(TORCH, version, [messages.python_not_started(result.detail)], evidence)
+        return build_check(TORCH, version, [messages.PYTHON_NOT_STARTED(error=result.detail)], evidence)
     shadowed = shadowed_torch_issues(results)
     if not torch.get("imported"):
         own = [_import_issue(results), *file_issues(results, "torch"), *_shadowing_issues(results)]
@@ -106,7 +108,7 @@ def _stale_module_issues(results: ProbeResults) -> list[Issue]:
     loaded, installed = results.notebook.torch, results.torch.get("version")
     if loaded is None or loaded == installed:
         return []
-    return [messages.changed_since_import(loaded, installed)]
+    return [messages.CHANGED_SINCE_IMPORT(loaded=loaded, installed=installed)]
 
 
 def _thread_issues(results: ProbeResults) -> list[Issue]:
@@ -118,7 +120,7 @@ def _thread_issues(results: ProbeResults) -> list[Issue]:
     loaders = results.notebook.loaders
     if limit != "1" or results.notebook.cpu_threads != 1 or not loaders:
         return []
-    return [messages.one_thread(loaders)]
+    return [messages.ONE_THREAD(loaders=tuple(loaders))]
 
 
 def _numpy_issues(results: ProbeResults) -> list[Issue]:
@@ -128,7 +130,7 @@ def _numpy_issues(results: ProbeResults) -> list[Issue]:
     if error is None:
         return []
     words = " ".join([str(error), *(results.torch.get("import_warnings") or ())])
-    return [messages.numpy_fails(_first_line(str(error)), _numpy_fix(words, results))]
+    return [messages.NUMPY_FAILS(error=_first_line(str(error)), fix=_numpy_fix(words, results))]
 
 
 def _numpy_fix(error: str, results: ProbeResults) -> Fix:
@@ -139,7 +141,7 @@ def _numpy_fix(error: str, results: ProbeResults) -> Fix:
         return install_older_numpy(results)
     if _BROKEN_FILE.search(error) or any(package.name == "numpy" for package in results.damaged):
         return reinstall(results, "numpy")
-    return messages.see_import_traceback()
+    return messages.SEE_IMPORT_TRACEBACK()
 
 
 def _first_line(text: str) -> str:
@@ -147,15 +149,34 @@ def _first_line(text: str) -> str:
 
 
 def _shadowing_issues(results: ProbeResults) -> list[Issue]:
-    return [messages.hidden_module(_hiding_file(file)) for file in results.packages.hiding[:_MAX_FILES]]
+    hiding = map(_hiding_file, results.packages.hiding[:_MAX_FILES])
+    return [messages.MODULE_HIDDEN(**file._asdict(), shown={"hides": file.text}) for file in hiding]
 
 
-def _hiding_file(file: str) -> messages.HidingFile:
+class _HidingFile(NamedTuple):
+    """A user's file or folder that hides a module that torch uses."""
+
+    file: str
+    name: str
+    """Name of the file. If a folder hides the module, the name of the folder."""
+    folder: str
+    module: str
+    standard: bool
+    """Whether the hidden module is in Python's standard library."""
+
+    @property
+    def text(self) -> str:
+        """A sentence about the hidden module."""
+        template = messages.HIDES_STANDARD_MODULE if self.standard else messages.HIDES_PACKAGE
+        return template(name=self.name, folder=self.folder, module=self.module).text
+
+
+def _hiding_file(file: str) -> _HidingFile:
     path = PurePath(file)
     if path.name == "__init__.py" and path.parent.name not in sys.stdlib_module_names:
         path = path.parent
     standard = path.stem in sys.stdlib_module_names
-    return messages.HidingFile(file, path.name, str(path.parent), path.stem, standard)
+    return _HidingFile(file, path.name, str(path.parent), path.stem, standard)
 
 
 def _hidden_torch_issue(results: ProbeResults) -> Issue | None:
@@ -166,7 +187,8 @@ def _hidden_torch_issue(results: ProbeResults) -> Issue | None:
     first = copies[0] if copies else None
     other = next((copy for copy in copies[1:] if copy.package), None)
     if files.in_working_directory and files.origin is not None and files.version is not None:
-        return messages.in_working_directory(files.origin, other)
+        second, shown = (other.path, version_and_folder(other)) if other is not None else (None, None)
+        return messages.IN_WORKING_DIRECTORY(file=files.origin, second=second, shown={"other": shown})
     if results.torch.get("imported") and results.torch.get("version") and not files.in_working_directory:
         return None
     if files.in_working_directory or files.origin is None or not files.folders:
@@ -177,39 +199,64 @@ def _hidden_torch_issue(results: ProbeResults) -> Issue | None:
             and not files.origin
             and first.source in ("environment", "user-site")
         ):
-            return messages.leftovers(first.path, replace_torch_leftovers(results, first.path))
-        return messages.hidden_torch(file, other, first)
+            fix = replace_torch_leftovers(results, first.path)
+            return messages.LEFTOVERS(folder=first.path, fix=fix)
+        return _hidden_by_file_issue(file, other, first)
     return None
+
+
+def _hidden_by_file_issue(file: str | None, other: TorchCopy | None, found: TorchCopy | None) -> Issue:
+    """Return the issue reporting that a file hides the package torch.
+
+    ``file`` is None if the file is unknown. ``other`` is the copy that it hides, and ``found`` is the copy
+    that Python finds, if they are known.
+    """
+    what = file or messages.A_FOLDER
+    where = messages.HIDDEN_PACKAGE(folder=None if other is None else other.folder).text
+    source = None if found is None or found.source == "environment" else path_source(found)
+    return messages.HIDDEN(
+        file=file,
+        second=None if other is None else other.path,
+        source=None if found is None else found.source,
+        fix=messages.RENAME_FILE(file=what),
+        shown={"what": what, "where": where, "source": source},
+    )
 
 
 def _import_issue(results: ProbeResults) -> Issue:
     result, torch = results.torch_result, results.torch
     if result.ending == "hung":
         # The status is not "broken", since a first import from a slow or network disk can take this long.
-        return messages.import_timeout(results.timeout_s)
+        return messages.IMPORT_TIMEOUT(timeout_s=results.timeout_s)
     if result.ending == "crashed" and result.detail == "SIGKILL":
-        return messages.import_killed()
+        return messages.IMPORT_KILLED(signal=result.detail)
     if result.ending == "crashed" and "import_error" not in torch:
         driver_crashes = results.cuda_result.ending == "crashed" and libcuda_fails(results)
-        see_traceback = reinstall_libraries(results, otherwise=messages.see_import_traceback())
-        fix = fix_driver_first() if driver_crashes else see_traceback
-        return messages.import_crashed(result.detail, fix)
+        see_traceback = reinstall_libraries(results, otherwise=messages.SEE_IMPORT_TRACEBACK())
+        fix = FIX_DRIVER_FIRST() if driver_crashes else see_traceback
+        return messages.IMPORT_CRASHED(signal=result.detail, fix=fix)
     if "import_error" not in torch:
-        fix = reinstall_libraries(results, otherwise=messages.see_import_traceback())
-        return messages.import_ended(fix)
+        fix = reinstall_libraries(results, otherwise=messages.SEE_IMPORT_TRACEBACK())
+        return messages.IMPORT_ENDED(fix=fix)
     error, kind = str(torch["import_error"]), str(torch.get("import_error_type", ""))
     for file in results.packages.hiding:
         if re.search(rf"\b{re.escape(PurePath(file).stem)}\b", error):
-            return messages.import_error_by_hidden_module(kind, error, _hiding_file(file))
+            hiding = _hiding_file(file)
+            return messages.IMPORT_ERROR_BY_HIDDEN_MODULE(
+                type=kind,
+                error=error,
+                **hiding._asdict(),
+                shown={"raised": _raised(kind, error), "hides": hiding.text},
+            )
     if _MISSING_GLIBC.search(error):
-        return messages.import_error(kind, error, messages.older_torch())
+        return _import_error(kind, error, messages.INSTALL_TORCH_FOR_OLDER_SYSTEM())
     if _OUT_OF_MEMORY.search(error):
-        return messages.import_error(kind, error, messages.raise_memory_limit())
+        return _import_error(kind, error, messages.RAISE_MEMORY_LIMIT())
     if (variable := setting_in(error, results)) is not None:
-        return messages.import_error(kind, error, messages.correct_variable(variable))
+        return _import_error(kind, error, messages.CORRECT_VARIABLE(variable=variable))
     library = missing_library(results)
     if library is not None:
-        return messages.import_error(kind, error, missing_library_fix(library, results))
+        return _import_error(kind, error, missing_library_fix(library, results))
     return _package_issue(kind, error, results)
 
 
@@ -219,26 +266,48 @@ def _package_issue(kind: str, error: str, results: ProbeResults) -> Issue:
     name = normalize_name(str(results.torch.get("import_error_package") or "torch"))
     damaged = results.damaged
     if damaged and name not in {package.name for package in damaged}:
-        return messages.import_error_by_damage(kind, error, damaged[0], reinstall(results, damaged[0].name))
+        return messages.IMPORT_ERROR_BY_DAMAGE(
+            type=kind,
+            error=error,
+            package=damaged[0].name,
+            fix=reinstall(results, damaged[0].name),
+            shown={"raised": _raised(kind, error), **damage(damaged[0])},
+        )
     if name == "numpy":
-        return messages.import_error_in_package(kind, error, name, _numpy_fix(error, results))
+        return _import_error_in(kind, error, name, _numpy_fix(error, results))
     if kind == "ModuleNotFoundError" and name in results.packages.required:
         there = name in results.packages.installed
         fix = reinstall(results, name) if there else install_required(results, name)
-        return messages.import_error(kind, error, fix)
+        return _import_error(kind, error, fix)
     broken = _BROKEN_FILE.search(error) is not None or bool(damaged)
-    fix = messages.see_import_traceback()
+    fix = messages.SEE_IMPORT_TRACEBACK()
     if name != "torch" and name in results.packages.installed:
         fix = reinstall(results, name) if broken else fix
-        return messages.import_error_in_package(kind, error, name, fix)
+        return _import_error_in(kind, error, name, fix)
     if kind in ("ImportError", "OSError"):
         fix = reinstall_libraries(results, otherwise=None if broken else fix)
     elif broken:
         fix = reinstall(results, "torch")
     file = results.torch.get("import_error_file")
     if file and name != "torch" and kind != "ModuleNotFoundError":
-        return messages.import_error_in_package(kind, error, str(file), fix)
-    return messages.import_error(kind, error, fix)
+        return _import_error_in(kind, error, str(file), fix)
+    return _import_error(kind, error, fix)
+
+
+def _import_error(kind: str, error: str, fix: Fix) -> Issue:
+    return messages.IMPORT_ERROR(type=kind, error=error, fix=fix, shown={"raised": _raised(kind, error)})
+
+
+def _import_error_in(kind: str, error: str, package: str, fix: Fix) -> Issue:
+    """Return the issue of an error in the code of another package, or in a file that belongs to none."""
+    return messages.IMPORT_ERROR_IN_PACKAGE(
+        type=kind, error=error, package=package, fix=fix, shown={"raised": _raised(kind, error)}
+    )
+
+
+def _raised(kind: str, error: str) -> str:
+    lines = error.strip().splitlines()
+    return messages.RAISES(type=kind, first_line=lines[0].rstrip(".") if lines else None).text
 
 
 def _no_cuda_issues(results: ProbeResults) -> list[Issue]:
@@ -249,4 +318,6 @@ def _no_cuda_issues(results: ProbeResults) -> list[Issue]:
         if packages.is_conda_torch(results.packages)
         else install_torch(results, "without-cuda", always_index=True)
     )
-    return [messages.without_cuda(fix, amd=bool(results.torch.get("hip")))]
+    amd = bool(results.torch.get("hip"))
+    template = messages.FOR_AMD if amd else messages.WITHOUT_CUDA
+    return [template(amd=amd, fix=fix)]

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from gpuwidget.diagnostics import messages_gpu as messages
 from gpuwidget.diagnostics.issues import build_check
-from gpuwidget.diagnostics.messages import gpu_count
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.model.diagnosis import Check, Issue
 from gpuwidget.model.translation import translatable
@@ -43,16 +42,23 @@ def check_visible_devices(results: ProbeResults) -> Check:
     if value is None:
         return build_check(VISIBLE, translatable("all: CUDA_VISIBLE_DEVICES is not set"), [], evidence)
     if not value.strip():
-        return build_check(VISIBLE, translatable("none"), [messages.hidden_by_empty_value()], evidence)
+        return build_check(VISIBLE, translatable("none"), [messages.VISIBLE_DEVICES_EMPTY()], evidence)
     if not results.gpus:
-        return build_check(VISIBLE, value, [messages.nothing_to_compare()], evidence)
+        return build_check(VISIBLE, value, [messages.VISIBLE_DEVICES_UNKNOWN()], evidence)
     parsed = _parse_variable(results)
     if parsed is None or parsed.rejected is None:
         return build_check(VISIBLE, _visible_count(parsed, results), [], evidence)
-    entry, why, number = parsed.rejected
-    issue = messages.entry_rejected(value, entry, why, number, hides_all=not parsed.named)
+    issue = rejected_issue(value, parsed.rejected, hides_all=not parsed.named)
     found = _visible_count(parsed, results) if parsed.named else translatable("none")
     return build_check(VISIBLE, found, [issue], evidence)
+
+
+def rejected_issue(value: str, rejected: RejectedEntry, *, hides_all: bool) -> Issue:
+    """Return the issue reporting that CUDA rejects an entry. ``hides_all`` is whether CUDA then shows no
+    GPU."""
+    template = messages.ALL_ENTRIES_REJECTED if hides_all else messages.ENTRY_REJECTED
+    why = messages.REJECTIONS[rejected.why](number=rejected.number).text
+    return template(value=value, **rejected._asdict(), shown={"why": why})
 
 
 def hides_all(results: ProbeResults) -> bool:
@@ -76,7 +82,8 @@ def _changed_after_start_issue(results: ProbeResults) -> Issue | None:
     if value is None and len(in_notebook) > len(now):
         return None  # an unset variable hides no GPUs, so the missing GPUs have another cause
     reordered = len(in_notebook) == len(now) and "CUDA_DEVICE_ORDER" in results.variables
-    return messages.changed_after_start(value, reordered=reordered)
+    template = messages.DEVICES_REORDERED if reordered else messages.VISIBLE_DEVICES_CHANGED
+    return template(value=value, reordered=reordered)
 
 
 def _currently_visible(results: ProbeResults) -> list[str] | None:
@@ -115,7 +122,7 @@ def _visible_count(parsed: VisibleDevices | None, results: ProbeResults) -> str:
 
 
 def _count_of(number: int, results: ProbeResults) -> str:
-    return translatable("{number} of {gpus}", number=number, gpus=gpu_count(len(results.gpus)))
+    return translatable("{number} of {total:gpus}", number=number, total=len(results.gpus))
 
 
 # -- how CUDA reads the variable -------------------------------------------------------------------------

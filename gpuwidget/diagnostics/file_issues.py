@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gpuwidget.diagnostics import messages_packages as messages
+from gpuwidget.diagnostics.files_probe import CheckedPackage
 from gpuwidget.diagnostics.fixes import reinstall
 from gpuwidget.diagnostics.packages import satisfies
 from gpuwidget.diagnostics.probe_results import ProbeResults
-from gpuwidget.model.diagnosis import Issue, IssueStatus
+from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
 
 _CHECK_OF_PACKAGE = (
     ("nvidia-cudnn", "cudnn"),
@@ -30,8 +33,32 @@ def damaged_packages(results: ProbeResults, check: str) -> list[Issue]:
         if _check_of(package.name) == check and package.name != overwritten:
             breaks = any(file.library for file in package.damaged) or _import_fails(results)
             status: IssueStatus = "broken" if breaks else "warning"
-            found.append(messages.damaged_package(package, status, reinstall(results, package.name)))
+            found.append(_damage_issue(package, status, reinstall(results, package.name)))
     return found
+
+
+def _damage_issue(package: CheckedPackage, status: IssueStatus, fix: Fix) -> Issue:
+    first = package.damaged[0]
+    return messages.PACKAGE_DAMAGED(
+        package=package.name,
+        version=package.version,
+        file=first.path,
+        problem=first.problem,
+        count=package.count,
+        status=status,
+        fix=fix,
+        shown=damage(package),
+    )
+
+
+def damage(package: CheckedPackage) -> dict[str, Any]:
+    """Return what the texts about a package's damaged files show."""
+    file = package.damaged[0]
+    name = f"{package.name} {package.version}"
+    first = messages.DAMAGES[file.problem](
+        path=file.path, package=name, size=file.size, recorded_size=file.recorded_size, error=file.error
+    )
+    return {"damage": first.text, "others": package.count - 1 or None}
 
 
 def wrong_version_issues(results: ProbeResults, check: str) -> list[Issue]:
@@ -45,10 +72,16 @@ def wrong_version_issues(results: ProbeResults, check: str) -> list[Issue]:
         status: IssueStatus = "broken" if _import_fails(results) else "warning"
         if installed is None:
             fix = reinstall(results, name)
-            found.append(messages.required_package_missing(name, specifier, status, fix))
+            found.append(
+                messages.REQUIRED_PACKAGE_MISSING(package=name, specifier=specifier, status=status, fix=fix)
+            )
         elif not satisfies(installed.version, specifier):
             fix = reinstall(results, name)
-            found.append(messages.wrong_package_version(name, installed.version, specifier, status, fix))
+            found.append(
+                messages.REQUIRED_PACKAGE_VERSION(
+                    package=name, version=installed.version, specifier=specifier, status=status, fix=fix
+                )
+            )
     return found
 
 

@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gpuwidget.diagnostics import cuda_versions, messages_torch, packages
 from gpuwidget.diagnostics import messages_packages as messages
@@ -53,10 +54,10 @@ def missing_library(results: ProbeResults) -> str | None:
 def missing_library_fix(library: str, results: ProbeResults) -> Fix:
     """Return the fix for a shared library that is missing or incompatible."""
     if library.startswith("libcuda.so"):
-        return messages.see_driver_check()
+        return messages.SEE_DRIVER_CHECK()
     shadow = results.on_library_path(library.partition(".")[0])
     if shadow:
-        return messages.remove_from_library_path(next(iter(shadow)))
+        return messages.REMOVE_FROM_LIBRARY_PATH(folder=next(iter(shadow)))
     return reinstall_libraries(results, library)
 
 
@@ -88,9 +89,9 @@ def reinstall_libraries(
     """
     preload = results.variables.get("LD_PRELOAD")
     if preload:
-        return messages.unset_preload(preload)
+        return messages.UNSET_PRELOAD(value=preload)
     if results.machine.libraries:
-        return messages.remove_from_library_path(next(iter(results.machine.libraries)))
+        return messages.REMOVE_FROM_LIBRARY_PATH(folder=next(iter(results.machine.libraries)))
     if results.damaged:
         return reinstall(results, results.damaged[0].name)
     if otherwise is not None:
@@ -116,7 +117,7 @@ def reinstall(results: ProbeResults, name: str) -> Fix:
     requirement, index = _requirement(results, name), _index_options(results, name)
     by = _installer_of(results, name)
     if requirement is None:
-        return messages.reinstall_from_source(name)
+        return messages.REINSTALL_FROM_SOURCE(package=name)
     if by == "conda":
         package = "pytorch" if name == "torch" else name
         version = requirement.partition("==")[2].partition("+")[0]
@@ -129,29 +130,29 @@ def reinstall(results: ProbeResults, name: str) -> Fix:
             "--freeze-installed",
         ]
         words = [*conda, f"{package}={version}" if version else package]
-        return messages.reinstall(name, shlex.join(words))
+        return messages.REINSTALL(package=name, command=shlex.join(words))
     if by == "debian":
-        return messages.reinstall(name, f"sudo apt-get install --reinstall python3-{name}")
+        return messages.REINSTALL(package=name, command=f"sudo apt-get install --reinstall python3-{name}")
     install = _reinstall_arguments(results, by, requirement, index)
     if install is None:
-        return messages.reinstall_with_installer(requirement, by)
-    return messages.reinstall(name, shlex.join(install))
+        return messages.REINSTALL_WITH_INSTALLER(requirement=requirement, installer=by)
+    return messages.REINSTALL(package=name, command=shlex.join(install))
 
 
 def replace_package(results: ProbeResults, wrong: str, right: str) -> Fix:
     """Return the fix that uninstalls ``wrong`` and reinstalls ``right``, which own the same files."""
     dependents = results.packages.required_by.get(wrong, ())
     if dependents:
-        return messages.separate_environments(wrong, right, dependents)
+        return messages.SEPARATE_ENVIRONMENTS(wrong=wrong, right=right, dependents=tuple(dependents))
     requirement, by = _requirement(results, right), _installer_of(results, right)
     install = None if requirement is None else _reinstall_arguments(results, by, requirement, [])
     remove = _uninstall_arguments(results, by, wrong)
     if install is None or remove is None or _installer_of(results, wrong) not in ("pip", by):
-        return messages.replace_package_manually(wrong, requirement or right)
+        return messages.REPLACE_PACKAGE_MANUALLY(wrong=wrong, requirement=requirement or right)
     # The dry run fails if there is no network or if the index lacks the version. In these cases, nothing is
     # uninstalled.
     command = _shell_commands([*install, "--dry-run"], remove, install)
-    return messages.replace_package(wrong, right, command)
+    return messages.REPLACE_PACKAGE(wrong=wrong, right=right, command=command)
 
 
 def remove_torch_copy(results: ProbeResults, copy: TorchCopy) -> Fix:
@@ -165,18 +166,18 @@ def remove_torch_copy(results: ProbeResults, copy: TorchCopy) -> Fix:
         case "pythonpath":
             return _remove_from_pythonpath(results, copy)
         case "pth-file":
-            return messages.remove_from_pth_file(copy.folder, copy.set_in or "")
+            return messages.REMOVE_FROM_PTH_FILE(folder=copy.folder, file=copy.set_in or "")
         case "working-directory":
-            return messages_torch.leave_working_directory()
+            return messages_torch.LEAVE_WORKING_DIRECTORY()
         case "code":
-            return messages.remove_from_code(copy.folder)
+            return messages.REMOVE_FROM_CODE(folder=copy.folder)
     outside = copy.source == "user-site" and results.packages.isolated
     if copy.by is None or not copy.package or outside:
-        return messages_torch.rename_file(copy.path)
+        return messages_torch.RENAME_FILE(file=copy.path)
     remove = _uninstall_arguments(results, copy.by, "torch")
     if remove is None:
-        return messages.remove_torch_copy_with_installer(copy.folder, copy.by)
-    return messages.remove_torch_copy(copy.folder, shlex.join(remove))
+        return messages.REMOVE_TORCH_COPY_WITH_INSTALLER(folder=copy.folder, installer=copy.by)
+    return messages.REMOVE_TORCH_COPY(folder=copy.folder, command=shlex.join(remove))
 
 
 def _remove_from_pythonpath(results: ProbeResults, copy: TorchCopy) -> Fix:
@@ -185,7 +186,9 @@ def _remove_from_pythonpath(results: ProbeResults, copy: TorchCopy) -> Fix:
     folder = os.path.realpath(copy.folder)
     rest = [entry for entry in entries if entry and os.path.realpath(entry) != folder]
     command = f"export PYTHONPATH={shlex.quote(os.pathsep.join(rest))}" if rest else "unset PYTHONPATH"
-    return messages.remove_from_pythonpath(unwanted, command, in_shell=results.place == "shell")
+    in_shell = results.place == "shell"
+    fix = messages.REMOVE_FROM_PYTHONPATH_OF_SHELL if in_shell else messages.REMOVE_FROM_PYTHONPATH_OF_JUPYTER
+    return fix(entry=unwanted, command=command)
 
 
 def reinstall_torch_copies(results: ProbeResults) -> Fix:
@@ -198,7 +201,7 @@ def reinstall_torch_copies(results: ProbeResults) -> Fix:
     by = _installer_of(results, "torch")
     remove = _uninstall_arguments(results, by, "torch")
     if remove is None:
-        return messages.remove_torch_copy_with_installer(copy.folder, by)
+        return messages.REMOVE_TORCH_COPY_WITH_INSTALLER(folder=copy.folder, installer=by)
     fix = reinstall(results, "torch")
     install = _reinstall_arguments(
         results, by, _requirement(results, "torch") or "", _index_options(results, "torch")
@@ -206,7 +209,8 @@ def reinstall_torch_copies(results: ProbeResults) -> Fix:
     if fix.command is None or install is None:
         return fix
     removals = [remove] * (len(copy.metadata) - 1 if by == "pip" else 1)
-    return messages.reinstall_torch_copies(_shell_commands([*install, "--dry-run"], *removals, install))
+    command = _shell_commands([*install, "--dry-run"], *removals, install)
+    return messages.REINSTALL_TORCH_COPIES(command=command)
 
 
 def replace_torch_leftovers(results: ProbeResults, folder: str) -> Fix:
@@ -214,7 +218,10 @@ def replace_torch_leftovers(results: ProbeResults, folder: str) -> Fix:
     if "torch" in results.packages.installed:
         return reinstall(results, "torch")
     install = install_torch(results, "missing")
-    return messages.replace_torch_leftovers(folder, install)
+    if install.command is None:
+        return messages.DELETE_TORCH_LEFTOVERS(folder=folder, shown={"install": install.before})
+    fix = messages.REPLACE_TORCH_LEFTOVERS(folder=folder, command=install.command)
+    return replace(fix, after=install.after)
 
 
 def conda_cuda_build(results: ProbeResults) -> Fix:
@@ -222,7 +229,7 @@ def conda_cuda_build(results: ProbeResults) -> Fix:
     version = _torch_version(results)
     package = f"pytorch-gpu={version.partition('+')[0]}" if version else "pytorch-gpu"
     words = ["conda", "install", "--prefix", environment_prefix(results.python), package]
-    return messages.install_conda_cuda_build(shlex.join(words))
+    return messages.INSTALL_CONDA_CUDA_BUILD(command=shlex.join(words))
 
 
 def install_nvml_binding(results: ProbeResults) -> Fix:
@@ -237,18 +244,20 @@ def install_nvml_binding(results: ProbeResults) -> Fix:
     )
     dependents = results.packages.required_by.get("pynvml", ())
     if install is None or remove is None:
-        return messages.install_nvml_binding_with_installer(requirement, by)
+        return messages.INSTALL_NVML_BINDING_WITH_INSTALLER(requirement=requirement, installer=by)
     if other is None:
-        return messages.install_nvml_binding(shlex.join(install))
+        return messages.INSTALL_NVML_BINDING(command=shlex.join(install))
     if dependents or other.by not in ("pip", by):
-        return messages.replace_pynvml_manually()
-    return messages.replace_pynvml(_shell_commands([*install, "--dry-run"], remove, install))
+        return messages.REPLACE_PYNVML_MANUALLY()
+    return messages.REPLACE_PYNVML(command=_shell_commands([*install, "--dry-run"], remove, install))
 
 
 def reinstall_gpuwidget(results: ProbeResults) -> Fix:
     """Return the fix that reinstalls gpuwidget after another package has overwritten its files."""
     other = results.packages.other
-    manual = messages.reinstall_gpuwidget_manually(installation.documentation(), installation.INSTRUCTIONS)
+    manual = messages.REINSTALL_GPUWIDGET_MANUALLY(
+        documentation=installation.documentation(), instructions=installation.INSTRUCTIONS
+    )
     try:
         words = installation.pip_arguments(
             results.variables.get(installation.REQUIREMENT_VARIABLE, ""), results.version
@@ -263,7 +272,7 @@ def reinstall_gpuwidget(results: ProbeResults) -> Fix:
     if install is None or remove is None:
         return manual
     lines = [[*install, "--dry-run"], remove, install] if other is not None else [install]
-    return messages.reinstall_gpuwidget(_shell_commands(*lines))
+    return messages.REINSTALL_GPUWIDGET(command=_shell_commands(*lines))
 
 
 def install_required(results: ProbeResults, name: str) -> Fix:
@@ -271,18 +280,18 @@ def install_required(results: ProbeResults, name: str) -> Fix:
     requirement = f"{name}{results.packages.required.get(name, '')}"
     by = _installer_of(results, "torch")
     if by not in ("pip", "uv"):
-        return messages.install_required_with_installer(requirement, by)
+        return messages.INSTALL_REQUIRED_WITH_INSTALLER(requirement=requirement, installer=by)
     words = [*_pip_arguments(results, by), "install", *_python_option(results, by), requirement]
-    return messages.install_required(requirement, shlex.join(words))
+    return messages.INSTALL_REQUIRED(requirement=requirement, command=shlex.join(words))
 
 
 def install_older_numpy(results: ProbeResults) -> Fix:
     """Return the fix that installs numpy 1, for extension modules that were built for numpy 1."""
     by = _installer_of(results, "numpy")
     if by not in ("pip", "uv"):
-        return messages.install_older_numpy_with_installer(by)
+        return messages.INSTALL_OLDER_NUMPY_WITH_INSTALLER(installer=by)
     words = [*_pip_arguments(results, by), "install", *_python_option(results, by), "--no-deps", "numpy<2"]
-    return messages.install_older_numpy(shlex.join(words))
+    return messages.INSTALL_OLDER_NUMPY(command=shlex.join(words))
 
 
 def install_torch(
@@ -306,8 +315,9 @@ def install_torch(
         newest = cuda_versions.torch_wheel(None, here, arm=results.arm)
         if results.driver is not None and newest is not None:
             minimum = cuda_versions.minimum_driver(cuda_versions.wheel_cuda(newest))
-            return messages.update_driver_first(results.driver, minimum)
-        return messages.gpu_too_old()
+            return messages.UPDATE_DRIVER_FIRST(driver=results.driver, minimum=minimum)
+        return messages.USE_ANOTHER_GPU()
+    reason = {"why": messages.INSTALL_REASONS[why]}
     # On ARM, PyPI's build is a CPU build, or was one for a long time.
     if (
         _torch_version(results) is None
@@ -315,11 +325,14 @@ def install_torch(
         and not (always_index or results.arm)
     ):
         words = [*_pip_arguments(results, "pip"), "install", "torch"]
-        return messages.install_torch(why, shlex.join(words), None)
-    command = build_command(results, wheel)
-    if command is None:
-        return messages.install_torch_with_installer(why, cuda_versions.wheel_cuda(wheel))
-    return messages.install_torch(why, command, cuda_versions.wheel_last_torch(wheel))
+        command = shlex.join(words)
+        return messages.INSTALL_TORCH(why=why, last_torch=None, command=command, shown=reason)
+    built = build_command(results, wheel)
+    if built is None:
+        cuda = cuda_versions.wheel_cuda(wheel)
+        return messages.INSTALL_TORCH_WITH_INSTALLER(why=why, cuda=cuda, shown=reason)
+    last_torch = cuda_versions.wheel_last_torch(wheel)
+    return messages.INSTALL_TORCH(why=why, last_torch=last_torch, command=built, shown=reason)
 
 
 def build_command(results: ProbeResults, wheel: str) -> str | None:

@@ -1,19 +1,19 @@
-"""Helpers for the doctor's texts, and its summary. The texts of each topic are in a ``messages_*`` module.
+"""Records of the doctor's issues and fixes, and its summary. Each topic has its records in a ``messages_*``
+module.
 
-A check decides which issue there is, and with which values. A function of a ``messages_*`` module returns the
-issue or the fix with its id, its parameters and its English text, so that the texts of a topic can be
-rewritten or translated in one place. No code compares, searches or splits these texts.
+A check decides which issue there is, and calls its record with the values. This returns the issue or the fix
+with its id, its parameters and its English text. No code compares, searches or splits these texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
-from gpuwidget.model.messages import fill
-from gpuwidget.model.translation import Text, counted, joined, translatable
+from gpuwidget.model.messages import Template, fill, has_values
+from gpuwidget.model.translation import Text, joined, template_fields, translatable
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +24,29 @@ class FixTemplate:
     text: str | tuple[str, ...]
     """The text, or the text before the command. Of several, the first whose parameters are known is used."""
     command: str | None = None
+    """The command, in which parameters may occur. It is ``{command}`` if the caller passes a whole one."""
     then: str | None = None
-    """The sentences that follow the command."""
+    """The sentences that follow the command, if their parameters are known."""
 
-    def __call__(self, /, *, shown: Mapping[str, Any] | None = None, **params: Any) -> Fix:
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parameters in the texts and the command."""
+        texts = (self.text,) if isinstance(self.text, str) else self.text
+        parts = (*texts, self.command or "", self.then or "")
+        return tuple(dict.fromkeys(field.name for part in parts for field in template_fields(part)))
+
+    def __call__(
+        self, /, *, command: str | None = None, shown: Mapping[str, Any] | None = None, **params: Any
+    ) -> Fix:
         """Return the fix with these parameters. ``shown`` are more values for the text only."""
         values = {**params, **(shown or {})}
         before = fill(self.text, values)
         if self.command is None:
             return Fix(self.id, params, before, None, "")
-        after = "." if self.then is None else translatable(". {then}", then=translatable(self.then, **values))
-        return Fix(self.id, params, before, self.command.format(**values), after)
+        after = "."
+        if self.then is not None and has_values(self.then, values):
+            after = translatable(". {then}", then=translatable(self.then, **values))
+        return Fix(self.id, params, before, self.command.format(command=command, **values), after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,80 +55,52 @@ class IssueTemplate:
 
     id: str
     status: IssueStatus
+    """The status, unless the caller passes another one."""
     reason: str | tuple[str, ...]
     """The sentence that explains the problem. Of several, the first whose parameters are known is used."""
     fix: FixTemplate | None = None
-    """The fix that the issue always has. It has no parameters."""
+    """The fix, unless the caller passes another one. Its parameters are values of the issue."""
+    then: str | None = None
+    """The sentence that follows the reason, if its parameters are known."""
 
     def __call__(
-        self, /, *, fix: Fix | None = None, shown: Mapping[str, Any] | None = None, **params: Any
+        self,
+        /,
+        *,
+        status: IssueStatus | None = None,
+        fix: Fix | None = None,
+        shown: Mapping[str, Any] | None = None,
+        **params: Any,
     ) -> Issue:
-        """Return the issue with these parameters. ``shown`` are more values for the text only."""
-        made = self.fix() if fix is None and self.fix is not None else fix
-        return Issue(self.id, self.status, params, fill(self.reason, {**params, **(shown or {})}), made)
+        """Return the issue with these parameters. ``shown`` are more values for the texts only."""
+        values = {**params, **(shown or {})}
+        reason = fill(self.reason, values)
+        if self.then is not None and has_values(self.then, values):
+            reason = joined([reason, translatable(self.then, **values)], " ")
+        if fix is None and self.fix is not None:
+            fix = self.fix(**{name: values[name] for name in self.fix.names})
+        return Issue(self.id, status or self.status, params, reason, fix)
 
 
-def text_fix(id_: str, template: str, **params: Any) -> Fix:
-    """Return a fix without a command, from the template of its text and the template's parameters."""
-    return Fix(id_, params, _text(template, params), None, "")
-
-
-def command_fix(id_: str, before: str, command: str, then: str | None = None, **params: Any) -> Fix:
-    """Return a fix with a command, with the template of the text before it, and that of the sentences that
-    may follow."""
-    after = "." if then is None else translatable(". {then}", then=_text(then, params))
-    return Fix(id_, params, _text(before, params), command, after)
-
-
-def _text(template: str, params: dict[str, Any]) -> Text:
-    return template if isinstance(template, Text) else translatable(template, **params)
-
-
-def gpu_count(number: int) -> Text:
-    """Return a number of GPUs as text, such as ``1 GPU`` or ``4 GPUs``."""
-    return counted(number, "{number} GPU", "{number} GPUs")
+LAST_TORCH = translatable("PyTorch {last_torch} is the last version with such a build.")
+"""The sentence after a command that installs a build of torch. ``last_torch`` is the newest version that has
+this build; None if PyTorch still publishes the build."""
 
 
 # -- the summary -----------------------------------------------------------------------------------------
 
-
-def broken_summary(number: int, titles: Sequence[str], reason: str) -> str:
-    """Return the summary for this number of problems in the checks with these titles.
-
-    ``reason`` is the reason of the first problem.
-    """
-    return translatable(
-        "{problems}: {titles}. {reason}",
-        problems=counted(number, "{number} problem", "{number} problems"),
-        titles=joined(titles),
-        reason=reason,
-    )
-
-
-def unfinished_summary(title: str, reason: str) -> str:
-    """Return the summary for the case that a step did not finish: the title and the reason of its check."""
-    return translatable("Incomplete: {title}. {reason}", title=title, reason=reason)
-
-
-def unfinished_step_summary(step: str) -> str:
-    """Return the summary for the case that a step did not finish, and no check has a reason for this."""
-    return translatable("Incomplete: {step}.", step=step)
-
-
-def doubtful_summary(warnings: int, titles: Sequence[str], unknown: Sequence[str]) -> str:
-    """Return the summary for the case that no problem is broken.
-
-    ``titles`` are the titles of the checks that found this number of warnings, and ``unknown`` those of the
-    checks without a result. At least one list is not empty.
-    """
-    parts = []
-    if warnings:
-        number = counted(warnings, "{number} warning", "{number} warnings")
-        parts.append(translatable("{warnings}: {titles}", warnings=number, titles=joined(titles)))
-    if unknown:
-        parts.append(translatable("no result: {titles}", titles=joined(unknown)))
-    found = joined(parts, translatable("; "))
-    return translatable("Nothing is broken; {found}.", found=found)
+BROKEN = Template("broken", "{count} {count:problem|problems}: {titles:list}. {reason}")
+UNFINISHED_CHECK = Template("unfinished-check", "Incomplete: {title}. {reason}")
+UNFINISHED_STEP = Template("unfinished-step", "Incomplete: {step}.")
+DOUBTFUL = Template(
+    "doubtful",
+    (
+        "Nothing is broken; {count} {count:warning|warnings}: {titles:list}; no result: {unknown:list}.",
+        "Nothing is broken; {count} {count:warning|warnings}: {titles:list}.",
+        "Nothing is broken; no result: {unknown:list}.",
+    ),
+)
+HEALTHY = Template("healthy", "No problems: all checks passed, from PyTorch to the GPU.")
 
 
 def no_gpu() -> Text:
@@ -146,8 +130,3 @@ def no_gpu_summary(*, in_container: bool, uses_cpu: bool) -> str:
         )
     )
     return joined([fact, hint], " ")
-
-
-def healthy_summary() -> str:
-    """Return the summary for the case that no check has an issue."""
-    return translatable("No problems: all checks passed, from PyTorch to the GPU.")

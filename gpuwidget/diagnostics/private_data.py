@@ -133,7 +133,7 @@ def _cleaned(value: _Value, user: UserPaths) -> _Value:
         params = {name: _cleaned(item, user) for name, item in value.params.items()}
         if params != value.params:
             made = with_params(value, params)
-            if value.template.format(**value.params) != value:
+            if with_params(value, value.params) != value:
                 made = with_english(made, clean_text(value, user))
     elif isinstance(value, str):
         made = clean_text(value, user)

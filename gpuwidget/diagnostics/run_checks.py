@@ -132,23 +132,29 @@ def _summary(
 ) -> str:
     broken = [problem for problem in problems if problem.status == "broken"]
     if broken:
-        return messages.broken_summary(len(broken), _titles(broken, titles), broken[0].reasons[0])
+        return messages.BROKEN(
+            count=len(broken), titles=_titles(broken, titles), reason=broken[0].reasons[0]
+        ).text
     if unfinished:
         unknown = [problem for problem in problems if problem.status == "unknown"]
         first = next(iter(unknown or problems), None)
         if first is None:
-            return messages.unfinished_step_summary(unfinished[0])
-        return messages.unfinished_summary(titles[first.check], first.reasons[0])
+            return messages.UNFINISHED_STEP(step=unfinished[0]).text
+        return messages.UNFINISHED_CHECK(title=titles[first.check], reason=first.reasons[0]).text
     if problems:
         warnings = [problem for problem in problems if problem.status == "warning"]
         unknown = [problem for problem in problems if problem.status == "unknown"]
-        return messages.doubtful_summary(len(warnings), _titles(warnings, titles), _titles(unknown, titles))
+        return messages.DOUBTFUL(
+            count=len(warnings) or None,
+            titles=_titles(warnings, titles),
+            unknown=_titles(unknown, titles) or None,
+        ).text
     if results.without_gpu:
         return messages.no_gpu_summary(
             in_container=results.machine.container is not None,
             uses_cpu=bool(results.torch.get("imported")) and not results.torch.get("hip"),
         )
-    return messages.healthy_summary()
+    return messages.HEALTHY().text
 
 
 def _titles(problems: Sequence[Problem], titles: Mapping[str, str]) -> list[str]:

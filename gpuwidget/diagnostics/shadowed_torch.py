@@ -9,7 +9,7 @@ from gpuwidget.diagnostics.fixes import reinstall_torch_copies, remove_torch_cop
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.diagnostics.torch_copies import TorchCopy
 from gpuwidget.model.diagnosis import Issue
-from gpuwidget.model.translation import Text
+from gpuwidget.model.translation import Text, translatable
 
 
 def shadowed_torch_issues(results: ProbeResults) -> list[Issue]:
@@ -23,14 +23,46 @@ def shadowed_torch_issues(results: ProbeResults) -> list[Issue]:
         return []
     first, *others = copies
     if len(first.metadata) > 1:
-        return [messages.several_versions(first, reinstall_torch_copies(results))]
+        return [
+            messages.SEVERAL_VERSIONS(
+                folder=first.folder,
+                versions=first.metadata,
+                fix=reinstall_torch_copies(results),
+                shown={"number": len(first.metadata)},
+            )
+        ]
     if not _is_imported(first, results) or (results.without_gpu and results.torch.get("imported")):
         return []  # without a GPU, any copy that can be imported is right
     problem = _problem(first, results)
     right = _better_copy(first, others) if problem is not None else _other_build(first, others)
     if right is None:
         return []
-    return [messages.shadowed(first, right, problem, remove_torch_copy(results, first))]
+    return [
+        messages.SHADOWED(
+            first=first.path,
+            second=right.path,
+            source=first.source,
+            set_in=first.set_in,
+            status="warning" if problem is None else "broken",
+            fix=remove_torch_copy(results, first),
+            shown={
+                "first": version_and_folder(first),
+                "second": version_and_folder(right),
+                "source": path_source(first),
+                "problem": problem,
+            },
+        )
+    ]
+
+
+def version_and_folder(copy: TorchCopy) -> Text:
+    """Return the version and the folder of a copy of torch, such as ``2.13.0 in /env/site-packages``."""
+    return translatable("{version} in {folder}", version=copy.version or "torch", folder=copy.folder)
+
+
+def path_source(copy: TorchCopy) -> str:
+    """Return what puts the folder of a copy of torch into ``sys.path``, without a full stop."""
+    return messages.PATH_SOURCES[copy.source](set_in=copy.set_in).text
 
 
 def _is_imported(first: TorchCopy, results: ProbeResults) -> bool:
@@ -39,21 +71,21 @@ def _is_imported(first: TorchCopy, results: ProbeResults) -> bool:
     return not isinstance(file, str) or os.path.realpath(file).startswith(os.path.realpath(first.path))
 
 
-def _problem(first: TorchCopy, results: ProbeResults) -> Text | None:
+def _problem(first: TorchCopy, results: ProbeResults) -> str | None:
     """Return why the first copy can't use the GPU, if the reason is the copy itself."""
     torch = results.torch
     if torch.get("imported"):
-        return messages.for_cpu_only() if torch.get("cuda") is None and not torch.get("hip") else None
+        return messages.FOR_CPU_ONLY().text if torch.get("cuda") is None and not torch.get("hip") else None
     if first.source == "environment":
         # The environment's own copy is broken, and should be repaired.
         return None
     if "import_error" in torch:
         lines = str(torch["import_error"]).strip().splitlines()
-        return messages.fails(lines[0].rstrip(" .:") if lines else str(torch.get("import_error_type")))
+        error = lines[0].rstrip(" .:") if lines else str(torch.get("import_error_type"))
+        return messages.FAILS(error=error).text
     result = results.torch_result
-    return (
-        messages.fails(result.detail) if result.ending == "crashed" and result.detail != "SIGKILL" else None
-    )
+    crashed = result.ending == "crashed" and result.detail != "SIGKILL"
+    return messages.FAILS(error=result.detail).text if crashed else None
 
 
 def _better_copy(first: TorchCopy, others: list[TorchCopy]) -> TorchCopy | None:

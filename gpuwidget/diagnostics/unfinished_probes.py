@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from gpuwidget.diagnostics import cuda_probe, messages_packages, torch_probe
 from gpuwidget.diagnostics import messages_probes as messages
@@ -20,6 +22,8 @@ _CUDA_STEPS = ("cudnn", "available", "count")
 """Steps of the torch probe that start CUDA."""
 _CHECKED_SEPARATELY = ("import", "cudnn", "numpy")
 """Steps whose errors are explained by the check of PyTorch or of cuDNN."""
+_CODE = re.compile(r"[\w.]+(\(\))?")
+"""Matches the name of a step that is code, such as ``torch.cuda.is_available()``."""
 _Steps = Mapping[str, tuple[str, str]]
 
 
@@ -39,17 +43,19 @@ def probe_issues(results: ProbeResults) -> dict[str, list[Issue]]:
         for check, issue in _unfinished_issues(result, steps):
             if result is results.torch_result and result.unfinished in _CUDA_STEPS and libcuda_fails(results):
                 # The step failed because of the driver, which the driver's check reports as broken.
-                issue = replace(issue, status="unknown", fix=messages.fix_driver_first())
+                issue = replace(issue, status="unknown", fix=messages.FIX_DRIVER_FIRST())
             elif result is results.cuda_result and result.ending == "crashed":
                 issue = replace(issue, fix=_crash_fix(results)) if issue.fix is not None else issue
             found.setdefault(check, []).append(issue)
     if results.files_result.unfinished is not None:
         name = _step_name(results.files_result, {})
-        found.setdefault("torch", []).append(messages.files_not_compared(name, results.files_result))
+        values = _values(name, results.files_result)
+        issue = messages.FILES_NOT_COMPARED(**values, shown={"ending": _ending(results.files_result)})
+        found.setdefault("torch", []).append(issue)
     # If NVML returned no values at all, the driver's check already reports the failure.
     if results.nvml_result.unfinished is not None and results.nvml is not None:
         name = _step_name(results.nvml_result, {})
-        issue = messages.unfinished(name, results.nvml_result, "unknown", _fix(results.nvml_result))
+        issue = _unfinished_issue(name, results.nvml_result, "unknown")
         found.setdefault("driver", []).append(issue)
     if results.cuda is not None:
         for step, (check, name) in torch_probe.STEPS.items():
@@ -57,7 +63,8 @@ def probe_issues(results: ProbeResults) -> dict[str, list[Issue]]:
             if error is not None and step not in _CHECKED_SEPARATELY:
                 status: IssueStatus = "broken" if step in _REQUIRED_STEPS else "warning"
                 first_line = str(error).strip().splitlines()[0]
-                found.setdefault(check, []).append(messages.failed(name, first_line, status))
+                issue = messages.STEP_FAILED(step=name, error=first_line, status=status)
+                found.setdefault(check, []).append(issue)
     return found
 
 
@@ -71,8 +78,8 @@ def _crash_fix(results: ProbeResults) -> Fix:
     """Return the fix for a crash in the driver's CUDA library, which has been loaded without torch."""
     preload, library = results.variables.get("LD_PRELOAD"), ", ".join(results.mapped("libcuda"))
     if preload:
-        return messages_packages.unset_preload(preload)
-    return messages.repair_driver(library or "libcuda.so.1")
+        return messages_packages.UNSET_PRELOAD(value=preload)
+    return messages.REPAIR_DRIVER(library=library or "libcuda.so.1")
 
 
 def _probes(results: ProbeResults) -> tuple[tuple[ProbeResult, _Steps], ...]:
@@ -98,22 +105,36 @@ def _unfinished_issues(result: ProbeResult, steps: _Steps) -> list[tuple[str, Is
     found = []
     if step in steps and step != "import":
         check, name = steps[step]
-        issue = messages.unfinished(name, result, _status(result), _fix(result))
-        found.append((check, issue))
+        found.append((check, _unfinished_issue(name, result, _status(result))))
     reached = order.index(step) + 1 if step in steps else 0
     left: dict[str, list[str]] = {}
     for check, name in (steps[step] for step in order[reached:]):
         left.setdefault(check, []).append(name)
+    values, ending = _values(_step_name(result, steps), result), _ending(result)
     found += (
-        (check, messages.not_reached(names, _step_name(result, steps), result))
+        (check, messages.STEPS_NOT_REACHED(**values, steps=tuple(names), shown={"ending": ending}))
         for check, names in left.items()
     )
     return found
 
 
+def _unfinished_issue(step: str, result: ProbeResult, status: IssueStatus) -> Issue:
+    """Return the issue of a step that hung or crashed."""
+    name = step if _CODE.fullmatch(step) else step[0].upper() + step[1:]
+    fix = messages.SEE_WHAT_HANGS if result.ending == "hung" else messages.SEE_WHAT_CRASHES
+    return messages.STEP_UNFINISHED(
+        **_values(step, result), status=status, fix=fix(), shown={"name": name, "ending": _ending(result)}
+    )
+
+
+def _values(step: str, result: ProbeResult) -> dict[str, Any]:
+    return {"step": step, "ending": result.ending, "how": result.detail, "silent_s": result.silent_s}
+
+
+def _ending(result: ProbeResult) -> str:
+    ending = messages.ENDINGS[result.ending]
+    return ending(how=result.detail, seconds=int(result.silent_s) or None).text
+
+
 def _status(result: ProbeResult) -> IssueStatus:
     return "unknown" if result.ending == "hung" and result.silent_s < _MIN_SILENCE_S else "broken"
-
-
-def _fix(result: ProbeResult) -> Fix:
-    return messages.see_what_hangs() if result.ending == "hung" else messages.see_what_crashes()

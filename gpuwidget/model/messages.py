@@ -86,17 +86,25 @@ def fill(texts: str | tuple[str, ...], params: Mapping[str, Any]) -> Text:
 
 
 def _first_known(texts: str | tuple[str, ...], params: Mapping[str, Any]) -> str | None:
-    known = {name for name, value in params.items() if value is not None}
-    for text in (texts,) if isinstance(texts, str) else texts:
-        if known.issuperset(field.name for field in template_fields(text)):
-            return text
-    return None
+    return next(
+        (text for text in ((texts,) if isinstance(texts, str) else texts) if has_values(text, params)), None
+    )
+
+
+def has_values(text: str, params: Mapping[str, Any]) -> bool:
+    """Return whether all parameters of the template ``text`` are known (not None)."""
+    return all(params.get(field.name) is not None for field in template_fields(text))
 
 
 def message(id_: str, template: str, **params: Any) -> Message:
     """Return the message with the id ``id_``, the template of its text and the template's parameters."""
     text = template if isinstance(template, Text) else translatable(template, **params)
     return Message(id_, params, text)
+
+
+def by_id(*templates: Template) -> dict[str, Template]:
+    """Return the templates by id, for messages that differ in the value of a parameter."""
+    return {template.id: template for template in templates}
 
 
 def texts(messages: Mapping[str, Message]) -> dict[str, str]:

@@ -433,18 +433,18 @@ NOT_EXECUTED = {
     "missing_library_fix": "offers what reinstall_libraries() does",
 }
 CHANGES_THE_MACHINE = {
-    "_JOIN_GROUP": "sudo usermod: changes the machine's users",
-    "_ENABLE_PERSISTENCE": "sudo systemctl: changes the machine's services",
-    "_LIST_SHM": "ls: changes nothing",
-    "_LOAD_DRIVER": "sudo modprobe: loads the driver",
-    "_CREATE_DEVICE_FILES": "sudo nvidia-modprobe: needs the driver",
-    "_ENLARGE_SHM": "sudo mount: changes the machine's mounts",
-    "_RELOAD_UVM": "sudo rmmod, modprobe: needs the driver",
-    "_RESET": "sudo nvidia-smi --gpu-reset: needs a GPU",
-    "_START_FABRIC_MANAGER": "sudo systemctl: needs NVSwitch",
-    "_SHOW_TOPOLOGY": "nvidia-smi: changes nothing, needs the driver",
-    "_CREATE_SLICE": "sudo nvidia-smi mig: needs a GPU with MIG",
-    "_allow_sharing(gpus[0])": "sudo nvidia-smi -c: needs a GPU",
+    "sudo usermod -aG video $USER": "changes the machine's users",
+    "sudo nvidia-smi -pm 1": "changes the machine's services",
+    "ls -la /dev/shm": "changes nothing",
+    "sudo modprobe nvidia": "loads the driver",
+    "sudo nvidia-modprobe -c 0 -u": "needs the driver",
+    "sudo mount -o remount,size=50% /dev/shm": "changes the machine's mounts",
+    "sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm": "needs the driver",
+    "sudo nvidia-smi --gpu-reset": "needs a GPU",
+    "sudo systemctl start nvidia-fabricmanager": "needs NVSwitch",
+    "nvidia-smi topo -p2p r": "changes nothing, needs the driver",
+    "sudo nvidia-smi mig -cgi 0 -C": "needs a GPU with MIG",
+    "sudo nvidia-smi -i {gpu} -c DEFAULT": "needs a GPU",
 }
 """Maps each command in a message module to the reason why no test runs the command."""
 DIAGNOSTICS = Path(gpuwidget.diagnostics.__file__ or "").parent
@@ -469,9 +469,9 @@ def test_every_other_command_has_its_reason() -> None:
     """Every command that a message module contains is listed in CHANGES_THE_MACHINE. The message modules
     receive all other commands as the argument ``command``; these are built in fixes.py."""
     found = {
-        ast.unparse(node.args[2])
+        ast.literal_eval(node.args[2])
         for file in DIAGNOSTICS.glob("messages_*.py")
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "command_fix"
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "FixTemplate" and node.args[2:]
     }
-    assert found == {*CHANGES_THE_MACHINE, "command"}
+    assert found == {*CHANGES_THE_MACHINE, "{command}"}

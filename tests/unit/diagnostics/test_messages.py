@@ -14,32 +14,34 @@ from helpers_doctor import NO_CUDA, build, check_of, h200, no_driver, nvml, resu
 
 import gpuwidget.diagnostics
 from gpuwidget.diagnostics.issues import add_issues, build_check
+from gpuwidget.diagnostics.messages import FixTemplate, IssueTemplate
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.model.diagnosis import Issue
 from gpuwidget.model.to_json import to_json
 
 FOLDER = Path(gpuwidget.diagnostics.__file__ or "").parent
-WITH_ID = ("Issue", "Fix", "text_fix", "command_fix")
+WITH_ID = ("Issue", "Fix", "IssueTemplate", "FixTemplate")
 """The functions and classes whose first argument is the id of an issue or a fix."""
 
 
-def functions_with_ids() -> Iterator[tuple[str, str]]:
-    """Yield the id of each issue and fix with the name of the function that creates the issue or fix."""
+def ids() -> Iterator[str]:
+    """Yield the id of each issue and fix in the message modules. If texts of one issue or fix stand one after
+    the other, its id occurs once."""
     for file in FOLDER.glob("messages_*.py"):
-        for function in ast.parse(file.read_text(encoding="utf-8")).body:
-            for node in ast.walk(function):
-                if isinstance(node, ast.Call) and ast.unparse(node.func) in WITH_ID:
-                    assert isinstance(function, ast.FunctionDef)
-                    assert isinstance(node.args[0], ast.Constant), ast.unparse(node)
-                    yield str(node.args[0].value), f"{file.stem}.{function.name}"
+        last = None
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in WITH_ID:
+                assert isinstance(node.args[0], ast.Constant), ast.unparse(node)
+                if last != node.args[0].value:
+                    yield str(node.args[0].value)
+                last = node.args[0].value
 
 
 def test_each_id_belongs_to_one_message() -> None:
     """No two issues or fixes have the same id, so that an id always identifies the same text."""
-    found = list(functions_with_ids())
-    ids = [one for one, _ in found]
-    assert sorted(ids) == sorted(set(ids))
-    assert [one for one in ids if re.fullmatch(r"[a-z]+(-[a-z]+)*", one) is None] == []
+    found = list(ids())
+    assert sorted(found) == sorted(set(found))
+    assert [one for one in found if re.fullmatch(r"[a-z]+(-[a-z]+)*", one) is None] == []
 
 
 def test_issues_and_fixes_are_phrased_in_the_message_modules_only() -> None:
@@ -138,3 +140,22 @@ def test_all_issues_are_listed_worst_first() -> None:
         "finding 2": "This is small.",
         "finding 3": "This is doubtful.",
     }
+
+
+def test_a_record_has_a_fix_and_more_sentences() -> None:
+    """An issue gives its values to its fix. Sentences after a reason or a command are left out if their
+    values are unknown. A call may pass another status or fix."""
+    fix = FixTemplate("limit", "Run on GPU {gpu}:", "run {gpu}", "Then wait {seconds} s.")
+    made = IssueTemplate("slow", "warning", "GPU {gpu} is slow.", fix, "It takes {seconds} s.")
+    one, other = made(gpu=1, seconds=None), made(gpu=2, status="broken", shown={"seconds": 3})
+    assert (one.status, one.reason, one.params) == ("warning", "GPU 1 is slow.", {"gpu": 1, "seconds": None})
+    assert one.fix is not None
+    assert other.fix is not None
+    assert (one.fix.text, one.fix.params) == ("Run on GPU 1: run 1.", {"gpu": 1, "seconds": None})
+    assert (other.status, other.reason, other.params) == (
+        "broken",
+        "GPU 2 is slow. It takes 3 s.",
+        {"gpu": 2},
+    )
+    assert other.fix.text == "Run on GPU 2: run 2. Then wait 3 s."
+    assert made(gpu=1, seconds=None, fix=other.fix).fix == other.fix

@@ -114,7 +114,9 @@ def diagnosis() -> Diagnosis:
         "rm '/home/ada/a b'",
         translatable(", as {file}.", file="/home/ada/f"),
     )
-    reason = capitalized(translatable("{file} is in {folders}.", file="it", folders=("/home/ada/a", "/b")))
+    reason = capitalized(
+        translatable("{file} is in {folders:and}.", file="it", folders=("/home/ada/a", "/b"))
+    )
     issue = Issue("y", "broken", {"folders": ("/home/ada/a", "/b")}, reason, fix)
     links = tuple(
         replace(
@@ -141,7 +143,7 @@ def test_every_part_of_a_diagnosis() -> None:
     assert [word for word in ("ada", "SECRET") if word in json.dumps(values)] == []
     assert (values["python"], values["variables"]) == ("~/bin/python", {"LD_LIBRARY_PATH": "~/lib:/b"})
     check = cleaned.links[0]
-    assert (check.found, check.reason) == ("found in ~/c", "It is in ('~/a', '/b').")
+    assert (check.found, check.reason) == ("found in ~/c", "It is in ~/a and /b.")
     assert check.remedy == "Delete ~/a with rm ~/'a b', as ~/f."
     assert check.command == "rm ~/'a b'"
     assert check.evidence == {"library in ~/d": "~/d/lib.so", "API_TOKEN=[redacted]": "TOKEN=[redacted]"}
@@ -157,7 +159,7 @@ def test_texts_can_still_be_translated() -> None:
     assert isinstance(check.found, Text)
     assert (check.found.template, check.found.params) == ("found in {folder}", {"folder": "~/c"})
     assert isinstance(check.reason, Text)
-    assert check.reason.template == "{file} is in {folders}."
+    assert check.reason.template == "{file} is in {folders:and}."
 
 
 def test_only_variables_that_concern_gpus() -> None:

@@ -71,3 +71,21 @@ SURE(gpu=1)
         "gpuwidget.a:5: SURE(gpu=1) does not pass power.",
         "gpuwidget.a:6: (SURE if sure else UNSURE)(gpu=1, power=2) does not pass other.",
     ]
+
+
+def test_a_call_without_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call of an issue needs the values of the issue's own fix, too, unless it passes another fix."""
+    monkeypatch.setattr(translation, "ROOT", tmp_path)
+    (tmp_path / "gpuwidget").mkdir()
+    (tmp_path / "gpuwidget" / "a.py").write_text(
+        "FIX = FixTemplate('wait', 'Wait for {what}:', 'wait {seconds}')\n"
+        "SLOW = IssueTemplate('slow', 'warning', 'GPU {gpu} is slow.', FIX)\n"
+        "SLOW(gpu=1, what='it', shown={'seconds': 2})\n"
+        "SLOW(gpu=1, fix=FIX(what='it', **values))\n"
+        "SLOW(what='it')\n"
+        "SLOW(gpu=1, fix=FIX(what='it'))\n"
+    )
+    assert translation.wrong_calls() == [
+        "gpuwidget.a:5: SLOW(what='it') does not pass gpu, seconds.",
+        "gpuwidget.a:6: FIX(what='it') does not pass seconds.",
+    ]

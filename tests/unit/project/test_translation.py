@@ -20,6 +20,8 @@ from tools.translation import LABEXTENSION, LOCALE, PACKAGE
 LANGUAGES = [path for domain in translation.DOMAINS for path in translation.languages(domain)]
 PLACEHOLDER = re.compile(r"%\d|\{\w+[^}]*\}")
 """Matches a placeholder of the labextension, such as ``%1``, or of the package, such as ``{size}``."""
+GRAMMAR = r"\{\w+:[^{}]*\|[^{}]*\}"
+"""Matches the choice between two words of one language."""
 HAN = re.compile(r"[\u4e00-\u9fff]")
 NAMES = {
     *("CSV", "Core", "FP", "GPU", "NCCL", "PCIe", "PyTorch", "TF", "Tensor", "XID"),
@@ -66,7 +68,7 @@ def test_a_template_is_a_literal_with_all_its_parameters() -> None:
 message("id", "no {what}", what="GPU")
 _("Peak {size}", size=size)
 counted(3, "{number} GPU", "{number} GPUs")
-command_fix("id", "Load it:", COMMAND, ", or reboot.")
+FixTemplate("id", "Load it:", COMMAND, "Or reboot.")
 _(advice.text)
 """
     assert list(translation.templates(source, "a.py")) == [
@@ -75,7 +77,7 @@ _(advice.text)
         "{number} GPU",
         "{number} GPUs",
         "Load it:",
-        ", or reboot.",
+        "Or reboot.",
     ]
     with pytest.raises(ValueError, match=r"a.py:1: translatable\(text\) has no literal template"):
         list(translation.templates("translatable(text)", "a.py"))
@@ -102,10 +104,10 @@ def test_placeholders_are_in_every_language(path: Path) -> None:
     for message in translation.read(path):
         if not message.id:
             continue
-        # What begins with "en_" or chooses between two words is grammar of the English text.
-        english = re.sub(r"\{en_\w+\}|\{\w+:[^{}]*\|[^{}]*\}", "", forms(message.id)[-1])
+        english = re.sub(rf"\{{en_\w+\}}|{GRAMMAR}", "", forms(message.id)[-1])
         for form in forms(message.string):
-            if Counter(PLACEHOLDER.findall(form)) != Counter(PLACEHOLDER.findall(english)):
+            values = re.sub(GRAMMAR, "", form)
+            if Counter(PLACEHOLDER.findall(values)) != Counter(PLACEHOLDER.findall(english)):
                 wrong.append(form)
             commands = re.findall(
                 r"%gpu(?:watch| (?:watch|device|memory|free|compare|switches|doctor))?|%load_ext [a-z]+|%pip"
