@@ -11,7 +11,7 @@ import pytest
 from fakes import FakeClock, FakeSource
 from helpers_torch import make_torch
 
-from gpuwidget.kernel.devices import default_device, device_choices
+from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import GpuMonitor
 from gpuwidget.model.samples import Sample
 from gpuwidget.sampler import Sampler
@@ -35,7 +35,6 @@ def fake_monitor(
     clock: FakeClock,
 ) -> None:
     """Replace this process's GPU monitor with one whose samples come from ``read(timeout_s)``."""
-    monkeypatch.setattr(device_choices, "in_host_pid_namespace", lambda: pids_match)
     monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: pids_match)
     monitor = GpuMonitor(Sampler(FakeSource(), clock), clock)
     monkeypatch.setattr(monitor, "read", read)

@@ -131,14 +131,9 @@ class WorkerRun:
         if self._attribution is None:
             self._attribution = Attribution(sample.origin)
         self._reason = sample.origin.reason
-        pairs = list(zip(sample.gpus, sample.readings, strict=True))
-        if self._attribution.needs_proof:
-            uuids = [device.uuid for device in cuda_state.devices()]
-            for gpu, reading in pairs:
-                if any(cuda_state.same_gpu(gpu.uuid, uuid) for uuid in uuids):
-                    self._attribution.confirm(reading)
+        self._attribution.update(sample.readings)
         undivided = without_mig_parents(sample.gpus)
-        for gpu, reading in pairs:
+        for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
             if gpu in undivided:
                 self._add_gpu(t, gpu, reading, beginning)
 

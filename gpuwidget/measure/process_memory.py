@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpuwidget.measure import reasons
@@ -11,6 +12,7 @@ from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Gpu, Origin, why_missing
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.system import processes
+from gpuwidget.system.memory_owners import PidMatching, memory_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class ProcessMemory:
     @property
     def children_memory(self) -> int | None:
         """The children's part of ``memory``, or None if unknown."""
-        return None if self.memory is None else sum(child.memory or 0 for child in self.children)
+        return None if self.memory is None else memory_of(self.children)
 
 
 class Attribution:
@@ -45,18 +47,27 @@ class Attribution:
     def __init__(self, origin: Origin) -> None:
         self._family = processes.own_process_tree()
         self._recorded = origin.recorded
-        self._pids_match = not self._recorded and processes.in_host_pid_namespace()
+        self._matching = PidMatching()
         self._cached: dict[str, tuple[tuple[Process, ...] | None, ProcessMemory]] = {}
 
     @property
     def possible(self) -> bool:
         """Whether it can be known which GPUs this process uses, if the driver lists their processes."""
-        return self._pids_match or self.from_torch
+        return self.pids_match or self.from_torch
+
+    @property
+    def pids_match(self) -> bool:
+        """Whether the process ids in the driver's lists are valid in this process."""
+        return self._matching.proven and not self._recorded
 
     @property
     def from_torch(self) -> bool:
         """Whether torch's contexts show which GPUs this process uses."""
         return not self._recorded and cuda_state.unavailable_reason() is None
+
+    def owns(self, process: Process) -> bool:
+        """Return whether a process that the driver lists is known to be this process or its descendant."""
+        return self.pids_match and self._family.contains(process.pid)
 
     def process_memory(self, gpu: Gpu, reading: Reading) -> ProcessMemory:
         """Return the memory of this process and its children on ``gpu`` according to ``reading``."""
@@ -67,35 +78,28 @@ class Attribution:
         self._cached[gpu.uuid] = (reading.processes, held)
         return held
 
-    @property
-    def needs_proof(self) -> bool:
-        """Whether :meth:`confirm` may still prove that the driver's process ids are valid here."""
-        return not self._pids_match and not self._recorded
-
-    def confirm(self, reading: Reading) -> None:
-        """Search for this process in the process list of a GPU on which it has a CUDA context.
-
-        If the list contains this process, the driver's process ids are valid in this process. In a container
-        with a separate PID namespace, this is the only proof: the namespace does not show whether the driver
-        reports ids of the host or of the container.
-        """
-        if any(process.pid == self._family.pid for process in reading.processes or ()):
-            self._pids_match = True
+    def update(self, readings: Iterable[Reading]) -> None:
+        """Look for proof that the driver's process ids are valid in this process: it has a CUDA context on a
+        GPU whose list contains it."""
+        if not self._recorded and not self._matching.proven:
+            self._matching.update(readings, self._has_context)
             self._cached.clear()
+
+    def _has_context(self, pid: int, uuid: str) -> bool:
+        return pid == self._family.pid and cuda_state.has_context(uuid)
 
     def _process_memory(self, reading: Reading) -> ProcessMemory:
         if self._recorded:
             return ProcessMemory(None, False, reasons.RECORDED_PROCESSES)
         if reading.processes is None:
             return ProcessMemory(None, False, why_missing(reading, "processes", reasons.NO_PROCESS_LIST))
-        if not self._pids_match:
+        if not self._matching.proven:
             return ProcessMemory(None, False, reasons.FOREIGN_PIDS)
-        ours = [process for process in reading.processes if self._family.contains(process.pid)]
+        ours = [process for process in reading.processes if self.owns(process)]
         shared = any(process.kind == "compute" and process not in ours for process in reading.processes)
-        sizes = [process.memory for process in ours]
         own = any(process.pid == self._family.pid for process in ours)
         children = tuple(process for process in ours if process.pid != self._family.pid)
-        if any(size is None for size in sizes):
+        whole = memory_of(ours)
+        if whole is None:
             return ProcessMemory(None, True, reasons.NO_PROCESS_SIZES, own, children, True, shared)
-        whole = sum(size for size in sizes if size is not None)
         return ProcessMemory(whole, bool(ours), None, own, children, True, shared)

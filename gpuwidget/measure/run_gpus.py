@@ -156,11 +156,7 @@ class RunGpus:
             self._by_uuid[gpu.uuid].begin_late(t)
             self._first_seen[gpu.uuid] = t
         self._time_series.add_gpus(len(new))
-        if self._attribution.needs_proof:
-            in_use = self._uuids_with_context()
-            for gpu, reading in self._pairs(sample):
-                if gpu.uuid in in_use:
-                    self._attribution.confirm(reading)
+        self._attribution.update(sample.readings)
 
     def _pairs(self, sample: Sample) -> list[tuple[Gpu, Reading]]:
         """Return the selected GPUs with their readings.
@@ -231,8 +227,9 @@ class RunGpus:
         """
         if self._selected is not None or not self.attributed:
             return self.all
-        in_use = self._uuids_with_context()
-        return [totals for totals in self.all if totals.used_by_process or totals.gpu.uuid in in_use]
+        return [
+            totals for totals in self.all if totals.used_by_process or cuda_state.has_context(totals.gpu.uuid)
+        ]
 
     def recent(self, t: float) -> list[tuple[GpuTotals, float]]:
         """Return each shown GPU's recent totals and the seconds they cover, ``t`` seconds into the run."""
@@ -286,13 +283,6 @@ class RunGpus:
             for device in self.devices()
             for uuid in self._by_uuid
             if cuda_state.same_gpu(uuid, device.uuid)
-        }
-
-    def _uuids_with_context(self) -> set[str]:
-        with_context = set(cuda_state.devices_with_context())
-        devices = [device for device in self.devices() if device.index in with_context]
-        return {
-            uuid for uuid in self._by_uuid for device in devices if cuda_state.same_gpu(uuid, device.uuid)
         }
 
 

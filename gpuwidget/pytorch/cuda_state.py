@@ -244,6 +244,12 @@ def devices_with_context() -> tuple[int, ...]:
     return tuple(index for index in range(torch.cuda.device_count()) if has_context(index))
 
 
+def has_context(nvml_uuid: str) -> bool:
+    """Return whether this process has a context on a GPU, whichever library opened it."""
+    with_context = devices_with_context()
+    return any(device.index in with_context and same_gpu(nvml_uuid, device.uuid) for device in devices())
+
+
 def synchronize() -> None:
     """Wait until the GPUs have finished this process's work, on all devices on which it has a context.
 

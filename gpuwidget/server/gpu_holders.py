@@ -16,6 +16,7 @@ from gpuwidget.model.samples import Origin
 from gpuwidget.server.gpu_owners import NO_OWNER, GpuOwners, ProcessOwner
 from gpuwidget.server.kernel_reports import KernelUsage
 from gpuwidget.server.wire import GpuMemoryOwnership, MeanUtilization, MemoryHolder
+from gpuwidget.system.memory_owners import by_owner
 from gpuwidget.system.processes import UNKNOWN, Identity
 
 RECORDED = "The recorded processes are not this machine's."
@@ -103,12 +104,13 @@ def _from_driver(
     reports: Mapping[str, KernelUsage],
     means: tuple[MeanUtilization, ...],
 ) -> GpuMemoryOwnership:
-    groups: dict[tuple[ProcessOwner, int | None], list[Process]] = {}
-    for process in listed:
+    def owner_of(process: Process) -> tuple[ProcessOwner, int | None]:
         owner = context.owner(process.pid)
         # Each process that belongs to no kernel or terminal is a separate holder. Hidden ones are one holder.
         is_separate = owner == NO_OWNER and not context.is_hidden(process)
-        groups.setdefault((owner, process.pid if is_separate else None), []).append(process)
+        return owner, process.pid if is_separate else None
+
+    groups = by_owner(listed, owner_of)
     holders = [
         _holder(owner, found, context, reports.get(owner.kernel) if owner.kernel else None)
         for (owner, _), found in groups.items()

@@ -10,12 +10,7 @@ from dataclasses import replace
 
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Sample
-from gpuwidget.system.processes import own_user
-
-
-def is_own_user(user: str | None) -> bool:
-    """Return whether ``user`` is the server's own Unix user. False if either of them is unknown."""
-    return user is not None and user == own_user()
+from gpuwidget.system.memory_owners import is_own_user
 
 
 def without_other_users(sample: Sample) -> Sample:

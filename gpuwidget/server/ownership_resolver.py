@@ -1,44 +1,24 @@
-"""Resolve which process, kernel or terminal owns the memory on each GPU. This runs on a worker thread.
-
-The driver reports process ids of the host. If this server is in the host's PID namespace, they are valid for
-this server. In a container with a separate namespace, a process id of the host belongs to no process or to an
-unrelated one. Some drivers list no processes in a container, and newer ones list only the container's
-processes, by the container's ids. No NVML call returns which of these applies. In a container, the ids are
-therefore considered valid only if there is proof:
-
-- Every process that the driver lists, on any GPU, exists in this namespace. An id without a process means
-  that the driver lists host ids, or that a process has just ended; the next sample is checked again.
-- For at least one listed process, there is evidence of GPU use that does not come from the driver: it has
-  memory of a CUDA device mapped, as every context has, or it belongs to a kernel that reports a context on
-  that GPU.
-
-If a kernel reports a context but its process tree contains none of the driver's ids, this does not prove that
-the ids are invalid, because the driver's list may be slightly older than the report. As long as there is no
-proof, only memory that kernels report has an owner. Once proven, the ids are considered valid until the
-server ends. They would be wrongly considered valid only if every id of the host's list also existed in this
-namespace and one of these processes used CUDA.
-"""
+"""Resolve which process, kernel or terminal owns the memory on each GPU. This runs on a worker thread."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from typing import NamedTuple
 
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Sample
 from gpuwidget.model.to_json import to_json
 from gpuwidget.server.gpu_holders import ProcessContext, gpu_owners, gpu_ownership
 from gpuwidget.server.gpu_owners import NO_OWNER, GpuOwners, ProcessOwner
 from gpuwidget.server.kernel_inventory import InventorySnapshot
 from gpuwidget.server.kernel_reports import KernelUsage
-from gpuwidget.server.other_users import is_own_user
 from gpuwidget.server.wire import GpuMemoryOwnership, MeanUtilization, MemoryOwnership, SlurmJob
 from gpuwidget.system import processes
+from gpuwidget.system.memory_owners import PidMatching, is_own_user
 from gpuwidget.system.processes import Identity, ProcessDirectory, ProcessTrees
 
 _TIMED_OUT = "For 10 seconds, this machine has not reported who owns the processes on the GPUs."
@@ -128,12 +108,12 @@ class OwnershipResolver:
                 return Identity(process.user, process.program)
             return self._directory.look_up(process.pid)
 
-        def reports_context(pid: int, uuid: str) -> bool:
+        def uses_gpu(pid: int, uuid: str) -> bool:
             usage = reports.get(owner(pid).kernel or "", {}).get(uuid)
-            return usage is not None and usage.context
+            return bool((usage is not None and usage.context) or processes.uses_cuda(pid))
 
         if sample.origin.local_processes:
-            self._matching.update(sample.readings, reports_context)
+            self._matching.update(sample.readings, uses_gpu)
         context = ProcessContext(
             owner=owner,
             identity=identity,
@@ -206,24 +186,3 @@ def _cuda_owners(trees: ProcessTrees, owner: Callable[[int], ProcessOwner]) -> f
         for pid in processes.all_pids()
         if trees.root_of(pid) is not None and processes.uses_cuda(pid) is not False
     )
-
-
-class PidMatching:
-    """Checks whether the driver's process ids are valid in this server's PID namespace.
-
-    Use it on one thread at a time.
-    """
-
-    def __init__(self) -> None:
-        self.in_host_namespace = processes.in_host_pid_namespace()
-        self.proven = self.in_host_namespace
-        """Whether it is proven that the driver's process ids are valid for this server."""
-
-    def update(self, readings: Iterable[Reading], reports_context: Callable[[int, str], bool]) -> None:
-        """Look for proof. ``reports_context`` returns whether the kernel of a process reports a context on a
-        GPU."""
-        if self.proven:
-            return
-        listed = [(process.pid, reading.uuid) for reading in readings for process in reading.processes or ()]
-        if all(processes.process_exists(pid) for pid, _ in listed):
-            self.proven = any(processes.uses_cuda(pid) or reports_context(pid, uuid) for pid, uuid in listed)

@@ -340,7 +340,8 @@ class MemoryOwnership:
 
     type: Literal["usage"]
     time: float
-    """Time in epoch seconds."""
+    """Time of the sample from which the owners were found, in epoch seconds. The message is not sent
+    again while only the time differs."""
     kernels: tuple[ServerKernel, ...]
     """All kernels of this server, including those without GPU memory."""
     gpus: tuple[GpuMemoryOwnership, ...]

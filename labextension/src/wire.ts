@@ -874,7 +874,10 @@ export interface SlurmJob {
  */
 export interface MemoryOwnership {
   readonly type: 'usage';
-  /** Time in epoch seconds. */
+  /**
+   * Time of the sample from which the owners were found, in epoch seconds. The message is not sent again
+   * while only the time differs.
+   */
   readonly time: number;
   /** All kernels of this server, including those without GPU memory. */
   readonly kernels: readonly ServerKernel[];

@@ -22,7 +22,7 @@ from prometheus_client.utils import floatToGoString
 from server.test_memory_ownership import connected, held, pid_of, start_kernel, usage_where
 
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.server import HIDE_OTHER_USERS_OPTION, other_users, ownership_resolver
+from gpuwidget.server import HIDE_OTHER_USERS_OPTION, ownership_resolver
 from gpuwidget.system import processes
 from gpuwidget.system.processes import Identity
 
@@ -63,7 +63,7 @@ def configuration() -> dict[str, object]:
 @pytest.fixture(autouse=True)
 def own_user(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let ``anna`` be the user who runs the server."""
-    monkeypatch.setattr(other_users, "own_user", lambda: "anna")
+    monkeypatch.setattr(processes, "own_user", lambda: "anna")
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ async def test_the_own_user_may_be_unknown(
     server: Server, kernels_gpu: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the server does not know its own user, it hides every process outside its kernels and terminals."""
-    monkeypatch.setattr(other_users, "own_user", lambda: None)
+    monkeypatch.setattr(processes, "own_user", lambda: None)
     kernel = await start_kernel(server)
     pid = pid_of(server, kernel)
     kernels_gpu.processes[0] = (process(pid, 20 * GIB, user="anna"), *OTHERS)

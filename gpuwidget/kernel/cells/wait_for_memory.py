@@ -269,12 +269,9 @@ def _gpu_memory(target: TargetGpu, need: int, sample: Sample | None, requested: 
 
     The memory is unknown if it was read before ``requested``, the time of the request in epoch seconds.
     """
-    reading = (
-        next((reading for reading in sample.readings if reading.uuid == target.gpu.uuid), None)
-        if sample
-        else None
-    )
-    if reading is None:
+    readings = () if sample is None else sample.readings
+    reading = next((reading for reading in readings if reading.uuid == target.gpu.uuid), None)
+    if sample is None or reading is None:
         return _GpuMemory(target.gpu, None, translatable("the driver does not answer"), (), 0)
     if reading.memory_used is not None and (reading.measured is None or reading.measured < requested):
         return _GpuMemory(target.gpu, None, translatable("the driver has not answered in time"), (), 0)
@@ -287,17 +284,17 @@ def _gpu_memory(target: TargetGpu, need: int, sample: Sample | None, requested: 
     reason = with_english(reason, clean_line(reason, 120))
     free = free_memory(target.gpu, reading)
     cached = _returnable_cache(target) if free is not None and free < need else 0
-    return _GpuMemory(target.gpu, free, reason, _holders(reading), cached)
+    return _GpuMemory(target.gpu, free, reason, _holders(sample, reading), cached)
 
 
-def _holders(reading: Reading) -> tuple[str, ...]:
+def _holders(sample: Sample, reading: Reading) -> tuple[str, ...]:
     """Return texts with the names and sizes of the largest holders of the GPU's memory.
 
     A last text contains the number of the other holders.
     """
     found = [
         (with_english(name, clean_line(name, _MAX_NAME_LENGTH)), size)
-        for name, size in default_device.monitor().holders(reading)
+        for name, size in default_device.monitor().holders(sample, reading)
     ]
     ranked = sorted(found, key=lambda item: -(item[1] or 0))
     named = [

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections import Counter
 from dataclasses import dataclass
-from typing import Literal
 
 from gpuwidget.measure.device_order import NO_ORDER, CudaOrder, find_order, unlike_expected
 from gpuwidget.measure.process_memory import Attribution
@@ -20,11 +18,13 @@ from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.kernel_state import CandidateGpu, DeviceChoice, DeviceOrder, KernelGpu
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Gpu, Sample, is_unopened
-from gpuwidget.model.translation import Text, capitalized, counted, joined, translatable
+from gpuwidget.model.translation import Text, capitalized, joined, translatable
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.device_switch import cuda_index
 from gpuwidget.sampler import Sampler, Subscription
-from gpuwidget.system.processes import Identity, OwnProcessTree, in_host_pid_namespace, notebook_of, own_user
+from gpuwidget.system import processes
+from gpuwidget.system.memory_owners import ProcessGroup, by_owner, group_of, memory_of
+from gpuwidget.system.processes import Identity
 
 CPU = DeviceChoice("cpu", None, None, None, None, None, None, False, (), ())
 THIS_NOTEBOOK = translatable("this notebook")
@@ -71,7 +71,6 @@ class GpuMonitor:
         self._clock = clock
         self._pending: Subscription | None = None
         self._attribution: Attribution | None = None
-        self._family = OwnProcessTree(clock)
         self._expected: CudaOrder | None = None
         """The order that was derived from the environment before CUDA started."""
 
@@ -136,22 +135,17 @@ class GpuMonitor:
         """Return this kernel's torch device, memory and CUDA context on each GPU of ``sample``."""
         if sample is None:
             return ()
-        if self._attribution is None:
-            self._attribution = Attribution(sample.origin)
+        attribution = self._attribute(sample)
         devices = cuda_state.devices()
         contexts = cuda_state.devices_with_context()
         counters = cuda_state.counters()
         # A torch without CUDA has no cuda:N, whatever the order of the GPUs is.
         order = _cuda_order(sample) if cuda_state.no_cuda_build_reason() is None else NO_ORDER
         names = [(f"cuda:{number}", uuid) for number, uuid in enumerate(order.uuids or ())]
-        if self._attribution.needs_proof:
-            for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
-                if any(device.index in contexts for device in devices if _same(gpu, device.uuid)):
-                    self._attribution.confirm(reading)
         found = []
         for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
             device = next((device for device in devices if _same(gpu, device.uuid)), None)
-            held = self._attribution.process_memory(gpu, reading)
+            held = attribution.process_memory(gpu, reading)
             context = held.present or (device is not None and device.index in contexts)
             # Before CUDA is initialized, the N of ``cuda:N`` is derived from the environment.
             name = next((name for name, uuid in names if uuid is not None and _same(gpu, uuid)), None)
@@ -160,26 +154,22 @@ class GpuMonitor:
             found.append(KernelGpu(gpu.uuid, name, held.memory, reserved, context))
         return tuple(found)
 
-    def memory_shares(self, gpu: Gpu, reading: Reading) -> MemoryShares:
-        """Return how much memory of ``gpu`` each process holds, according to ``reading``.
-
-        Call :meth:`kernel_gpus` with the sample that contains ``reading`` before this method.
-        """
-        assert self._attribution is not None
-        held = self._attribution.process_memory(gpu, reading)
+    def memory_shares(self, sample: Sample, gpu: Gpu, reading: Reading) -> MemoryShares:
+        """Return how much memory of ``gpu`` each process holds. ``reading`` is the GPU's in ``sample``."""
+        attribution = self._attribute(sample)
+        held = attribution.process_memory(gpu, reading)
         if held.reason is not None:
             return MemoryShares(None, (), held.reason.text)
-        own = next(
-            (process.memory for process in reading.processes or () if process.pid == self._family.pid), None
+        known = [process for process in reading.processes or () if process.memory is not None]
+        own = next((process.memory for process in known if process.pid == os.getpid()), None)
+        groups = by_owner(
+            (process for process in known if process.pid != os.getpid()),
+            lambda process: _group(process, attribution),
         )
-        groups: dict[ProcessGroup, list[int]] = {}
-        for process in reading.processes or ():
-            if process.pid == self._family.pid or process.memory is None:
-                continue
-            ours = self._family.contains(process.pid)
-            group = ProcessGroup("child", process.program) if ours else _group(process)
-            groups.setdefault(group, []).append(process.memory)
-        others = [(group.label(len(sizes)), sum(sizes)) for group, sizes in groups.items()]
+        others = [
+            (group.label(len(found)), sum(process.memory or 0 for process in found))
+            for group, found in groups.items()
+        ]
         return MemoryShares(own, tuple(sorted(others, key=lambda other: -other[1])), None)
 
     def _choice(
@@ -190,8 +180,11 @@ class GpuMonitor:
         live: bool,
         candidates: tuple[CandidateGpu, ...],
     ) -> DeviceChoice:
-        for gpu, reading in zip(sample.gpus, sample.readings, strict=True) if sample is not None else ():
-            if uuid is not None and _same(gpu, uuid):
+        unknown = DeviceChoice(device, None, None, None, None, None, None, False, (), candidates)
+        if sample is None or uuid is None:
+            return unknown
+        for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
+            if _same(gpu, uuid):
                 return DeviceChoice(
                     device=device,
                     uuid=gpu.uuid,
@@ -201,101 +194,58 @@ class GpuMonitor:
                     memory_total=gpu.memory_total,
                     memory_free=free_memory(gpu, reading),
                     unified_memory=gpu.unified_memory,
-                    holders=self._holder_names(reading, live),
+                    holders=self._holder_names(sample, reading, live),
                     candidates=(),
                 )
-        return DeviceChoice(device, None, None, None, None, None, None, False, (), candidates)
+        return unknown
 
-    def _holder_names(self, reading: Reading, live: bool) -> tuple[str, ...]:
+    def _holder_names(self, sample: Sample, reading: Reading, live: bool) -> tuple[str, ...]:
         """Return the names of the processes that hold memory, without duplicates, and this notebook first."""
-        listed = [(process, self._is_ours(process)) for process in reading.processes or ()]
-        names: list[str] = [THIS_NOTEBOOK] if any(ours for _, ours in listed) else []
+        attribution = self._attribute(sample)
         if live:
-            names += [_live_name(process) for process, ours in listed if not ours]
+            names = [
+                THIS_NOTEBOOK if attribution.owns(process) else _live_name(process, attribution)
+                for process in reading.processes or ()
+            ]
         else:
-            sizes = Counter(
-                (_group(process), process.memory is not None) for process, ours in listed if not ours
-            )
-            names += [group.label(count) for (group, _), count in sizes.items()]
-        return tuple(dict.fromkeys(names))[:_MAX_HOLDERS]
+            names = [name for name, _ in self.holders(sample, reading)]
+        return tuple(dict.fromkeys(sorted(names, key=lambda name: name != THIS_NOTEBOOK)))[:_MAX_HOLDERS]
 
-    def holders(self, reading: Reading) -> list[tuple[str, int | None]]:
-        """Return the name and the total bytes of each holder of a GPU's memory.
+    def holders(self, sample: Sample, reading: Reading) -> list[tuple[str, int | None]]:
+        """Return the name and the total bytes of each holder of a GPU's memory. ``reading`` is the GPU's in
+        ``sample``.
 
         The names may be saved in an output: they reveal no user names or arguments. This notebook and its
         children are one holder. The bytes are None if the driver does not report them.
         """
-        groups: dict[tuple[ProcessGroup | None, bool], list[int]] = {}
-        for process in reading.processes or ():
-            group = None if self._is_ours(process) else _group(process)
-            groups.setdefault((group, process.memory is not None), []).append(process.memory or 0)
+        attribution = self._attribute(sample)
+
+        def owner(process: Process) -> tuple[ProcessGroup | None, bool]:
+            group = None if attribution.owns(process) else _group(process, attribution)
+            return group, process.memory is not None
+
         return [
-            (THIS_NOTEBOOK if group is None else group.label(len(sizes)), sum(sizes) if known else None)
-            for (group, known), sizes in groups.items()
+            (THIS_NOTEBOOK if group is None else group.label(len(found)), memory_of(found))
+            for (group, _), found in by_owner(reading.processes or (), owner).items()
         ]
 
-    def _is_ours(self, process: Process) -> bool:
-        return in_host_pid_namespace() and self._family.contains(process.pid)
+    def _attribute(self, sample: Sample) -> Attribution:
+        if self._attribution is None:
+            self._attribution = Attribution(sample.origin)
+        self._attribution.update(sample.readings)
+        return self._attribution
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessGroup:
-    """A group of processes that have the same name in a saved output.
-
-    Notebooks are shared with people who may not be allowed to see this machine's processes. Therefore, saved
-    outputs contain no arguments, no names of users or notebooks, and no programs of other users.
-    """
-
-    relation: Literal["child", "notebook", "same user", "other user", "unknown"]
-    """How the processes relate to this process: its descendants, processes of another notebook of the same
-    user, or other processes of the same user, of another user or of an unknown user."""
-    program: str | None = None
-    """Name of the program, only for descendants and other processes of the same user; None if it is
-    unreadable."""
-    pid: int | None = None
-    """Process id, only for a process whose user is unknown. None if the driver reports the id 0, which no
-    process has."""
-
-    def label(self, number: int = 1) -> str:
-        """Return the name of a group of ``number`` processes for a saved output."""
-        text = self._label(number)
-        if self.pid is not None:
-            text = translatable("{process} ({pid})", process=text, pid=self.pid)
-        return (
-            text
-            if self.program is None
-            else translatable("{process}: {program}", process=text, program=self.program)
-        )
-
-    def _label(self, number: int) -> Text:
-        match self.relation:
-            case "child":
-                return counted(number, "child process", "{number} child processes")
-            case "notebook":
-                return counted(number, "another notebook", "{number} processes of other notebooks")
-            case "other user":
-                return counted(number, "another process of another user", "{number} processes of other users")
-        return counted(number, "another process", "{number} other processes")
+def _group(process: Process, attribution: Attribution) -> ProcessGroup:
+    if attribution.owns(process):
+        return ProcessGroup("child", process.program)
+    identity = Identity(process.user, process.program)
+    return group_of(process.pid, identity, pids_match=attribution.pids_match)
 
 
-def group_of(pid: int, identity: Identity) -> ProcessGroup:
-    """Return the group of a process that is not a descendant of this process."""
-    if identity.user is None or own_user() is None:
-        return ProcessGroup("unknown", pid=pid or None)
-    if identity.user != own_user():
-        return ProcessGroup("other user")
-    if in_host_pid_namespace() and notebook_of(pid) is not None:
-        return ProcessGroup("notebook")
-    return ProcessGroup("same user", identity.program)
-
-
-def _group(process: Process) -> ProcessGroup:
-    return group_of(process.pid, Identity(process.user, process.program))
-
-
-def _live_name(process: Process) -> str:
+def _live_name(process: Process, attribution: Attribution) -> str:
     """Return a process's name for the panel: its user, and its notebook or program."""
-    notebook = notebook_of(process.pid) if in_host_pid_namespace() else None
+    notebook = processes.notebook_of(process.pid) if attribution.pids_match else None
     known = [process.user, process.program if notebook is None else f"notebook {notebook}"]
     unidentified = f"process {process.pid}" if process.pid else "unknown process"
     return ": ".join(word for word in known if word is not None) or unidentified

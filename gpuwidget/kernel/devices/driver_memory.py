@@ -57,18 +57,13 @@ def read_used_memory(clock: Clock = SYSTEM_CLOCK) -> dict[str, UsedMemory] | Non
     # After a timeout, the sample may be older than this call, so it is not used.
     if sample is None or not sample.origin.local_processes or clock.monotonic() - began >= _TIMEOUT_S:
         return None
-    # This call may prove that the driver's process ids are valid in this PID namespace. Without a proof, the
-    # memory of this process is unknown.
-    monitor.kernel_gpus(sample)
-    in_use = cuda_state.devices_with_context()
-    uuids = [device.uuid for device in cuda_state.devices() if device.index in in_use]
     found: dict[str, UsedMemory] = {}
     for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
-        if not any(cuda_state.same_gpu(gpu.uuid, uuid) for uuid in uuids):
+        if not cuda_state.has_context(gpu.uuid):
             continue
         if reading.measured is None or reading.measured < now or reading.memory_used is None:
             return None
-        own = monitor.memory_shares(gpu, reading).own
+        own = monitor.memory_shares(sample, gpu, reading).own
         used = reading.memory_used if own is None else own
         found[gpu.uuid] = UsedMemory(f"GPU {gpu.index}", used, own is not None)
     return found or None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget.kernel.devices import default_device
-from gpuwidget.kernel.devices.device_choices import GpuMonitor
+from gpuwidget.kernel.devices.device_choices import MemoryShares
 from gpuwidget.measure.holder_ranking import DeviceMemory
 from gpuwidget.measure.jax_pool import jax_pools
 from gpuwidget.model.boundary import Boundary, foreign_attribute
@@ -57,16 +57,14 @@ def by_device(torch_memory: Sequence[DeviceMemory]) -> tuple[dict[str, NonTorchM
         return {}, _unknown(
             sample.origin.reason or translatable("The recorded processes are not this machine's.")
         )
-    # This call may prove that the driver's process ids are valid in this PID namespace. Without a proof, the
-    # memory of this process is unknown.
-    monitor.kernel_gpus(sample)
     reserved = {device.device: device.reserved for device in torch_memory}
     in_use = cuda_state.devices_with_context()
     found = {}
     for device in cuda_state.devices():
         for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
             if device.index in in_use and cuda_state.same_gpu(gpu.uuid, device.uuid):
-                found[device.name] = _of_device(monitor, device, gpu, reading, reserved.get(device.name, 0))
+                shares = monitor.memory_shares(sample, gpu, reading)
+                found[device.name] = _of_device(shares, device, gpu, reading, reserved.get(device.name, 0))
     return found, None
 
 
@@ -97,14 +95,13 @@ def _uses_nccl() -> bool:
 
 
 def _of_device(
-    monitor: GpuMonitor, device: TorchDevice, gpu: Gpu, reading: Reading, reserved: int
+    shares: MemoryShares, device: TorchDevice, gpu: Gpu, reading: Reading, reserved: int
 ) -> NonTorchMemory:
     name = f"GPU {gpu.index} {gpu.name.removeprefix('NVIDIA ')}"
     pool, jax = cupy_pool(device.index), jax_pools().get(device.index)
     held: list[tuple[str, int]] = [(CUPY, pool)] if pool else []
     held += [(JAX, jax.reserved)] if jax is not None else []
     notes: list[str] = []
-    shares = monitor.memory_shares(gpu, reading)
     known = reserved + sum(size for _, size in held)
     if shares.reason is not None:
         notes.append(

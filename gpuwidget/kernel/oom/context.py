@@ -17,7 +17,6 @@ from gpuwidget.kernel.attribution import memory_holders
 from gpuwidget.kernel.attribution.cell_memory import CELL_MEMORY
 from gpuwidget.kernel.attribution.memory_holders import HolderSearch
 from gpuwidget.kernel.devices import non_torch_memory
-from gpuwidget.kernel.devices.device_choices import group_of
 from gpuwidget.kernel.oom.failed_cell import FailedCell
 from gpuwidget.kernel.oom.growth import FailedCode, Growth, last_line, read_failed_code, with_method
 from gpuwidget.kernel.shell.name_references import names_read
@@ -46,6 +45,7 @@ from gpuwidget.pytorch.allocator import DeviceBlocks
 from gpuwidget.pytorch.oom_error import AllocatorState, Stage
 from gpuwidget.sampler import process_sampler
 from gpuwidget.system import processes
+from gpuwidget.system.memory_owners import group_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -607,7 +607,7 @@ def _processes_in_message(message: OomMessage) -> tuple[OtherMemory, ...]:
     known = processes.in_host_pid_namespace()
     found = []
     for pid, size in message.others:
-        group = group_of(pid, directory.look_up(pid) if known else processes.UNKNOWN)
+        group = group_of(pid, directory.look_up(pid) if known else processes.UNKNOWN, pids_match=known)
         found.append(OtherMemory(group.label(), size.middle, True))
     return tuple(found)
 

@@ -17,7 +17,7 @@ from helpers_samples import GIB, LIVE, h200, process, reading, sample
 from helpers_torch import make_torch
 from nvml_standin import profiles
 
-from gpuwidget.kernel.devices import default_device, device_choices
+from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import CPU, DeviceChoices, GpuMonitor, check_device
 from gpuwidget.measure.device_order import ORDER_UNKNOWN
 from gpuwidget.model.errors import OptionError
@@ -51,7 +51,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def monitor(monkeypatch: pytest.MonkeyPatch) -> GpuMonitor:
-    monkeypatch.setattr(device_choices, "in_host_pid_namespace", lambda: True)
+    monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: True)
     return GpuMonitor(Sampler(FakeSource(), FakeClock()))
 
 
@@ -103,6 +103,19 @@ def test_each_device_has_its_gpu(torch: Any, monitor: GpuMonitor) -> None:
         "process 12",
         "unknown process",
     )
+
+
+def test_this_notebook_in_a_container(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container, a holder is called this notebook once this process has a CUDA context on a GPU and is
+    in the driver's list of that GPU."""
+    monkeypatch.setattr(processes, "in_host_pid_namespace", lambda: False)
+    monitor = GpuMonitor(Sampler(FakeSource(), FakeClock()))
+    held = reading(ONE, processes=(process(os.getpid(), GIB, user=None, program=None),))
+    now = sample((ONE, held), (TWO, reading(TWO)))
+    assert monitor.holders(now, held) == [(f"another process ({os.getpid()})", GIB)]
+    torch.cuda.set_device(0)
+    assert monitor.holders(now, held) == [("this notebook", GIB)]
+    assert monitor.device_choices(now).devices[1].holders == ("this notebook",)
 
 
 def test_a_gpu_with_unified_memory_is_labelled(

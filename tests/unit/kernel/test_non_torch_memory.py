@@ -12,7 +12,7 @@ from fakes import FakeClock, FakeSource
 from helpers_monitor import fake_monitor, torch_in_use
 from helpers_samples import GIB, LIVE, h200, process, reading, sample
 
-from gpuwidget.kernel.devices import default_device, device_choices, non_torch_memory
+from gpuwidget.kernel.devices import default_device, non_torch_memory
 from gpuwidget.kernel.devices.device_choices import GpuMonitor
 from gpuwidget.kernel.devices.non_torch_memory import NonTorchMemory
 from gpuwidget.measure.holder_ranking import DeviceMemory
@@ -22,6 +22,7 @@ from gpuwidget.model.messages import message
 from gpuwidget.model.report import Holder
 from gpuwidget.model.samples import Sample, origin_without_gpus
 from gpuwidget.sampler import NO_THREAD, Sampler
+from gpuwidget.system import processes
 from gpuwidget.system.processes import own_user
 
 ONE, TWO = h200(0), h200(1)
@@ -57,7 +58,7 @@ def test_notebooks_by_name_and_nccl(torch: Any, monkeypatch: pytest.MonkeyPatch)
     """
     torch.distributed = SimpleNamespace(is_initialized=lambda: True, get_backend=lambda: "nccl")
     notebooks = {11: "train.ipynb"}
-    monkeypatch.setattr(device_choices, "notebook_of", notebooks.get)
+    monkeypatch.setattr(processes, "notebook_of", notebooks.get)
     other = process(11, 3 * GIB, user=own_user(), program="python -m x")
     found, _ = find(monkeypatch, moment(process(OURS, 12 * GIB), other))
     assert found["cuda:0"].holders == (
