@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping
 
 from gpuwidget.model.samples import Sample
+from gpuwidget.server.encoding import encode_parts, list_of
 from gpuwidget.server.history_chunks import CHUNK_TICKS, INITIAL_METRICS, Chunk
 from gpuwidget.server.history_encoding import encode_query
 from gpuwidget.server.history_metrics import Values, metric_values
@@ -86,14 +86,14 @@ class HistoryStore:
             )
         return self._means[uuid]
 
-    def encode_recent(self, since: float, max_values: int | None = None) -> str:
+    def encode_recent(self, since: float, max_values: int | None = None) -> bytes:
         """Return the :class:`gpuwidget.server.wire.History` since ``since`` (epoch seconds) as JSON.
 
         If it has more than ``max_values`` values, the oldest samples are left out.
         """
         return self._full_rate.encode(since, max_values)
 
-    def query(self, query: HistoryQuery) -> Iterator[str]:
+    def query(self, query: HistoryQuery) -> Iterator[bytes]:
         """Yield the :class:`gpuwidget.server.wire.MetricHistory` that answers a query as JSON, in small
         parts."""
         full_rate = list(self._full_rate.chunks)
@@ -143,7 +143,7 @@ class FullRateHistory:
         while len(self.chunks) > self._max_chunks or self.chunks[0].times[-1] < time - self._seconds:
             self.chunks.popleft()
 
-    def encode(self, since: float, max_values: int | None = None) -> str:
+    def encode(self, since: float, max_values: int | None = None) -> bytes:
         """Return the :class:`gpuwidget.server.wire.History` since ``since`` (epoch seconds) as JSON.
 
         If it has more than ``max_values`` values, the oldest samples are left out.
@@ -153,15 +153,19 @@ class FullRateHistory:
         uuids = dict.fromkeys(uuid for chunk, _ in reversed(parts) for uuid in chunk.uuids)
         if max_values is not None:
             parts = _newest(parts, max_values // (1 + len(INITIAL_METRICS) * len(uuids)))
-        gpus = []
-        for uuid in uuids:
-            columns = [
-                f'"{name}":[{",".join(chunk.json_values(uuid, name, first) for chunk, first in parts)}]'
-                for name in INITIAL_METRICS
-            ]
-            gpus.append(f'{{"uuid":{json.dumps(uuid)},{",".join(columns)}}}')
-        times = ",".join(chunk.json_times(first) for chunk, first in parts)
-        return f'{{"t":[{times}],"gpus":[{",".join(gpus)}]}}'
+        return encode_parts(
+            {
+                "t": list_of(chunk.encode_times(first) for chunk, first in parts),
+                "gpus": (
+                    {"uuid": uuid}
+                    | {
+                        name: list_of(chunk.encode_values(uuid, name, first) for chunk, first in parts)
+                        for name in INITIAL_METRICS
+                    }
+                    for uuid in uuids
+                ),
+            }
+        )
 
 
 def _newest(parts: list[tuple[Chunk, int]], ticks: int) -> list[tuple[Chunk, int]]:

@@ -6,12 +6,12 @@ The history is a queue of chunks, so that old ticks can be dropped without movin
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
+from gpuwidget.server.encoding import encode_items
 from gpuwidget.server.history_metrics import BYTE_METRICS, METRIC_INDEX, Values
 
 CHUNK_TICKS = 64
@@ -34,7 +34,7 @@ class Chunk:
         self._samples = np.empty(CHUNK_TICKS, dtype=np.int64)
         self._values: dict[str, Values] = {}
         """The values of each GPU, by UUID, as an array with the axes stats, metrics and ticks."""
-        self._sealed: tuple[str, dict[tuple[str, str], str]] | None = None
+        self._sealed: tuple[bytes, dict[tuple[str, str], bytes]] | None = None
         """What :meth:`seal` has encoded as JSON: the times, and the values of ``INITIAL_METRICS`` by UUID and
         metric. None until :meth:`seal` is called."""
 
@@ -102,37 +102,30 @@ class Chunk:
         For ten minutes of eight GPUs at 5 Hz, a client's history takes 1 ms with the stored JSON, and 30 ms
         without.
         """
-        texts = {
-            (uuid, name): self.json_values(uuid, name, 0) for uuid in self.uuids for name in INITIAL_METRICS
+        values = {
+            (uuid, name): self.encode_values(uuid, name, 0) for uuid in self.uuids for name in INITIAL_METRICS
         }
-        self._sealed = self.json_times(0), texts
+        self._sealed = self.encode_times(0), values
 
-    def json_times(self, first: int) -> str:
+    def encode_times(self, first: int) -> bytes:
         """Return the times from the tick with the index ``first`` on, as the items of a JSON list."""
         if self._sealed is not None and not first:
             return self._sealed[0]
-        return json_items(np.round(self.times[first:], TIME_DIGITS).tolist())
+        return encode_items(np.round(self.times[first:], TIME_DIGITS).tolist())
 
-    def json_values(self, uuid: str, metric: str, first: int) -> str:
-        """Return a metric of ``INITIAL_METRICS`` from the tick with the index ``first`` on, as items of a
-        JSON list."""
+    def encode_values(self, uuid: str, metric: str, first: int) -> bytes:
+        """Return a metric of ``INITIAL_METRICS`` from the tick with the index ``first`` on, as the
+        items of a JSON list."""
         if self._sealed is not None and not first and uuid in self._values:
             return self._sealed[1][uuid, metric]
         values = self.values(uuid, metric)
         if values is None:
-            return json_items([None] * (self._length - first))
-        return json_numbers(metric, values[0, first:])
+            return encode_items([None] * (self._length - first))
+        return encode_items(json_values(metric, values[0, first:]))
 
 
-def json_numbers(metric: str, values: Values, digits: int | None = None) -> str:
-    """Return a metric's values as the items of a JSON list. NaN becomes null, and bytes become whole
-    numbers."""
-    rounded = values if digits is None else np.round(values, digits)
+def json_values(metric: str, values: Values) -> list[float | None]:
+    """Return a metric's values as JSON has them: None instead of NaN, and bytes as whole numbers."""
     if metric in BYTE_METRICS:
-        return json_items([None if value != value else int(value) for value in rounded.tolist()])
-    return json_items([None if value != value else value for value in rounded.tolist()])
-
-
-def json_items(values: Sequence[float | None]) -> str:
-    """Return ``values`` as a JSON list without its brackets."""
-    return json.dumps(values, separators=(",", ":"))[1:-1]
+        return [None if value != value else int(value) for value in values.tolist()]
+    return [None if value != value else value for value in values.tolist()]
