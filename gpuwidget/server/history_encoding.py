@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,6 @@ from gpuwidget.server.history_query import HistoryQuery, step_numbers
 _MEAN_DIGITS = 3
 """Decimal places of a mean. Minimum and maximum are not rounded."""
 _Counts = npt.NDArray[np.int64]
-_T = TypeVar("_T", bound=np.generic)
 
 
 class _Slice(NamedTuple):
@@ -46,8 +45,10 @@ def encode_query(chunks: Sequence[Chunk], query: HistoryQuery, step: float, newe
     slices = [part for chunk in chunks if (part := _slice(chunk, query, step)).end > part.first]
     # The order of GPUs is that of the newest chunk, which is the order in which the driver lists them.
     uuids = dict.fromkeys(uuid for part in reversed(slices) for uuid in part.chunk.uuids)
-    times = _concatenate([chunk.times[first:end] for chunk, first, end in slices], np.float64)
-    samples = _concatenate([chunk.samples[first:end] for chunk, first, end in slices], np.int64)
+    times = np.concatenate([np.empty(0), *(chunk.times[first:end] for chunk, first, end in slices)])
+    samples = np.concatenate(
+        [np.empty(0, dtype=np.int64), *(chunk.samples[first:end] for chunk, first, end in slices)]
+    )
     steps = None
     if step:
         numbers = step_numbers(times, step)
@@ -88,10 +89,6 @@ def _slice(chunk: Chunk, query: HistoryQuery, step: float) -> _Slice:
     # it.
     first, last = step_numbers(np.array([query.since, query.until]), step)
     return _Slice(chunk, chunk.index_of(first * step), chunk.index_of((last + 1) * step))
-
-
-def _concatenate(arrays: Sequence[npt.NDArray[_T]], kind: type[_T]) -> npt.NDArray[_T]:
-    return np.concatenate(arrays) if arrays else np.empty(0, dtype=kind)
 
 
 def _values(slices: Sequence[_Slice], uuid: str, metric: str) -> Values | None:
