@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import PrometheusError
+from gpuwidget.model.to_json import to_json
 from gpuwidget.prometheus.client import PrometheusClient
 from gpuwidget.prometheus.cluster_queries import hour_expression, now_expression
 from gpuwidget.prometheus.settings import PrometheusSettings
@@ -37,7 +38,7 @@ class EncodedSnapshot:
     @classmethod
     def of(cls, snapshot: ClusterSnapshot) -> EncodedSnapshot:
         """Encode a snapshot."""
-        encoded = encode(snapshot)
+        encoded = encode(to_json(snapshot))
         # The time of creation would make equal snapshots different.
         gzipped = gzip.compress(encoded, _GZIP_LEVEL, mtime=0)
         return cls(encoded, gzipped, f'"{hashlib.sha1(encoded, usedforsecurity=False).hexdigest()}"')

@@ -7,7 +7,8 @@ from functools import cached_property
 
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Sample
-from gpuwidget.server.encoding import encode, encode_parts
+from gpuwidget.model.to_json import to_json
+from gpuwidget.server.encoding import encode, encode_at_once
 
 _FIELDS = tuple(field.name for field in fields(Reading))
 
@@ -31,21 +32,25 @@ class EncodedSample:
     @cached_property
     def whole(self) -> bytes:
         """The whole sample as JSON."""
-        return encode(self.sample)
+        return encode(to_json(self.sample))
 
     @property
     def message(self) -> bytes:
         """The whole sample as a :class:`gpuwidget.server.wire.SampleMessage`."""
-        return encode_parts({"type": "sample", "sample": self.whole})
+        return encode_at_once({"type": "sample", "sample": self.whole})
 
 
 def _encode_changes(previous: Sample | None, sample: Sample) -> bytes | None:
     if previous is None or (previous.gpus, previous.origin) != (sample.gpus, sample.origin):
         return None
     readings = [_changed_fields(*pair) for pair in zip(previous.readings, sample.readings, strict=True)]
-    return encode({"type": "changes", "time": sample.time, "readings": readings})
+    return encode({"type": "changes", "time": to_json(sample.time), "readings": readings})
 
 
 def _changed_fields(previous: Reading, reading: Reading) -> dict[str, object]:
     """Return the fields of ``reading`` whose values differ from those of ``previous``."""
-    return {name: value for name in _FIELDS if (value := getattr(reading, name)) != getattr(previous, name)}
+    return {
+        name: to_json(value)
+        for name in _FIELDS
+        if (value := getattr(reading, name)) != getattr(previous, name)
+    }

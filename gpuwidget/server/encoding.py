@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
-
-from gpuwidget.model.to_json import to_json
 
 _MAX_NUMBERS = 1000
 """The maximum number of values in one part. The JSON encoder holds the GIL until it has finished, for up to
 0.5 ms if it encodes 1,000 numbers."""
+
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
 class Fields(NamedTuple):
@@ -20,8 +20,8 @@ class Fields(NamedTuple):
 
 
 def encode(value: object) -> bytes:
-    """Return a value, which may contain the model's dataclasses, as JSON."""
-    return _dumps(to_json(value))
+    """Return a value of JSON's types, such as :func:`gpuwidget.model.to_json.to_json` returns, as JSON."""
+    return _ENCODER.encode(value).encode()
 
 
 def encode_in_parts(value: object) -> Iterator[bytes]:
@@ -55,20 +55,16 @@ def encode_in_parts(value: object) -> Iterator[bytes]:
         yield encode(value)
 
 
-def encode_parts(value: object) -> bytes:
-    """Return all that :func:`encode_in_parts` yields."""
+def encode_at_once(value: object) -> bytes:
+    """Return all parts that :func:`encode_in_parts` yields."""
     return b"".join(encode_in_parts(value))
 
 
-def encode_items(values: list[float | None]) -> bytes:
+def encode_items(values: Sequence[float | None]) -> bytes:
     """Return numbers as the items of a JSON list, for :func:`list_of`."""
-    return _dumps(values)[1:-1]
+    return encode(values)[1:-1]
 
 
 def list_of(items: Iterable[bytes]) -> bytes:
     """Return one JSON list with the items of several, which :func:`encode_items` has returned."""
     return b"[" + b",".join(items) + b"]"
-
-
-def _dumps(value: object) -> bytes:
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from gpuwidget.model.samples import Sample
-from gpuwidget.server.encoding import encode_parts, list_of
+from gpuwidget.server.encoding import encode_at_once, list_of
 from gpuwidget.server.history_chunks import INITIAL_METRICS, Chunk, ChunkQueue
 from gpuwidget.server.history_encoding import encode_query
 from gpuwidget.server.history_metrics import sample_tick
@@ -100,7 +100,7 @@ class HistoryStore:
         uuids = dict.fromkeys(uuid for chunk, _ in reversed(parts) for uuid in chunk.uuids)
         if max_values is not None:
             parts = _newest(parts, max_values // (1 + len(INITIAL_METRICS) * len(uuids)))
-        return encode_parts(
+        return encode_at_once(
             {
                 "t": list_of(chunk.encode_times(first) for chunk, first in parts),
                 "gpus": (

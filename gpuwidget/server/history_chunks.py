@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -96,7 +96,9 @@ class Chunk:
     def values(self, uuid: str, metric: str) -> Values | None:
         """Return one metric of one GPU, with the axes stats and ticks; None if it was never known."""
         row, index = self._rows.get(uuid), METRIC_INDEX[metric]
-        return None if row is None or index >= self._values.shape[2] else self.all_values[:, row, index]
+        if row is None or index >= self._values.shape[2]:
+            return None
+        return self._values[:, row, index, : self._length]
 
     # -- the JSON of a new client's history ----------------------------------------------------------
 
@@ -129,7 +131,7 @@ class Chunk:
 
 
 class ChunkQueue:
-    """The ticks of the last ``seconds``. At most one per ``shortest_s`` is stored, even if more arrive."""
+    """The ticks of the last ``seconds``, or fewer if there is more than one per ``shortest_s``."""
 
     def __init__(self, seconds: float, shortest_s: float) -> None:
         self.chunks: deque[Chunk] = deque()
@@ -165,8 +167,11 @@ class ChunkQueue:
             self.chunks[-1].truncate(self.chunks[-1].index_of(since))
 
 
-def json_values(metric: str, values: Values) -> list[float | None]:
+def json_values(metric: str, values: Values) -> Sequence[float | None]:
     """Return a metric's values as JSON has them: None instead of NaN, and bytes as whole numbers."""
+    numbers: list[float] = values.tolist()
     if metric in BYTE_METRICS:
-        return [None if value != value else int(value) for value in values.tolist()]
-    return [None if value != value else value for value in values.tolist()]
+        return [None if number != number else int(number) for number in numbers]
+    if np.isnan(values).any():
+        return [None if number != number else number for number in numbers]
+    return numbers

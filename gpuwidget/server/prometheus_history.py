@@ -14,7 +14,7 @@ from gpuwidget.prometheus.client import PrometheusClient
 from gpuwidget.prometheus.exporters import Over, count_expression, metric_expression
 from gpuwidget.prometheus.settings import PrometheusSettings
 from gpuwidget.server.cluster_monitor import ClusterMonitor
-from gpuwidget.server.encoding import encode_in_parts, encode_parts
+from gpuwidget.server.encoding import encode_at_once
 from gpuwidget.server.history_metrics import BYTE_METRICS
 from gpuwidget.server.history_query import MIN_POINTS, HistoryQuery
 from gpuwidget.system.daemon_thread import run_in_daemon_thread
@@ -95,19 +95,16 @@ class PrometheusHistory:
         newest = None
         if answer.starts:
             newest = min(query.until, answer.starts[-1] + steps.step_s)
-        return list(
-            encode_in_parts(
-                {
-                    "since": query.since,
-                    "until": query.until,
-                    "step_s": steps.step_s,
-                    "newest": newest,
-                    "t": answer.starts,
-                    "samples": answer.samples,
-                    "gpus": answer.gpus,
-                }
-            )
-        )
+        fields = {
+            "since": query.since,
+            "until": query.until,
+            "step_s": steps.step_s,
+            "newest": newest,
+            "t": answer.starts,
+            "samples": answer.samples,
+            "gpus": answer.gpus,
+        }
+        return [encode_at_once(fields)]
 
     async def _shared(
         self, key: object, steps: _Steps, metrics: Sequence[str], uuids: Sequence[str]
@@ -209,7 +206,7 @@ def _encode(
         }
         for uuid in uuids
     )
-    return _Answer(steps, [number * steps.step_s for number in numbers], samples, encode_parts(gpus))
+    return _Answer(steps, [number * steps.step_s for number in numbers], samples, encode_at_once(gpus))
 
 
 def _series(

@@ -17,7 +17,7 @@ from gpuwidget.model.samples import Sample
 from gpuwidget.sampler import Sampler, Subscription
 from gpuwidget.server.client_limits import MAX_INITIAL_VALUES
 from gpuwidget.server.encoded_samples import EncodedSample
-from gpuwidget.server.encoding import encode, encode_parts
+from gpuwidget.server.encoding import encode, encode_at_once
 from gpuwidget.server.gpu_use import GpuUseMonitor
 from gpuwidget.server.history import HistoryStore
 from gpuwidget.server.history_query import HistoryQuery
@@ -27,7 +27,7 @@ from gpuwidget.server.other_users import without_other_users
 from gpuwidget.server.rate_limit import RateLimit
 from gpuwidget.server.scrape_state import ScrapeState
 from gpuwidget.server.slurm import SlurmMonitor
-from gpuwidget.server.wire import SCHEMA, AlwaysOn, MemoryOwnership
+from gpuwidget.server.wire import SCHEMA, MemoryOwnership
 from gpuwidget.version import __version__
 
 _LOG = logging.getLogger(__name__)
@@ -209,7 +209,7 @@ class SampleHub:
         read for that."""
         self._always_on = on
         self._update_subscription()
-        self._broadcast(encode(AlwaysOn("always_on", on)))
+        self._broadcast(encode({"type": "always_on", "always_on": on}))
 
     def stay_on(self) -> None:
         """From now on, sample even without clients. The samples include the hardware counters."""
@@ -432,7 +432,7 @@ class SampleHub:
         client.drop()
 
     def _initial_message(self, history_s: float) -> bytes:
-        return encode_parts(
+        return encode_at_once(
             {
                 "type": "hello",
                 "schema": SCHEMA,
