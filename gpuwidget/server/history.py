@@ -51,14 +51,14 @@ class HistoryStore:
     @property
     def newest(self) -> float:
         """Time of the newest sample in epoch seconds; -inf if there is none."""
-        return self._full_rate.newest
+        return self._rollup.newest
 
     def add(self, sample: Sample) -> None:
         """Add the newest sample, and drop samples that are too old."""
-        if sample.time <= self._full_rate.newest:
+        if sample.time <= self.newest:
             # The system clock was set back. Drop the samples after the new time or, if the step was large,
             # all samples.
-            is_correction = self._full_rate.newest - sample.time <= _CLOCK_CORRECTION_S
+            is_correction = self.newest - sample.time <= _CLOCK_CORRECTION_S
             since = sample.time if is_correction else -math.inf
             self._full_rate.drop(since)
             self._rollup.drop(since)
@@ -76,7 +76,7 @@ class HistoryStore:
 
     def mean_utilizations(self, uuid: str) -> tuple[MeanUtilization, ...]:
         """Return the mean utilization of a GPU over each window, the shortest window first."""
-        until = self._rollup.newest - self._rollup.newest % _MEAN_STEP_S
+        until = self.newest - self.newest % _MEAN_STEP_S
         if until != self._means_until:
             self._means_until, self._means = until, {}
         if uuid not in self._means:
@@ -125,7 +125,7 @@ class HistoryStore:
         is_complete = not full_rate or full_rate[0].times[0] <= max(query.since, by_second[0].times[0] + 1)
         samples = sum(chunk.index_of(query.until) - chunk.index_of(query.since) for chunk in full_rate)
         step = query.step_s(full_rate=bool(is_complete), samples=samples, interval_s=self._interval_s)
-        return encode_query(full_rate if step < 1 else by_second, query, step, self._rollup.newest)
+        return encode_query(full_rate if step < 1 else by_second, query, step, self.newest)
 
 
 def _newest(parts: list[tuple[Chunk, int]], ticks: int) -> list[tuple[Chunk, int]]:

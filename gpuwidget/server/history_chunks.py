@@ -1,7 +1,8 @@
 """The store of the history: a queue of chunks, which are numpy arrays with up to 64 ticks of all GPUs. A tick
 is one sample of the full-rate history, or one second of the hourly rollup.
 
-Old chunks can be dropped without moving newer ticks, and a query that is being encoded keeps its chunks.
+Old chunks can be dropped without moving newer ticks, and a query that is being encoded keeps its chunks. With
+numpy, condensing an hour of one metric into 600 points takes 0.1 ms. With ``array.array``, it takes 2.2 ms.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Chunk:
     def seal(self) -> None:
         """Encode ``INITIAL_METRICS`` once for all clients.
 
-        For ten minutes of eight GPUs at 5 Hz, a client's history takes 1 ms with the stored JSON, and 30 ms
+        For ten minutes of eight GPUs at 5 Hz, a client's history takes 1 ms with the stored JSON, and 18 ms
         without.
         """
         values = {
@@ -140,11 +141,6 @@ class ChunkQueue:
 
     def __len__(self) -> int:
         return sum(len(chunk) for chunk in self.chunks)
-
-    @property
-    def newest(self) -> float:
-        """Time of the newest tick in epoch seconds; -inf if there is none."""
-        return float(self.chunks[-1].times[-1]) if self.chunks else -math.inf
 
     def add(self, tick: Tick) -> None:
         """Add a tick, which must be later than all stored ticks."""

@@ -15,7 +15,6 @@ from gpuwidget.server.history_query import HistoryQuery, step_numbers
 
 _MEAN_DIGITS = 3
 """Decimal places of a mean. Minimum and maximum are not rounded."""
-_Counts = npt.NDArray[np.int64]
 
 
 class _Slice(NamedTuple):
@@ -31,7 +30,7 @@ class _Steps(NamedTuple):
 
     starts: npt.NDArray[np.intp]
     """Index of the first tick of each step."""
-    samples: _Counts
+    samples: npt.NDArray[np.int64]
     """Number of samples that each tick stands for."""
 
 

@@ -52,7 +52,6 @@ class _Steps(NamedTuple):
 class _Answer:
     """The part of a response that is the same for all clients."""
 
-    steps: _Steps
     starts: list[float]
     """Start of each step that has samples, in epoch seconds."""
     samples: list[int | None]
@@ -125,7 +124,7 @@ class PrometheusHistory:
 
     async def _answer(self, steps: _Steps, metrics: Sequence[str], uuids: Sequence[str]) -> _Answer:
         if not uuids:
-            return _Answer(steps, [], [], b"[]")
+            return _Answer([], [], b"[]")
         step = steps.step_s
         matchers = self._matchers
         expressions = {
@@ -206,7 +205,7 @@ def _encode(
         }
         for uuid in uuids
     )
-    return _Answer(steps, [number * steps.step_s for number in numbers], samples, encode_at_once(gpus))
+    return _Answer([number * steps.step_s for number in numbers], samples, encode_at_once(gpus))
 
 
 def _series(
