@@ -45,9 +45,6 @@ class HistoryStore:
         self._means: dict[str, tuple[MeanUtilization, ...]] = {}
         """The mean utilization of each GPU over the windows that end at ``_means_until``."""
 
-    def __len__(self) -> int:
-        return len(self._full_rate)
-
     @property
     def newest(self) -> float:
         """Time of the newest sample in epoch seconds; -inf if there is none."""

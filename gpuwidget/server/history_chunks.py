@@ -139,9 +139,6 @@ class ChunkQueue:
         self._seconds = seconds
         self._max_chunks = math.ceil(seconds / shortest_s / CHUNK_TICKS) + 1
 
-    def __len__(self) -> int:
-        return sum(len(chunk) for chunk in self.chunks)
-
     def add(self, tick: Tick) -> None:
         """Add a tick, which must be later than all stored ticks."""
         if not self.chunks or self.chunks[-1].is_full:
