@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
-import json
 from dataclasses import dataclass, replace
 
 from gpuwidget.model.clock import Clock
@@ -15,6 +14,7 @@ from gpuwidget.prometheus.client import PrometheusClient
 from gpuwidget.prometheus.cluster_queries import hour_expression, now_expression
 from gpuwidget.prometheus.settings import PrometheusSettings
 from gpuwidget.server.cluster_snapshot import MIN_INTERVAL_S, ClusterState, Names, parse
+from gpuwidget.server.encoding import encode
 from gpuwidget.server.wire import ClusterSnapshot
 from gpuwidget.system.daemon_thread import run_in_daemon_thread
 
@@ -38,7 +38,7 @@ class EncodedSnapshot:
     @classmethod
     def of(cls, snapshot: ClusterSnapshot) -> EncodedSnapshot:
         """Encode a snapshot."""
-        encoded = json.dumps(to_json(snapshot), allow_nan=False, separators=(",", ":")).encode()
+        encoded = encode(to_json(snapshot))
         # The time of creation would make equal snapshots different.
         gzipped = gzip.compress(encoded, _GZIP_LEVEL, mtime=0)
         return cls(encoded, gzipped, f'"{hashlib.sha1(encoded, usedforsecurity=False).hexdigest()}"')

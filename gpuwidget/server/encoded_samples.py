@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields
 from functools import cached_property
 
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Sample
 from gpuwidget.model.to_json import to_json
+from gpuwidget.server.encoding import encode, encode_at_once
 
 _FIELDS = tuple(field.name for field in fields(Reading))
 
@@ -32,19 +32,19 @@ class EncodedSample:
     @cached_property
     def whole(self) -> bytes:
         """The whole sample as JSON."""
-        return _encode(to_json(self.sample))
+        return encode(to_json(self.sample))
 
     @property
     def message(self) -> bytes:
         """The whole sample as a :class:`gpuwidget.server.wire.SampleMessage`."""
-        return b'{"type":"sample","sample":' + self.whole + b"}"
+        return encode_at_once({"type": "sample", "sample": self.whole})
 
 
 def _encode_changes(previous: Sample | None, sample: Sample) -> bytes | None:
     if previous is None or (previous.gpus, previous.origin) != (sample.gpus, sample.origin):
         return None
     readings = [_changed_fields(*pair) for pair in zip(previous.readings, sample.readings, strict=True)]
-    return _encode({"type": "changes", "time": to_json(sample.time), "readings": readings})
+    return encode({"type": "changes", "time": to_json(sample.time), "readings": readings})
 
 
 def _changed_fields(previous: Reading, reading: Reading) -> dict[str, object]:
@@ -54,7 +54,3 @@ def _changed_fields(previous: Reading, reading: Reading) -> dict[str, object]:
         for name in _FIELDS
         if (value := getattr(reading, name)) != getattr(previous, name)
     }
-
-
-def _encode(value: object) -> bytes:
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()

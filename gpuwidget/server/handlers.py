@@ -21,6 +21,7 @@ from gpuwidget.model.translation import find_language, translations
 from gpuwidget.server.cached_diagnosis import CachedDiagnosis
 from gpuwidget.server.client_limits import HistoryLimit, TooManyRequests
 from gpuwidget.server.cluster_monitor import ClusterMonitor
+from gpuwidget.server.encoding import encode
 from gpuwidget.server.history_query import PROMETHEUS_S, HistoryQuery, parse_seconds
 from gpuwidget.server.hourly_rollup import HOUR_S
 from gpuwidget.server.metrics_token import MetricsToken
@@ -227,7 +228,7 @@ class DoctorHandler(GpuWidgetHandler, APIHandler):
         locale = self.get_query_argument("locale", None)
         if locale is not None:
             values["texts"] = translations(diagnosis, find_language(locale))
-        await self.finish(json.dumps(values, allow_nan=False, separators=(",", ":")))
+        await self.finish(encode(values))
 
 
 class ClusterHandler(GpuWidgetHandler, APIHandler):

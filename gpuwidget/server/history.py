@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from gpuwidget.model.samples import Sample
-from gpuwidget.server.history_chunks import CHUNK_TICKS, INITIAL_METRICS, Chunk
+from gpuwidget.server.encoding import encode_at_once, list_of
+from gpuwidget.server.history_chunks import INITIAL_METRICS, Chunk, ChunkQueue
 from gpuwidget.server.history_encoding import encode_query
-from gpuwidget.server.history_metrics import Values, metric_values
+from gpuwidget.server.history_metrics import sample_tick
 from gpuwidget.server.history_query import HistoryQuery
 from gpuwidget.server.hourly_rollup import HourlyRollup
 from gpuwidget.server.wire import MeanUtilization
@@ -40,32 +39,32 @@ class HistoryStore:
 
     def __init__(self, seconds: float, interval_s: float) -> None:
         self._interval_s = interval_s
-        self._full_rate = FullRateHistory(seconds, interval_s)
+        self._full_rate = ChunkQueue(seconds, interval_s * _MIN_INTERVAL)
         self._rollup = HourlyRollup()
         self._means_until = math.nan
         self._means: dict[str, tuple[MeanUtilization, ...]] = {}
         """The mean utilization of each GPU over the windows that end at ``_means_until``."""
 
-    def __len__(self) -> int:
-        return len(self._full_rate)
-
     @property
     def newest(self) -> float:
         """Time of the newest sample in epoch seconds; -inf if there is none."""
-        return self._full_rate.newest
+        return self._rollup.newest
 
     def add(self, sample: Sample) -> None:
         """Add the newest sample, and drop samples that are too old."""
-        if sample.time <= self._full_rate.newest:
+        if sample.time <= self.newest:
             # The system clock was set back. Drop the samples after the new time or, if the step was large,
             # all samples.
-            is_correction = self._full_rate.newest - sample.time <= _CLOCK_CORRECTION_S
+            is_correction = self.newest - sample.time <= _CLOCK_CORRECTION_S
             since = sample.time if is_correction else -math.inf
             self._full_rate.drop(since)
             self._rollup.drop(since)
-        values = {reading.uuid: metric_values(reading) for reading in sample.readings}
-        self._full_rate.add(sample.time, values)
-        self._rollup.add(sample.time, values)
+        tick = sample_tick(sample)
+        self._full_rate.add(tick)
+        self._full_rate.expire(tick.time)
+        self._rollup.add(tick)
+        if self._full_rate.chunks[-1].is_full:
+            self._full_rate.chunks[-1].seal()
 
     def has_samples(self, since: float, until: float) -> bool:
         """Return whether any sample between two times (epoch seconds) is stored."""
@@ -74,7 +73,7 @@ class HistoryStore:
 
     def mean_utilizations(self, uuid: str) -> tuple[MeanUtilization, ...]:
         """Return the mean utilization of a GPU over each window, the shortest window first."""
-        until = self._rollup.newest - self._rollup.newest % _MEAN_STEP_S
+        until = self.newest - self.newest % _MEAN_STEP_S
         if until != self._means_until:
             self._means_until, self._means = until, {}
         if uuid not in self._means:
@@ -86,14 +85,33 @@ class HistoryStore:
             )
         return self._means[uuid]
 
-    def encode_recent(self, since: float, max_values: int | None = None) -> str:
+    def encode_recent(self, since: float, max_values: int | None = None) -> bytes:
         """Return the :class:`gpuwidget.server.wire.History` since ``since`` (epoch seconds) as JSON.
 
         If it has more than ``max_values`` values, the oldest samples are left out.
         """
-        return self._full_rate.encode(since, max_values)
+        parts = [
+            (chunk, chunk.index_of(since)) for chunk in self._full_rate.chunks if chunk.times[-1] >= since
+        ]
+        # The order of GPUs is that of the newest chunk, which is the order in which the driver lists them.
+        uuids = dict.fromkeys(uuid for chunk, _ in reversed(parts) for uuid in chunk.uuids)
+        if max_values is not None:
+            parts = _newest(parts, max_values // (1 + len(INITIAL_METRICS) * len(uuids)))
+        return encode_at_once(
+            {
+                "t": list_of(chunk.encode_times(first) for chunk, first in parts),
+                "gpus": (
+                    {"uuid": uuid}
+                    | {
+                        name: list_of(chunk.encode_values(uuid, name, first) for chunk, first in parts)
+                        for name in INITIAL_METRICS
+                    }
+                    for uuid in uuids
+                ),
+            }
+        )
 
-    def query(self, query: HistoryQuery) -> Iterator[str]:
+    def query(self, query: HistoryQuery) -> Iterator[bytes]:
         """Yield the :class:`gpuwidget.server.wire.MetricHistory` that answers a query as JSON, in small
         parts."""
         full_rate = list(self._full_rate.chunks)
@@ -104,64 +122,7 @@ class HistoryStore:
         is_complete = not full_rate or full_rate[0].times[0] <= max(query.since, by_second[0].times[0] + 1)
         samples = sum(chunk.index_of(query.until) - chunk.index_of(query.since) for chunk in full_rate)
         step = query.step_s(full_rate=bool(is_complete), samples=samples, interval_s=self._interval_s)
-        return encode_query(full_rate if step < 1 else by_second, query, step, self._rollup.newest)
-
-
-class FullRateHistory:
-    """The samples of the last ``seconds``, stored in chunks.
-
-    The number of chunks is limited, even if samples arrive too frequently.
-    """
-
-    def __init__(self, seconds: float, interval_s: float) -> None:
-        self.chunks: deque[Chunk] = deque()
-        self._seconds = seconds
-        self._max_chunks = math.ceil(seconds / (interval_s * _MIN_INTERVAL) / CHUNK_TICKS) + 1
-
-    def __len__(self) -> int:
-        return sum(len(chunk) for chunk in self.chunks)
-
-    @property
-    def newest(self) -> float:
-        """Time of the newest sample in epoch seconds; -inf if there is none."""
-        return float(self.chunks[-1].times[-1]) if self.chunks else -math.inf
-
-    def drop(self, since: float) -> None:
-        """Drop the samples from the time ``since`` (epoch seconds) on."""
-        while self.chunks and self.chunks[-1].times[0] >= since:
-            self.chunks.pop()
-        if self.chunks:
-            self.chunks[-1].truncate(self.chunks[-1].index_of(since))
-
-    def add(self, time: float, values: Mapping[str, Values]) -> None:
-        """Add a sample, which must be later than all stored samples."""
-        if not self.chunks or self.chunks[-1].is_full:
-            if self.chunks:
-                self.chunks[-1].seal()
-            self.chunks.append(Chunk(stats=1))
-        self.chunks[-1].add(time, {uuid: statistics[None] for uuid, statistics in values.items()})
-        while len(self.chunks) > self._max_chunks or self.chunks[0].times[-1] < time - self._seconds:
-            self.chunks.popleft()
-
-    def encode(self, since: float, max_values: int | None = None) -> str:
-        """Return the :class:`gpuwidget.server.wire.History` since ``since`` (epoch seconds) as JSON.
-
-        If it has more than ``max_values`` values, the oldest samples are left out.
-        """
-        parts = [(chunk, chunk.index_of(since)) for chunk in self.chunks if chunk.times[-1] >= since]
-        # The order of GPUs is that of the newest chunk, which is the order in which the driver lists them.
-        uuids = dict.fromkeys(uuid for chunk, _ in reversed(parts) for uuid in chunk.uuids)
-        if max_values is not None:
-            parts = _newest(parts, max_values // (1 + len(INITIAL_METRICS) * len(uuids)))
-        gpus = []
-        for uuid in uuids:
-            columns = [
-                f'"{name}":[{",".join(chunk.json_values(uuid, name, first) for chunk, first in parts)}]'
-                for name in INITIAL_METRICS
-            ]
-            gpus.append(f'{{"uuid":{json.dumps(uuid)},{",".join(columns)}}}')
-        times = ",".join(chunk.json_times(first) for chunk, first in parts)
-        return f'{{"t":[{times}],"gpus":[{",".join(gpus)}]}}'
+        return encode_query(full_rate if step < 1 else by_second, query, step, self.newest)
 
 
 def _newest(parts: list[tuple[Chunk, int]], ticks: int) -> list[tuple[Chunk, int]]:

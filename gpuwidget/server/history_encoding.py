@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gpuwidget.server.history_chunks import TIME_DIGITS, Chunk, json_items, json_numbers
+from gpuwidget.server.encoding import Fields, encode_in_parts
+from gpuwidget.server.history_chunks import TIME_DIGITS, Chunk, json_values
 from gpuwidget.server.history_metrics import Values
 from gpuwidget.server.history_query import HistoryQuery, step_numbers
 
 _MEAN_DIGITS = 3
 """Decimal places of a mean. Minimum and maximum are not rounded."""
-_Counts = npt.NDArray[np.int64]
-_T = TypeVar("_T", bound=np.generic)
 
 
 class _Slice(NamedTuple):
@@ -32,13 +30,13 @@ class _Steps(NamedTuple):
 
     starts: npt.NDArray[np.intp]
     """Index of the first tick of each step."""
-    samples: _Counts
+    samples: npt.NDArray[np.int64]
     """Number of samples that each tick stands for."""
 
 
-def encode_query(chunks: Sequence[Chunk], query: HistoryQuery, step: float, newest: float) -> Iterator[str]:
-    """Yield the :class:`gpuwidget.server.wire.MetricHistory` as JSON, in parts that take a few milliseconds
-    each.
+def encode_query(chunks: Sequence[Chunk], query: HistoryQuery, step: float, newest: float) -> Iterator[bytes]:
+    """Yield the :class:`gpuwidget.server.wire.MetricHistory` as JSON, in parts that take less than a
+    millisecond each.
 
     ``newest`` is the time of the newest sample in ``chunks``. Samples that arrive during the encoding are
     omitted.
@@ -46,37 +44,39 @@ def encode_query(chunks: Sequence[Chunk], query: HistoryQuery, step: float, newe
     slices = [part for chunk in chunks if (part := _slice(chunk, query, step)).end > part.first]
     # The order of GPUs is that of the newest chunk, which is the order in which the driver lists them.
     uuids = dict.fromkeys(uuid for part in reversed(slices) for uuid in part.chunk.uuids)
-    times = _concatenate([chunk.times[first:end] for chunk, first, end in slices], np.float64)
-    samples = _concatenate([chunk.samples[first:end] for chunk, first, end in slices], np.int64)
+    times = np.concatenate([np.empty(0), *(chunk.times[first:end] for chunk, first, end in slices)])
+    samples = np.concatenate(
+        [np.empty(0, dtype=np.int64), *(chunk.samples[first:end] for chunk, first, end in slices)]
+    )
     steps = None
     if step:
         numbers = step_numbers(times, step)
         steps = _Steps(np.flatnonzero(np.diff(numbers, prepend=-np.inf)), samples)
         times = numbers[steps.starts] * step
         samples = np.add.reduceat(samples, steps.starts) if len(times) else samples
-    newest_json = "null"
+    newest_sample = None
     if slices:
         chunk, _, end = slices[-1]
-        newest_json = repr(
-            newest if chunk is chunks[-1] and end == len(chunk) else float(chunk.times[end - 1])
-        )
-    yield (
-        f'{{"since":{query.since!r},"until":{query.until!r},"step_s":{step:g},"newest":{newest_json},'
-        f'"t":[{json_items(np.round(times, TIME_DIGITS).tolist())}],'
-        f'"samples":[{json_items(samples.tolist())}],"gpus":['
-    )
-    for number, uuid in enumerate(uuids):
-        yield f'{"," if number else ""}{{"uuid":{json.dumps(uuid)},"metrics":{{'
-        comma = ""
+        is_newest = chunk is chunks[-1] and end == len(chunk)
+        newest_sample = newest if is_newest else float(chunk.times[end - 1])
+
+    def metrics(uuid: str) -> Iterator[tuple[str, Mapping[str, object]]]:
         for metric in query.metrics:
             values = _values(slices, uuid, metric)
             if values is not None:
-                yield f'{comma}"{metric}":{{'
-                yield from _encode_series(metric, values, steps)
-                yield "}"
-                comma = ","
-        yield "}}"
-    yield "]}"
+                yield metric, _series(metric, values, steps)
+
+    return encode_in_parts(
+        {
+            "since": query.since,
+            "until": query.until,
+            "step_s": step,
+            "newest": newest_sample,
+            "t": np.round(times, TIME_DIGITS).tolist(),
+            "samples": samples.tolist(),
+            "gpus": ({"uuid": uuid, "metrics": Fields(metrics(uuid))} for uuid in uuids),
+        }
+    )
 
 
 def _slice(chunk: Chunk, query: HistoryQuery, step: float) -> _Slice:
@@ -88,10 +88,6 @@ def _slice(chunk: Chunk, query: HistoryQuery, step: float) -> _Slice:
     # it.
     first, last = step_numbers(np.array([query.since, query.until]), step)
     return _Slice(chunk, chunk.index_of(first * step), chunk.index_of((last + 1) * step))
-
-
-def _concatenate(arrays: Sequence[npt.NDArray[_T]], kind: type[_T]) -> npt.NDArray[_T]:
-    return np.concatenate(arrays) if arrays else np.empty(0, dtype=kind)
 
 
 def _values(slices: Sequence[_Slice], uuid: str, metric: str) -> Values | None:
@@ -111,8 +107,8 @@ def _values(slices: Sequence[_Slice], uuid: str, metric: str) -> Values | None:
     return None if np.isnan(values).all() else values
 
 
-def _encode_series(metric: str, values: Values, steps: _Steps | None) -> Iterator[str]:
-    """Yield the items of a :class:`gpuwidget.server.wire.MetricSeries` as JSON."""
+def _series(metric: str, values: Values, steps: _Steps | None) -> Mapping[str, object]:
+    """Return the fields of a :class:`gpuwidget.server.wire.MetricSeries`."""
     low, mean, high = values[0], values[len(values) // 2], values[-1]
     if steps is not None and len(steps.starts) < len(mean):
         known = ~np.isnan(mean)
@@ -121,9 +117,10 @@ def _encode_series(metric: str, values: Values, steps: _Steps | None) -> Iterato
         low, high = np.fmin.reduceat(low, steps.starts), np.fmax.reduceat(high, steps.starts)
         with np.errstate(invalid="ignore"):  # A step without known values gives 0 / 0 = NaN.
             mean = np.clip(total / np.add.reduceat(weights, steps.starts), low, high)
-    if (low < high).any():
-        yield f'"mean":[{json_numbers(metric, mean, _MEAN_DIGITS)}]'
-        yield f',"min":[{json_numbers(metric, low)}]'
-        yield f',"max":[{json_numbers(metric, high)}]'
-    else:
-        yield f'"mean":[{json_numbers(metric, mean)}],"min":null,"max":null'
+    if not (low < high).any():
+        return {"mean": json_values(metric, mean), "min": None, "max": None}
+    return {
+        "mean": json_values(metric, np.round(mean, _MEAN_DIGITS)),
+        "min": json_values(metric, low),
+        "max": json_values(metric, high),
+    }

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from gpuwidget.server.history_chunks import Chunk
-from gpuwidget.server.history_metrics import Values
+from gpuwidget.server.history_chunks import Chunk, ChunkQueue
+from gpuwidget.server.history_metrics import Tick
 
 HOUR_S = 3600.0
 
@@ -21,43 +20,39 @@ class HourlyRollup:
     """Combines the samples of each second into a step. Seconds without samples are not stored."""
 
     def __init__(self) -> None:
-        self._chunks: deque[Chunk] = deque()
-        self._second = -math.inf
-        """Start of the current second, which is not complete yet, in epoch seconds."""
-        self._samples: list[Mapping[str, Values]] = []
-        """The samples of the current second."""
-        self.newest = -math.inf
-        """Time of the newest sample in epoch seconds; -inf if there is none."""
+        self._seconds = ChunkQueue(HOUR_S + 1, shortest_s=1.0)
+        """All seconds but the newest, which is not complete yet."""
+        self._newest: list[Tick] = []
+        """The samples of the newest second."""
 
-    def add(self, time: float, values: Mapping[str, Values]) -> None:
+    @property
+    def newest(self) -> float:
+        """Time of the newest sample in epoch seconds; -inf if there is none."""
+        return self._newest[-1].time if self._newest else -math.inf
+
+    def add(self, tick: Tick) -> None:
         """Add a sample, which must be later than all samples before it."""
-        second = math.floor(time)
-        if second > self._second:
-            self._close_second()
-            self._second = second
-        self._samples.append(values)
-        self.newest = time
-        while self._chunks and self._chunks[0].times[-1] < time - HOUR_S - 1:
-            self._chunks.popleft()
+        if self._newest and math.floor(tick.time) > math.floor(self.newest):
+            self._seconds.add(_summarize(self._newest))
+            self._newest = []
+        self._newest.append(tick)
+        self._seconds.expire(tick.time)
 
     def drop(self, since: float) -> None:
         """Drop the second that contains the time ``since`` (epoch seconds), and all later seconds."""
         start = math.floor(since) if math.isfinite(since) else since
-        if self._second >= start:
-            self._second, self._samples = -math.inf, []
-        while self._chunks and self._chunks[-1].times[0] >= start:
-            self._chunks.pop()
-        if self._chunks:
-            self._chunks[-1].truncate(self._chunks[-1].index_of(start))
+        if self.newest >= start:
+            self._newest = []
+        self._seconds.drop(start)
 
     def chunks(self) -> list[Chunk]:
-        """Return all chunks, the oldest first. The last one contains the current second if that has
+        """Return all chunks, the oldest first. The last one contains the newest second if that has
         samples."""
-        if not self._samples:
-            return list(self._chunks)
-        newest = Chunk(stats=3)
-        newest.add(self._second, _summarize(self._samples), len(self._samples))
-        return [*self._chunks, newest]
+        if not self._newest:
+            return list(self._seconds.chunks)
+        newest = Chunk(capacity=1)
+        newest.add(_summarize(self._newest))
+        return [*self._seconds.chunks, newest]
 
     def means(
         self, uuid: str, metric: str, until: float, windows_s: Sequence[float], max_gap_s: float
@@ -68,7 +63,7 @@ class HourlyRollup:
         sampling had stopped, and the time in between counts as not sampled. A mean is None if too little of
         its window was sampled.
         """
-        parts = [(chunk, chunk.values(uuid, metric)) for chunk in self._chunks]
+        parts = [(chunk, chunk.values(uuid, metric)) for chunk in self._seconds.chunks]
         if all(values is None for _, values in parts):
             return [None] * len(windows_s)
         times = np.concatenate([*(chunk.times for chunk, _ in parts), [self.newest]])
@@ -84,30 +79,16 @@ class HourlyRollup:
             found.append(float(values[known] @ seconds / covered) if is_covered else None)
         return found
 
-    def _close_second(self) -> None:
-        if not self._samples:
-            return
-        if not self._chunks or self._chunks[-1].is_full:
-            self._chunks.append(Chunk(stats=3))
-        self._chunks[-1].add(self._second, _summarize(self._samples), len(self._samples))
-        self._samples = []
 
-
-def _summarize(samples: Sequence[Mapping[str, Values]]) -> dict[str, Values]:
-    """Return, by UUID, the minimum, mean and maximum of each metric over the samples of one second."""
-    by_gpu: dict[str, list[Values]] = {}
+def _summarize(samples: Sequence[Tick]) -> Tick:
+    """Return the minimum, mean and maximum of each metric over the samples of one second."""
+    second = Chunk(capacity=len(samples))
     for sample in samples:
-        for uuid, values in sample.items():
-            by_gpu.setdefault(uuid, []).append(values)
-    return {uuid: _statistics(values) for uuid, values in by_gpu.items()}
-
-
-def _statistics(samples: Sequence[Values]) -> Values:
-    table = np.full((len(samples), max(map(len, samples))), np.nan)
-    for row, values in zip(table, samples, strict=True):
-        row[: len(values)] = values
-    low, high = np.fmin.reduce(table), np.fmax.reduce(table)
+        second.add(sample)
+    values = second.all_values[0]
+    low, high = np.fmin.reduce(values, axis=-1), np.fmax.reduce(values, axis=-1)
     with np.errstate(invalid="ignore"):  # Without known values, the mean is 0 / 0 = NaN.
-        mean = np.nansum(table, axis=0) / np.count_nonzero(~np.isnan(table), axis=0)
+        mean = np.nansum(values, axis=-1) / np.count_nonzero(~np.isnan(values), axis=-1)
     # Rounding must not move a mean outside the range of the values.
-    return np.stack([low, np.clip(mean, low, high), high])
+    stats = np.stack([low, np.clip(mean, low, high), high])
+    return Tick(math.floor(samples[0].time), list(second.uuids), stats, len(samples))

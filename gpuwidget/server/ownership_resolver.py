@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
@@ -12,6 +11,7 @@ from gpuwidget.model.clock import Clock
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.samples import Sample
 from gpuwidget.model.to_json import to_json
+from gpuwidget.server.encoding import encode
 from gpuwidget.server.gpu_holders import ProcessContext, gpu_owners, gpu_ownership
 from gpuwidget.server.gpu_owners import NO_OWNER, GpuOwners, ProcessOwner
 from gpuwidget.server.kernel_inventory import InventorySnapshot
@@ -49,7 +49,7 @@ class OwnershipRequest(NamedTuple):
         ownership = MemoryOwnership("usage", self.sample.time, self.inventory.kernels, gpus, self.job)
         if self.sent is not None and replace(ownership, time=self.sent.time) == self.sent:
             return None
-        return ownership, json.dumps(to_json(ownership), allow_nan=False, separators=(",", ":")).encode()
+        return ownership, encode(to_json(ownership))
 
     def timeout_message(self) -> tuple[MemoryOwnership, bytes] | None:
         """Return the message and its JSON for the case that the owners are not resolved in time.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from gpuwidget.prometheus.client import PrometheusClient
 from gpuwidget.prometheus.exporters import Over, count_expression, metric_expression
 from gpuwidget.prometheus.settings import PrometheusSettings
 from gpuwidget.server.cluster_monitor import ClusterMonitor
+from gpuwidget.server.encoding import encode_at_once
 from gpuwidget.server.history_metrics import BYTE_METRICS
 from gpuwidget.server.history_query import MIN_POINTS, HistoryQuery
 from gpuwidget.system.daemon_thread import run_in_daemon_thread
@@ -52,11 +52,11 @@ class _Steps(NamedTuple):
 class _Answer:
     """The part of a response that is the same for all clients."""
 
-    steps: _Steps
-    starts: tuple[float, ...]
+    starts: list[float]
     """Start of each step that has samples, in epoch seconds."""
-    items: str
-    """The fields ``t``, ``samples`` and ``gpus`` of a MetricHistory, as JSON."""
+    samples: list[int | None]
+    gpus: bytes
+    """The field ``gpus`` of a MetricHistory, as JSON."""
 
 
 class PrometheusHistory:
@@ -91,13 +91,19 @@ class PrometheusHistory:
         await self._cluster.snapshot()  # It contains the scrape interval.
         steps = _steps(query, self._cluster.scrape_interval_s)
         answer = await self._shared((steps, query.metrics, tuple(uuids)), steps, query.metrics, uuids)
-        newest = "null"
+        newest = None
         if answer.starts:
-            newest = repr(min(query.until, answer.starts[-1] + steps.step_s))
-        head = (
-            f'{{"since":{query.since!r},"until":{query.until!r},"step_s":{steps.step_s:g},"newest":{newest},'
-        )
-        return [head.encode(), answer.items.encode(), b"}"]
+            newest = min(query.until, answer.starts[-1] + steps.step_s)
+        fields = {
+            "since": query.since,
+            "until": query.until,
+            "step_s": steps.step_s,
+            "newest": newest,
+            "t": answer.starts,
+            "samples": answer.samples,
+            "gpus": answer.gpus,
+        }
+        return [encode_at_once(fields)]
 
     async def _shared(
         self, key: object, steps: _Steps, metrics: Sequence[str], uuids: Sequence[str]
@@ -118,7 +124,7 @@ class PrometheusHistory:
 
     async def _answer(self, steps: _Steps, metrics: Sequence[str], uuids: Sequence[str]) -> _Answer:
         if not uuids:
-            return _Answer(steps, (), '"t":[],"samples":[],"gpus":[]')
+            return _Answer([], [], b"[]")
         step = steps.step_s
         matchers = self._matchers
         expressions = {
@@ -188,27 +194,27 @@ def _encode(
         max((int(column[number]) for column in counts.values() if number in column), default=None)
         for number in numbers
     ]
-    starts = tuple(number * steps.step_s for number in numbers)
-    gpus = []
-    for uuid in uuids:
-        # Each series is encoded alone: the JSON encoder holds the GIL until it has finished.
-        series = [
-            f'"{metric}":{encoded}'
-            for metric in metrics
-            if (encoded := _encode_series(metric, uuid, numbers, found)) is not None
-        ]
-        gpus.append(f'{{"uuid":{json.dumps(uuid)},"metrics":{{{",".join(series)}}}}}')
-    items = f'"t":{json.dumps(starts)},"samples":{json.dumps(samples)},"gpus":[{",".join(gpus)}]'
-    return _Answer(steps, starts, items)
+    gpus = (
+        {
+            "uuid": uuid,
+            "metrics": {
+                metric: series
+                for metric in metrics
+                if (series := _series(metric, uuid, numbers, found)) is not None
+            },
+        }
+        for uuid in uuids
+    )
+    return _Answer([number * steps.step_s for number in numbers], samples, encode_at_once(gpus))
 
 
-def _encode_series(
+def _series(
     metric: str,
     uuid: str,
     numbers: Sequence[int],
     found: Mapping[tuple[str, str], Mapping[str, _Column]],
-) -> str | None:
-    """Return a :class:`gpuwidget.server.wire.MetricSeries` as JSON; None if no value is known."""
+) -> Mapping[str, list[float | int | None] | None] | None:
+    """Return the fields of a :class:`gpuwidget.server.wire.MetricSeries`; None if no value is known."""
     mean, low, high = (
         found.get((metric, function), {}).get(uuid, {})
         for function in ("avg_over_time", "min_over_time", "max_over_time")
@@ -227,4 +233,4 @@ def _encode_series(
     }
     if fields["min"] == fields["max"]:
         fields["min"] = fields["max"] = None
-    return json.dumps(fields, separators=(",", ":"))
+    return fields

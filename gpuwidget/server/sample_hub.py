@@ -4,7 +4,6 @@ stream."""
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections import deque
 from collections.abc import Collection
@@ -18,6 +17,7 @@ from gpuwidget.model.samples import Sample
 from gpuwidget.sampler import Sampler, Subscription
 from gpuwidget.server.client_limits import MAX_INITIAL_VALUES
 from gpuwidget.server.encoded_samples import EncodedSample
+from gpuwidget.server.encoding import encode, encode_at_once
 from gpuwidget.server.gpu_use import GpuUseMonitor
 from gpuwidget.server.history import HistoryStore
 from gpuwidget.server.history_query import HistoryQuery
@@ -209,7 +209,7 @@ class SampleHub:
         read for that."""
         self._always_on = on
         self._update_subscription()
-        self._broadcast(json.dumps({"type": "always_on", "always_on": on}, separators=(",", ":")).encode())
+        self._broadcast(encode({"type": "always_on", "always_on": on}))
 
     def stay_on(self) -> None:
         """From now on, sample even without clients. The samples include the hardware counters."""
@@ -271,7 +271,7 @@ class SampleHub:
     def history(self, history_s: float, max_values: int | None = None) -> bytes:
         """Return the last ``history_s`` seconds of the history as JSON, with at most ``max_values``
         values."""
-        return self._history.encode_recent(self.now - history_s, max_values).encode()
+        return self._history.encode_recent(self.now - history_s, max_values)
 
     async def query_history(self, query: HistoryQuery) -> list[bytes]:
         """Return a part of the history as JSON, in pieces that the caller writes one by one.
@@ -281,18 +281,16 @@ class SampleHub:
         pieces: list[bytes] = []
         async with self._encoding:
             started = SYSTEM_CLOCK.monotonic()
-            parts: list[str] = []
-            size = 0
+            piece = bytearray()
             for part in self._history.query(query):
-                parts.append(part)
-                size += len(part)
-                if size >= _WRITE_SIZE:
-                    pieces.append("".join(parts).encode())
-                    parts, size = [], 0
+                piece += part
+                if len(piece) >= _WRITE_SIZE:
+                    pieces.append(bytes(piece))
+                    piece.clear()
                 if SYSTEM_CLOCK.monotonic() - started >= _TIME_SLICE_S:
                     await asyncio.sleep(0)
                     started = SYSTEM_CLOCK.monotonic()
-            pieces.append("".join(parts).encode())
+            pieces.append(bytes(piece))
         return pieces
 
     def close(self) -> None:
@@ -434,24 +432,17 @@ class SampleHub:
         client.drop()
 
     def _initial_message(self, history_s: float) -> bytes:
-        fields = {
-            "type": "hello",
-            "schema": STREAM_SCHEMA,
-            "version": __version__,
-            "interval_s": self.interval_s,
-            "history_s": self.history_s,
-            "install": self._install,
-            "documentation": self._documentation,
-            "always_on": self._always_on if self.allow_always_on else None,
-        }
-        # The sample and the history are already encoded, so insert them as text.
-        begin = json.dumps(fields, separators=(",", ":")).encode()[:-1]
-        sample = b"null" if self._newest is None else self._newest.whole
-        return (
-            begin
-            + b',"sample":'
-            + sample
-            + b',"history":'
-            + self.history(history_s, MAX_INITIAL_VALUES)
-            + b"}"
+        return encode_at_once(
+            {
+                "type": "hello",
+                "schema": STREAM_SCHEMA,
+                "version": __version__,
+                "interval_s": self.interval_s,
+                "history_s": self.history_s,
+                "install": self._install,
+                "documentation": self._documentation,
+                "always_on": self._always_on if self.allow_always_on else None,
+                "sample": None if self._newest is None else self._newest.whole,
+                "history": self.history(history_s, MAX_INITIAL_VALUES),
+            }
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from asyncio import Future
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from gpuwidget.server import client_limits
 from gpuwidget.server.client_limits import MAX_MESSAGE_BYTES, MessageLimit, TooManyRequests
+from gpuwidget.server.encoding import encode
 from gpuwidget.server.handlers import GpuWidgetHandler
 from gpuwidget.server.history_query import parse_seconds
 from gpuwidget.server.sample_hub import SampleHub
@@ -150,4 +150,4 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, GpuWidgetHandler):
         self.set_retry_after(error)
         sentence = getattr(error, "log_message", None) or self._reason
         self.set_header("Content-Type", "application/json")
-        self.finish(json.dumps({"message": sentence}))
+        self.finish(encode({"message": sentence}))

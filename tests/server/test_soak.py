@@ -59,7 +59,7 @@ async def test_a_simulated_hour_fills_the_history_and_nothing_else() -> None:
     before = await run(3600 + 2 * CHUNK_S)
     history = hub._history
     assert [len(chunk) for chunk in history._full_rate.chunks][:-1] == [CHUNK_S] * 10
-    assert [len(chunk) for chunk in history._rollup._chunks][:-1] == [CHUNK_S] * 57
+    assert [len(chunk) for chunk in history._rollup._seconds.chunks][:-1] == [CHUNK_S] * 57
     assert len(sampler.recent._rows) == 240
     assert await run(15 * CHUNK_S) == before
     assert (len(hub._clients), len(hub._activity_clients), len(hub._arrived)) == (5, 2, 0)
