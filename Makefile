@@ -135,6 +135,7 @@ check: $(INSTALLED) $(NODE_MODULES) ## format, lint, types and layers
 	$(RUN) tools.metrics --check
 	$(RUN) tools.wire --check
 	$(RUN) tools.translation --check
+	$(RUN) tools.architecture --check
 	$(JLPM) check
 
 # The order matters: the templates of translations contain texts that the first generator writes.
@@ -142,6 +143,7 @@ generate: $(INSTALLED) $(NODE_MODULES) ## write all generated files: from the ta
 	$(RUN) tools.metrics
 	$(RUN) tools.wire
 	$(RUN) tools.translation
+	$(RUN) tools.architecture
 
 format: $(INSTALLED) $(NODE_MODULES) ## format the sources
 	$(RUN) ruff format .
