@@ -7,6 +7,7 @@ stays until the card replaces it in the same slot.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 import warnings
@@ -20,7 +21,6 @@ from gpuwidget.measure.progress import Progress
 from gpuwidget.model.boundary import stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.errors import GpuWidgetError
-from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.lazy_imports import own_warning_filters
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import Text, translatable
@@ -37,19 +37,33 @@ _MAX_SHARE = 0.01
 """The largest part of a core that updates of the chart use. They hold Python's interpreter (GIL), which the
 user's code needs too."""
 _MAX_PERIOD_S = 1.0
+_FORK_TIMEOUT_S = 3.0
 _LIBRARIES = ("ipywidgets", "bqplot")
 
 _import_lock = threading.Lock()
 _imported = False
+_held_for_fork = False
 
 
-def _forget_import() -> None:
-    # A thread of the parent may have held the lock.
+def _before_fork() -> None:
+    """Wait until no thread imports the libraries. A child lacks that thread, and would wait forever for a
+    module that is half imported."""
+    global _held_for_fork
+    _held_for_fork = _import_lock.acquire(timeout=_FORK_TIMEOUT_S)
+
+
+def _after_fork() -> None:
+    if _held_for_fork:
+        _import_lock.release()
+
+
+def _reset_in_child() -> None:
     global _import_lock
     _import_lock = threading.Lock()
 
 
-reset_after_fork(_forget_import)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_reset_in_child)
 
 
 class LiveUnavailable(GpuWidgetError):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,3 +90,32 @@ def test_the_code_waits_for_the_import_only_if_it_must(
 def test_the_chart_uses_at_most_one_percent_of_a_core(used: float, expected: float) -> None:
     """An expensive update of the chart is followed by a longer pause, of at most a second."""
     assert live_display.period_after(used, 0.19) == pytest.approx(expected)
+
+
+def test_a_fork_waits_for_the_import(packages: Path) -> None:
+    """If the user's code forks while the chart's thread imports the libraries, the fork waits. Otherwise, the
+    child would wait forever for a half imported module, whose lock belongs to a thread that it lacks."""
+    (packages / "bqplot.py").write_text(
+        "import os, time\nopen(__file__ + '.begun', 'w').close()\ntime.sleep(0.5)\nended = "
+        "time.monotonic()\n1 / 0"
+    )
+    failed: list[live_display.LiveUnavailable] = []
+
+    def import_them() -> None:
+        try:
+            live_display._import_libraries()
+        except live_display.LiveUnavailable as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=import_them)
+    thread.start()
+    while not (packages / "bqplot.py.begun").exists():
+        time.sleep(0.001)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of a fork with threads.
+        child = os.fork()
+    if child == 0:
+        os._exit(live_display._import_lock.locked() or "bqplot" in sys.modules)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    thread.join()
+    assert (len(failed), live_display._import_lock.locked()) == (1, False)
