@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
 import warnings
@@ -75,9 +76,16 @@ def prepare_libraries() -> None:
 
     The chart's thread imports the libraries while the code runs. Raises LiveUnavailable if they are missing.
     """
-    if _imported or (_hides_warnings() and all(map(_is_installed, _LIBRARIES))):
+    # The user's code must not meet a half imported numpy or pandas, which other packages find in sys.modules.
+    large = all(map(_is_complete, ("numpy", "pandas")))
+    if _imported or (large and _hides_warnings() and all(map(_is_installed, _LIBRARIES))):
         return
     import_libraries()
+
+
+def _is_complete(package: str) -> bool:
+    spec = getattr(sys.modules.get(package), "__spec__", None)
+    return spec is not None and not getattr(spec, "_initializing", False)
 
 
 def _is_installed(package: str) -> bool:

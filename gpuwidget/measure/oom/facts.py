@@ -1,5 +1,5 @@
-"""What is known about an out-of-memory error: the device, the memory's holders, and what rises with each "
-"step."""
+"""What is known about an out-of-memory error: the device, the memory's holders, and what rises with each
+step."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The texts of the changes that would have made a request fit, or that reduce the memory of the failing "
-"code."""
+"""The texts of the changes that would have made a request fit, or that reduce the memory of the failing
+code."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class OomFixTemplate:
         also: Sequence[str] = (),
         **params: Any,
     ) -> OomFix:
-        """Return the change, which frees ``size`` bytes. ``also`` is more evidence, ``code`` the code to "
-        "run."""
+        """Return the change, which frees ``size`` bytes. ``also`` is more evidence, ``code`` the code to
+        run."""
         why = (*(fill(text, params) for text in self.why), *also)
         return OomFix(self.kind, fill(self.text, params), code or self.code, size, why)
 

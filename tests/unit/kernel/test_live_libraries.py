@@ -74,6 +74,8 @@ def test_the_code_waits_for_the_import_only_if_it_must(
 ) -> None:
     """The chart's thread imports the libraries while the code runs. They are imported before only if their
     warnings would be errors on that thread."""
+    import pandas  # noqa: F401
+
     (packages / "bqplot.py").write_text("1 / 0")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
