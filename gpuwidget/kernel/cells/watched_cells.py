@@ -65,6 +65,7 @@ class CellWatcher:
         if cell is None:
             return
         watch: CellWatch | None = None
+        needs_memory = False
         try:
             with defer_interrupts(), Boundary(_LOG, "the requested switches could not be set"):
                 DEVICE_SWITCH.before_cell()
@@ -72,8 +73,11 @@ class CellWatcher:
                     SWITCHES.apply_pending()
             if not self._is_watched(cell):
                 return
-            watch = self._watches[cell] = self._new_watch()
-            cell.on_lost.append(watch.discard)
+            needs_memory = _needs_memory(cell)
+            with defer_interrupts():
+                watch = self._watches[cell] = self._new_watch()
+                watch.needs_memory = needs_memory
+                cell.on_lost.append(watch.discard)
             self._start(watch, cell)
         except KeyboardInterrupt:
             # The user interrupted before the cell's code began. IPython ignores exceptions of hooks, so
@@ -83,22 +87,22 @@ class CellWatcher:
                 watch.restore_device()
             # The interrupt that gpuwidget sends again would arrive only after the code has started. If the
             # cell still needs memory, its code must not start.
-            if watch is not None and watch.needs_memory:
+            if needs_memory if watch is None else watch.needs_memory:
                 skip_cell.skip(self._shell, _view_text(OptionError(_INTERRUPTED)))
             else:
                 interrupt_soon()
         except BaseException as error:
             stopped(_LOG, "a cell could not be watched", error)
-            if watch is None:
-                # Its card tells what failed.
-                watch = self._watches[cell] = self._new_watch()
-            if watch.needs_memory:
+            if needs_memory if watch is None else watch.needs_memory:
                 from gpuwidget.kernel.cells.wait_for_memory import check_failed
 
                 skip_cell.skip(self._shell, _view_text(check_failed(error)))
-                watch.abandon()
-            else:
-                watch.fail(error)
+                if watch is not None:
+                    watch.abandon()
+                return
+            if watch is None:
+                watch = self._watches[cell] = self._new_watch()
+            watch.fail(error)
 
     def _is_watched(self, cell: RunningCell) -> bool:
         raw_cell: str = getattr(cell.info, "raw_cell", None) or ""
@@ -225,7 +229,6 @@ class CellWatcher:
         line = find_in_cell(raw_cell)
         try:
             options = parse(line) if line is not None else _EVERY_CELL
-            watch.needs_memory = options.need is not None
             check(options)
         except OptionError:
             # There is nothing to watch: Extension._transform has replaced the cell with a magic that shows
@@ -283,6 +286,15 @@ class CellWatcher:
                 )
             with Boundary(_LOG, "the default device could not be read"):
                 DEVICE_SWITCH.after_cell()
+
+
+def _needs_memory(cell: RunningCell) -> bool:
+    """Return whether the cell has the option ``--need``."""
+    line = find_in_cell(getattr(cell.info, "raw_cell", None) or "")
+    try:
+        return line is not None and parse(line).need is not None
+    except OptionError:
+        return False
 
 
 @in_view_language

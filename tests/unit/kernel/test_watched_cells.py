@@ -102,3 +102,35 @@ def test_the_card_about_exhausted_memory_is_never_lost(step: str) -> None:
     watch.abandon()
     assert shown == [{"text/plain": "out of memory"}]
     assert not watch.watching
+
+
+@pytest.mark.stops_errors
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), OSError("no such file")], ids=["interrupt", "failure"]
+)
+@pytest.mark.parametrize(("line", "skipped"), [("--need 20GiB", True), ("", False)], ids=["need", "no need"])
+def test_a_cell_that_needs_memory_never_runs_unchecked(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, line: str, skipped: bool
+) -> None:
+    """If the user interrupts the import of what a watched cell needs, or if it fails, a cell with ``--need``
+    does not run, because its memory was not checked. Other cells run."""
+    shell = SimpleNamespace(ast_transformers=[])
+    cell = RunningCell(info=SimpleNamespace(raw_cell=f"%%gpuwatch {line}\nx"), thread=0, number=1)
+    running: Any = SimpleNamespace(nested=False, find=lambda info: cell)
+    watcher = CellWatcher(shell, running)
+    later: list[None] = []
+    made: list[CellWatch] = []
+
+    def failing_once() -> CellWatch:
+        made.append(CellWatch(shell))
+        if len(made) == 1:
+            raise error
+        return made[-1]
+
+    monkeypatch.setattr(watched_cells, "interrupt_soon", lambda: later.append(None))
+    monkeypatch.setattr(watcher, "_new_watch", failing_once)
+    watcher.before(cell.info)
+    assert len(shell.ast_transformers) == skipped
+    interrupted = isinstance(error, KeyboardInterrupt)
+    assert len(later) == (interrupted and not skipped)
+    assert [watch.watching for watch in made[1:]] == ([] if interrupted or skipped else [True])
