@@ -58,7 +58,6 @@ RECORDS: dict[str, dict[str, int | None]] = {
     "FixTemplate": {"text": 1, "then": 3},
     "IssueTemplate": {"reason": 2, "then": 4},
     "OomFixTemplate": {"text": 1, "why": 2},
-    "Evidence": {"text": 0},
     "Sentences": {"sentences": None},
 }
 """The classes of records with templates, with the names and positions of these fields, or None: all."""

@@ -242,7 +242,7 @@ class Extension:
         try:
             with defer_interrupts():
                 import_attribute("gpuwidget.kernel.cells.cell_watch", "CellWatch")
-            import_attribute("gpuwidget.kernel.live.live_display", "import_libraries")()
+            import_attribute("gpuwidget.kernel.live.chart_libraries", "import_libraries")()
         except BaseException as error:
             stopped(_LOG, "what watched cells need could not be imported", error)
 

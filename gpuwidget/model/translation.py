@@ -12,7 +12,7 @@ import gettext
 import os
 import re
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -110,7 +110,7 @@ def _shown(value: Any, field: Field, language: Callable[[str], str]) -> str:
     if field.format in FORMATS:
         return language(FORMATS[field.format](value))
     one, _bar, many = field.format.partition("|")
-    return one if (value if isinstance(value, int) else len(value)) == 1 else many
+    return one if (len(value) if isinstance(value, Sized) else value) == 1 else many
 
 
 def counted(number: int, one: str, many: str, **params: Any) -> Text:

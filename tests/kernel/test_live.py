@@ -17,7 +17,7 @@ import ipywidgets
 from dataclasses import replace
 from IPython.display import clear_output, display
 from IPython.utils.capture import capture_output
-from gpuwidget.kernel.live import live_display
+from gpuwidget.kernel.live import chart_libraries, live_display
 from gpuwidget.kernel.shell.output_slot import OutputSlot
 from helpers_progress import progress
 
@@ -69,7 +69,7 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
     """Return a kernel in which simulated runs can be started and the live chart's libraries are imported."""
     kernel = start_kernel()
     kernel.setup(SETUP)
-    kernel.setup("live_display.import_libraries(); before = leftovers()")
+    kernel.setup("chart_libraries.import_libraries(); before = leftovers()")
     return kernel
 
 
@@ -396,12 +396,12 @@ def test_missing_libraries_are_named(start_kernel: Callable[..., Kernel]) -> Non
     kernel = start_kernel()
     code = """
 import sys
-from gpuwidget.kernel.live import live_display
+from gpuwidget.kernel.live import chart_libraries, live_display
 sys.modules["bqplot"] = None
 try:
-    live_display.import_libraries()
-except live_display.LiveUnavailable as error:
-    print(str(error).endswith("(pip install ipywidgets bqplot)."), live_display.libraries_imported())
+    chart_libraries.import_libraries()
+except chart_libraries.LiveUnavailable as error:
+    print(str(error).endswith("(pip install ipywidgets bqplot)."), chart_libraries.is_imported())
 """
     assert kernel.ok(code).text == "True False\n"
 

@@ -86,7 +86,7 @@ def test_what_gpuwidget_imports_later(start_kernel: Callable[..., Kernel]) -> No
     opened = Notebook(start_kernel(GPUWIDGET_SOURCE="nvml"))
     opened.write_hostile(*(f"{name}.py" for name in MODULES))
     assert opened.press() == ("loaded", __version__)
-    charts = "__import__('gpuwidget.kernel.live.live_display', fromlist=['']).libraries_imported()"
+    charts = "__import__('gpuwidget.kernel.live.chart_libraries', fromlist=['']).is_imported()"
     assert opened.kernel.value(charts) == "True"
     assert opened.kernel.value("type(__import__('gpuwidget').sample()).__name__") == "'Sample'"
     assert opened.ran == ""

@@ -18,7 +18,7 @@ from gpuwidget.kernel.cells.cell_outcome import status_of, status_of_result, tel
 from gpuwidget.kernel.cells.collectors import collectors
 from gpuwidget.kernel.cells.options import WatchOptions
 from gpuwidget.kernel.devices import default_device
-from gpuwidget.kernel.live import live_display
+from gpuwidget.kernel.live import chart_libraries, live_display
 from gpuwidget.kernel.shell.front_end import shows_live
 from gpuwidget.kernel.shell.interrupts import (
     allow_interrupts,
@@ -161,8 +161,8 @@ class CellWatch:
         if not shows_live(self._shell):
             return False
         try:
-            live_display.prepare_libraries()
-        except live_display.LiveUnavailable as error:
+            chart_libraries.prepare_libraries()
+        except chart_libraries.LiveUnavailable as error:
             _LOG.warning("%s", printable_lines(str(error)))
             return False
         return True

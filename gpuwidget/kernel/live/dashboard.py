@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import DeviceChoices
-from gpuwidget.kernel.live import live_display
+from gpuwidget.kernel.live import chart_libraries
 from gpuwidget.kernel.shell.interrupts import defer_interrupts, ignore_interrupts
 from gpuwidget.kernel.shell.output_slot import IOPubChannel
 from gpuwidget.kernel.shell.running_cells import RunningCells
@@ -220,7 +220,7 @@ class Dashboard:
         if getattr(self._shell, "kernel", None) is None:
             return  # A terminal needs no widgets: it shows only the mime bundle's text.
         channel = IOPubChannel.of_running_cell(self._shell)
-        live_display.import_libraries()
+        chart_libraries.import_libraries()
         with own_warning_filters():
             from gpuwidget.kernel.live.dashboard_widgets import DashboardView
 

@@ -7,24 +7,18 @@ stays until the card replaces it in the same slot.
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from gpuwidget.kernel.shell.interrupts import defer_interrupts
+from gpuwidget.kernel.live import chart_libraries
+from gpuwidget.kernel.live.chart_libraries import LiveUnavailable
 from gpuwidget.kernel.shell.output_slot import EMPTY, OutputSlot
 from gpuwidget.measure.progress import Progress
 from gpuwidget.model.boundary import stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK
-from gpuwidget.model.errors import GpuWidgetError
-from gpuwidget.model.lazy_imports import own_warning_filters
 from gpuwidget.model.terminal_text import printable_lines
-from gpuwidget.model.translation import Text, translatable
 
 if TYPE_CHECKING:
     from gpuwidget.kernel.live.live_chart import LiveChart
@@ -38,116 +32,6 @@ _MAX_SHARE = 0.01
 """The largest part of a core that updates of the chart use. They hold Python's interpreter (GIL), which the
 user's code needs too."""
 _MAX_PERIOD_S = 1.0
-_FORK_TIMEOUT_S = 3.0
-_LIBRARIES = ("ipywidgets", "bqplot")
-
-_import_lock = threading.Lock()
-_imported = False
-_held_for_fork = False
-
-
-def _before_fork() -> None:
-    """Wait until no thread imports the libraries. A child lacks that thread, and would wait forever for a
-    module that is half imported."""
-    global _held_for_fork
-    _held_for_fork = _import_lock.acquire(timeout=_FORK_TIMEOUT_S)
-
-
-def _after_fork() -> None:
-    if _held_for_fork:
-        _import_lock.release()
-
-
-def _reset_in_child() -> None:
-    global _import_lock
-    _import_lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_reset_in_child)
-
-
-class LiveUnavailable(GpuWidgetError):
-    """Raised if ipywidgets or bqplot can't be imported; everything but live charts works without them."""
-
-
-def prepare_libraries() -> None:
-    """Make sure that a chart can be shown, without making the user's code wait for the import, if possible.
-
-    The chart's thread imports the libraries while the code runs. Raises LiveUnavailable if they are missing.
-    """
-    # The user's code must not meet a half imported numpy or pandas, which other packages find in sys.modules.
-    large = all(map(_is_complete, ("numpy", "pandas")))
-    if _imported or (large and _hides_warnings() and all(map(_is_installed, _LIBRARIES))):
-        return
-    import_libraries()
-
-
-def _is_complete(package: str) -> bool:
-    spec = getattr(sys.modules.get(package), "__spec__", None)
-    return spec is not None and not getattr(spec, "_initializing", False)
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        return find_spec(package) is not None
-    except (ImportError, ValueError):
-        return False
-
-
-def _hides_warnings() -> bool:
-    """Return whether the current filters hide the libraries' DeprecationWarnings.
-
-    If not, only the main thread may import the libraries: other filters for a moment, as in
-    :func:`import_libraries`, apply to all threads and so to the user's code.
-    """
-    for action, message, category, module, _line in warnings.filters:
-        if issubclass(DeprecationWarning, category) and message is None and module is None:
-            return action == "ignore"
-        if action == "error" and issubclass(DeprecationWarning, category):
-            return False
-    return False
-
-
-def import_libraries() -> None:
-    """Import ipywidgets and bqplot, which takes 0.3 to 0.8 s, before a cell needs them. Safe to call twice.
-
-    Raises LiveUnavailable if they can't be imported.
-    """
-    # An interrupt would leave numpy half imported, and user code could no longer import it either.
-    with defer_interrupts(), own_warning_filters():
-        _import_libraries()
-
-
-def _import_libraries() -> None:
-    global _imported
-    with _import_lock:
-        if _imported:
-            return
-        try:
-            import gpuwidget.kernel.live.live_chart  # noqa: F401
-        except Exception as error:  # a broken package raises more than ImportError
-            raise LiveUnavailable(_why_unavailable(error)) from error
-        _imported = True
-
-
-def _why_unavailable(error: Exception) -> Text:
-    """Return why ipywidgets and bqplot can't be imported. Only a missing package must be installed."""
-    text = f"{type(error).__name__}: {error}"
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] in _LIBRARIES:
-        return translatable(
-            "No live chart: {error}. The chart needs ipywidgets and bqplot in the kernel's "
-            "environment (pip install ipywidgets bqplot).",
-            error=text,
-        )
-    return translatable(
-        "No live chart: ipywidgets and bqplot are installed, but can't be imported ({error}).", error=text
-    )
-
-
-def libraries_imported() -> bool:
-    """Return whether :func:`import_libraries` has succeeded."""
-    return _imported
 
 
 def period_after(used_s: float, period_s: float) -> float:
@@ -198,7 +82,7 @@ class LiveDisplay:
             with self._lock:  # wait for show() on another thread
                 thread = self._thread
             # The result of a short cell doesn't wait for the end of the import.
-            if thread is not None and _imported:
+            if thread is not None and chart_libraries.is_imported():
                 thread.join(_STOP_TIMEOUT_S)
         except BaseException as error:
             stopped(_LOG, "Could not stop the live chart", error)
@@ -216,7 +100,7 @@ class LiveDisplay:
     def _run(self) -> None:
         failed = True
         try:
-            _import_libraries()
+            chart_libraries.import_on_thread()
             due = SYSTEM_CLOCK.monotonic()
             while not self._stopping.is_set():
                 used = self._step()

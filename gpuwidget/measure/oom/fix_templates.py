@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gpuwidget.model.messages import fill
+from gpuwidget.model.messages import Sentences, fill
 
 FixKind = Literal[
     "retention",
@@ -71,17 +71,6 @@ class OomFixTemplate:
         return OomFix(self.kind, fill(self.text, params), code or self.code, size, why)
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """A clause of a change's evidence, without the values of its parameters. Call it with them."""
-
-    text: str
-
-    def __call__(self, /, **params: Any) -> str:
-        """Return the clause with these parameters."""
-        return fill(self.text, params)
-
-
 # -- what rises with each step ---------------------------------------------------------------------------
 
 NO_RETAIN_GRAPH = OomFixTemplate("retention", "Call backward() without retain_graph=True")
@@ -98,17 +87,17 @@ KEEP_DETACHED = OomFixTemplate(
 )
 KEEP_ON_CPU = OomFixTemplate("retention", "Keep on the CPU (.cpu()) what you need later, and delete the rest")
 
-KEEPS_ITS_GRAPH = Evidence("{name} still keeps its graph, because of retain_graph=True")
-KEEPS_GRAPHS_OF_STEPS = Evidence(
+KEEPS_ITS_GRAPH = Sentences("{name} still keeps its graph, because of retain_graph=True")
+KEEPS_GRAPHS_OF_STEPS = Sentences(
     "{name} is computed from its value in the step before, so it keeps the graphs of all steps"
 )
-SUM_OF_RESULTS = Evidence("{name} is the sum of {items:,} results and keeps the graph of each")
-SUM_OF_OPERATIONS = Evidence("{name} keeps the graphs of all steps, with {operations:,} operations")
-KEEPS_RESULTS_WITH_GRAPHS = Evidence("{name} keeps {items:,} results with their graphs")
-KEEPS_RESULTS = Evidence("{name} keeps {items:,} results on the GPU")
-EACH = Evidence("about {each:memory} each")
-REMOVE_HOOK = Evidence("remove the hook (handle.remove()) when you no longer need it")
-NO_GRAD = Evidence('run the loop in "with torch.no_grad():" if you need no gradients')
+SUM_OF_RESULTS = Sentences("{name} is the sum of {items:,} results and keeps the graph of each")
+SUM_OF_OPERATIONS = Sentences("{name} keeps the graphs of all steps, with {operations:,} operations")
+KEEPS_RESULTS_WITH_GRAPHS = Sentences("{name} keeps {items:,} results with their graphs")
+KEEPS_RESULTS = Sentences("{name} keeps {items:,} results on the GPU")
+EACH = Sentences("about {each:memory} each")
+REMOVE_HOOK = Sentences("remove the hook (handle.remove()) when you no longer need it")
+NO_GRAD = Sentences('run the loop in "with torch.no_grad():" if you need no gradients')
 
 EXCEPTION = OomFixTemplate(
     "exception",

@@ -10,7 +10,7 @@ import weakref
 
 import pytest
 
-from gpuwidget.kernel.live import live_display
+from gpuwidget.kernel.live import chart_libraries
 from gpuwidget.kernel.shell.interrupts import (
     allow_interrupts,
     defer_interrupts,
@@ -76,17 +76,17 @@ def test_an_interrupt_leaves_no_library_half_imported(monkeypatch: pytest.Monkey
             if name == "gpuwidget.kernel.live.live_chart":
                 signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(live_display, "_imported", False)
+    monkeypatch.setattr(chart_libraries, "_imported", False)
     monkeypatch.delitem(sys.modules, "gpuwidget.kernel.live.live_chart", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
 
     def start_cell() -> None:
-        live_display.import_libraries()
+        chart_libraries.import_libraries()
         threading.Event().wait(10)
 
     with pytest.raises(KeyboardInterrupt):
         start_cell()
-    assert live_display.libraries_imported()
+    assert chart_libraries.is_imported()
 
 
 def test_an_interrupt_keeps_no_objects_alive() -> None:

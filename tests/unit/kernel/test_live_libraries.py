@@ -14,7 +14,7 @@ from typing import Literal
 
 import pytest
 
-from gpuwidget.kernel.live import live_display
+from gpuwidget.kernel.live import chart_libraries, live_display
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         if name.split(".")[0] in ("bqplot", "ipywidgets") or name == "gpuwidget.kernel.live.live_chart":
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(live_display, "_imported", False)
+    monkeypatch.setattr(chart_libraries, "_imported", False)
     importlib.invalidate_caches()
     yield tmp_path
     sys.modules.pop("bqplot", None)
@@ -44,10 +44,10 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_why_there_is_no_live_chart(packages: Path, code: str, expected: str) -> None:
     """The reason says to install packages only if one is missing."""
     (packages / "bqplot.py").write_text(code)
-    with pytest.raises(live_display.LiveUnavailable) as raised:
-        live_display.import_libraries()
+    with pytest.raises(chart_libraries.LiveUnavailable) as raised:
+        chart_libraries.import_libraries()
     assert str(raised.value).endswith(expected)
-    assert not live_display.libraries_imported()
+    assert not chart_libraries.is_imported()
 
 
 @pytest.mark.parametrize("action", ["error", "always"])
@@ -58,8 +58,8 @@ def test_warnings_of_the_libraries_are_ours(packages: Path, action: Literal["err
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter(action)
         filters = list(warnings.filters)
-        with pytest.raises(live_display.LiveUnavailable, match="ZeroDivisionError"):
-            live_display.import_libraries()
+        with pytest.raises(chart_libraries.LiveUnavailable, match="ZeroDivisionError"):
+            chart_libraries.import_libraries()
         assert warnings.filters == filters
     assert shown == []
 
@@ -81,11 +81,11 @@ def test_the_code_waits_for_the_import_only_if_it_must(
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter(action, category)
         if imported:
-            with pytest.raises(live_display.LiveUnavailable, match="ZeroDivisionError"):
-                live_display.prepare_libraries()
+            with pytest.raises(chart_libraries.LiveUnavailable, match="ZeroDivisionError"):
+                chart_libraries.prepare_libraries()
         else:
-            live_display.prepare_libraries()
-    assert ("bqplot" in sys.modules, live_display.libraries_imported()) == (False, False)
+            chart_libraries.prepare_libraries()
+    assert ("bqplot" in sys.modules, chart_libraries.is_imported()) == (False, False)
 
 
 @pytest.mark.parametrize(("used", "expected"), [(0.0, 0.19), (0.001, 0.19), (0.004, 0.4), (0.05, 1.0)])
@@ -101,12 +101,12 @@ def test_a_fork_waits_for_the_import(packages: Path) -> None:
         "import os, time\nopen(__file__ + '.begun', 'w').close()\ntime.sleep(0.5)\nended = "
         "time.monotonic()\n1 / 0"
     )
-    failed: list[live_display.LiveUnavailable] = []
+    failed: list[chart_libraries.LiveUnavailable] = []
 
     def import_them() -> None:
         try:
-            live_display._import_libraries()
-        except live_display.LiveUnavailable as error:
+            chart_libraries.import_on_thread()
+        except chart_libraries.LiveUnavailable as error:
             failed.append(error)
 
     thread = threading.Thread(target=import_them)
@@ -117,7 +117,7 @@ def test_a_fork_waits_for_the_import(packages: Path) -> None:
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of a fork with threads.
         child = os.fork()
     if child == 0:
-        os._exit(live_display._import_lock.locked() or "bqplot" in sys.modules)
+        os._exit(chart_libraries._import_lock.locked() or "bqplot" in sys.modules)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     thread.join()
-    assert (len(failed), live_display._import_lock.locked()) == (1, False)
+    assert (len(failed), chart_libraries._import_lock.locked()) == (1, False)

@@ -23,6 +23,7 @@ MORE = translatable("{number} more", number=3)
         ("{number:gpus} {number:was|were} lost", {"number": 2}, "2 GPUs were lost"),
         ("{gpus:and} {gpus:was|were} lost", {"gpus": ["GPU 0"]}, "GPU 0 was lost"),
         ("{gpus:and} {gpus:was|were} lost", {"gpus": ["0", "1", "2"]}, "0, 1 and 2 were lost"),
+        ("{number} {number:task|tasks}", {"number": 1.5}, "1.5 tasks"),
         ("({names:list})", {"names": ["a", MORE]}, "(a, 3 more)"),
     ],
 )
