@@ -961,7 +961,6 @@ def test_every_rule_has_its_section_in_the_docs() -> None:
 
     root = Path(__file__).parents[3]
     headings = set(re.findall(r"^## (\S+)$", (root / "docs" / "advice.md").read_text(encoding="utf-8"), re.M))
-    assert len(rules_module.RULES) == 17
     assert {rule.id for rule in rules_module.RULES} <= headings
 
 
