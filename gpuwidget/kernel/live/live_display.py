@@ -29,8 +29,8 @@ DELAY_S = 0.5
 """Seconds that a cell must run before its chart is shown."""
 _STOP_TIMEOUT_S = 0.25
 _MAX_SHARE = 0.01
-"""The part of a core that updates of the chart use, unless :data:`_MAX_PERIOD_S` is reached. They hold Python's
-interpreter (GIL), which the user's code needs too."""
+"""The part of a core that updates of the chart use, unless :data:`_MAX_PERIOD_S` is reached. They hold
+Python's interpreter (GIL), which the user's code needs too."""
 _MAX_PERIOD_S = 1.0
 """The longest pause after an update, even if it needed more than its share."""
 
