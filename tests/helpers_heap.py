@@ -19,7 +19,7 @@ def holders_of(
     """Return the holders of the GPU's memory, and assert that their bytes add up to the allocated bytes."""
     roots = [Root(name, value, "variable") for name, value in variables.items()]
     roots += [Root(name, value, "notebook") for name, value in (notebook or {}).items()]
-    blocks = allocator.snapshot()
+    blocks = allocator.memory_blocks()
     reached = find_holders(roots, blocks, excluded=[variables], **options)
     holders = rank_holders(roots, reached, blocks)
     assert sum(holder.bytes for holder in holders) == gpu.allocated

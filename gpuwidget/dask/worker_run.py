@@ -14,9 +14,9 @@ from gpuwidget.measure.worker_gpu import WorkerGpu
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Gpu, Sample, without_mig_parents
+from gpuwidget.model.torch_state import same_gpu
 from gpuwidget.model.worker_update import MAX_GPUS, WORKER_SCHEMA, UpdateStatus, WorkerGpuUpdate, WorkerUpdate
-from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER
+from gpuwidget.pytorch import PEAK_TRACKER
 from gpuwidget.system import processes
 
 INTERVAL_S = 1.0
@@ -165,7 +165,7 @@ class WorkerRun:
         torch = torch_updates(PEAK_TRACKER.peaks(self._scope))
         found = []
         for uuid, gpu in self._gpus.items():
-            of_torch = next((one for one in torch if cuda_state.same_gpu(uuid, one.uuid)), None)
+            of_torch = next((one for one in torch if same_gpu(uuid, one.uuid)), None)
             level = gpu.utilization.level()
             known = level if level is not None and not gpu.shared else None
             energy = None if gpu.shared else gpu.energy()
@@ -181,5 +181,5 @@ class WorkerRun:
                     energy_error_j=None if energy is None else energy.stated_error_j,
                 )
             )
-        found += [one for one in torch if not any(cuda_state.same_gpu(uuid, one.uuid) for uuid in self._gpus)]
+        found += [one for one in torch if not any(same_gpu(uuid, one.uuid) for uuid in self._gpus)]
         return tuple(found[:MAX_GPUS])

@@ -10,13 +10,13 @@ from functools import partial
 from types import CodeType
 from typing import Any
 
+from gpuwidget import pytorch
 from gpuwidget.heap.heap_walk import MAX_OBJECTS, HeapWalk, Limits, Root
 from gpuwidget.heap.object_references import type_name
 from gpuwidget.heap.reachability import NameWriter, names_of_owners
 from gpuwidget.heap.retention import Retained, Retention, Role, hook_codes
 from gpuwidget.heap.storages import StorageWeakRef
-from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.allocator import DeviceBlocks
+from gpuwidget.model.torch_state import DeviceBlocks
 
 OnStorage = Callable[[int, int, Callable[[], StorageWeakRef]], None]
 """Function that receives a device index, a block's address, and a function that returns a weak reference to
@@ -77,7 +77,7 @@ def find_holders(
     is called for each block that has an owner. ``failed`` is the index of a device that has run out of
     memory, and ``growing`` contains the names of what the failed code adds to.
     """
-    torch: Any = cuda_state.loaded_torch()
+    torch: Any = pytorch.loaded_torch()
     disable_torch_function = _disable_torch_function(torch)
     if disable_torch_function is None:
         owners = {index: (None,) * len(device.addresses) for index, device in blocks.items()}
@@ -115,7 +115,7 @@ def find_storages(
     Unlike :func:`find_holders`, this function does not build the names that lead to the blocks. If there are
     many references between the objects, building names takes most of a search's time.
     """
-    torch: Any = cuda_state.loaded_torch()
+    torch: Any = pytorch.loaded_torch()
     disable_torch_function = _disable_torch_function(torch)
     if disable_torch_function is not None:
         with gc_paused(), disable_torch_function():

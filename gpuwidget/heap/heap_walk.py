@@ -32,8 +32,8 @@ from gpuwidget.heap.storages import (
 )
 from gpuwidget.model.boundary import Boundary, stopped
 from gpuwidget.model.raw_attributes import class_dict, module_dict
+from gpuwidget.model.torch_state import DeviceBlocks
 from gpuwidget.model.user_files import is_user_class
-from gpuwidget.pytorch.allocator import DeviceBlocks
 
 _LOG = logging.getLogger(__name__)
 

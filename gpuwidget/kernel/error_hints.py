@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
+from gpuwidget import pytorch
 from gpuwidget.model import units
 from gpuwidget.model.boundary import stopped
 from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.model.torch_state import cuda_index
 from gpuwidget.model.translation import _, in_view_language, joined, listed, translatable
-from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.device_switch import cuda_index
 from gpuwidget.views.saved_outputs import output_metadata
 
 _LOG = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class ErrorHints:
 def hint(error: BaseException, user_ns: Mapping[str, object]) -> Hint | None:
     """Return an explanation of a known error and its fix; None for all other errors."""
     # torch itself raises only error types of these modules. For any other error, str() may run user code.
-    if cuda_state.loaded_torch() is None or type(error).__module__.partition(".")[0] not in (
+    if not pytorch.is_loaded() or type(error).__module__.partition(".")[0] not in (
         "builtins",
         "torch",
     ):
@@ -107,7 +107,7 @@ def hint(error: BaseException, user_ns: Mapping[str, object]) -> Hint | None:
 
 def _shuffle(match: re.Match[str]) -> Hint:
     expected, found = match.groups()
-    default = cuda_state.default_device() or "cpu"
+    default = pytorch.default_device() or "cpu"
     drawn = _(
         "Random numbers were requested on {expected}, but the generator is on {found}.",
         expected=expected,
@@ -158,7 +158,7 @@ def _several_devices(trace: TracebackType | None, user_ns: Mapping[str, object])
             fix,
         )
     if len(devices) > 1:
-        default = cuda_state.default_device()
+        default = pytorch.default_device()
         gpu = next((device for device in devices if cuda_index(device) is not None), devices[-1])
         target = default if default in devices and default != "cpu" else gpu
         other = next((name for name, on in where.items() if on != (target,)), None)
@@ -175,7 +175,7 @@ def _device_by_name(
     If there is no such line, return False, and the devices of the local variables of the innermost frame that
     has tensors. If no frame has tensors, return the devices of the notebook's variables instead.
     """
-    from gpuwidget.pytorch.torch_variables import devices_of_tensors
+    from gpuwidget.pytorch import devices_of_tensors
 
     local: dict[str, tuple[str, ...]] = {}
     for frame, line in _user_frames(trace):
@@ -223,7 +223,7 @@ def _forked() -> Hint:
         "A forked child process, such as a DataLoader worker, used CUDA. This fails if its parent started "
         "CUDA before the fork."
     )
-    default = cuda_state.default_device()
+    default = pytorch.default_device()
     if cuda_index(default) is not None:
         inherited = _(
             "It inherits the default device {default_device}, so its new tensors go there. %gpu device none "

@@ -29,7 +29,7 @@ from gpuwidget.model.errors import GpuWidgetError, OptionError
 from gpuwidget.model.lazy_imports import import_attribute
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import _, error_text, in_view_language, translatable
-from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
+from gpuwidget.pytorch import DEVICE_SWITCH
 from gpuwidget.sampler import Subscription, process_sampler
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ from gpuwidget.model.translation import (
     use_language,
     view_language,
 )
-from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
+from gpuwidget.pytorch import DEVICE_SWITCH
 from gpuwidget.system.daemon_thread import run_in_daemon_thread
 
 if TYPE_CHECKING:

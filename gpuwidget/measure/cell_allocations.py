@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpuwidget.pytorch.allocator import AllocationCounts, DeviceBlocks
+from gpuwidget.model.torch_state import AllocationCounts, DeviceBlocks
 
 BEFORE_LOAD = 0
 """Used instead of a cell number for a block that was allocated before gpuwidget was loaded."""

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from gpuwidget import pytorch
 from gpuwidget.model.messages import Message, message
 from gpuwidget.model.samples import Gpu, is_unopened
+from gpuwidget.model.torch_state import same_gpu
 from gpuwidget.model.translation import joined, listed, translatable
-from gpuwidget.pytorch import cuda_state
 
 _VISIBLE, _ORDER, _BY_BUS = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
 _MAX_VALUE = 80
@@ -61,7 +62,7 @@ def find_order(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> CudaOrder
 
     Does not initialize CUDA.
     """
-    reported = cuda_state.cuda_uuids()
+    reported = pytorch.cuda_uuids()
     if reported is not None:
         return _with_notes(_reported_order(gpus, reported), gpus, environment)
     order = environment_order(gpus, environment)
@@ -112,7 +113,7 @@ def unlike_expected(order: CudaOrder, expected: CudaOrder | None, gpus: Sequence
 
 def _reported_order(gpus: Sequence[Gpu], reported: Sequence[str | None]) -> CudaOrder:
     found = tuple(
-        next((gpu.uuid for gpu in gpus if gpu.uuid == uuid or cuda_state.same_gpu(gpu.uuid, uuid)), None)
+        next((gpu.uuid for gpu in gpus if gpu.uuid == uuid or same_gpu(gpu.uuid, uuid)), None)
         for uuid in reported
     )
     if reported and all(uuid is None for uuid in reported):

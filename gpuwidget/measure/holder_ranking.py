@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from gpuwidget.heap.find_holders import FoundHolders
 from gpuwidget.heap.heap_walk import Root
 from gpuwidget.model.report import Holder
+from gpuwidget.model.torch_state import DeviceBlocks
 from gpuwidget.model.translation import translatable
-from gpuwidget.pytorch.allocator import DeviceBlocks
 
 CellOf = Callable[[int, int], int | None]
 """Given a device index and a block's address, returns the cell that allocated the block, or None if

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from gpuwidget.model.report import LineMemory
 from gpuwidget.model.translation import translatable
 from gpuwidget.model.user_files import TIMED_FILES
-from gpuwidget.pytorch.allocation_history import blocks_in_use
+from gpuwidget.pytorch import blocks_in_use
 
 BACKWARD = translatable("allocated on torch's own threads, as in backward()")
 """Shown instead of the source line if the allocation has no Python frames and can't be assigned to a line

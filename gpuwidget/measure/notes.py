@@ -17,7 +17,7 @@ from gpuwidget.model.report import GpuReport
 from gpuwidget.model.samples import Origin, why_missing
 from gpuwidget.model.terminal_text import clean_line
 from gpuwidget.model.translation import translatable
-from gpuwidget.pytorch.peak_tracker import PeakScope
+from gpuwidget.pytorch import PeakScope
 
 CONTEXT_OPENED = Template(
     "context-opened",

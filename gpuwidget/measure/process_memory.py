@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gpuwidget import pytorch
 from gpuwidget.measure import reasons
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.messages import Message
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Gpu, Origin, why_missing
-from gpuwidget.pytorch import cuda_state
 from gpuwidget.system import processes
 from gpuwidget.system.memory_owners import PidMatching, memory_of
 
@@ -63,7 +63,7 @@ class Attribution:
     @property
     def from_torch(self) -> bool:
         """Whether torch's contexts show which GPUs this process uses."""
-        return not self._recorded and cuda_state.unavailable_reason() is None
+        return not self._recorded and pytorch.unavailable_reason() is None
 
     def owns(self, process: Process) -> bool:
         """Return whether a process that the driver lists is known to be this process or its descendant."""
@@ -86,7 +86,7 @@ class Attribution:
             self._cached.clear()
 
     def _has_context(self, pid: int, uuid: str) -> bool:
-        return pid == self._family.pid and cuda_state.has_context(uuid)
+        return pid == self._family.pid and pytorch.has_context(uuid)
 
     def _process_memory(self, reading: Reading) -> ProcessMemory:
         if self._recorded:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
+from gpuwidget import pytorch
 from gpuwidget.measure import notes
 from gpuwidget.measure.advice import LiveAdvice, advise
 from gpuwidget.measure.advice.evidence import NO_CONTEXT, RunContext, RunEvidence, SteadyPart, own_gpus
@@ -29,11 +30,10 @@ from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.messages import Message
 from gpuwidget.model.report import Advice, CodeTime, Report, RunInfo, Span, Status
 from gpuwidget.model.samples import Sample
+from gpuwidget.model.torch_state import DevicePeaks
 from gpuwidget.model.translation import translatable
 from gpuwidget.model.worker_update import WorkerUpdate
-from gpuwidget.pytorch import cuda_state, torch_switches
-from gpuwidget.pytorch.device_changes import DEVICE_CHANGES, DeviceChangeScope
-from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER, DevicePeaks, PeakScope
+from gpuwidget.pytorch import DEVICE_CHANGES, PEAK_TRACKER, DeviceChangeScope, PeakScope
 from gpuwidget.sampler import NO_THREAD, Sampler, Subscription
 
 _LOG = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ class Run:
             requested_at = self._clock.time()
             sample = self._sampler.read_now(ANSWER_TIMEOUT_S)
         with self._measuring(_TORCH_MEMORY):
-            self._contexts_before = frozenset(cuda_state.devices_with_context())
+            self._contexts_before = frozenset(pytorch.devices_with_context())
         if sample is not None:
             # A selected GPU that doesn't exist refuses the run.
             with self._measuring(_GPUS, passing=(OptionError,)):
@@ -257,7 +257,7 @@ class Run:
             # The user's data loaders and models are missing here, because variables are not read while the
             # code runs.
             context=RunContext(
-                switches=torch_switches.compute_switches(), cuda_initialized=cuda_state.cuda_initialized()
+                switches=pytorch.compute_switches(), cuda_initialized=pytorch.cuda_initialized()
             ),
             recorded=run_gpus.recorded,
             workers=workers,
@@ -343,7 +343,7 @@ class Run:
             with self._measuring(_ADVICE):
                 context = self._run_context(report)
         changes = self._device_changes.changes() if self._device_changes is not None else None
-        new = frozenset(cuda_state.devices_with_context()) - self._contexts_before
+        new = frozenset(pytorch.devices_with_context()) - self._contexts_before
         context = replace(
             context, device_changes=changes, new_contexts=frozenset(f"cuda:{index}" for index in new)
         )
@@ -486,7 +486,7 @@ def _drain_gpu(
     case). The seconds are None if this process has no CUDA context, if a CUDA kernel failed, or after an
     interrupt. A separate thread waits, because a CUDA synchronization cannot be interrupted. Never raises.
     """
-    if not cuda_state.can_synchronize():
+    if not pytorch.can_synchronize():
         return None, False
     began = clock.monotonic()
     ended: list[float] = []
@@ -495,7 +495,7 @@ def _drain_gpu(
     def wait() -> None:
         # The user's next CUDA call raises the failed CUDA kernel's error, as it would without gpuwidget.
         with Boundary(_LOG, "the wait for the GPU failed", foreign=True):
-            cuda_state.synchronize()
+            pytorch.synchronize()
             ended.append(clock.monotonic())
         done.set()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from gpuwidget import pytorch
 from gpuwidget.measure import reasons
 from gpuwidget.measure.gpu_selection import select_gpus
 from gpuwidget.measure.gpu_totals import GpuTotals, RateParts
@@ -15,8 +16,7 @@ from gpuwidget.measure.workers import WorkerTracker
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Gpu, Origin, Sample, without_mig_parents
-from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.cuda_state import TorchDevice
+from gpuwidget.model.torch_state import TorchDevice, same_gpu
 from gpuwidget.sampler.gpu_state import unknown_reading
 from gpuwidget.sources import PowerRecord
 
@@ -228,7 +228,7 @@ class RunGpus:
         if self._selected is not None or not self.attributed:
             return self.all
         return [
-            totals for totals in self.all if totals.used_by_process or cuda_state.has_context(totals.gpu.uuid)
+            totals for totals in self.all if totals.used_by_process or pytorch.has_context(totals.gpu.uuid)
         ]
 
     def recent(self, t: float) -> list[tuple[GpuTotals, float]]:
@@ -274,7 +274,7 @@ class RunGpus:
         """Return torch's devices, or none if the samples come from a recording."""
         # If the recording was made on this machine, its UUIDs match the real GPUs, and torch's current memory
         # would be mixed into the recorded readings.
-        return () if self.recorded else cuda_state.devices()
+        return () if self.recorded else pytorch.devices()
 
     def torch_names(self) -> dict[str, str]:
         """Return the names ``cuda:N`` of the GPUs that are visible to torch, by UUID."""
@@ -282,7 +282,7 @@ class RunGpus:
             uuid: device.name
             for device in self.devices()
             for uuid in self._by_uuid
-            if cuda_state.same_gpu(uuid, device.uuid)
+            if same_gpu(uuid, device.uuid)
         }
 
 

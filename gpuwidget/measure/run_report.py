@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from gpuwidget import pytorch
 from gpuwidget.measure import notes, reasons
 from gpuwidget.measure.gpu_totals import GpuTotals
 from gpuwidget.measure.jax_pool import jax_pools, reserves_in_advance
@@ -24,9 +25,8 @@ from gpuwidget.model.report import (
     Timeline,
 )
 from gpuwidget.model.samples import Origin
-from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.cuda_state import TorchDevice
-from gpuwidget.pytorch.peak_tracker import DevicePeaks, PeakScope
+from gpuwidget.model.torch_state import DevicePeaks, TorchDevice, same_gpu
+from gpuwidget.pytorch import PeakScope
 from gpuwidget.sampler import NO_THREAD
 
 NOT_SAMPLED = message("not-sampled", "The NVIDIA driver did not answer in time.")
@@ -62,7 +62,7 @@ class GpuReportBuilder:
     def build(self, totals: GpuTotals, t: float, *, shown: bool) -> GpuReport:
         """Return the report of a GPU over ``t`` seconds. Add the reasons for unknown values to ``totals``."""
         gpu = totals.gpu
-        device = next((d for d in self._devices if cuda_state.same_gpu(gpu.uuid, d.uuid)), None)
+        device = next((d for d in self._devices if same_gpu(gpu.uuid, d.uuid)), None)
         device_peaks = self._peaks.get(device.index) if device is not None else None
         process_memory = totals.process_memory()
         torch = None
@@ -113,7 +113,7 @@ class GpuReportBuilder:
 
     def worked(self, totals: GpuTotals) -> bool | None:
         """Return whether this process or its children worked on the GPU during the run; None if unknown."""
-        device = next((d for d in self._devices if cuda_state.same_gpu(totals.gpu.uuid, d.uuid)), None)
+        device = next((d for d in self._devices if same_gpu(totals.gpu.uuid, d.uuid)), None)
         peaks = self._peaks.get(device.index) if device is not None else None
         allocated = None if peaks is None else has_allocated(peaks)
         return totals.worked(allocated, device is not None and device.index in self._busy)
@@ -121,7 +121,7 @@ class GpuReportBuilder:
     def _why_no_torch(self) -> Message:
         if self._recorded:
             return reasons.RECORDED_TORCH
-        return cuda_state.no_counters_reason() or reasons.NOT_A_TORCH_DEVICE
+        return pytorch.no_counters_reason() or reasons.NOT_A_TORCH_DEVICE
 
 
 def build_report(
@@ -203,7 +203,7 @@ def _source(origin: Origin | None, not_sampled: Message) -> SourceInfo:
 
 
 def _environment(origin: Origin | None) -> SoftwareVersions:
-    versions = cuda_state.versions()
+    versions = pytorch.versions()
     return SoftwareVersions(
         driver=origin.driver if origin is not None else None,
         cuda_driver=origin.cuda_driver if origin is not None else None,
@@ -247,7 +247,7 @@ def _notes(
     peak_scope: PeakScope | None,
     contexts_before: frozenset[int],
 ) -> list[Message]:
-    new = {f"cuda:{index}" for index in cuda_state.devices_with_context() if index not in contexts_before}
+    new = {f"cuda:{index}" for index in pytorch.devices_with_context() if index not in contexts_before}
     found = notes.gpu_notes(list(zip(gpus, run_gpus.all, strict=True)), new)
     if peak_scope is not None:
         gpu_names = {gpu.torch_device: notes.gpu_name(gpu) for gpu in gpus}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from gpuwidget import pytorch
 from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.report import Span, TorchMemory
+from gpuwidget.model.torch_state import DevicePeaks
 from gpuwidget.model.worker_update import WorkerGpuUpdate
-from gpuwidget.pytorch import allocator, cuda_state
-from gpuwidget.pytorch.peak_tracker import DevicePeaks
 
 _LOG = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ def returnable(peaks: Mapping[int, DevicePeaks]) -> dict[int, int | None]:
         return {}
     found: dict[int, int | None] = dict.fromkeys(changed)
     with Boundary(_LOG, "torch's segments could not be read", foreign=True):
-        blocks = allocator.snapshot()
+        blocks = pytorch.memory_blocks()
         for index, after in changed.items():
             # Another thread may have allocated memory since the counters were read. The figure is used only
             # if the reserved memory is still the same.
@@ -53,7 +53,7 @@ def torch_memory(peaks: DevicePeaks, returnable: int | None) -> TorchMemory:
 def torch_updates(peaks: Mapping[int, DevicePeaks]) -> list[WorkerGpuUpdate]:
     """Return torch's memory on each GPU on which it has held memory, without the driver's values."""
     found = []
-    for device in cuda_state.devices():
+    for device in pytorch.devices():
         of_device = peaks.get(device.index)
         if of_device is not None and device.uuid is not None and of_device.reserved_peak:
             found.append(WorkerGpuUpdate(device.uuid, *_spans(of_device)))

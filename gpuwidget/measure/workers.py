@@ -23,9 +23,9 @@ from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Level, Span, WorkerKind, WorkerReport, WorkerStatus
 from gpuwidget.model.samples import Gpu
 from gpuwidget.model.terminal_text import clean_line
+from gpuwidget.model.torch_state import same_gpu
 from gpuwidget.model.worker_update import WorkerGpuUpdate, WorkerUpdate
-from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.spawned_ranks import spawned_ranks
+from gpuwidget.pytorch import spawned_ranks
 from gpuwidget.sources import PowerRecord
 from gpuwidget.system import processes
 from gpuwidget.system.processes import ProcessDirectory, ProcessTimes, Rank
@@ -357,7 +357,7 @@ class WorkerTracker:
         reported: dict[str, WorkerGpuUpdate] = {}
         for gpu in worker.update.gpus if worker.update is not None else ():
             # Torch's UUIDs have no prefix.
-            uuid = next((known for known in uuids if cuda_state.same_gpu(known, gpu.uuid)), None)
+            uuid = next((known for known in uuids if same_gpu(known, gpu.uuid)), None)
             if uuid is not None or worker.host is not None:
                 reported[uuid or gpu.uuid] = gpu
         read = {uuid: gpu for uuid, gpu in self._gpus(worker) if uuid in uuids}

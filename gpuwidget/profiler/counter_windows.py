@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from gpuwidget import pytorch
 from gpuwidget.model.samples import Gpu
+from gpuwidget.model.torch_state import same_gpu
 from gpuwidget.profiler.regression import WindowMixture
-from gpuwidget.pytorch import cuda_state
 from gpuwidget.sampler import MAX_INTERVAL_S, Sampler, Subscription
 from gpuwidget.sources import UtilizationWindow
 
@@ -86,7 +87,7 @@ class SamplerWindows:
                 self._subscription.windows = frozenset({self.uuid})
 
     def _only_gpu(self) -> str | None:
-        devices = cuda_state.devices_with_context()
+        devices = pytorch.devices_with_context()
         if devices:
             found = self._gpus_by_device(devices)
             return next(iter(found.values())).uuid if len(devices) == len(found) == 1 else None
@@ -97,10 +98,10 @@ class SamplerWindows:
     def _gpus_by_device(self, devices: Sequence[int]) -> dict[int, Gpu]:
         return {
             device.index: gpu
-            for device in cuda_state.devices()
+            for device in pytorch.devices()
             if device.index in devices
             for gpu in self._sampler.known_gpus
-            if cuda_state.same_gpu(gpu.uuid, device.uuid)
+            if same_gpu(gpu.uuid, device.uuid)
         }
 
     def read(self) -> Sequence[UtilizationWindow]:
@@ -119,7 +120,7 @@ class SamplerWindows:
                 for window in self._sampler.activities(gpu.uuid)
                 if window.graphics is not None
             ]
-            for index, gpu in self._gpus_by_device(cuda_state.devices_with_context()).items()
+            for index, gpu in self._gpus_by_device(pytorch.devices_with_context()).items()
         }
 
     def close(self) -> None:

@@ -15,12 +15,12 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget.model.boundary import stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.fork import reset_after_fork
+from gpuwidget.model.torch_state import RecordedHistory, RequestedBytes
 from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.hooks import OnCudaInit, PatchedFunctions
@@ -54,36 +54,6 @@ _USERS_RECORDING = translatable(
     "torch's allocation history was already on, and gpuwidget did not change it: the "
     "lines cover only the allocations in this history."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class RequestedBytes:
-    """The allocator's counters of requested bytes on one device."""
-
-    allocated: int
-    """Total of all bytes requested since the process began."""
-    current: int
-    peak: int
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedHistory:
-    """The history of one run."""
-
-    snapshot: Mapping[str, Any]
-    since_us: float | None
-    """The run's start in epoch microseconds. None if the recording started during the run, so that no event
-    is older."""
-    until_us: float
-    before: Mapping[int, RequestedBytes]
-    """The counters at the run's start, by device index. Nothing had been allocated on a device that is
-    missing here."""
-    after: Mapping[int, RequestedBytes]
-    recorded_before: frozenset[int] | None
-    """Addresses of the blocks that were in use at the run's start and whose allocation is in the history.
-    None if gpuwidget did not start the recording."""
-    note: str | None
-    """A note for the report if the recording is the user's, else None."""
 
 
 class HistoryScope:

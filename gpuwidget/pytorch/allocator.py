@@ -7,120 +7,18 @@ module both count whole blocks, so the sums of this module match torch's counter
 from __future__ import annotations
 
 import inspect
-from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpuwidget.model import units
+from gpuwidget.model.torch_state import AllocationCounts, DeviceBlocks, Segment
 from gpuwidget.pytorch import cuda_state
 
-LARGE_PAGE = 20 * units.MIB
-"""Page size of expandable segments for large tensors (torch's kLargeBuffer)."""
-_SMALL_PAGE = 2 * units.MIB
-"""Page size of expandable segments for tensors of at most 1 MiB (torch's kSmallBuffer)."""
 _SHARED_POOL = (0, 0)
 _FREE = "inactive"
 _ALLOCATED = "active_allocated"
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A contiguous range of memory that torch has reserved from the driver."""
-
-    size: int
-    expandable: bool
-    """Whether torch can release single pages of the segment."""
-    shared: bool
-    """Whether all allocations can use the segment. False if it is in a private pool, such as a CUDA
-    graph's."""
-    blocks: tuple[tuple[int, int, bool], ...]
-    """Address, size in bytes and use of each block; the last value is True while the block is in use."""
-    small: bool = False
-    """Whether the segment is for tensors of at most 1 MiB."""
-
-    def free_ranges(self, freed: Collection[int] = ()) -> list[tuple[int, int]]:
-        """Return the offset and size in bytes of each contiguous range of free blocks.
-
-        Blocks whose address is in ``freed`` count as free.
-        """
-        ranges: list[tuple[int, int]] = []
-        offset, previous_free = 0, False
-        for address, size, in_use in self.blocks:
-            free = not in_use or address in freed
-            if free and previous_free:
-                start, length = ranges.pop()
-                ranges.append((start, length + size))
-            elif free:
-                ranges.append((offset, size))
-            offset, previous_free = offset + size, free
-        return ranges
-
-    def returnable(self, freed: Collection[int] = ()) -> int:
-        """Return the bytes that torch could release if the blocks at ``freed`` were free.
-
-        If no block is in use, torch could release the whole segment. Otherwise, it could release only the
-        free pages of an expandable segment. The result is 0 for a segment in a private pool.
-        """
-        if not self.shared:
-            return 0
-        ranges = self.free_ranges(freed)
-        if sum(size for _, size in ranges) == self.size:
-            return self.size
-        if not self.expandable:
-            return 0
-        page = _SMALL_PAGE if self.small else LARGE_PAGE
-        return sum(max(0, (start + size) // page - -(-start // page)) * page for start, size in ranges)
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceBlocks:
-    """One device's allocated blocks, and the sums of the memory that torch has reserved on it."""
-
-    index: int
-    """The N of ``cuda:N``."""
-    addresses: tuple[int, ...]
-    """Start address of each block, ascending."""
-    sizes: tuple[int, ...]
-    """Bytes of each block. Their sum is torch's allocated memory."""
-    requested: tuple[int, ...]
-    """Requested bytes of each block."""
-    reserved: int
-    """Bytes that torch has taken from the driver."""
-    returnable: int
-    """Bytes that ``empty_cache()`` would release now."""
-    pending_free: int
-    """Further bytes that ``empty_cache()`` can release once other streams have finished using them."""
-    private_pools: int
-    """Free bytes in private pools, such as those of CUDA graphs. Other allocations can't use them."""
-
-    @property
-    def name(self) -> str:
-        """``cuda:N``."""
-        return f"cuda:{self.index}"
-
-    @property
-    def allocated(self) -> int:
-        """Allocated bytes, equal to torch.cuda.memory_allocated()."""
-        return sum(self.sizes)
-
-    def find(self, address: int) -> int | None:
-        """Return the position in ``addresses`` of the block that contains ``address``, or None."""
-        position = bisect_right(self.addresses, address) - 1
-        if position < 0 or address >= self.addresses[position] + self.sizes[position]:
-            return None
-        return position
-
-
-@dataclass(frozen=True, slots=True)
-class AllocationCounts:
-    """Number of allocations and frees on one device since the process began."""
-
-    allocations: int
-    frees: int
-
-
-def snapshot() -> dict[int, DeviceBlocks]:
+def memory_blocks() -> dict[int, DeviceBlocks]:
     """Return, by device index, the blocks of each device on which torch has reserved memory.
 
     The result is empty without CUDA. This does not wait for the GPU. If the version of torch allows it, the

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
 from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.messages import Message, message
+from gpuwidget.model.torch_state import AllocatorCounters, TorchDevice, TorchVersions, same_gpu
 from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import cuda_driver
 
@@ -24,48 +25,6 @@ _NOT_INITIALIZED = message("cuda-not-initialized", "CUDA is not initialized in t
 _ASYNC_ALLOCATOR = message(
     "async-allocator", "torch uses the allocator cudaMallocAsync, which provides only some counters"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class TorchDevice:
-    """One of torch's CUDA devices."""
-
-    index: int
-    """The N of ``cuda:N``."""
-    uuid: str | None
-    """UUID of the GPU or MIG slice, without its prefix; None if neither torch nor the CUDA driver provides
-    it."""
-
-    @property
-    def name(self) -> str:
-        """``cuda:N``."""
-        return f"cuda:{self.index}"
-
-
-@dataclass(frozen=True, slots=True)
-class AllocatorCounters:
-    """The caching allocator's counters of one device (torch.cuda.memory_stats), in bytes and counts."""
-
-    allocated: int
-    allocated_peak: int
-    reserved: int
-    reserved_peak: int
-    alloc_retries: int
-    ooms: int
-    inactive_split: int
-    """Free bytes that can't be released, because their segments also contain allocated blocks."""
-    allocations: int | None = None
-    """Number of blocks that have been allocated so far (allocation.all.allocated), or None if unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class TorchVersions:
-    """Versions of the loaded libraries. The version of a library that is not loaded is None."""
-
-    torch: str | None
-    cuda: str | None
-    cudnn: str | None
-    default_device: str | None
 
 
 # -- the torch module and its versions -------------------------------------------------------------------
@@ -85,6 +44,11 @@ def loaded_torch() -> ModuleType | None:
         initialized = getattr(getattr(torch, "cuda", None), "is_initialized", None)
         return torch if callable(initialized) and type(initialized()) is bool else None
     return None
+
+
+def is_loaded() -> bool:
+    """Return whether the user's code has imported torch."""
+    return loaded_torch() is not None
 
 
 def _initialized_torch() -> Any | None:
@@ -225,14 +189,6 @@ def cuda_uuids() -> tuple[str | None, ...] | None:
     return cuda_driver.device_uuids()
 
 
-def same_gpu(nvml_uuid: str, torch_uuid: str | None) -> bool:
-    """Return whether both UUIDs are of the same GPU. NVML's UUIDs have a prefix (``GPU-…``, ``MIG-…``),
-    torch's have none."""
-    if torch_uuid is None:
-        return False
-    return nvml_uuid.partition("-")[2].lower() == torch_uuid.lower() or nvml_uuid == torch_uuid
-
-
 def devices_with_context() -> tuple[int, ...]:
     """Return the N of every ``cuda:N`` on which this process has a context, whichever library opened it."""
     torch = _initialized_torch()
@@ -248,6 +204,12 @@ def has_context(nvml_uuid: str) -> bool:
     """Return whether this process has a context on a GPU, whichever library opened it."""
     with_context = devices_with_context()
     return any(device.index in with_context and same_gpu(nvml_uuid, device.uuid) for device in devices())
+
+
+def on_device(index: int) -> AbstractContextManager[object]:
+    """Return torch's context manager that makes ``cuda:index`` this thread's current device."""
+    torch: Any = loaded_torch()
+    return torch.cuda.device(index)  # type: ignore[no-any-return]
 
 
 def synchronize() -> None:
@@ -276,7 +238,7 @@ def can_synchronize() -> bool:
 # -- allocator counters ----------------------------------------------------------------------------------
 
 
-def counters() -> dict[int, AllocatorCounters]:
+def allocator_counters() -> dict[int, AllocatorCounters]:
     """Return the allocator's counters by device index. Empty if :func:`no_counters_reason` returns a
     reason."""
     torch = _initialized_torch()

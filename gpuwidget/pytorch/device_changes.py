@@ -11,11 +11,10 @@ import functools
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpuwidget.model.fork import reset_after_fork
+from gpuwidget.model.torch_state import CodeLine, DeviceChanges
 from gpuwidget.model.user_files import is_user_file
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.hooks import Function, PatchedFunctions
@@ -24,25 +23,6 @@ _MAX_LOCATED = 64
 """Number of switches whose lines are looked up in a run. Further switches are only counted."""
 _MAX_DEPTH = 200
 _OWN_MODULE = "gpuwidget.pytorch.device_switch"
-
-
-class CodeLine(NamedTuple):
-    """A line of the user's code."""
-
-    file: str
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceChanges:
-    """The changes of the current CUDA device in one run."""
-
-    switches: int = 0
-    """How often ``torch.cuda.set_device`` selected another device than before, on any thread."""
-    switching_line: CodeLine | None = None
-    """The line that made most of the first switches, or None if it is unknown."""
-    first_lines: Mapping[int, CodeLine] = field(default_factory=dict)
-    """The line that first used each device, by device index, as far as it is known."""
 
 
 class DeviceChangeScope:

@@ -16,7 +16,6 @@ gpuwidget leaves the setting as it is.
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -27,6 +26,7 @@ from gpuwidget.model.errors import OptionError
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.kernel_state import DeviceState
 from gpuwidget.model.terminal_text import printable_lines
+from gpuwidget.model.torch_state import cuda_index
 from gpuwidget.model.translation import counted, translatable
 from gpuwidget.pytorch import cuda_state
 from gpuwidget.pytorch.hooks import OnCudaInit
@@ -35,7 +35,6 @@ _LOG = logging.getLogger(__name__)
 
 Subscriber = Callable[[DeviceState], None]
 
-_CUDA_DEVICE = re.compile(r"cuda:(0|[1-9][0-9]{0,2})")
 
 _NO_TORCH = translatable(
     "torch is not imported yet: the choice takes effect in the cell after the cell "
@@ -48,12 +47,6 @@ _INSIDE_CONTEXT = translatable(
     "Your code is inside a `with torch.device(...)` block: torch's default device does not change before "
     "the block ends."
 )
-
-
-def cuda_index(device: str | None) -> int | None:
-    """Return the N of ``cuda:N``; None for any other device."""
-    match = _CUDA_DEVICE.fullmatch(device or "")
-    return None if match is None else int(match[1])
 
 
 def device_context_note() -> str | None:

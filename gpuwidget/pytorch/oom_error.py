@@ -11,13 +11,13 @@ import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.raw_attributes import class_module, class_mro
+from gpuwidget.model.torch_state import AllocatorState, Segment, Stage
 from gpuwidget.pytorch import allocator, cuda_state
-from gpuwidget.pytorch.allocator import Segment, parse_segment
+from gpuwidget.pytorch.allocator import parse_segment
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,24 +33,6 @@ _OUT_OF_MEMORY = re.compile(
     r"|would exceed allowed memory\. \(out of memory\)"
 )
 _args_of: Any = vars(BaseException)["args"].__get__
-
-
-@dataclass(frozen=True, slots=True)
-class AllocatorState:
-    """The allocator's current state on one device. Values that the version of torch does not provide are
-    None."""
-
-    allocated: int | None
-    reserved: int | None
-    fragmented: int | None
-    """Free bytes in segments that also contain blocks in use (inactive_split_bytes)."""
-    free: int | None
-    """Free bytes of the device (cudaMemGetInfo)."""
-    total: int | None
-    limit: int | None
-    """Bytes that torch lets this process use; None if there is no limit or torch does not report it."""
-    segments: tuple[Segment, ...]
-    expandable: bool
 
 
 # -- the error -------------------------------------------------------------------------------------------
@@ -125,12 +107,8 @@ def allocator_setting(message: str) -> str:
 
 # -- the failed code -----------------------------------------------------------------------------------------
 
-Stage = Literal["forward", "backward", "optimizer", "parameters", "other"]
-"""What the failed code was doing: running a module, ``backward()``, an optimizer's ``step()``, creating or
-moving a module's parameters, or anything else."""
 
-
-def stage(error: BaseException) -> Stage:
+def failed_stage(error: BaseException) -> Stage:
     """Return what the failed code was doing, by the innermost frames of torch on the traceback."""
     torch: Any = cuda_state.loaded_torch()
     folder = os.path.dirname(getattr(torch, "__file__", None) or "")
@@ -169,7 +147,7 @@ def has_zero_grad(value: object) -> bool:
 # -- the allocator ---------------------------------------------------------------------------------------
 
 
-def allocated() -> dict[int, int]:
+def allocated_memory() -> dict[int, int]:
     """Return the allocated bytes by device index, for each device on which this process has a context."""
     if cuda_state.no_counters_reason() is not None:
         return {}

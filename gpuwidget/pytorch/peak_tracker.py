@@ -13,23 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget.model.fork import reset_after_fork
+from gpuwidget.model.torch_state import AllocatorCounters, DevicePeaks
 from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.cuda_state import AllocatorCounters
 from gpuwidget.pytorch.hooks import PatchedFunctions
 
 _RESET_FUNCTIONS = ("_cuda_resetPeakMemoryStats", "_accelerator_resetPeakStats")
 """Functions of ``torch._C``. Every public function of torch that resets the peaks calls one of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class DevicePeaks:
-    """One device's allocator counters before and after a run, and the exact peaks of the run in bytes."""
-
-    before: AllocatorCounters | None
-    """None if CUDA was not initialized when the run started, so that nothing had been allocated."""
-    after: AllocatorCounters
-    allocated_peak: int
-    reserved_peak: int
 
 
 @dataclass(slots=True)
@@ -91,7 +80,7 @@ class PeakTracker:
         reset.
         """
         with self._lock:
-            before = {} if since_process_start else cuda_state.counters()
+            before = {} if since_process_start else cuda_state.allocator_counters()
             scope = PeakScope(before)
             for index, now in before.items():
                 if now.allocated_peak > now.allocated or now.reserved_peak > now.reserved:
@@ -105,7 +94,7 @@ class PeakTracker:
     def peaks(self, scope: PeakScope) -> dict[int, DevicePeaks]:
         """Return a scope's peaks so far, by device index."""
         with self._lock:
-            return scope.finish(cuda_state.counters())
+            return scope.finish(cuda_state.allocator_counters())
 
     def close(self, scope: PeakScope) -> dict[int, DevicePeaks]:
         """End a scope and return its peaks by device index."""
@@ -141,7 +130,7 @@ class PeakTracker:
 
     def _record_user_reset(self) -> None:
         with self._lock:
-            now = cuda_state.counters()
+            now = cuda_state.allocator_counters()
             for scope in self._scopes:
                 scope.user_resets += 1
                 for index, counters in now.items():

@@ -22,7 +22,7 @@ from gpuwidget.model.errors import OptionError
 from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import allocator, cuda_state, stream_activity
 
-STATEMENT = "torch.cuda.empty_cache()"
+FREE_CACHE_STATEMENT = "torch.cuda.empty_cache()"
 """The Python statement that releases the cache."""
 
 _CAPTURING = translatable(
@@ -38,7 +38,7 @@ _NOT_SAFELY = translatable(
 )
 
 
-def check_available() -> None:
+def check_cache_available() -> None:
     """Raise OptionError with the reason if torch has no cache to release."""
     reason = cuda_state.no_counters_reason()
     if reason is not None:
@@ -51,21 +51,27 @@ def check_available() -> None:
         )
 
 
-def returnable() -> int:
+def returnable_cache() -> int:
     """Return the cached bytes that torch could release, now or once other streams have finished using
     them."""
-    return sum(device.returnable + device.pending_free for device in allocator.snapshot().values())
+    return sum(device.returnable + device.pending_free for device in allocator.memory_blocks().values())
 
 
-def retained() -> int:
+def retained_cache() -> int:
     """Return the cached bytes that torch can't release because they are fragmented or in private pools."""
     return sum(
         device.reserved - device.allocated - device.returnable - device.pending_free
-        for device in allocator.snapshot().values()
+        for device in allocator.memory_blocks().values()
     )
 
 
-def release(*, cell_runs: bool) -> None:
+def empty_cache() -> None:
+    """Release torch's cache on the thread that runs cells, between two of its operations."""
+    torch: Any = cuda_state.loaded_torch()
+    torch.cuda.empty_cache()
+
+
+def free_cache(*, cell_runs: bool) -> None:
     """Release torch's cache. Call it on a separate thread, because it waits for the GPU without a timeout.
 
     Raises OptionError if the release would or might invalidate a graph capture. Also raises any error of

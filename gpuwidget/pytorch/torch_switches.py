@@ -15,10 +15,11 @@ import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.errors import OptionError
+from gpuwidget.model.torch_state import ComputeSwitches, SwitchValue
 from gpuwidget.model.translation import translatable
 from gpuwidget.pytorch import cuda_state
 
@@ -32,31 +33,6 @@ _TF32_ONLY_CONVOLUTIONS = translatable(
 _TF32_ONLY_RECURRENT = translatable(
     "TF32 is off for convolutions and on for recurrent layers: your code has set them separately."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ComputeSwitches:
-    """The values of the switches that determine which hardware units and algorithms torch uses.
-
-    A value is None if the version of torch lacks the switch.
-    """
-
-    tf32_matmul: bool | None
-    """Whether float32 matrix products may use TF32 on the tensor cores."""
-    tf32_conv: bool | None
-    """Whether cuDNN's convolutions may use TF32 on the tensor cores."""
-    cudnn: bool | None
-    """Whether cuDNN is used at all."""
-    cudnn_benchmark: bool | None = None
-    """Whether cuDNN benchmarks its algorithms for each new shape (torch.backends.cudnn.benchmark)."""
-
-
-class SwitchValue(NamedTuple):
-    """The current value of a switch."""
-
-    value: str | None
-    note: str | None = None
-    """A sentence that explains why the value is unknown or has no effect, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +110,7 @@ def find_switch(name: str, value: str | None = None) -> TorchSwitch:
     return switch
 
 
-def statement(switch: TorchSwitch, value: str) -> str:
+def switch_statement(switch: TorchSwitch, value: str) -> str:
     """Return the Python statement that sets a switch to ``value``. Raises OptionError if torch is not
     loaded."""
     return "\n".join(switch.statements(getattr(_require_torch(), "_C", None), value))
@@ -143,7 +119,7 @@ def statement(switch: TorchSwitch, value: str) -> str:
 def set_switch(switch: TorchSwitch, value: str) -> str:
     """Set a switch, and return the statement that was run. Raises OptionError if torch raises an error."""
     torch = _require_torch()
-    text = statement(switch, value)
+    text = switch_statement(switch, value)
     first_line = text.partition("\n")[0]
     try:
         # torch 2.9 warns once about the older API. The warning is of no use to the user, because it is

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget.model.boundary import foreign_attribute, stopped
 from gpuwidget.model.raw_attributes import class_name
+from gpuwidget.model.torch_state import Loader, Model
 from gpuwidget.pytorch import cuda_state
 
 _LOG = logging.getLogger(__name__)
@@ -26,32 +26,6 @@ _MAX_OBJECTS = 20_000
 most 0.1 s."""
 _MAX_PARAMETERS = 200
 """Maximum number of parameters and buffers that :func:`devices_of_tensors` reads per module."""
-
-
-@dataclass(frozen=True, slots=True)
-class Loader:
-    """A torch.utils.data.DataLoader among the user's variables."""
-
-    name: str
-    num_workers: int
-    pin_memory: bool
-    prefetch_factor: int | None
-    persistent_workers: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """A torch.nn.Module among the user's variables."""
-
-    name: str
-    type: str
-    on_cpu: int | None
-    """Bytes of the module's parameters and buffers in host memory, or None if some could not be counted. A
-    storage that several of them share counts once."""
-    on_gpu: int | None
-    """Bytes of the module's parameters and buffers on CUDA devices, counted like ``on_cpu``."""
-    uses_cudnn: bool
-    """Whether the module contains layers that cuDNN accelerates: convolutions or recurrent layers."""
 
 
 # -- DataLoaders -----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from gpuwidget.model.boundary import Boundary, foreign_attribute, stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.worker_update import MAX_GPUS, WORKER_SCHEMA, UpdateStatus, WorkerGpuUpdate, WorkerUpdate
-from gpuwidget.pytorch.peak_tracker import PEAK_TRACKER
+from gpuwidget.pytorch import PEAK_TRACKER
 from gpuwidget.ranks import rank_socket
 from gpuwidget.system import processes
 from gpuwidget.system.processes import Rank

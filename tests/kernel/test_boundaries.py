@@ -15,7 +15,7 @@ from gpuwidget.views.card_summary import SHORT_S
 CELL, WATCH = "gpuwidget.kernel.cells.watched_cells", "gpuwidget.kernel.cells.cell_watch"
 SAMPLER = "gpuwidget.sampler.sampler:Sampler"
 SHELL, RUN = "gpuwidget.kernel.shell", "gpuwidget.measure.run"
-TORCH, STATE = "gpuwidget.pytorch", "gpuwidget.pytorch.cuda_state"
+TORCH = "gpuwidget.pytorch"
 
 STEPS = (
     # before the cell
@@ -23,7 +23,7 @@ STEPS = (
     "gpuwidget.kernel.magics:check",
     f"{SHELL}.running_cells:RunningCells.before",
     "gpuwidget.kernel.attribution.cell_memory:CellMemoryTracker.before",
-    "gpuwidget.kernel.oom.handler:oom_error.allocated",
+    "gpuwidget.kernel.oom.handler:pytorch.allocated_memory",
     f"{TORCH}.device_switch:DeviceSwitch.before_cell",
     "gpuwidget.kernel.devices.switch_requests:SwitchRequests.apply_pending",
     f"{CELL}:find_in_cell",
@@ -46,11 +46,11 @@ STEPS = (
     "gpuwidget.measure.run_gpus:RunGpus.begin",
     "gpuwidget.measure.run_gpus:RunGpus.add",
     "gpuwidget.measure.run_gpus:RunGpus.end",
-    f"{STATE}:devices",
-    f"{STATE}:devices_with_context",
-    f"{STATE}:counters",
-    f"{STATE}:versions",
-    f"{STATE}:can_synchronize",
+    f"{TORCH}:devices",
+    f"{TORCH}:devices_with_context",
+    f"{TORCH}.cuda_state:allocator_counters",
+    f"{TORCH}:versions",
+    f"{TORCH}:can_synchronize",
     f"{TORCH}.peak_tracker:PeakTracker.open",
     f"{TORCH}.peak_tracker:PeakTracker.close",
     f"{TORCH}.peak_tracker:PeakTracker.discard",

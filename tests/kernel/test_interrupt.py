@@ -211,7 +211,7 @@ def test_interrupt_after_the_end(kernel: Kernel) -> None:
 # The next cell's hooks read the counts before and after the cell. Setting up a test runs no hooks.
 SLOW_HOOK = """
 from gpuwidget.kernel.attribution import cell_memory
-counts = cell_memory.allocator.allocation_counts
+counts = cell_memory.pytorch.allocation_counts
 calls = []
 def slow_counts():
     calls.append(1)
@@ -219,7 +219,7 @@ def slow_counts():
         reached()
         while not os.path.exists('go'): time.sleep(0.002)
     return counts()
-cell_memory.allocator.allocation_counts = slow_counts
+cell_memory.pytorch.allocation_counts = slow_counts
 """
 
 
@@ -232,7 +232,7 @@ def interrupted_in_hook(kernel: Kernel, call: int, code: str) -> Ran:
     kernel.interrupt()
     (kernel.folder / "go").touch()
     ran = kernel.wait(request)
-    kernel.setup("cell_memory.allocator.allocation_counts = counts")
+    kernel.setup("cell_memory.pytorch.allocation_counts = counts")
     return ran
 
 

@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from gpuwidget import pytorch
 from gpuwidget.kernel.shell.interrupts import defer_interrupts
 from gpuwidget.kernel.shell.running_cells import RunningCells
 from gpuwidget.measure.cell_allocations import BEFORE_LOAD, OUTSIDE_CELLS, CellBlocks
 from gpuwidget.model.boundary import stopped
-from gpuwidget.pytorch import allocator
-from gpuwidget.pytorch.allocator import DeviceBlocks
+from gpuwidget.model.torch_state import DeviceBlocks
 
 if TYPE_CHECKING:
     from gpuwidget.heap.storages import StorageWeakRef
@@ -102,12 +102,12 @@ class CellMemoryTracker:
 
     def _update(self, cell: int, *, track_storages: bool = True) -> None:
         try:
-            counts = allocator.allocation_counts()
+            counts = pytorch.allocation_counts()
             unchanged = self._blocks.is_current(counts)
             if unchanged and not (track_storages and self._storages_missing):
                 return
             with defer_interrupts():
-                blocks = allocator.snapshot()
+                blocks = pytorch.memory_blocks()
                 if not unchanged:
                     self._storages_missing |= self._blocks.update(cell, blocks, counts)
                 if track_storages and self._storages_missing:

@@ -9,13 +9,9 @@ from gpuwidget.measure.line_allocations import Code, LineAllocations, RunRequest
 from gpuwidget.model import units
 from gpuwidget.model.messages import Message, message
 from gpuwidget.model.report import Report
+from gpuwidget.model.torch_state import RecordedHistory
 from gpuwidget.model.translation import joined, translatable
-from gpuwidget.pytorch.allocation_history import (
-    ALLOCATION_HISTORY,
-    MAX_EVENTS,
-    HistoryScope,
-    RecordedHistory,
-)
+from gpuwidget.pytorch import ALLOCATION_HISTORY, MAX_EVENTS, HistoryScope
 from gpuwidget.sampler import Subscription, process_sampler
 
 

@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gpuwidget import pytorch
 from gpuwidget.heap.find_holders import FoundHolders, find_holders, gc_paused
 from gpuwidget.heap.heap_walk import Root
 from gpuwidget.kernel.attribution.cell_memory import CELL_MEMORY
@@ -21,9 +22,8 @@ from gpuwidget.measure.holder_ranking import CellAllocation, DeviceMemory, rank_
 from gpuwidget.model.boundary import foreign_attribute, stopped
 from gpuwidget.model.messages import message
 from gpuwidget.model.report import Holder, Report
+from gpuwidget.model.torch_state import AllocationCounts, DeviceBlocks
 from gpuwidget.model.translation import translatable
-from gpuwidget.pytorch import allocator, cuda_state
-from gpuwidget.pytorch.allocator import AllocationCounts, DeviceBlocks
 from gpuwidget.views import holders_view
 from gpuwidget.views.saved_outputs import output_metadata
 
@@ -134,7 +134,7 @@ def search(
     # holder.
     with gc_paused():
         origins = CELL_MEMORY.current_blocks(track_storages=False) if CELL_MEMORY.attached else None
-        blocks = allocator.snapshot()
+        blocks = pytorch.memory_blocks()
         on_storage = CELL_MEMORY.track_storage if origins is not None else None
         variables = (
             root._replace(first=root.name in first) for root in shell_references.variable_roots(shell)
@@ -209,7 +209,7 @@ class HolderCollector:
             return report
         found = self._failed_cell(cell)
         if found is None:
-            counts = allocator.allocation_counts()
+            counts = pytorch.allocation_counts()
             found = CellHolders.of(search(self._shell, time_limit_s=_REPORT_TIME_LIMIT_S), cell, counts)
         left_out = not found.complete and any(holder.kind == "unknown" for holder in found.holders)
         notes = (message("holder-search-limit", _LIMIT_REACHED),) if left_out else ()
@@ -219,7 +219,7 @@ class HolderCollector:
         """Return what the out-of-memory card of this cell has found, if the memory is still the same."""
         global _failed_cell
         found, _failed_cell = _failed_cell, None
-        same = found is not None and (found.cell, found.counts) == (cell, allocator.allocation_counts())
+        same = found is not None and (found.cell, found.counts) == (cell, pytorch.allocation_counts())
         return found if same else None
 
     def abandon(self) -> None:
@@ -228,12 +228,12 @@ class HolderCollector:
 
 def _holders_of(shell: Any, outside: bool) -> Holders:
     found = Holders()
-    no_counters = cuda_state.no_counters_reason()
+    no_counters = pytorch.no_counters_reason()
     if no_counters is not None:
         found.reason = no_counters.text
         return found
     searched = search(shell)
-    counters = cuda_state.counters()
+    counters = pytorch.allocator_counters()
     found.devices = tuple(
         DeviceMemory(
             device=device.name,

@@ -37,7 +37,7 @@ from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.report import Report, RunInfo, Status
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import translatable
-from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
+from gpuwidget.pytorch import DEVICE_SWITCH
 from gpuwidget.views import card
 from gpuwidget.views.card import CardReport
 from gpuwidget.views.saved_outputs import output_metadata

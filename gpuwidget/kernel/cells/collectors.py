@@ -13,7 +13,7 @@ from gpuwidget.model.cell_source import CellSource
 from gpuwidget.profiler.code_locations import CodeLocator
 from gpuwidget.profiler.counter_windows import SamplerWindows
 from gpuwidget.profiler.sampling_profiler import SamplingProfiler
-from gpuwidget.pytorch.stream_activity import DefaultStreams
+from gpuwidget.pytorch import DefaultStreams
 from gpuwidget.sampler import process_sampler
 
 

@@ -15,14 +15,14 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TypeVar
 
+from gpuwidget import pytorch
 from gpuwidget.kernel.shell.user_code import UserCode
 from gpuwidget.measure.advice.evidence import MIN_RUN_S, EarlierRun, RunContext, measured_s, shortened
 from gpuwidget.measure.advice.memory import RUNS
 from gpuwidget.model.boundary import foreign_attribute, stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.report import GpuReport, Report, Span
-from gpuwidget.pytorch import cuda_state, torch_switches, torch_variables
-from gpuwidget.pytorch.device_changes import CodeLine
+from gpuwidget.model.torch_state import CodeLine
 from gpuwidget.system import host_limits, processes
 
 _LOG = logging.getLogger(__name__)
@@ -61,11 +61,11 @@ class RunContextBuilder:
         variables = _or_default(user_variables, list[tuple[str, object]]())
         return RunContext(
             cell=self._cell,
-            loaders=_or_default(lambda: torch_variables.loaders(variables), ()),
-            models=_or_default(lambda: torch_variables.models(variables), ()),
-            switches=_or_default(torch_switches.compute_switches, None),
-            can_use_cuda=cuda_state.loaded_torch() is not None and cuda_state.no_cuda_build_reason() is None,
-            cuda_initialized=cuda_state.cuda_initialized(),
+            loaders=_or_default(lambda: pytorch.loaders(variables), ()),
+            models=_or_default(lambda: pytorch.models(variables), ()),
+            switches=_or_default(pytorch.compute_switches, None),
+            can_use_cuda=pytorch.is_loaded() and pytorch.no_cuda_build_reason() is None,
+            cuda_initialized=pytorch.cuda_initialized(),
             other_gpu_work=_or_default(lambda: self._other_gpu_work(report), False),
             cores=_or_default(host_limits.usable_cores, None),
             shared_memory=_or_default(host_limits.shared_memory, None),

@@ -6,14 +6,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpuwidget import pytorch
 from gpuwidget.kernel.cells.options import WatchOptions
 from gpuwidget.measure.device_order import environment_order, find_order
 from gpuwidget.measure.gpu_selection import select_gpus
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.samples import Gpu, Sample
+from gpuwidget.model.torch_state import cuda_index
 from gpuwidget.model.translation import translatable
-from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.device_switch import DEVICE_SWITCH, cuda_index
+from gpuwidget.pytorch import DEVICE_SWITCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,12 @@ def find_target_gpus(options: WatchOptions, sample: Sample | None) -> tuple[list
     if options.run.gpus:
         uuids = select_gpus(options.run.gpus, sample.gpus)
         return [_target(uuid, order, sample.gpus) for uuid in uuids], "--gpu"
-    default = cuda_state.default_device()
+    default = pytorch.default_device()
     if cuda_index(default) is not None:
         return [_of_device(str(default), order, sample.gpus)], translatable(
             "torch's default device, {device}", device=default
         )
-    current = cuda_state.current_cuda_device()
+    current = pytorch.current_cuda_device()
     if current is not None and order is not None:
         name = f"cuda:{current}"
         return [_of_device(name, order, sample.gpus)], translatable(

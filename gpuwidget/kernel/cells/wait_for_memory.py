@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuwidget import pytorch
 from gpuwidget.kernel.cells.options import WatchOptions
 from gpuwidget.kernel.cells.target_gpus import TargetGpu, find_target_gpus
 from gpuwidget.kernel.devices import default_device
@@ -27,7 +28,6 @@ from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.model.terminal_text import clean_line, printable_lines
 from gpuwidget.model.translation import Text, _, in_view_language, joined, translatable, with_english
-from gpuwidget.pytorch import allocator
 from gpuwidget.sampler import NO_THREAD, OPEN_TIMEOUT_S, Sampler, process_sampler
 from gpuwidget.views.saved_outputs import output_metadata
 
@@ -311,7 +311,7 @@ def _returnable_cache(target: TargetGpu) -> int:
         return 0
     # This version of torch may have a different snapshot format.
     with Boundary(_LOG, "torch's cache could not be read", foreign=True):
-        blocks = allocator.snapshot().get(target.cuda_index)
+        blocks = pytorch.memory_blocks().get(target.cuda_index)
         return 0 if blocks is None else blocks.returnable
     return 0
 

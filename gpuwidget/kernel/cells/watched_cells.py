@@ -28,8 +28,7 @@ from gpuwidget.model.boundary import Boundary, error_line, stopped
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import error_text, in_view_language, translatable
-from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
-from gpuwidget.pytorch.oom_error import find_oom_error
+from gpuwidget.pytorch import DEVICE_SWITCH, find_oom_error
 
 if TYPE_CHECKING:
     from gpuwidget.kernel.cells.cell_watch import CellWatch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwidget.kernel.commands.subcommands import Invocation
 from gpuwidget.kernel.devices import default_device
-from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
+from gpuwidget.pytorch import DEVICE_SWITCH
 
 
 def command(invocation: Invocation) -> None:

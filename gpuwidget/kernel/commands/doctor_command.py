@@ -12,6 +12,7 @@ import logging
 import sys
 from typing import Any
 
+from gpuwidget import pytorch
 from gpuwidget.diagnostics import isolated_run
 from gpuwidget.diagnostics.probe_process import ProbeEnvironment
 from gpuwidget.diagnostics.target import NotebookState
@@ -22,7 +23,6 @@ from gpuwidget.model.diagnosis import Diagnosis, EnvironmentKind
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.to_json import to_json
 from gpuwidget.model.translation import translatable
-from gpuwidget.pytorch import cuda_state, torch_switches, torch_variables
 from gpuwidget.system.daemon_thread import run_in_daemon_thread
 from gpuwidget.version import __version__
 from gpuwidget.views import diagnosis_view
@@ -97,13 +97,12 @@ class SharedDiagnosis:
 
 
 def _run_checks() -> Diagnosis:
-    torch, switches = cuda_state.loaded_torch(), torch_switches.compute_switches()
-    version = getattr(torch, "__version__", None)
+    switches = pytorch.compute_switches()
     notebook = NotebookState(
-        torch=None if version is None else str(version),
+        torch=pytorch.versions().torch,
         cudnn_off=switches is not None and switches.cudnn is False,
         devices=_devices(),
-        cpu_threads=torch_switches.cpu_threads(),
+        cpu_threads=pytorch.cpu_threads(),
         loaders=_loaders_without_workers(),
     )
     place: EnvironmentKind = "kernel" if "ipykernel" in sys.modules else "shell"
@@ -113,7 +112,7 @@ def _run_checks() -> Diagnosis:
 def _loaders_without_workers() -> list[str]:
     # If this fails, the checks run without the DataLoaders.
     with Boundary(_LOG, "the DataLoaders could not be listed"):
-        found = torch_variables.loaders(user_variables())
+        found = pytorch.loaders(user_variables())
         return [loader.name for loader in found if loader.num_workers == 0]
     return []
 
@@ -121,5 +120,5 @@ def _loaders_without_workers() -> list[str]:
 def _devices() -> list[str | None] | None:
     # After a CUDA error, torch may raise anything. The checks then run without the devices.
     with Boundary(_LOG, "torch's devices could not be listed", foreign=True):
-        return [device.uuid for device in cuda_state.devices()] or None
+        return [device.uuid for device in pytorch.devices()] or None
     return None

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import threading
 
+from gpuwidget import pytorch
 from gpuwidget.kernel.devices.driver_memory import FreedMemory
 from gpuwidget.model import units
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.translation import translatable
-from gpuwidget.pytorch import release_cache
 
 _IN_PROGRESS = translatable(
     "The cache is already being freed. The driver frees memory when the GPU has finished its work."
@@ -24,7 +24,7 @@ def free_cache(*, cell_runs: bool) -> str:
 
     Waits for the GPU without a timeout. Raises OptionError with the reason if the cache can't be freed.
     """
-    release_cache.check_available()
+    pytorch.check_cache_available()
     if not _lock.acquire(blocking=False):
         raise OptionError(_IN_PROGRESS)
     try:
@@ -34,8 +34,8 @@ def free_cache(*, cell_runs: bool) -> str:
 
 
 def _free(cell_runs: bool) -> str:
-    if not release_cache.returnable():
-        kept = release_cache.retained()
+    if not pytorch.returnable_cache():
+        kept = pytorch.retained_cache()
         if kept <= 0:
             return translatable("Nothing was done: torch's cache is empty.")
         return translatable(
@@ -46,19 +46,19 @@ def _free(cell_runs: bool) -> str:
     freed = FreedMemory()
     began = SYSTEM_CLOCK.monotonic()
     try:
-        release_cache.release(cell_runs=cell_runs)
+        pytorch.free_cache(cell_runs=cell_runs)
     except RuntimeError as error:
         raise OptionError(
             translatable(
                 "{statement} failed: {error}",
-                statement=release_cache.STATEMENT,
+                statement=pytorch.FREE_CACHE_STATEMENT,
                 error=str(error).splitlines()[0],
             )
         ) from error
     took = SYSTEM_CLOCK.monotonic() - began
     text = translatable(
         "Ran {statement}, which took {duration}. {freed}",
-        statement=release_cache.STATEMENT,
+        statement=pytorch.FREE_CACHE_STATEMENT,
         duration=units.duration(took),
         freed=freed.describe(),
     )

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpuwidget import pytorch
 from gpuwidget.heap.heap_walk import Root
 from gpuwidget.kernel.attribution import memory_holders
 from gpuwidget.kernel.attribution.memory_holders import HolderSearch
@@ -23,7 +24,6 @@ from gpuwidget.model import units
 from gpuwidget.model.boundary import stopped
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.translation import _, in_view_language, joined, translatable
-from gpuwidget.pytorch import cuda_state
 
 _LOG = logging.getLogger(__name__)
 
@@ -89,8 +89,7 @@ def _release(shell: Any) -> list[str]:
     shell_references.release(shell, [root for root in roots if root.kind == "notebook"])
     del search, roots, freeable
     gc.collect()  # free reference cycles, such as an error and its frames
-    torch: Any = cuda_state.loaded_torch()
-    torch.cuda.empty_cache()
+    pytorch.empty_cache()
     tensors = allocated - _allocated()
     lines = [_("Released {size} of tensors.", size=units.memory(tensors))] if tensors > 0 else []
     lines.append(_(freed.describe()))
@@ -113,7 +112,7 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
     gc.collect()
     released = before - _allocated()
     deleted = ", ".join(dict.fromkeys(names))
-    reason = cuda_state.no_counters_reason()
+    reason = pytorch.no_counters_reason()
     if reason is not None:
         return [
             _(
@@ -140,7 +139,7 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
 
 def _search(shell: Any) -> HolderSearch | str:
     """Return the result of the search for the holders of torch's memory, or why nothing can be freed."""
-    reason = cuda_state.no_counters_reason()
+    reason = pytorch.no_counters_reason()
     if reason is not None:
         return translatable("Nothing to free, because {reason}.", reason=reason.text)
     try:
@@ -191,4 +190,4 @@ def _kept_by_variables(search: HolderSearch, freeable: Mapping[int, int]) -> lis
 
 
 def _allocated() -> int:
-    return sum(counters.allocated for counters in cuda_state.counters().values())
+    return sum(counters.allocated for counters in pytorch.allocator_counters().values())

@@ -10,7 +10,7 @@ from gpuwidget.model.kernel_state import Switch
 from gpuwidget.model.terminal_text import TableColumn, format_table
 from gpuwidget.model.translation import _, in_view_language, translatable
 from gpuwidget.model.units import UNKNOWN
-from gpuwidget.pytorch.torch_switches import find_switch
+from gpuwidget.pytorch import find_switch
 
 _USAGE = translatable(
     "%gpu switches             the values of all PyTorch switches\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from gpuwidget import pytorch
 from gpuwidget.kernel.devices.device_choices import GpuMonitor, check_device
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
 from gpuwidget.model import units
@@ -11,8 +12,7 @@ from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import KERNEL_SCHEMA, CandidateGpu, DeviceChoice, DeviceState, KernelState
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.translation import _, in_view_language, joined, translatable
-from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.device_switch import DEVICE_SWITCH, device_context_note
+from gpuwidget.pytorch import DEVICE_SWITCH, device_context_note
 from gpuwidget.sampler import process_sampler
 from gpuwidget.version import __version__
 
@@ -83,7 +83,7 @@ def check_for_cell(device: str) -> None:
     """Raise OptionError, with the reason, if ``device`` can't be the default device of a single cell."""
     if validate_device(device) is None:
         raise OptionError(translatable("--device none: omit the option to leave the device unchanged."))
-    if cuda_state.loaded_torch() is None:
+    if not pytorch.is_loaded():
         raise OptionError(
             translatable(
                 "--device {device}: torch is not imported yet. Import it in a cell before this one.",
@@ -103,8 +103,8 @@ def kernel_state(*, watching: bool) -> KernelState:
         schema=KERNEL_SCHEMA,
         version=__version__,
         pid=os.getpid(),
-        torch=cuda_state.versions().torch,
-        cuda_initialized=cuda_state.cuda_initialized(),
+        torch=pytorch.versions().torch,
+        cuda_initialized=pytorch.cuda_initialized(),
         watching=watching,
         device=DEVICE_SWITCH.state,
         choices=choices.devices,
@@ -120,7 +120,7 @@ def describe_devices() -> str:
     """Return a text with the default device, followed by all devices, one per line."""
     choices = monitor().device_choices(monitor().read(_TIMEOUT_S))
     first = describe(DEVICE_SWITCH.state)
-    if cuda_state.loaded_torch() is None and choices.devices:
+    if not pytorch.is_loaded() and choices.devices:
         first = f"{first} {_('When torch is imported, it will have these devices:')}"
     lines = [first, *(f"  {label(choice)}" for choice in choices.devices)]
     if choices.unavailable is not None:
@@ -145,7 +145,7 @@ def label(choice: DeviceChoice) -> str:
         return " · ".join(
             [choice.device, model, free, *([_(joined(choice.holders))] if choice.holders else [])]
         )
-    if choice.device == "cpu" or cuda_state.cuda_initialized():
+    if choice.device == "cpu" or pytorch.cuda_initialized():
         return choice.device
     models = list(dict.fromkeys(gpu.name.removeprefix("NVIDIA ") for gpu in choice.candidates))
     known = _("known once your code has started CUDA")

@@ -10,6 +10,7 @@ import importlib.util
 import os
 from dataclasses import dataclass
 
+from gpuwidget import pytorch
 from gpuwidget.measure.device_order import NO_ORDER, CudaOrder, find_order, unlike_expected
 from gpuwidget.measure.process_memory import Attribution
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
@@ -18,9 +19,8 @@ from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.kernel_state import CandidateGpu, DeviceChoice, DeviceOrder, KernelGpu
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Gpu, Sample, is_unopened
+from gpuwidget.model.torch_state import cuda_index, same_gpu
 from gpuwidget.model.translation import Text, capitalized, joined, translatable
-from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.device_switch import cuda_index
 from gpuwidget.sampler import Sampler, Subscription
 from gpuwidget.system import processes
 from gpuwidget.system.memory_owners import ProcessGroup, by_owner, group_of, memory_of
@@ -136,11 +136,11 @@ class GpuMonitor:
         if sample is None:
             return ()
         attribution = self._attribute(sample)
-        devices = cuda_state.devices()
-        contexts = cuda_state.devices_with_context()
-        counters = cuda_state.counters()
+        devices = pytorch.devices()
+        contexts = pytorch.devices_with_context()
+        counters = pytorch.allocator_counters()
         # A torch without CUDA has no cuda:N, whatever the order of the GPUs is.
-        order = _cuda_order(sample) if cuda_state.no_cuda_build_reason() is None else NO_ORDER
+        order = _cuda_order(sample) if pytorch.no_cuda_build_reason() is None else NO_ORDER
         names = [(f"cuda:{number}", uuid) for number, uuid in enumerate(order.uuids or ())]
         found = []
         for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
@@ -287,18 +287,18 @@ def _unavailable(sample: Sample | None) -> str | None:
     """Return why there is no CUDA device; None if there is one or may be one."""
     if not _installed():
         return translatable("torch is not installed in this kernel's environment.")
-    without = cuda_state.no_cuda_build_reason()
+    without = pytorch.no_cuda_build_reason()
     if without is not None:
         return translatable("{reason}: there is only the CPU.", reason=capitalized(without))
-    if cuda_state.cuda_initialized() or sample is None:
+    if pytorch.cuda_initialized() or sample is None:
         return None
-    if not (sample.origin.live or sample.origin.recorded) and not cuda_state.is_rocm():
+    if not (sample.origin.live or sample.origin.recorded) and not pytorch.is_rocm():
         return sample.origin.reason or translatable("No NVIDIA GPU is visible here.")
     return None
 
 
 def _installed() -> bool:
-    if cuda_state.loaded_torch() is not None:
+    if pytorch.is_loaded():
         return True
     try:
         return importlib.util.find_spec("torch") is not None
@@ -308,16 +308,16 @@ def _installed() -> bool:
 
 def _cuda_order(sample: Sample | None) -> CudaOrder:
     """Return the order of the CUDA devices, without the GPUs of a recording."""
-    if sample is not None and sample.origin.live and not cuda_state.is_rocm():
+    if sample is not None and sample.origin.live and not pytorch.is_rocm():
         return find_order(sample.gpus, os.environ)
     # The GPUs of a recording may not be those of this machine.
-    reported = cuda_state.cuda_uuids()
+    reported = pytorch.cuda_uuids()
     return NO_ORDER if reported is None else CudaOrder(reported, None)
 
 
 def _candidates(sample: Sample | None) -> tuple[CandidateGpu, ...]:
     """Return the GPUs of ``sample`` that can be a CUDA device whose GPU is unknown."""
-    if sample is None or not sample.origin.live or cuda_state.is_rocm():
+    if sample is None or not sample.origin.live or pytorch.is_rocm():
         return ()
     return tuple(
         CandidateGpu(
@@ -335,7 +335,7 @@ def _candidates(sample: Sample | None) -> tuple[CandidateGpu, ...]:
 
 
 def _same(gpu: Gpu, uuid: str | None) -> bool:
-    return gpu.uuid == uuid or cuda_state.same_gpu(gpu.uuid, uuid)
+    return gpu.uuid == uuid or same_gpu(gpu.uuid, uuid)
 
 
 def free_memory(gpu: Gpu, reading: Reading) -> int | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gpuwidget import pytorch
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.model import units
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.translation import Text, joined, translatable
-from gpuwidget.pytorch import cuda_state
 
 _TIMEOUT_S = 1.0
 
@@ -43,7 +43,7 @@ class FreedMemory:
 
 def reserved_by_torch() -> int:
     """Return the bytes that torch's allocator has reserved on all GPUs."""
-    return sum(counters.reserved for counters in cuda_state.counters().values())
+    return sum(counters.reserved for counters in pytorch.allocator_counters().values())
 
 
 def read_used_memory(clock: Clock = SYSTEM_CLOCK) -> dict[str, UsedMemory] | None:
@@ -59,7 +59,7 @@ def read_used_memory(clock: Clock = SYSTEM_CLOCK) -> dict[str, UsedMemory] | Non
         return None
     found: dict[str, UsedMemory] = {}
     for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
-        if not cuda_state.has_context(gpu.uuid):
+        if not pytorch.has_context(gpu.uuid):
             continue
         if reading.measured is None or reading.measured < now or reading.memory_used is None:
             return None

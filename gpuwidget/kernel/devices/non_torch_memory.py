@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from gpuwidget import pytorch
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import MemoryShares
 from gpuwidget.measure.holder_ranking import DeviceMemory
@@ -15,9 +15,8 @@ from gpuwidget.model.boundary import Boundary, foreign_attribute
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Holder
 from gpuwidget.model.samples import Gpu
+from gpuwidget.model.torch_state import TorchDevice, same_gpu
 from gpuwidget.model.translation import Text, translatable
-from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.cuda_state import TorchDevice
 from gpuwidget.sampler import NO_THREAD
 
 _LOG = logging.getLogger(__name__)
@@ -58,11 +57,11 @@ def by_device(torch_memory: Sequence[DeviceMemory]) -> tuple[dict[str, NonTorchM
             sample.origin.reason or translatable("The recorded processes are not this machine's.")
         )
     reserved = {device.device: device.reserved for device in torch_memory}
-    in_use = cuda_state.devices_with_context()
+    in_use = pytorch.devices_with_context()
     found = {}
-    for device in cuda_state.devices():
+    for device in pytorch.devices():
         for gpu, reading in zip(sample.gpus, sample.readings, strict=True):
-            if device.index in in_use and cuda_state.same_gpu(gpu.uuid, device.uuid):
+            if device.index in in_use and same_gpu(gpu.uuid, device.uuid):
                 shares = monitor.memory_shares(sample, gpu, reading)
                 found[device.name] = _of_device(shares, device, gpu, reading, reserved.get(device.name, 0))
     return found, None
@@ -75,23 +74,13 @@ def _unknown(reason: str) -> Text:
 
 def cupy_pool(index: int) -> int | None:
     """Return the bytes in CuPy's memory pool on a device; None if CuPy is not loaded or raises an error."""
-    torch: Any = cuda_state.loaded_torch()
     pool = foreign_attribute("cupy", "get_default_memory_pool")
-    if pool is None or torch is None:
+    if pool is None or not pytorch.is_loaded():
         return None
     # The pool returns the bytes on the current device.
-    with Boundary(_LOG, "CuPy's pool could not be read", foreign=True), torch.cuda.device(index):
+    with Boundary(_LOG, "CuPy's pool could not be read", foreign=True), pytorch.on_device(index):
         return int(pool().total_bytes())
     return None
-
-
-def _uses_nccl() -> bool:
-    torch: Any = cuda_state.loaded_torch()
-    # torch may have no distributed package, or there is no process group yet.
-    with Boundary(_LOG, "torch's process group could not be read", foreign=True):
-        distributed = torch.distributed
-        return bool(distributed.is_initialized()) and "nccl" in str(distributed.get_backend())
-    return False
 
 
 def _of_device(
@@ -111,7 +100,7 @@ def _of_device(
             held.append((REMAINING, reading.memory_used - known))
     else:
         if shares.own is not None:
-            held.append((WITH_NCCL if _uses_nccl() else CONTEXT, shares.own - known))
+            held.append((WITH_NCCL if pytorch.uses_nccl() else CONTEXT, shares.own - known))
         held += shares.others
     if any(size < 0 for _, size in held):
         notes.append(translatable("The driver's values are older than torch's: run the command again."))

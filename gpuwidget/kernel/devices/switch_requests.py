@@ -11,10 +11,11 @@ import logging
 import threading
 from collections.abc import Callable
 
+from gpuwidget import pytorch
 from gpuwidget.model.kernel_state import Switch
+from gpuwidget.model.torch_state import SwitchValue
 from gpuwidget.model.translation import Text, translatable
-from gpuwidget.pytorch import torch_switches
-from gpuwidget.pytorch.torch_switches import TORCH_SWITCHES, SwitchValue, TorchSwitch, find_switch
+from gpuwidget.pytorch import TORCH_SWITCHES, TorchSwitch, find_switch
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class SwitchRequests:
     def state(self) -> tuple[Switch, ...]:
         """The state of all switches. It may be read on any thread."""
         with self._lock:
-            values = torch_switches.switch_values()
+            values = pytorch.switch_values()
             return tuple(
                 self._switch(switch, _NO_TORCH if values is None else values[switch.name])
                 for switch in TORCH_SWITCHES
@@ -66,7 +67,7 @@ class SwitchRequests:
             # apply_pending() takes the same lock, so no cell can start its code in the meantime.
             if not self._busy():
                 return self._run(switch, value)
-            statement = torch_switches.statement(switch, value)
+            statement = pytorch.switch_statement(switch, value)
             self._failed.pop(name, None)
             self._pending.pop(name, None)
             if switch.current_value() == value:
@@ -100,14 +101,14 @@ class SwitchRequests:
         self._pending.pop(switch.name, None)
         self._failed.pop(switch.name, None)
         self._ran.pop(switch.name, None)
-        self._ran[switch.name] = statement = torch_switches.set_switch(switch, value)
+        self._ran[switch.name] = statement = pytorch.set_switch(switch, value)
         return statement
 
     def _switch(self, switch: TorchSwitch, now: SwitchValue) -> Switch:
         pending = self._pending.get(switch.name)
         statement = self._ran.get(switch.name)
         if pending is not None:
-            statement = torch_switches.statement(switch, pending)
+            statement = pytorch.switch_statement(switch, pending)
         return Switch(
             name=switch.name,
             title=switch.title,

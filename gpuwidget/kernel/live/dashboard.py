@@ -28,7 +28,7 @@ from gpuwidget.model.kernel_state import DeviceState, KernelGpu
 from gpuwidget.model.lazy_imports import own_warning_filters
 from gpuwidget.model.samples import Sample
 from gpuwidget.model.translation import _, error_text, in_view_language, translatable
-from gpuwidget.pytorch.device_switch import DEVICE_SWITCH
+from gpuwidget.pytorch import DEVICE_SWITCH
 from gpuwidget.sampler import Sampler, Subscription, process_sampler
 from gpuwidget.views.saved_outputs import output_metadata
 from gpuwidget.views.time_axis import TimeAxis

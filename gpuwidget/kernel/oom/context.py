@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import CodeType, TracebackType
 from typing import Any
 
+from gpuwidget import pytorch
 from gpuwidget.heap.find_holders import find_holders, gc_paused
 from gpuwidget.heap.heap_walk import Root
 from gpuwidget.heap.retention import Retained, Role
@@ -39,10 +40,8 @@ from gpuwidget.model import units
 from gpuwidget.model.boundary import Boundary, foreign_attribute, stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK
 from gpuwidget.model.report import Holder, HolderKind
+from gpuwidget.model.torch_state import AllocatorState, DeviceBlocks, Stage, same_gpu
 from gpuwidget.model.translation import translatable, with_english
-from gpuwidget.pytorch import allocator, cuda_state, oom_error
-from gpuwidget.pytorch.allocator import DeviceBlocks
-from gpuwidget.pytorch.oom_error import AllocatorState, Stage
 from gpuwidget.sampler import process_sampler
 from gpuwidget.system import processes
 from gpuwidget.system.memory_owners import group_of
@@ -81,16 +80,16 @@ def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -
 
     The result contains no references to the user's objects.
     """
-    error_text = oom_error.error_message(error)
+    error_text = pytorch.error_message(error)
     message = parse_message(error_text)
     index = message.index if message.index is not None else _only_device()
     # Pause garbage collection: memory that it frees during the search would appear to have no holder.
     with gc_paused():
-        state = oom_error.allocator_state(index) if index is not None else _NO_STATE
+        state = pytorch.allocator_state(index) if index is not None else _NO_STATE
         found = _holders(shell, index, error, cell)
     blocks, incomplete = found.blocks, found.incomplete
     unknown = [incomplete] if incomplete is not None else []
-    no_counters = cuda_state.no_counters_reason()
+    no_counters = pytorch.no_counters_reason()
     if no_counters is not None:
         unknown.append(
             translatable("Couldn't tell who holds torch's memory, because {reason}.", reason=no_counters.text)
@@ -100,7 +99,7 @@ def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -
     counted = state.allocated is not None and index is not None
     allocated = state.allocated if message.allocated is None else message.allocated.exact(state.allocated)
     agrees = message.allocated is None or state.allocated is None or message.allocated.high >= state.allocated
-    stage = oom_error.stage(error)
+    stage = pytorch.failed_stage(error)
     needed = None if message.requested is None else message.requested.high
     freed = max(0, (allocated or 0) - (state.allocated or 0)) if agrees and counted else 0
     facts = OomFacts(
@@ -120,7 +119,7 @@ def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -
         others=others or _processes_in_message(message),
         pools=() if index is None else _pools(index),
         expandable=state.expandable,
-        setting=oom_error.allocator_setting(error_text),
+        setting=pytorch.allocator_setting(error_text),
         stage=stage,
         uses=found.uses,
         cell_uses=found.cell_uses,
@@ -142,7 +141,7 @@ def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -
 
 
 def _only_device() -> int | None:
-    in_use = cuda_state.devices_with_context()
+    in_use = pytorch.devices_with_context()
     return in_use[0] if len(in_use) == 1 else None
 
 
@@ -205,7 +204,7 @@ def _holders(shell: Any, index: int | None, error: BaseException, cell: FailedCe
         codes: list[CodeType] = []
         names_needed = _names_needed(shell, error, cell, user_code, codes)
         code = _failed_code(cell, error, codes, user_code)
-        counts = allocator.allocation_counts()
+        counts = pytorch.allocation_counts()
         searched = memory_holders.search(
             shell,
             time_limit_s=_TIME_LIMIT_S,
@@ -281,7 +280,7 @@ def _old_gradients(
         is_old = origin != number and (origin != UNKNOWN_CELL or not code.calls_backward)
         if role == "gradients" and owner is not None and is_old:
             roots = [searched.roots[leading] for leading in searched.found.leading_roots[owner]]
-            name = next((root.name for root in roots if oom_error.has_zero_grad(root.value)), None)
+            name = next((root.name for root in roots if pytorch.has_zero_grad(root.value)), None)
             if blocks.has_cells and name is not None:
                 found.setdefault(name, set()).add(address)
     return tuple((name, frozenset(addresses)) for name, addresses in found.items())
@@ -614,18 +613,17 @@ def _processes_in_message(message: OomMessage) -> tuple[OtherMemory, ...]:
 
 def _pools(index: int) -> tuple[LibraryPool, ...]:
     """Return CuPy's memory pool, or an empty tuple if the user has not imported CuPy."""
-    torch: Any = cuda_state.loaded_torch()
     pool = foreign_attribute("cupy", "get_default_memory_pool")
     if not callable(pool):
         return ()
     # The pool's functions use the current device.
-    with Boundary(_LOG, "CuPy's pool could not be read", foreign=True), torch.cuda.device(index):
+    with Boundary(_LOG, "CuPy's pool could not be read", foreign=True), pytorch.on_device(index):
         return (LibraryPool(translatable("CuPy's pool"), int(pool().free_bytes()), _FLUSH_CUPY),)
     return ()
 
 
 def _recent_memory(index: int | None) -> tuple[tuple[float, int | None], ...]:
-    uuid = next((device.uuid for device in cuda_state.devices() if device.index == index), None)
+    uuid = next((device.uuid for device in pytorch.devices() if device.index == index), None)
     sampler = process_sampler()
-    gpu = next((gpu for gpu in sampler.known_gpus if cuda_state.same_gpu(gpu.uuid, uuid)), None)
+    gpu = next((gpu for gpu in sampler.known_gpus if same_gpu(gpu.uuid, uuid)), None)
     return () if gpu is None else sampler.recent.memory(gpu.uuid, SYSTEM_CLOCK.monotonic())

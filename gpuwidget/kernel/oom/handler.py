@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
+from gpuwidget import pytorch
 from gpuwidget.kernel.oom.failed_cell import FailedCell
 from gpuwidget.kernel.shell.interrupts import ignore_interrupts
 from gpuwidget.kernel.shell.running_cells import RunningCell, RunningCells
 from gpuwidget.model.boundary import stopped
-from gpuwidget.pytorch import oom_error
 from gpuwidget.views.saved_outputs import output_metadata
 
 _LOG = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class OutOfMemoryCards:
         if len(self._running) == 1:
             self._shown = None
         try:
-            cell.at_start = oom_error.allocated()
+            cell.at_start = pytorch.allocated_memory()
         except BaseException as error:
             stopped(_LOG, "the allocated memory could not be read", error)
 
@@ -73,7 +73,7 @@ class OutOfMemoryCards:
             stopped(_LOG, "the card for an out-of-memory error failed", error)
 
     def _explain(self, error: BaseException, cell: FailedCell | None, watch: WatchedCell | None) -> None:
-        found = oom_error.find_oom_error(error)
+        found = pytorch.find_oom_error(error)
         if found is None or id(found) == self._shown:
             return
         self._shown = id(found)

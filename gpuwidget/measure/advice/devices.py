@@ -10,8 +10,8 @@ from gpuwidget.measure.notes import gpu_name
 from gpuwidget.model.messages import Sentences
 from gpuwidget.model.report import GpuReport
 from gpuwidget.model.samples import Gpu
+from gpuwidget.model.torch_state import CodeLine
 from gpuwidget.model.translation import capitalized, translatable
-from gpuwidget.pytorch.device_changes import CodeLine
 
 BUSY = 20.0
 """Mean utilization, in percent, at or above which a GPU counts as working."""

@@ -20,10 +20,8 @@ from gpuwidget.model.report import (
     in_call,
 )
 from gpuwidget.model.samples import Gpu, without_mig_parents
+from gpuwidget.model.torch_state import CodeLine, ComputeSwitches, DeviceChanges, Loader, Model
 from gpuwidget.model.translation import joined, translatable
-from gpuwidget.pytorch.device_changes import CodeLine, DeviceChanges
-from gpuwidget.pytorch.torch_switches import ComputeSwitches
-from gpuwidget.pytorch.torch_variables import Loader, Model
 from gpuwidget.system.host_limits import SharedMemory
 
 MIN_RUN_S = 3.0

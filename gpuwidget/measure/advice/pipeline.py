@@ -23,9 +23,9 @@ from gpuwidget.measure.advice.evidence import (
 from gpuwidget.measure.advice.rule import Finding, Rule, numbers, power
 from gpuwidget.model.messages import Sentences
 from gpuwidget.model.report import GpuReport
+from gpuwidget.model.torch_state import Loader
 from gpuwidget.model.translation import joined, translatable
 from gpuwidget.model.units import GIB
-from gpuwidget.pytorch.torch_variables import Loader
 
 MIN_SHARE = 20.0
 """Percent of the run's time spent on loading data, at or above which a faster loader is worth the effort."""

@@ -9,9 +9,8 @@ from typing import Literal
 
 from gpuwidget.heap.retention import Role
 from gpuwidget.model.report import Holder
+from gpuwidget.model.torch_state import Segment, Stage
 from gpuwidget.model.translation import translatable
-from gpuwidget.pytorch.allocator import Segment
-from gpuwidget.pytorch.oom_error import Stage
 
 RetentionKind = Literal["item", "sum", "carry", "retain_graph"]
 """``item``: a container keeps something from each step. ``sum``: a tensor is the sum of all steps. ``carry``:

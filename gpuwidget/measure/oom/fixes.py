@@ -15,8 +15,8 @@ from gpuwidget.measure.oom import fix_templates as texts
 from gpuwidget.measure.oom.facts import OomFacts, OomHolder, Retention
 from gpuwidget.measure.oom.fix_templates import OomFix, OomFixTemplate
 from gpuwidget.model import units
+from gpuwidget.model.torch_state import LARGE_PAGE, Segment
 from gpuwidget.model.translation import listed
-from gpuwidget.pytorch.allocator import LARGE_PAGE, Segment
 
 _MAX_VARIABLES = 3
 _EXPLAINS_PART = 0.5

@@ -16,6 +16,7 @@ import pytest
 from helpers_doctor import NO_CUDA, TORCH, WORKING, devices, fake_torch, h200, nvml, results
 
 import gpuwidget
+from gpuwidget import pytorch
 from gpuwidget.cli.commands import doctor
 from gpuwidget.cli.main import main
 from gpuwidget.diagnostics import isolated_run
@@ -27,9 +28,7 @@ from gpuwidget.diagnostics.torch_copies import TorchFiles
 from gpuwidget.kernel.commands import doctor_command
 from gpuwidget.model.diagnosis import Diagnosis, Issue
 from gpuwidget.model.to_json import to_json
-from gpuwidget.pytorch import cuda_state, torch_switches, torch_variables
-from gpuwidget.pytorch.cuda_state import TorchDevice
-from gpuwidget.pytorch.torch_variables import Loader
+from gpuwidget.model.torch_state import ComputeSwitches, Loader, TorchDevice
 from gpuwidget.views import diagnosis_view
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m'\"&"
@@ -400,17 +399,17 @@ def test_settings_of_the_notebooks_torch_are_checked(monkeypatch: pytest.MonkeyP
         return WELL
 
     monkeypatch.setattr(isolated_run, "run_in_subprocess", run)
-    monkeypatch.setattr(torch_switches, "compute_switches", lambda: None)
+    monkeypatch.setattr(pytorch, "compute_switches", lambda: None)
     doctor_command.doctor()
-    off = torch_switches.ComputeSwitches(tf32_matmul=None, tf32_conv=None, cudnn=False)
-    monkeypatch.setattr(torch_switches, "compute_switches", lambda: off)
+    off = ComputeSwitches(tf32_matmul=None, tf32_conv=None, cudnn=False)
+    monkeypatch.setattr(pytorch, "compute_switches", lambda: off)
     assert doctor_command.doctor().doctor == WELL
     assert [(one.cudnn_off, one.devices) for one in asked] == [(False, None), (True, None)]
-    monkeypatch.setattr(cuda_state, "devices", lambda: (TorchDevice(0, "aa-bb"), TorchDevice(1, None)))
+    monkeypatch.setattr(pytorch, "devices", lambda: (TorchDevice(0, "aa-bb"), TorchDevice(1, None)))
     doctor_command.doctor()
     assert asked[2].devices == ["aa-bb", None]
     loaders = [Loader(name, workers, False, None, False) for name, workers in (("train", 0), ("test", 4))]
-    monkeypatch.setattr(torch_variables, "loaders", lambda _variables: loaders)
-    monkeypatch.setattr(torch_switches, "cpu_threads", lambda: 1)
+    monkeypatch.setattr(pytorch, "loaders", lambda _variables: loaders)
+    monkeypatch.setattr(pytorch, "cpu_threads", lambda: 1)
     doctor_command.doctor()
     assert (asked[3].cpu_threads, asked[3].loaders) == (1, ["train"])

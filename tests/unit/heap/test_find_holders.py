@@ -13,8 +13,8 @@ from helpers_heap import holders_of
 
 from gpuwidget.heap.find_holders import FoundHolders, find_holders, find_storages
 from gpuwidget.heap.heap_walk import Root
+from gpuwidget.model.torch_state import DeviceBlocks
 from gpuwidget.pytorch import allocator
-from gpuwidget.pytorch.allocator import DeviceBlocks
 
 torch: Any = pytest.importorskip("torch")
 
@@ -40,7 +40,7 @@ def test_a_search_triggers_no_garbage_collection(gpu: StandInGpu) -> None:
     del ring
     many = {f"v{n}": [[n, [n]], {"n": [n]}] for n in range(5000)}
     roots = [Root(name, value, "variable") for name, value in many.items()]
-    blocks = allocator.snapshot()
+    blocks = allocator.memory_blocks()
     kept: list[object] = []
     while gc.get_count()[0] > 100:  # so that the next collection is not already due
         kept.append([])
@@ -59,7 +59,7 @@ def test_the_time_limit(gpu: StandInGpu) -> None:
     """
     x, kept = gpu.empty(1000), [gpu.empty(1)]
     roots = [Root("x", x, "variable"), Root("kept", kept, "variable"), Root("Out[1]", x[1:], "notebook")]
-    reached = find_holders(roots, allocator.snapshot(), time_limit_s=0)
+    reached = find_holders(roots, allocator.memory_blocks(), time_limit_s=0)
     assert (reached.complete, reached.names) == (False, {0: ("x", "Out[1]")})
     assert sorted(reached.owners[0], key=str) == [0, None]
 
@@ -74,7 +74,7 @@ def test_find_storages(gpu: StandInGpu) -> None:
     def on_storage(index: int, address: int, storage: Any) -> None:
         received.append((index, address, storage().expired()))
 
-    blocks = allocator.snapshot()
+    blocks = allocator.memory_blocks()
     limits: dict[str, Any] = {"excluded": (), "max_objects": 100, "time_limit_s": 100}
     find_storages(roots, blocks, on_storage, **limits)
     assert sorted(received) == [(0, address, False) for address in blocks[0].addresses]

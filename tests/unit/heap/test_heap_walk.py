@@ -21,8 +21,8 @@ from gpuwidget.heap import heap_walk, object_references
 from gpuwidget.heap.find_holders import find_holders
 from gpuwidget.heap.heap_walk import BlockOwners, Limits, Root
 from gpuwidget.measure.holder_ranking import rank_holders
+from gpuwidget.model.torch_state import DeviceBlocks
 from gpuwidget.pytorch import allocator
-from gpuwidget.pytorch.allocator import DeviceBlocks
 
 torch: Any = pytest.importorskip("torch")
 
@@ -243,7 +243,7 @@ def test_excluded_objects_are_not_followed(gpu: StandInGpu) -> None:
     roots = [Root("widget", [shell], "variable"), Root("function", holders_of, "variable")]
     globals()["_kept"] = gpu.empty(1)
     try:
-        blocks = allocator.snapshot()
+        blocks = allocator.memory_blocks()
         reached = find_holders(roots, blocks, excluded=[shell])
         assert reached.owners[0] == [None, None]
     finally:
@@ -256,7 +256,7 @@ def test_a_user_module(gpu: StandInGpu) -> None:
     x = gpu.empty(1000)
     module["x"] = x
     roots = [Root("x", x, "variable"), Root("mine", module, "variable", is_namespace=True)]
-    blocks = allocator.snapshot()
+    blocks = allocator.memory_blocks()
     holders = rank_holders(roots, find_holders(roots, blocks), blocks)
     assert names_and_bytes(holders) == [(("x", "mine.x"), 4096), (("mine",), ROUND)]
 
@@ -286,8 +286,8 @@ def test_the_walk_is_limited(gpu: StandInGpu) -> None:
         far = [far]
     assert names_and_bytes(holders_of(gpu, {"far": far}, max_objects=20)) == [((), ROUND)]
     roots = [Root("far", far, "variable")]
-    assert find_holders(roots, allocator.snapshot(), max_objects=20).complete is False
-    assert find_holders(roots, allocator.snapshot()).complete is True
+    assert find_holders(roots, allocator.memory_blocks(), max_objects=20).complete is False
+    assert find_holders(roots, allocator.memory_blocks()).complete is True
 
 
 def test_a_large_data_set_costs_no_more_than_the_limit(
@@ -306,7 +306,7 @@ def test_a_large_data_set_costs_no_more_than_the_limit(
     monkeypatch.setattr(object_references, "get_referents", referents)
     data = [[[n] for n in range(1000)] for _ in range(100)]
     roots = [Root("data", data, "variable"), Root("x", gpu.empty(1), "variable")]
-    reached = find_holders(roots, allocator.snapshot(), max_objects=100)
+    reached = find_holders(roots, allocator.memory_blocks(), max_objects=100)
     assert (reached.complete, reached.owners) == (False, {0: [1]})
     assert sum(counts) <= 2 * 100 * 20
 

@@ -131,7 +131,7 @@ class Config:
 
 def is_complete(variable: object) -> bool:
     """Return whether a search left out no objects to which a variable leads."""
-    return find_holders([Root("variable", variable, "variable")], allocator.snapshot()).complete
+    return find_holders([Root("variable", variable, "variable")], allocator.memory_blocks()).complete
 
 
 def test_container_subclasses() -> None:

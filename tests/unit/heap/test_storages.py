@@ -71,7 +71,7 @@ def test_tensors_saved_for_backward(gpu: StandInGpu) -> None:
         (("losses",), 2 * ROUND),
         (("weight", "losses[0].grad_fn…"), ROUND),
     ]
-    blocks = allocator.snapshot()
+    blocks = allocator.memory_blocks()
     roots = [Root(name, value, "variable") for name, value in names.items()]
     assert find_holders(roots, blocks).saved_for_backward == {1: {0: 2 * ROUND}}
     losses[0].backward()

@@ -17,6 +17,7 @@ from helpers_samples import GIB, LIVE, h200, process, reading, sample
 from helpers_torch import make_torch
 from nvml_standin import profiles
 
+from gpuwidget import pytorch
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.devices.device_choices import CPU, DeviceChoices, GpuMonitor, check_device
 from gpuwidget.measure.device_order import ORDER_UNKNOWN
@@ -24,7 +25,6 @@ from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import CandidateGpu, DeviceChoice
 from gpuwidget.model.messages import MessageId
 from gpuwidget.model.samples import Sample, unopened_gpu
-from gpuwidget.pytorch import cuda_state
 from gpuwidget.sampler import Sampler
 from gpuwidget.sources import Inventory
 from gpuwidget.sources.nvml import NvmlSource
@@ -258,7 +258,7 @@ def test_a_torch_without_cuda_has_no_name_for_a_gpu(
     torch: Any, monitor: GpuMonitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a torch that was built for the CPU only, no GPU is labelled cuda:N."""
-    monkeypatch.setattr(cuda_state, "no_cuda_build_reason", lambda: "torch was built without CUDA")
+    monkeypatch.setattr(pytorch, "no_cuda_build_reason", lambda: "torch was built without CUDA")
     assert [gpu.torch_device for gpu in monitor.kernel_gpus(NOW)] == [None, None]
 
 

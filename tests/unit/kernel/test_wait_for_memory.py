@@ -16,14 +16,14 @@ import pytest
 from fakes import FakeClock, FakeSource
 from helpers_torch import make_torch
 
+from gpuwidget import pytorch
 from gpuwidget.kernel.cells import target_gpus, wait_for_memory
 from gpuwidget.kernel.cells.options import parse
 from gpuwidget.kernel.cells.target_gpus import find_target_gpus
 from gpuwidget.kernel.cells.wait_for_memory import MemoryWait
 from gpuwidget.model.errors import GpuLostError, OptionError
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.pytorch import allocator, cuda_state
-from gpuwidget.pytorch.allocator import DeviceBlocks
+from gpuwidget.model.torch_state import DeviceBlocks
 from gpuwidget.pytorch.device_switch import DeviceSwitch
 from gpuwidget.sampler import NO_THREAD, Sampler
 from gpuwidget.system.processes import own_user
@@ -119,9 +119,9 @@ def test_no_wait_without_threads(no_threads: None) -> None:
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     for variable in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(cuda_state, "default_device", lambda: None)
-    monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: None)
-    monkeypatch.setattr(cuda_state, "devices", tuple)
+    monkeypatch.setattr(pytorch, "default_device", lambda: None)
+    monkeypatch.setattr(pytorch, "current_cuda_device", lambda: None)
+    monkeypatch.setattr(pytorch, "devices", tuple)
     made = Bench()
     yield made
     made.sampler.stop()
@@ -244,7 +244,7 @@ def test_the_torch_cache_of_this_process_counts(bench: Bench, monkeypatch: pytes
     If that is still not enough memory, the message contains the size of the unused cache.
     """
     cache = DeviceBlocks(0, (), (), (), 40 * GIB, returnable=30 * GIB, pending_free=0, private_pools=0)
-    monkeypatch.setattr(allocator, "snapshot", lambda: {0: cache})
+    monkeypatch.setattr(pytorch, "memory_blocks", lambda: {0: cache})
     bench.source.memory[0] = TOTAL - 12 * GIB
     bench.source.processes[0] = (other_process(30 * GIB),)
     assert (
@@ -256,7 +256,7 @@ def test_the_torch_cache_of_this_process_counts(bench: Bench, monkeypatch: pytes
     assert "30.0 GiB in this notebook's torch cache" in note
     assert note.endswith("torch.cuda.empty_cache().")
     assert bench.wait("--need 12GiB") is None
-    monkeypatch.setattr(allocator, "snapshot", lambda: 1 / 0)
+    monkeypatch.setattr(pytorch, "memory_blocks", lambda: 1 / 0)
     assert "; the GPU has 12.0 of 139.7 GiB free (holders: " in bench.error_of("--need 20GiB")
 
 
@@ -339,8 +339,8 @@ def test_how_the_gpu_is_chosen(
 
     The reason for the choice is part of the message.
     """
-    monkeypatch.setattr(cuda_state, "default_device", lambda: default)
-    monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: current)
+    monkeypatch.setattr(pytorch, "default_device", lambda: default)
+    monkeypatch.setattr(pytorch, "current_cuda_device", lambda: current)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert chosen(bench, options) == expected
@@ -356,10 +356,10 @@ def test_a_device_choice_before_cuda_is_initialized(bench: Bench, monkeypatch: p
     assert chosen(bench) == ([0], "the first that CUDA sees")  # the choice takes effect before the next cell
     switch.before_cell()
     assert chosen(bench) == ([1], "chosen as the current CUDA device, cuda:1")
-    monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: 0)  # as if user code chose cuda:0
+    monkeypatch.setattr(pytorch, "current_cuda_device", lambda: 0)  # as if user code chose cuda:0
     assert chosen(bench) == ([0], "the current CUDA device, cuda:0")
     switch.detach()
-    monkeypatch.setattr(cuda_state, "current_cuda_device", lambda: None)
+    monkeypatch.setattr(pytorch, "current_cuda_device", lambda: None)
     assert chosen(bench) == ([0], "the first that CUDA sees")
 
 

@@ -14,7 +14,7 @@ from gpuwidget.measure.advice import advise
 from gpuwidget.measure.advice.evidence import NO_CONTEXT, RunContext, RunEvidence
 from gpuwidget.model.report import Advice, GpuReport, Level, Span, TorchMemory
 from gpuwidget.model.samples import Gpu
-from gpuwidget.pytorch.device_changes import CodeLine, DeviceChanges
+from gpuwidget.model.torch_state import CodeLine, DeviceChanges
 
 PEAK_RATES = {
     "NVIDIA GeForce RTX 3090": (44.1e12, 936e9),

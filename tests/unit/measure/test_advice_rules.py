@@ -27,8 +27,7 @@ from gpuwidget.model.report import (
     Traffic,
     WorkerReport,
 )
-from gpuwidget.pytorch.torch_switches import ComputeSwitches
-from gpuwidget.pytorch.torch_variables import Loader, Model
+from gpuwidget.model.torch_state import ComputeSwitches, Loader, Model
 from gpuwidget.system.host_limits import SharedMemory
 from gpuwidget.views import card_html
 

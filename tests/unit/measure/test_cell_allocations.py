@@ -28,7 +28,7 @@ class Notebook:
 
         If ``watched``, also track the storages of the variables' tensors.
         """
-        found = allocator.snapshot()
+        found = allocator.memory_blocks()
         new = self.blocks.update(cell, found, allocator.allocation_counts())
         if watched:
             roots = [Root(name, value, "variable") for name, value in self.variables.items()]

@@ -12,8 +12,8 @@ from gpuwidget.measure.oom.fix_templates import OomFix
 from gpuwidget.measure.oom.fixes import advise, contradicts_itself
 from gpuwidget.measure.oom.message import RoundedBytes, parse_message
 from gpuwidget.model.report import Holder, HolderKind
+from gpuwidget.model.torch_state import Segment
 from gpuwidget.model.units import GIB, MIB
-from gpuwidget.pytorch.allocator import Segment
 from gpuwidget.pytorch.oom_error import is_out_of_memory
 
 TORCH_1 = (

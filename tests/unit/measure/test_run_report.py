@@ -12,8 +12,7 @@ from gpuwidget.measure.gpu_totals import GpuTotals
 from gpuwidget.measure.run_report import GpuReportBuilder
 from gpuwidget.model.messages import MessageId
 from gpuwidget.model.report import Span, TorchMemory
-from gpuwidget.pytorch.cuda_state import AllocatorCounters, TorchDevice
-from gpuwidget.pytorch.peak_tracker import DevicePeaks
+from gpuwidget.model.torch_state import AllocatorCounters, DevicePeaks, TorchDevice
 
 GPU = h200(0)
 DEVICE = TorchDevice(index=1, uuid=GPU.uuid)

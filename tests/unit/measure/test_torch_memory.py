@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from gpuwidget import pytorch
 from gpuwidget.measure.torch_memory import has_allocated, returnable, torch_memory
+from gpuwidget.model.torch_state import AllocatorCounters, DeviceBlocks, DevicePeaks
 from gpuwidget.model.units import MIB
 from gpuwidget.pytorch import allocator
-from gpuwidget.pytorch.cuda_state import AllocatorCounters
-from gpuwidget.pytorch.peak_tracker import DevicePeaks
 
 BEFORE = AllocatorCounters(
     allocated=100 * MIB,
@@ -62,11 +62,11 @@ def snapshots(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         segment(30, (30, "inactive")),
     )
 
-    def snapshot() -> dict[int, allocator.DeviceBlocks]:
+    def memory_blocks() -> dict[int, DeviceBlocks]:
         asked.append(1)
         return {0: allocator.device_blocks(0, segments)}
 
-    monkeypatch.setattr(allocator, "snapshot", snapshot)
+    monkeypatch.setattr(pytorch, "memory_blocks", memory_blocks)
     return asked
 
 
@@ -95,10 +95,10 @@ def test_a_list_that_disagrees_with_the_counters_is_not_used(
     assert returnable({0: account(reserved=150 * MIB)}) == {0: None}
     assert returnable({1: account(peak=130 * MIB)}) == {1: None}
 
-    def broken() -> dict[int, allocator.DeviceBlocks]:
+    def broken() -> dict[int, DeviceBlocks]:
         raise RuntimeError("CUDA error")
 
-    monkeypatch.setattr(allocator, "snapshot", broken)
+    monkeypatch.setattr(pytorch, "memory_blocks", broken)
     assert returnable({0: account(peak=130 * MIB)}) == {0: None}
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from helpers_torch import STANDIN, make_torch
 
+from gpuwidget.model.torch_state import RecordedHistory
 from gpuwidget.pytorch import allocation_history
-from gpuwidget.pytorch.allocation_history import AllocationHistory, HistoryScope, RecordedHistory
+from gpuwidget.pytorch.allocation_history import AllocationHistory, HistoryScope
 
 ALLOCATOR = STANDIN.parents[1] / "standin_allocator.py"
 

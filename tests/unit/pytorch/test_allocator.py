@@ -13,9 +13,10 @@ from helpers_allocator import StandInGpu
 
 from gpuwidget.kernel.attribution.memory_holders import Holders
 from gpuwidget.measure.holder_ranking import DeviceMemory
+from gpuwidget.model.torch_state import DeviceBlocks
 from gpuwidget.model.units import MIB
 from gpuwidget.pytorch import allocator, cuda_state
-from gpuwidget.pytorch.allocator import DeviceBlocks, device_blocks
+from gpuwidget.pytorch.allocator import device_blocks
 from gpuwidget.views import holders_view
 
 
@@ -156,7 +157,7 @@ def test_addresses_within_blocks() -> None:
 def test_without_cuda_there_is_nothing() -> None:
     """If CUDA is not initialized, there are no blocks and no allocation counts, and the reason is given."""
     pytest.importorskip("torch")
-    assert (allocator.snapshot(), allocator.allocation_counts()) == ({}, {})
+    assert (allocator.memory_blocks(), allocator.allocation_counts()) == ({}, {})
     reason = cuda_state.no_counters_reason()
     assert reason is not None
     assert reason.id == "cuda-not-initialized"
@@ -175,7 +176,7 @@ def test_snapshots_leave_the_history_out(gpu: StandInGpu, monkeypatch: pytest.Mo
         return gpu.snapshot()
 
     monkeypatch.setattr(torch.cuda, "memory_snapshot", new)
-    assert allocator.snapshot()[0].allocated == x.nbytes
+    assert allocator.memory_blocks()[0].allocated == x.nbytes
     monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: gpu.snapshot())
-    assert allocator.snapshot()[0].allocated == x.nbytes
+    assert allocator.memory_blocks()[0].allocated == x.nbytes
     assert asked == [False]

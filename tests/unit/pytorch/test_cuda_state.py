@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 from helpers_torch import GIB, FakeTorch
 
+from gpuwidget.model.torch_state import AllocatorCounters, DevicePeaks, TorchDevice, same_gpu
 from gpuwidget.pytorch import cuda_state
-from gpuwidget.pytorch.cuda_state import AllocatorCounters, TorchDevice
-from gpuwidget.pytorch.peak_tracker import DevicePeaks, PeakTracker
+from gpuwidget.pytorch.peak_tracker import PeakTracker
 
 
 def no_counters() -> str | None:
@@ -32,7 +32,7 @@ def test_without_torch_there_is_nothing_and_a_reason(monkeypatch: pytest.MonkeyP
     """If torch is not imported, there are no devices and no counters, and gpuwidget does not import torch."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert cuda_state.devices() == ()
-    assert cuda_state.counters() == {}
+    assert cuda_state.allocator_counters() == {}
     assert no_counters() == "torch-not-loaded"
     assert "torch" not in sys.modules
 
@@ -48,7 +48,7 @@ def test_cuda_is_not_initialized(torch: FakeTorch) -> None:
     """Before user code initializes CUDA, gpuwidget makes no CUDA call."""
     torch.up = False
     torch.cuda.memory_stats_as_nested_dict = None
-    assert cuda_state.counters() == {}
+    assert cuda_state.allocator_counters() == {}
     assert no_counters() == "cuda-not-initialized"
     cuda_state.synchronize()
     assert torch.waited == []
@@ -64,9 +64,9 @@ def test_versions(torch: FakeTorch) -> None:
 def test_devices_are_joined_by_uuid(torch: FakeTorch) -> None:
     """torch's devices are matched to GPUs by UUID, ignoring NVML's prefix 'GPU-', and never by index."""
     assert cuda_state.devices() == (TorchDevice(0, "uuid-0"),)
-    assert cuda_state.same_gpu("GPU-uuid-0", "uuid-0")
-    assert not cuda_state.same_gpu("GPU-uuid-1", "uuid-0")
-    assert not cuda_state.same_gpu("GPU-uuid-0", None)
+    assert same_gpu("GPU-uuid-0", "uuid-0")
+    assert not same_gpu("GPU-uuid-1", "uuid-0")
+    assert not same_gpu("GPU-uuid-0", None)
 
 
 def test_only_devices_with_a_context_are_synchronized(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,5 +209,5 @@ def test_partial_counters_are_not_shown(torch: FakeTorch) -> None:
     reason is given.
     """
     torch.backend = "cudaMallocAsync"
-    assert cuda_state.counters() == {}
+    assert cuda_state.allocator_counters() == {}
     assert no_counters() == "async-allocator"

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gpuwidget.pytorch.device_changes import CodeLine, DeviceChanges, DeviceChangeTracker
+from gpuwidget.model.torch_state import CodeLine, DeviceChanges
+from gpuwidget.pytorch.device_changes import DeviceChangeTracker
 
 CODE = """\
 def work(torch, count):

@@ -14,8 +14,9 @@ from helpers_torch import make_torch
 
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import DeviceState
+from gpuwidget.model.torch_state import cuda_index
 from gpuwidget.pytorch import device_switch
-from gpuwidget.pytorch.device_switch import DeviceSwitch, cuda_index
+from gpuwidget.pytorch.device_switch import DeviceSwitch
 
 
 @pytest.fixture

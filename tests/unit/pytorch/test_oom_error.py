@@ -11,8 +11,8 @@ import pytest
 from helpers_allocator import MIB
 from helpers_out_of_memory import LimitedGpu
 
+from gpuwidget.model.torch_state import AllocatorState
 from gpuwidget.pytorch import oom_error
-from gpuwidget.pytorch.oom_error import AllocatorState
 
 torch: Any = pytest.importorskip("torch")
 
@@ -42,7 +42,7 @@ def test_the_allocators_state(small_gpu: LimitedGpu) -> None:
         (MIB - 512, False),
     ]
     assert (segment.size, segment.shared, segment.expandable) == (2 * MIB, True, False)
-    assert oom_error.allocated() == {0: MIB + 512}
+    assert oom_error.allocated_memory() == {0: MIB + 512}
     assert kept
 
 
@@ -63,7 +63,7 @@ def test_without_cuda() -> None:
     """If CUDA is not initialized, all values of the allocator's state are None, and no exception is
     raised.
     """
-    assert oom_error.allocated() == {}
+    assert oom_error.allocated_memory() == {}
     assert oom_error.allocator_state(0) == AllocatorState(None, None, None, None, None, None, (), False)
 
 

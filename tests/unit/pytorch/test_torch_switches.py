@@ -15,8 +15,9 @@ import pytest
 from helpers_torch import make_torch
 
 from gpuwidget.model.errors import OptionError
+from gpuwidget.model.torch_state import ComputeSwitches, SwitchValue
 from gpuwidget.pytorch import torch_switches
-from gpuwidget.pytorch.torch_switches import TORCH_SWITCHES, ComputeSwitches, SwitchValue, find_switch
+from gpuwidget.pytorch.torch_switches import TORCH_SWITCHES, find_switch
 
 torch: Any = pytest.importorskip("torch")
 
@@ -97,7 +98,7 @@ def test_every_choice_can_be_set_and_is_then_read(name: str) -> None:
 
 def test_the_statements() -> None:
     """Each switch is set by a single line, which uses torch's public API."""
-    said = [torch_switches.statement(switch, switch.choices[-1]) for switch in TORCH_SWITCHES]
+    said = [torch_switches.switch_statement(switch, switch.choices[-1]) for switch in TORCH_SWITCHES]
     assert said == [
         "torch.backends.cudnn.enabled = False",
         "torch.backends.cudnn.benchmark = False",

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from gpuwidget.model.torch_state import Loader, Model
 from gpuwidget.pytorch import torch_variables
-from gpuwidget.pytorch.torch_variables import Loader, Model
 
 torch: Any = pytest.importorskip("torch")
 

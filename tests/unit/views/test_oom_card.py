@@ -21,8 +21,8 @@ from gpuwidget.measure.oom.facts import (
     Retention,
 )
 from gpuwidget.model.report import Holder, HolderKind
+from gpuwidget.model.torch_state import Segment
 from gpuwidget.model.units import GIB, MIB
-from gpuwidget.pytorch.allocator import Segment
 from gpuwidget.views.oom_card import bundle
 
 

@@ -1,6 +1,7 @@
-"""Find the ranks that this process has started with torch: by ``mp.spawn``, or by a launcher in a notebook.
+"""Find the processes that torch makes work together: the ranks that this process has started, by ``mp.spawn`` or
+by a launcher in a notebook, and its own process group.
 
-The environment of such a process contains no rank, since torch passes the rank as an argument. The objects
+The environment of a started process contains no rank, since torch passes the rank as an argument. The objects
 with which torch waits for the processes contain it. They are local variables of torch's functions, so they
 are read from the stacks of this process's threads. Nothing in torch is replaced.
 """
@@ -10,24 +11,17 @@ from __future__ import annotations
 import logging
 import sys
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.thread_frames import caller_of, frames_of_threads
+from gpuwidget.model.torch_state import SpawnedRank
+from gpuwidget.pytorch import cuda_state
 
 _LOG = logging.getLogger(__name__)
 
 _SPAWN = "torch.multiprocessing.spawn"
 _AGENT = "torch.distributed.elastic.agent.server.api"
-
-
-class SpawnedRank(NamedTuple):
-    """A process's place among the processes that torch has started together."""
-
-    rank: int
-    """For ``mp.spawn``, the index of the process, which torch passes to the function."""
-    local_rank: int
-    world_size: int
 
 
 def spawned_ranks() -> dict[int, SpawnedRank]:
@@ -42,6 +36,16 @@ def spawned_ranks() -> dict[int, SpawnedRank]:
                 found |= _ranks_in(frame)
             frame = caller_of(frame)
     return found
+
+
+def uses_nccl() -> bool:
+    """Return whether this process belongs to a process group of torch whose GPUs communicate through NCCL."""
+    torch: Any = cuda_state.loaded_torch()
+    # torch may have no distributed package, or there is no process group yet.
+    with Boundary(_LOG, "torch's process group could not be read", foreign=True):
+        distributed = torch.distributed
+        return bool(distributed.is_initialized()) and "nccl" in str(distributed.get_backend())
+    return False
 
 
 def _ranks_in(frame: FrameType) -> dict[int, SpawnedRank]:
