@@ -1,5 +1,5 @@
-"""Find the processes that torch makes work together: the ranks that this process has started, by ``mp.spawn`` or
-by a launcher in a notebook, and its own process group.
+"""Find the processes that torch makes work together: the ranks that this process has started (by ``mp.spawn``
+or by a launcher in a notebook), and its own process group.
 
 The environment of a started process contains no rank, since torch passes the rank as an argument. The objects
 with which torch waits for the processes contain it. They are local variables of torch's functions, so they
