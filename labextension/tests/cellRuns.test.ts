@@ -265,7 +265,8 @@ test('the running cell has an open band on the notebook’s GPUs, or on all if n
   assert.deepEqual([all.cells.bands('GPU-0'), all.cells.bands('GPU-1')], [[], [open]]);
 });
 
-test('with different clocks of kernel and server there are no bands', () => {
+test('with different clocks of kernel and server there are no bands', t => {
+  t.mock.timers.enable({ apis: ['Date'], now: 1000 * NOW });
   const all = made(new FakeCells([codeCell('a', FakeOutput.report(report(1)))]));
   const at = (seconds: number): string => new Date(1000 * (NOW + seconds)).toISOString();
   all.cells.clockSkew.observeKernel(at(-30), NOW); // This message arrived late.
