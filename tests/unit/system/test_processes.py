@@ -66,9 +66,9 @@ def test_how_old_this_process_is() -> None:
     before = processes.boot_time()
     program = (
         "import os; from gpuwidget.system import processes as p; "
-        "print(*p.boot_time(), p.times_of(os.getpid()).age_s)"
+        "print(p.times_of(os.getpid()).age_s, *p.boot_time())"
     )
-    boot_id, seconds, age_s = subprocess.run(
+    age_s, boot_id, seconds = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout.split()
     after, mine = processes.boot_time(), processes.times_of(ME)
