@@ -29,10 +29,9 @@ RESULTS := $(VENV)/test-results
 GROUPS := python typescript hardware server kernel browser
 OLDEST_GROUPS := kernel-oldest browser-oldest
 # Number of processes that run the tests of a group in parallel. The tests of one file run in the same process. Tests
-# spend most of their time waiting for kernels, servers and pages. The files start in the order of
-# tests/helpers_order.py. On two CPUs, the server tests took 87 s with 3 processes, 69 s with 4, and 68 s with 6.
+# spend most of their time waiting for kernels, servers and pages. The files with the most tests start first.
 WORKERS ?= 4
-PYTEST = $(RUN) pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder --junit-xml=$(RESULTS)/$(@:test-%=%).xml
+PYTEST = $(RUN) pytest --numprocesses=$(WORKERS) --dist=loadfile --junit-xml=$(RESULTS)/$(@:test-%=%).xml
 INSTALLED := $(VENV)/.installed-torch$(TORCH)
 OLDEST_INSTALLED := $(OLDEST)/.installed
 OLDEST_LAB := .venv-oldest-lab

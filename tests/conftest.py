@@ -18,7 +18,6 @@ import pytest
 from helpers_allocator import MIB, StandInGpu
 from helpers_faults import FaultMachine, Stubs
 from helpers_nvml import Install, Machine, replace_driver
-from helpers_order import longest_first
 from helpers_out_of_memory import LimitedGpu
 from nvml_standin import OLD_DRIVER, build
 
@@ -91,11 +90,6 @@ def _no_stopped_errors(request: pytest.FixtureRequest) -> Iterator[None]:
     strict = request.path.relative_to(Path(__file__).parent).parts[0] in STRICT
     if found and strict and request.node.get_closest_marker("stops_errors") is None:
         pytest.fail(f"gpuwidget has stopped an error:\n{found}", pytrace=False)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the test files that take longest first."""
-    items[:] = longest_first(items)
 
 
 @pytest.fixture
