@@ -86,6 +86,7 @@ class _Wait(NamedTuple):
     Rule,
     "model-on-cpu",
     {"model": "name", "on_cpu_bytes": "bytes", "cpu": "%"},
+    order=110,
     checks_attribution=True,
 )
 def model_on_cpu(evidence: RunEvidence) -> Finding | None:
@@ -119,6 +120,7 @@ def model_on_cpu(evidence: RunEvidence) -> Finding | None:
     Rule,
     "sync-points",
     {"line": "name", "frame": "name", "call": "name", "share": "%", "utilization": "%"},
+    order=160,
 )
 def sync_points(evidence: RunEvidence) -> Finding | None:
     """Return advice if a line waits for the GPU.

@@ -137,6 +137,7 @@ CHECK_COPIES = translatable(
     Rule,
     "small-kernels",
     {"utilization": "%", "sm_activity": "%", "power_w": "W", "gpus": "GPU index"},
+    order=170,
     beside_straggler=False,
     part="steady part",
 )
@@ -173,6 +174,7 @@ def small_kernels(evidence: RunEvidence) -> Finding | None:
         "tf32_matmul": "setting",
         "gpus": "GPU index",
     },
+    order=210,
     beside_straggler=False,
     part="steady part",
 )
@@ -209,6 +211,7 @@ def tensor_cores_idle(evidence: RunEvidence) -> Finding | None:
         "utilization": "%",
         "gpus": "GPU index",
     },
+    order=260,
     beside_straggler=False,
     part="steady part",
 )
@@ -249,6 +252,7 @@ def memory_bound(evidence: RunEvidence) -> Finding | None:
         "power_w": "W",
         "gpus": "GPU index",
     },
+    order=150,
     beside_straggler=False,
     part="steady part",
 )

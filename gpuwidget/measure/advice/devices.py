@@ -65,6 +65,7 @@ NAME_DEVICE = translatable(
         "fp32_ratio": "ratio",
         "memory_bandwidth_ratio": "ratio",
     },
+    order=120,
 )
 def slower_gpu(evidence: RunEvidence) -> Finding | None:
     """Return advice if this process computed on a GPU while a faster one, which it could use, was idle."""
@@ -108,7 +109,7 @@ def slower_gpu(evidence: RunEvidence) -> Finding | None:
     )
 
 
-@partial(Rule, "unused-contexts", {"unused": "GPU index", "held_bytes": "bytes", "lines": "name"})
+@partial(Rule, "unused-contexts", {"unused": "GPU index", "held_bytes": "bytes", "lines": "name"}, order=310)
 def unused_contexts(evidence: RunEvidence) -> Finding | None:
     """Return advice if the run opened CUDA contexts on GPUs that it did not use, while it used others."""
     context = evidence.context
@@ -128,7 +129,7 @@ def unused_contexts(evidence: RunEvidence) -> Finding | None:
     )
 
 
-@partial(Rule, "device-switches", {"switches": "count", "per_second": "1/s", "line": "name"})
+@partial(Rule, "device-switches", {"switches": "count", "per_second": "1/s", "line": "name"}, order=270)
 def device_switches(evidence: RunEvidence) -> Finding | None:
     """Return advice if the code often switched the current CUDA device."""
     changes = evidence.context.device_changes

@@ -111,6 +111,7 @@ USE_OR_FREE = translatable(
         "late_utilization": "%",
         "late_sm_activity": "%",
     },
+    order=130,
     part="steady part",
 )
 def straggler(evidence: RunEvidence) -> Finding | None:
@@ -160,7 +161,7 @@ def straggler(evidence: RunEvidence) -> Finding | None:
     )
 
 
-@partial(Rule, "idle-gpus", {"idle": "GPU index", "at_work": "GPU index", "held_bytes": "bytes"})
+@partial(Rule, "idle-gpus", {"idle": "GPU index", "at_work": "GPU index", "held_bytes": "bytes"}, order=220)
 def idle_gpus(evidence: RunEvidence) -> Finding | None:
     """Return advice if this process holds memory on GPUs that did nothing while others worked."""
     if not evidence.attributed:

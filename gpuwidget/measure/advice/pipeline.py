@@ -121,6 +121,7 @@ MORE_WORKERS = translatable("more workers")
         "prefetch_factor": "setting",
         "persistent_workers": "setting",
     },
+    order=140,
     beside_straggler=False,
     part="steady part of workers",
 )

@@ -953,6 +953,36 @@ def test_sure_advice_comes_first() -> None:
     assert rules(evidence(bursts)) == ["fragmentation", "input-pipeline"]
 
 
+def test_the_rules_in_order_of_importance() -> None:
+    """Advice about GPUs that wait comes first, then advice about slow work, then advice about memory."""
+    assert [rule.id for rule in rules_module.RULES] == [
+        "model-on-cpu",
+        "slower-gpu",
+        "straggler",
+        "input-pipeline",
+        "copies",
+        "sync-points",
+        "small-kernels",
+        "tensor-cores-idle",
+        "idle-gpus",
+        "throttled",
+        "cudnn-off",
+        "cudnn-benchmark",
+        "memory-bound",
+        "device-switches",
+        "unused-contexts",
+        "growing-memory",
+        "fragmentation",
+    ]
+
+
+def test_two_rules_with_one_number_are_an_error() -> None:
+    """Two rules with the same number have no order, so importing them fails."""
+    first, second, *_ = rules_module.RULES
+    with pytest.raises(ValueError, match="model-on-cpu and slower-gpu have the same order, 110"):
+        rules_module.in_order((first, replace(second, order=first.order)))
+
+
 def test_every_rule_has_its_section_in_the_docs() -> None:
     """The name of each rule is a heading in docs/advice.md, and the rule's advice links to that heading."""
     import re
