@@ -53,7 +53,6 @@ class _Problems:
         return [problem for problem in self._problems if problem.check == check.id]
 
     def affected(self, problem: Problem) -> str:
-        """Return which other checks this problem affects."""
         return _("Also affected: {titles}.", titles=self._titles(problem.affects))
 
     def causes(self, check: Check) -> str:
