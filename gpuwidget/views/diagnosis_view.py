@@ -18,7 +18,7 @@ _STATUS_WORDS = {
     "unknown": translatable("unknown"),
     "skipped": translatable("skipped"),
 }
-"""The word for each status, so that the status is readable without colours and icons."""
+"""The word for each status, so that the status is readable without colors and icons."""
 _STATUS_COLORS = {"broken": styles.ERROR, "warning": styles.WARNING}
 _CELL = "text-align:left;vertical-align:top"
 _MIN_WIDTH = 60

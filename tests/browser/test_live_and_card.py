@@ -53,7 +53,7 @@ observer.disconnect();
 const sorted = [...moments].sort((a, b) => a - b);
 return sorted.filter((moment, place) => place === 0 || moment - sorted[place - 1] > 20).length;
 """
-COLOURS = """
+COLORS = """
 const style = name => getComputedStyle(document.querySelector(name));
 return {text: style('.gpuwidget-live .gpuwidget-header').color, page: style('.jp-Notebook').backgroundColor};
 """
@@ -93,9 +93,9 @@ def outputs_with(notebook: Notebook, cell: int, mime_type: str) -> list[dict[str
     return [bundle for bundle in bundles if mime_type in bundle]
 
 
-def luminance(colour: str) -> float:
+def luminance(color: str) -> float:
     """Return the brightness of a CSS ``rgb()`` color, from 0 to 1."""
-    red, green, blue = (int(part) for part in colour.strip("rgba()").split(",")[:3])
+    red, green, blue = (int(part) for part in color.strip("rgba()").split(",")[:3])
     return (0.299 * red + 0.587 * green + 0.114 * blue) / 255
 
 
@@ -108,8 +108,8 @@ def test_chart_then_card(open_notebook: Open, tmp_path: Path, theme: str) -> Non
     run_to_the_end(notebook, 0)
     notebook.run(1)
     notebook.page.wait_for_selector(LINES, state="attached")
-    colours = notebook.script(COLOURS)
-    assert abs(luminance(colours["text"]) - luminance(colours["page"])) > 0.5
+    colors = notebook.script(COLORS)
+    assert abs(luminance(colors["text"]) - luminance(colors["page"])) > 0.5
     live = notebook.script(LAST_PLOT)
     notebook.script(WATCH_FRAMES)
     end.touch()
