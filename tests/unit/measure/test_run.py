@@ -28,10 +28,7 @@ from gpuwidget.system import processes
 from gpuwidget.views.card_summary import explanations, figures, headline
 from gpuwidget.views.comparison import compare_reports
 
-
-@pytest.fixture(autouse=True)
-def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
+pytestmark = pytest.mark.usefixtures("no_torch")
 
 
 @pytest.fixture

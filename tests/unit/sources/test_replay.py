@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_recordings import GPM, SetClock, meta, tick, values, write
+from fakes import SetClock
+from helpers_recordings import GPM, meta, tick, values, write
 from helpers_samples import group_reading, status_reading
 
 from gpuwidget.model.errors import GpuLostError, SourceLostError

@@ -8,7 +8,7 @@ import copy
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields, replace
 from html import unescape
 from html.parser import HTMLParser
@@ -30,6 +30,8 @@ from gpuwidget.views.card_summary import total_energy
 from gpuwidget.views.chart import UNTRUSTED
 from gpuwidget.views.detail_levels import COMPACT, REDUCED
 from gpuwidget.views.size_budget import LIMIT
+
+pytestmark = pytest.mark.usefixtures("in_utc")
 
 WORKERS = ("python train.py --rank 1", HOSTILE)
 EVERY = pytest.mark.parametrize("make", reports.ALL.values(), ids=reports.ALL.keys())
@@ -66,16 +68,6 @@ ATTRIBUTES = {
         "overflow",
     ),
 }
-
-
-@pytest.fixture(autouse=True)
-def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Set the time zone to UTC."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 class Page(HTMLParser):
