@@ -19,7 +19,6 @@ import torch
 
 from benchmarks.idle_patterns import profile_figures, watch
 
-LOADS = ("text generation", "small kernels")
 _CELL = "until = clock() + seconds\nwhile clock() < until:\n    step()\n"
 _COUNTERS_PROGRAM = """
 import sys, pynvml

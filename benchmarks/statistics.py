@@ -101,7 +101,7 @@ def alternating(pairs: int, plain: Callable[[], T], watched: Callable[[], T]) ->
     """Run both functions ``pairs`` times and return the results as pairs (plain, watched).
 
     In every second pair, ``watched`` runs first. This prevents drift (clocks, temperature, caches) from
-    favouring one of the functions.
+    favoring one of the functions.
     """
     results = []
     for number in range(pairs):

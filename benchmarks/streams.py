@@ -44,7 +44,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
             standin.scenario(*_held_by(running.start_notebooks(_NOTEBOOKS)))
             received = _kernels_received(running)
             for number in range(rounds):
-                # Alternate the order of the client counts, so that drift does not favour one of them.
+                # Alternate the order of the client counts, so that drift does not favor one of them.
                 for count in (0, *_COUNTS) if number % 2 == 0 else (*reversed(_COUNTS), 0):
                     with clients(running, [_PATH] * count):
                         time.sleep(_SETTLE_S if count else _LINGER_S)

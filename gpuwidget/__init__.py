@@ -50,7 +50,6 @@ _MODULES = {
     "set_device": "gpuwidget.kernel.devices.default_device",
     "watch": "gpuwidget.kernel.cells.watch_api",
 }
-"""The module that defines each public function."""
 
 
 def __getattr__(name: str) -> Any:

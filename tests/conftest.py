@@ -8,8 +8,10 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -102,6 +104,22 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start)
         yield
+
+
+@pytest.fixture
+def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Set the time zone to UTC."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.fixture
+def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove the torch that another test has imported."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 
 @pytest.fixture

@@ -24,6 +24,25 @@ _ROUNDING_S = 1e-9
 """Differences of times that are smaller than this come from rounding."""
 
 
+class SetClock:
+    """A clock whose time a test sets."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def time(self) -> float:
+        """Return the time that the test has set."""
+        return self.now
+
+    def monotonic(self) -> float:
+        """Return the time that the test has set."""
+        return self.now
+
+    def wait(self, condition: object, seconds: float | None) -> None:
+        """Fail the test, because the code under test must not wait."""
+        raise AssertionError("nothing waits")
+
+
 class FakeClock:
     """A clock that stands still until a test calls :meth:`advance`, apart from rounding errors."""
 

@@ -11,7 +11,7 @@ AXE = Path(__file__).parents[1] / "node_modules" / "axe-core" / "axe.min.js"
 _RUN_AXE = """
 const [source, include] = argument;
 if (!window.axe) { (0, eval)(source); }
-// The colours of a new theme are still in transition.
+// The colors of a new theme are still in transition.
 await Promise.all(document.getAnimations().map(animation => animation.finished.catch(() => {})));
 const found = await window.axe.run({include}, {resultTypes: ['violations']});
 return found.violations.flatMap(({id, help, nodes}) => nodes.map(node =>

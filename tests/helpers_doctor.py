@@ -199,6 +199,11 @@ def check_of(which: str, of: ProbeResults) -> Check:
     return next(one for one in diagnose(of).links if one.id == which)
 
 
+def checks_by_id(doctor: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the checks of a diagnosis in JSON, by their ids."""
+    return {check["id"]: check for check in doctor["links"]}
+
+
 def no_import(error: str, kind: str = "ImportError") -> dict[str, Any]:
     """Return the values that the torch probe reports if ``import torch`` raises this error."""
     nothing = dict.fromkeys((*TORCH, "imported"))

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import math
 import sys
-import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Literal
+
+from helpers_http import LocalServer, send
 
 ExporterKind = Literal["gpuwidget", "dcgm", "nvidia_gpu"]
 MIB = 1024**2
@@ -97,19 +98,12 @@ class SimulatedCluster:
                     self.close_connection = True
                     return
                 body = owner.text(node, kind).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                send(self, body, Content_Type="text/plain; version=0.0.4; charset=utf-8")
 
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(self.address, Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self._thread.start()
+        self._server = LocalServer(Handler, self.address)
 
     @property
     def all_gpus(self) -> list[SimulatedGpu]:
@@ -130,7 +124,6 @@ class SimulatedCluster:
     def scrape_configs(self, interval: str = "1s") -> list[dict[str, Any]]:
         """Return the entries of Prometheus's ``scrape_configs`` for all exporters."""
         ports = {"gpuwidget": 8888, "dcgm": 9400, "nvidia_gpu": 9835}
-        address = f"{self.address[0]}:{self._server.server_port}"
         return [
             {
                 "job_name": kind,
@@ -138,7 +131,7 @@ class SimulatedCluster:
                 "scrape_timeout": interval,
                 "static_configs": [
                     {
-                        "targets": [address],
+                        "targets": [self._server.host],
                         "labels": {
                             "instance": f"{node}:{ports[kind]}",
                             "__metrics_path__": f"/{node}/{kind}",
@@ -152,9 +145,7 @@ class SimulatedCluster:
 
     def stop(self) -> None:
         """Stop the web server."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.stop()
 
 
 def plausible_load(gpus: Sequence[SimulatedGpu], now: float) -> None:

@@ -1,4 +1,4 @@
-"""A web server whose responses a test chooses: a stand-in for a Prometheus that misbehaves."""
+"""Web servers in this process, such as a stand-in for a Prometheus that misbehaves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,37 @@ Respond = Callable[[BaseHTTPRequestHandler, dict[str, str]], None]
 """Write the response to a request. The second argument is the request's form."""
 
 
-class WebServer:
+class LocalServer:
+    """A web server whose requests a thread handles."""
+
+    def __init__(
+        self,
+        handler: type[BaseHTTPRequestHandler],
+        address: tuple[str, int] = ("127.0.0.1", 0),
+        certificate: Path | None = None,
+    ) -> None:
+        server = ThreadingHTTPServer(address, handler)
+        server.daemon_threads = True
+        scheme = "http"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+            scheme = "https"
+        self.host = f"{address[0]}:{server.server_port}"
+        self.url = f"{scheme}://{self.host}"
+        self._server = server
+        self._thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the server. Requests that are still being answered are abandoned."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class WebServer(LocalServer):
     """A web server on a free port of 127.0.0.1 that calls ``respond`` for each POST request."""
 
     def __init__(self, respond: Respond, certificate: Path | None = None) -> None:
@@ -35,23 +65,7 @@ class WebServer:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        scheme = "http"
-        if certificate is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate)
-            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-            scheme = "https"
-        self.url = f"{scheme}://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop the server. Requests that are still being answered are abandoned."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(Handler, certificate=certificate)
 
 
 def send(handler: BaseHTTPRequestHandler, body: bytes, status: int = 200, **headers: str) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
 import ssl
-import subprocess
 import sys
 import time
 import urllib.error
@@ -15,6 +13,8 @@ from email.message import Message
 from http.client import HTTPMessage
 from pathlib import Path
 from typing import IO, Any
+
+from helpers_programs import RunningProgram
 
 _PATIENCE_S = 120.0
 _POLL_S = 0.1
@@ -27,14 +27,7 @@ _FOLDERS = {
 }
 
 
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-class Service:
+class Service(RunningProgram):
     """A running program that answers HTTP requests."""
 
     def __init__(
@@ -42,16 +35,8 @@ class Service:
     ) -> None:
         """Start ``command`` with its log in ``folder``. It is ready once the address ``ready`` answers."""
         self._ready = ready
-        self._log = folder / f"{Path(command[0]).name}.log"
-        with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                command,
-                env={**os.environ, **(variables or {})},
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        log = folder / f"{Path(command[0]).name}.log"
+        super().__init__(command, log, folder=folder, environment=variables)
 
     def wait_until_ready(self) -> None:
         """Wait until the service answers."""
@@ -66,28 +51,24 @@ class Service:
                 raise AssertionError(f"{self._log.name} does not run:\n{self.log[-4000:]}")
             time.sleep(_POLL_S)
 
-    @property
-    def log(self) -> str:
-        """The text of the service's log."""
-        return self._log.read_text(errors="replace")
 
-    def stop(self) -> None:
-        """Stop the service."""
-        self.process.terminate()
-        try:
-            self.process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-
-def jupyter_variables(folder: Path, **more: str) -> dict[str, str]:
-    """Return the environment of a Jupyter server whose folders are all in ``folder``."""
+def jupyter_folders(folder: Path) -> dict[str, str]:
+    """Create Jupyter's folders in ``folder``. Return the environment variables that make Jupyter use them."""
     for name in _FOLDERS.values():
         (folder / name).mkdir()
     return {
         **{name: str(folder / path) for name, path in _FOLDERS.items()},
         "JUPYTER_PREFER_ENV_PATH": "1",
+    }
+
+
+def jupyter_variables(folder: Path, **more: str) -> dict[str, str]:
+    """Return the environment of a Jupyter server whose folders are all in ``folder``.
+
+    Its PATH begins with the folder of this interpreter.
+    """
+    return {
+        **jupyter_folders(folder),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         **more,
     }

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import socket
-import subprocess
 import sys
 import time
 import urllib.error
@@ -14,6 +12,8 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from helpers_programs import RunningProgram, free_ports
 
 from gpuwidget.model.boundary import STRICT_VARIABLE
 
@@ -29,18 +29,8 @@ processes.in_host_pid_namespace = lambda: True
 """
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
-class JupyterHub:
-    """A running JupyterHub whose data is in ``folder``.
+class JupyterHub(RunningProgram):
+    """A running JupyterHub whose data is in ``folder``. Its log has the lines of the users' servers too.
 
     ``environment`` is added to that of the users' servers, and ``arguments`` to their command lines. A server
     is ended after ``timeout_s`` seconds without activity.
@@ -49,9 +39,8 @@ class JupyterHub:
     def __init__(
         self, folder: Path, environment: Mapping[str, str], arguments: list[str], timeout_s: float
     ) -> None:
-        self._log = folder / "hub.log"
         self._token = secrets.token_hex(16)
-        public, hub, proxy = _free_ports(3)
+        public, hub, proxy = free_ports(3)
         self._url = f"http://127.0.0.1:{public}"
         for name in ("config", "homes", "runtime"):
             (folder / name).mkdir()
@@ -103,19 +92,12 @@ class JupyterHub:
         }
         config = folder / "jupyterhub_config.py"
         config.write_text("".join(f"c.{name} = {value!r}\n" for name, value in settings.items()))
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "jupyterhub", f"--config={config}"],
-                cwd=folder,
-                env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"},
-                stdout=log,
-                stderr=log,
-            )
-
-    @property
-    def log(self) -> str:
-        """Return the log of the Hub, its services and the users' servers."""
-        return self._log.read_text(errors="replace")
+        super().__init__(
+            [sys.executable, "-m", "jupyterhub", f"--config={config}"],
+            folder / "hub.log",
+            folder=folder,
+            environment={"PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"},
+        )
 
     def request(self, path: str, method: str = "GET", body: object = None) -> Any:
         """Send a request with the right to administer, and return the decoded reply; None if it is empty."""
@@ -137,7 +119,7 @@ class JupyterHub:
                     return result
             except (urllib.error.URLError, OSError):
                 pass
-            if time.monotonic() > deadline or self._process.poll() is not None:
+            if time.monotonic() > deadline or self.process.poll() is not None:
                 raise AssertionError(f"what was waited for has not happened:\n{self.log}")
             time.sleep(_POLL_S)
 
@@ -161,12 +143,3 @@ class JupyterHub:
     def kernels(self, user: str) -> list[str]:
         """Return the ids of the user's kernels. This counts as activity of the server."""
         return [kernel["id"] for kernel in self.request(f"/user/{user}/api/kernels")]
-
-    def stop(self) -> None:
-        """Stop the Hub, its proxy and all servers."""
-        self._process.terminate()
-        try:
-            self._process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()

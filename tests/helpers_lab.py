@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from helpers_jupyter import jupyter_folders
 from nbformat.sign import NotebookNotary
 from playwright.sync_api import BrowserContext, Page
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
@@ -123,19 +124,9 @@ class Lab:
         self._settings = settings = root / "settings"
         self.reset_settings()
         self.notebooks.mkdir()
-        home = {
-            "HOME": "home",
-            "JUPYTER_CONFIG_DIR": "config",
-            "JUPYTER_DATA_DIR": "data",
-            "JUPYTER_RUNTIME_DIR": "runtime",
-            "IPYTHONDIR": "ipython",
-        }
-        for folder in home.values():
-            (root / folder).mkdir()
         environment = {
             **os.environ,
-            **{name: str(root / folder) for name, folder in home.items()},
-            "JUPYTER_PREFER_ENV_PATH": "1",
+            **jupyter_folders(root),
             "JUPYTER_TOKEN": self.token,
             "JUPYTERLAB_SETTINGS_DIR": str(settings),
             "GPUWIDGET_SOURCE": source,
@@ -317,6 +308,11 @@ class Notebook:
     def wait_until_done(self, seconds: float = PATIENCE_S) -> None:
         """Wait until the cell that was started last has finished."""
         self.page.wait_for_function("() => window.gpuwidgetDone", timeout=seconds * 1000)
+
+    def run_to_the_end(self, cell: int) -> None:
+        """Run a cell, and wait until it has finished."""
+        self.run(cell)
+        self.wait_until_done()
 
     def outputs(self, cell: int) -> list[dict[str, Any]]:
         """Return the outputs of a cell in the format in which JupyterLab saves them."""

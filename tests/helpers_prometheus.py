@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import subprocess
 import time
 import urllib.error
@@ -14,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from helpers_programs import skip
+from helpers_programs import RunningProgram, free_ports, skip
 
 from tools import prometheus
 
@@ -36,7 +35,7 @@ def find_programs() -> dict[str, str]:
     return found
 
 
-class Prometheus:
+class Prometheus(RunningProgram):
     """A running Prometheus that stores its data in ``folder``."""
 
     def __init__(
@@ -51,11 +50,8 @@ class Prometheus:
         ``scrape`` is an entry of its ``scrape_configs``, like the one in docs/prometheus.md, or several.
         :func:`write_past` may have written samples into ``folder``.
         """
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{free.getsockname()[1]}"
+        address = f"127.0.0.1:{free_ports(1)[0]}"
         self.url = f"http://{address}"
-        self._log = folder / "prometheus.log"
         configuration = folder / "prometheus.yml"
         # Prometheus reads YAML, and JSON is valid YAML.
         configuration.write_text(
@@ -67,18 +63,14 @@ class Prometheus:
                 }
             )
         )
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [
-                    program,
-                    f"--config.file={configuration}",
-                    f"--storage.tsdb.path={folder / 'data'}",
-                    "--storage.tsdb.retention.time=60d",
-                    f"--web.listen-address={address}",
-                ],
-                stdout=log,
-                stderr=log,
-            )
+        command = [
+            program,
+            f"--config.file={configuration}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            "--storage.tsdb.retention.time=60d",
+            f"--web.listen-address={address}",
+        ]
+        super().__init__(command, folder / "prometheus.log")
 
     def wait_until_ready(self) -> None:
         """Wait until Prometheus answers queries."""
@@ -87,7 +79,7 @@ class Prometheus:
             try:
                 _get(f"{self.url}/api/v1/status/buildinfo")
             except OSError:
-                if time.monotonic() > deadline or self._process.poll() is not None:
+                if time.monotonic() > deadline or self.process.poll() is not None:
                     raise AssertionError(f"Prometheus does not run:\n{self.log}") from None
                 time.sleep(_POLL_S)
             else:
@@ -107,7 +99,7 @@ class Prometheus:
                 # While Prometheus starts, it first refuses the connection and then answers with status 503.
                 if isinstance(error, urllib.error.HTTPError) and error.code != 503:
                     raise AssertionError(f"{query}: {error.read().decode()}") from None
-                if time.monotonic() > deadline or self._process.poll() is not None:
+                if time.monotonic() > deadline or self.process.poll() is not None:
                     raise AssertionError(f"Prometheus does not run:\n{self.log}") from None
                 await asyncio.sleep(_POLL_S)
 
@@ -132,20 +124,6 @@ class Prometheus:
                 raise AssertionError(f"no {expression}: {json.dumps(targets, indent=1)}\n{self.log}")
             await asyncio.sleep(_POLL_S)
         return found
-
-    @property
-    def log(self) -> str:
-        """Return the text of Prometheus's log."""
-        return self._log.read_text(errors="replace")
-
-    def stop(self) -> None:
-        """Stop Prometheus."""
-        self._process.terminate()
-        try:
-            self._process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
 
 
 def dashboard_queries(path: Path) -> list[str]:

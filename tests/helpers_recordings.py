@@ -1,4 +1,4 @@
-"""Small recordings that tests write, and a clock with which tests play them."""
+"""Small recordings that tests write."""
 
 from __future__ import annotations
 
@@ -6,25 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 
-class SetClock:
-    """A clock whose time a test sets."""
-
-    def __init__(self, now: float) -> None:
-        self.now = now
-
-    def time(self) -> float:
-        """Return the time that the test has set."""
-        return self.now
-
-    def monotonic(self) -> float:
-        """Return the time that the test has set."""
-        return self.now
-
-    def wait(self, condition: object, seconds: float | None) -> None:
-        """Fail the test, because a source must not wait."""
-        raise AssertionError("a source never waits")
-
+from gpuwidget.model.errors import RecordingError
+from gpuwidget.sources.recording import read
 
 GPU_FACTS = {
     "name": "NVIDIA H200",
@@ -86,3 +71,10 @@ def write(path: Path, *lines: dict[str, Any]) -> Path:
     """Write the lines to an uncompressed recording, and return its path."""
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return path
+
+
+def why_not(path: Path) -> str:
+    """Return the message of the error that is raised when the file is read as a recording."""
+    with pytest.raises(RecordingError) as caught:
+        read(path)
+    return str(caught.value)

@@ -88,3 +88,8 @@ def sample(*pairs: tuple[Gpu, Reading], origin: Origin = LIVE, time: float = EPO
     """Return a sample of the given GPUs with their readings."""
     gpus, readings = zip(*pairs, strict=True) if pairs else ((), ())
     return Sample(schema=SAMPLE_SCHEMA, time=time, origin=origin, gpus=gpus, readings=readings)
+
+
+def at(seconds: float, *indexes: int, **values: Any) -> Sample:
+    """Return a sample of the GPUs with these indexes, taken this many seconds after the tests' epoch."""
+    return sample(*((h200(index), reading(h200(index), **values)) for index in indexes), time=EPOCH + seconds)

@@ -1,11 +1,11 @@
-"""Translations: the catalogues of the labextension's and the Python package's texts, and their languages.
+"""Translations: the catalogs of the labextension's and the Python package's texts, and their languages.
 
-``python -m tools.translation`` writes the catalogues and updates the languages; ``--compile`` makes the files
+``python -m tools.translation`` writes the catalogs and updates the languages; ``--compile`` makes the files
 that JupyterLab and the Python package load, which ``make`` and the wheel's build do; ``--add de_DE`` adds a
-language; ``--check`` fails if a catalogue or a language is out of date, or a translation is missing.
+language; ``--check`` fails if a catalog or a language is out of date, or a translation is missing.
 
-The labextension's catalogue is compiled to JSON, which JupyterLab finds by the entry point
-``jupyterlab.locale``. The Python package's catalogue is compiled to gettext's format. This module replaces
+The labextension's catalog is compiled to JSON, which JupyterLab finds by the entry point
+``jupyterlab.locale``. The Python package's catalog is compiled to gettext's format. This module replaces
 JupyterLab's tool for translations, jupyterlab-translate, which depends on copier, a client of Crowdin and a
 bundle of 3.6 MB. It needs only TypeScript's compiler, which extracts the labextension's strings
 (``strings.mjs``), and babel, which JupyterLab requires too.
@@ -51,7 +51,7 @@ TRANSLATED_ELSEWHERE = {
     "panel/settingsSection.ts: title",
     "ui/format.ts: reason",
 }
-"""Places at which the labextension translates a text that is not a literal. The catalogue contains these
+"""Places at which the labextension translates a text that is not a literal. The catalog contains these
 texts nevertheless, because they are found by ``python_strings`` or in the settings schema."""
 RECORDS: dict[str, dict[str, int | None]] = {
     "Template": {"text": 1},
@@ -77,15 +77,15 @@ WRAPPERS = {
 _SCHEMA_TEXTS = ("title", "description", "jupyter.lab.setting-icon-label")
 
 
-def catalogue(domain: str) -> Catalog:
-    """Return a catalogue of all translatable strings of the labextension or of the Python package.
+def catalog(domain: str) -> Catalog:
+    """Return a catalog of all translatable strings of the labextension or of the Python package.
 
     Raises ValueError if code translates a text that is not a literal, except at ``TRANSLATED_ELSEWHERE``.
     """
-    return _labextension_catalogue() if domain == LABEXTENSION else _package_catalogue()
+    return _labextension_catalog() if domain == LABEXTENSION else _package_catalog()
 
 
-def _labextension_catalogue() -> Catalog:
+def _labextension_catalog() -> Catalog:
     made = Catalog(domain=LABEXTENSION, project="jupyterlab-gpuwidget")
     for found in _in_typescript():
         place = found["path"].removeprefix("labextension/src/")
@@ -130,7 +130,7 @@ def python_strings() -> list[tuple[str, str]]:
     ]
 
 
-def _package_catalogue() -> Catalog:
+def _package_catalog() -> Catalog:
     made = Catalog(domain=PACKAGE, project="jupyterlab-gpuwidget")
     for path in sorted((ROOT / "gpuwidget").rglob("*.py")):
         name = str(path.relative_to(ROOT))
@@ -251,7 +251,7 @@ def _fix_fields(module: str, node: ast.Call, records: Mapping[str, set[str]]) ->
 
 
 def template_file(domain: str) -> Path:
-    """Return the path of a domain's catalogue without translations."""
+    """Return the path of a domain's catalog without translations."""
     return LOCALE / f"{domain}.pot"
 
 
@@ -261,13 +261,13 @@ def languages(domain: str) -> list[Path]:
 
 
 def read(path: Path) -> Catalog:
-    """Return the parsed content of ``path``, which is a catalogue or the translation file of a language."""
+    """Return the parsed content of ``path``, which is a catalog or the translation file of a language."""
     with path.open("rb") as file:
         return read_po(file, locale=None if path.suffix == ".pot" else path.parts[-3], domain=path.stem)
 
 
 def updated(language: Catalog, made: Catalog) -> Catalog:
-    """Return the translations with the strings of the catalogue ``made``."""
+    """Return the translations with the strings of the catalog ``made``."""
     language.update(made, no_fuzzy_matching=True)
     language.obsolete.clear()
     return language
@@ -359,7 +359,7 @@ def _in_schema(schema: dict[str, Any], context: str) -> list[tuple[str, str]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write, compile or check the catalogues and the languages, or add a language."""
+    """Write, compile or check the catalogs and the languages, or add a language."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -377,7 +377,7 @@ def main(arguments: list[str] | None = None) -> None:
             path = LOCALE / chosen.add / "LC_MESSAGES" / f"{domain}.po"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text_of(Catalog(locale=chosen.add, domain=domain)), encoding="utf-8")
-        made = catalogue(domain)
+        made = catalog(domain)
         texts = {template_file(domain): text_of(made)}
         texts |= {path: text_of(updated(read(path), made)) for path in languages(domain)}
         for path, text in texts.items():

@@ -36,7 +36,7 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 
 
 def seconds(text: str) -> float:
-    """Return the value of an option that is the seconds between two readings."""
+    """Parse the seconds between two readings, the argument of ``--interval``."""
     from gpuwidget.sampler import MAX_INTERVAL_S, MIN_INTERVAL_S
 
     try:

@@ -43,16 +43,14 @@ def _print_once(sampler: Sampler, as_json: bool) -> int:
 def _print_repeatedly(sampler: Sampler, interval_s: float, as_json: bool) -> None:
     inbox: SimpleQueue[Sample] = SimpleQueue()
     in_place = sys.stdout.isatty() and not as_json
+    end = "" if in_place else "\n" if as_json else "\n\n"
     with sampler.subscribe(inbox.put, interval_s=interval_s):
         wait_until_open(sampler)
         if in_place:
             sys.stdout.write(_HOME + _CLEAR_BELOW)
         while True:
             text = _text(_newest_sample(inbox), as_json)
-            if in_place:
-                text = _in_place(text)
-            sys.stdout.write(text if in_place else f"{text}\n" if as_json else f"{text}\n\n")
-            sys.stdout.flush()
+            print(_in_place(text) if in_place else text, end=end, flush=True)
 
 
 def _newest_sample(inbox: SimpleQueue[Sample]) -> Sample:

@@ -64,8 +64,6 @@ class Deliver(Protocol):
 
 @dataclass(slots=True)
 class _Worker:
-    """The state of one worker during a run."""
-
     requested: float
     """When the worker was last requested to measure, in seconds of the monotonic clock."""
     measures: bool = False
@@ -75,7 +73,6 @@ class _Worker:
     late: bool = False
     """Whether the worker began to measure after the run had begun."""
     update: WorkerUpdate | None = None
-    """The newest update."""
     ended: bool = False
     """Whether ``update`` is the worker's last one."""
 
@@ -277,7 +274,6 @@ class _Cluster:
     # -- on the collector's thread -------------------------------------------------------------------
 
     def begin(self, start: RunStart) -> None:
-        """Make all workers measure the run."""
         self._sync(self._begin, start)
 
     def poll(self, start: RunStart) -> None:

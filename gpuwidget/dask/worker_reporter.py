@@ -30,8 +30,6 @@ _READ_TIMEOUT_S = 0.1
 
 @dataclass(slots=True)
 class _OpenRun:
-    """A run of a notebook that is being measured."""
-
     measured: WorkerRun
     renewed: float
     """When the notebook last sent a message, in seconds of the monotonic clock."""

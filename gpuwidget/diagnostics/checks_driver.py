@@ -60,7 +60,6 @@ def _downgrade_if_cuda_works(results: ProbeResults, issues: list[Issue]) -> list
 
 
 def _nvml_issues(results: ProbeResults) -> list[Issue]:
-    """Return the issues that NVML reports about the driver."""
     nvml, result = results.nvml, results.nvml_result
     if results.missing_gpus_in_container and (nvml is None or nvml.error is not None):
         return [messages.CONTAINER_WITHOUT_GPUS(fix=_container_gpus_fix(results))]
@@ -146,7 +145,6 @@ def _install_build_fix(results: ProbeResults, cuda: str, wheel: str, command: st
 
 
 def _libcuda_issues(results: ProbeResults) -> list[Issue]:
-    """Return the issues of libcuda, CUDA's driver library."""
     nvml_works = results.nvml is not None and results.nvml.error is None
     error = results.libcuda.get("libcuda_error")
     if error and nvml_works:

@@ -127,7 +127,6 @@ def _parse_arch(arch: str, kind: str) -> tuple[int, ...] | None:
 
 
 def _cuda_start_issues(results: ProbeResults) -> list[Issue]:
-    """Return the issues that CUDA reports when it is initialized."""
     code, torch = results.libcuda.get("cu_init"), results.torch
     if code == _UNAVAILABLE:
         return [messages.IN_EXCLUSIVE_USE()]

@@ -166,7 +166,6 @@ class _HidingFile(NamedTuple):
 
     @property
     def text(self) -> str:
-        """A sentence about the hidden module."""
         template = messages.HIDES_STANDARD_MODULE if self.standard else messages.HIDES_PACKAGE
         return template(name=self.name, folder=self.folder, module=self.module).text
 

@@ -119,7 +119,6 @@ def _unfinished_issues(result: ProbeResult, steps: _Steps) -> list[tuple[str, Is
 
 
 def _unfinished_issue(step: str, result: ProbeResult, status: IssueStatus) -> Issue:
-    """Return the issue of a step that hung or crashed."""
     name = step if _CODE.fullmatch(step) else step[0].upper() + step[1:]
     fix = messages.SEE_WHAT_HANGS if result.ending == "hung" else messages.SEE_WHAT_CRASHES
     return messages.STEP_UNFINISHED(

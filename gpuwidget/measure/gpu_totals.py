@@ -151,7 +151,7 @@ class Rates:
 class RateParts:
     """One GPU's rates for each part of a run, so that the rates over a time range can be computed.
 
-    If there are too many parts, neighbouring ones are merged, so that each becomes twice as long.
+    If there are too many parts, neighboring ones are merged, so that each becomes twice as long.
     """
 
     def __init__(self) -> None:

@@ -32,7 +32,6 @@ class _LineSplitter:
         """The pieces of the line that is not complete yet."""
 
     def write(self, text: str) -> None:
-        """Receive a piece of text."""
         if self._printed.of_pieces:
             self._printed.on_piece(text)
         pieces = self._pieces
@@ -70,7 +69,6 @@ class _EchoHook:
         stream.echo = self
 
     def write(self, text: str) -> None:
-        """Receive the text that is written to the stream."""
         # KeyboardInterrupt may be raised while this method runs. The next variable makes IPython omit this
         # frame from the user's traceback.
         __tracebackhide__ = True

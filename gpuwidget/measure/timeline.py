@@ -70,7 +70,7 @@ class _Series:
 class TimeSeries:
     """Several metrics over one time axis, in at most twice :data:`MAX_POINTS` bins.
 
-    When all bins are in use, neighbouring bins are merged, so that each becomes twice as wide. A merged bin
+    When all bins are in use, neighboring bins are merged, so that each becomes twice as wide. A merged bin
     keeps either the mean or the maximum of its values.
     """
 

@@ -44,8 +44,6 @@ program, and until then the child has the launcher's environment."""
 
 @dataclass(slots=True)
 class _Worker:
-    """One worker process."""
-
     pid: int
     host: str | None
     started: float | None

@@ -1,4 +1,4 @@
-"""Texts for users that can be shown in other languages: English templates with parameters, and catalogues.
+"""Texts for users that can be shown in other languages: English templates with parameters, and catalogs.
 
 A module of messages makes its texts with :func:`translatable`. Such a text is an English string, which is
 what reports and other JSON contain. It keeps its template and parameters, so that a view can translate it
@@ -24,7 +24,7 @@ _Params = ParamSpec("_Params")
 _Result = TypeVar("_Result")
 
 DOMAIN = "gpuwidget"
-"""Name of the catalogues with the texts of the Python package."""
+"""Name of the catalogs with the texts of the Python package."""
 ENGLISH = "en"
 _LOCALES = Path(__file__).resolve().parents[1] / "locale"
 _LOCALE = re.compile(r"([A-Za-z]{2,3})(?:[_-][A-Za-z]{4})?(?:[_-]([A-Za-z]{2}))?(?:\.[\w-]+)?(?:@\w+)?")
@@ -171,7 +171,7 @@ def _(text: str, /, **params: Any) -> str:
     if language == ENGLISH and isinstance(text, Text):
         return str(text)
     if language != ENGLISH and template:
-        template = _catalogue(language).gettext(template)
+        template = _catalog(language).gettext(template)
         params = {name: _(value) if isinstance(value, Text) else value for name, value in params.items()}
     return _filled(template, params, _) if params else template
 
@@ -208,7 +208,7 @@ def view_language() -> str:
 
 
 def find_language(locale: str) -> str:
-    """Return the language whose catalogue fits ``locale``, such as ``zh_CN`` for ``zh-CN``, or English."""
+    """Return the language whose catalog fits ``locale``, such as ``zh_CN`` for ``zh-CN``, or English."""
     match = _LOCALE.fullmatch(locale)
     if match is None:
         return ENGLISH
@@ -242,12 +242,12 @@ def in_view_language(view: Callable[_Params, _Result]) -> Callable[_Params, _Res
 
 @cache
 def _languages() -> tuple[str, ...]:
-    """Return the names of the languages that have a compiled catalogue."""
+    """Return the names of the languages that have a compiled catalog."""
     return tuple(sorted(path.parts[-3] for path in _LOCALES.glob(f"*/LC_MESSAGES/{DOMAIN}.mo")))
 
 
 @cache
-def _catalogue(language: str) -> gettext.NullTranslations:
+def _catalog(language: str) -> gettext.NullTranslations:
     return gettext.translation(DOMAIN, _LOCALES, [language], fallback=True)
 
 

@@ -223,7 +223,6 @@ class CodeLocator:
         return self._magic_body(frame) if file.startswith("<") or self._is_cell(file) else None
 
     def _kind_outside(self, code: CodeType) -> int:
-        """Return the kind of code that is not part of the cell."""
         file, name = code.co_filename, fixed_name(code)
         if self._is_cell(file):
             return _USER

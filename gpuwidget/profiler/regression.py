@@ -1,6 +1,6 @@
 """Estimate each line's GPU activity from the means of a GPU counter over windows of time.
 
-A window's mean is modelled as a sum over lines: the line's share of the window times the GPU's activity on
+A window's mean is modeled as a sum over lines: the line's share of the window times the GPU's activity on
 that line. A least-squares regression over all windows yields each line's activity. It works only if the
 shares of the lines differ enough between windows. The module is plain Python, because gpuwidget imports numpy
 only for the live chart.

@@ -48,7 +48,6 @@ def _encode_changes(previous: Sample | None, sample: Sample) -> bytes | None:
 
 
 def _changed_fields(previous: Reading, reading: Reading) -> dict[str, object]:
-    """Return the fields of ``reading`` whose values differ from those of ``previous``."""
     return {
         name: to_json(value)
         for name in _FIELDS

@@ -35,6 +35,4 @@ _GPU_XIDS = {
 
 def describe(number: int) -> str:
     """Return the meaning of an XID in a few words."""
-    return APPLICATION_XIDS.get(number) or _GPU_XIDS.get(
-        number, translatable("see NVIDIA's catalogue of XIDs")
-    )
+    return APPLICATION_XIDS.get(number) or _GPU_XIDS.get(number, translatable("see NVIDIA's catalog of XIDs"))

@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from gpuwidget.measure import notes
-from gpuwidget.measure.notes import gpu_name
+from gpuwidget.measure.notes import SHARED_GPUS, gpu_name
 from gpuwidget.measure.steady_state import SteadyMetric, SteadyWindow, steady_mean, stored_window
 from gpuwidget.model import units
 from gpuwidget.model.metrics import REPORTED
@@ -28,6 +27,7 @@ from gpuwidget.views.chart import html as chart_html
 from gpuwidget.views.saved_outputs import output_metadata
 from gpuwidget.views.styles import LEFT, QUIET
 
+_T = TypeVar("_T")
 _NAME_LENGTH = 40
 _MEMORY_KINDS: dict[MemoryKind, str] = {
     "torch": translatable("torch memory"),
@@ -180,10 +180,11 @@ class Comparison:
         head += f"<th scope='col' style='{normal};{LEFT}'>{escape(last)}</th>"
         body = "".join(
             f"<tr style='background:none'><th scope='row' style='{LEFT};{normal}'>"
-            f"<span style='{QUIET}'>{escape(_(row.name))}</span></th>"
-            f"{''.join(f'<td>{styles.unbroken(cell)}</td>' for cell in _cells(row)[1:3])}"
-            f"<td style='{LEFT}{_COLORS.get(row.is_better, '')}'>{styles.unbroken(_cells(row)[3])}</td></tr>"
+            f"<span style='{QUIET}'>{escape(name)}</span></th>"
+            f"{''.join(f'<td>{styles.unbroken(value)}</td>' for value in values)}"
+            f"<td style='{LEFT}{_COLORS.get(row.is_better, '')}'>{styles.unbroken(changed)}</td></tr>"
             for row in rows
+            for name, *values, changed in [_cells(row)]
         )
         return (
             f"<div style='overflow-x:auto'><table cellpadding='4' style='{styles.AUTO_TABLE}font-size:12px'>"
@@ -287,13 +288,14 @@ def _direction(first: Report, second: Report) -> str | None:
     times = [time for time in _until_finished(first, second) if time is not None]
     if any(report.cell.status != "ok" for report in (first, second)) or len(times) < 2 or min(times) <= 0:
         return None
+    before, after = times
+    is_faster = _verdict(before, after)
+    if is_faster is None:
+        equal = units.duration(before) == units.duration(after)
+        return translatable("the same time") if equal else translatable("about the same time")
     factor = max(times) / min(times)
     text = f"{factor:.0f}" if factor >= 99.5 else f"{factor:.1f}" if factor >= 1.95 else f"{factor:.2f}"
-    if units.duration(times[0]) == units.duration(times[1]) and _verdict(times[0], times[1]) is None:
-        return translatable("the same time")
-    if _verdict(times[0], times[1]) is None:
-        return translatable("about the same time")
-    if times[1] < times[0]:
+    if is_faster:
         return translatable("{factor}\N{MULTIPLICATION SIGN} faster", factor=text)
     return translatable("{factor}\N{MULTIPLICATION SIGN} slower", factor=text)
 
@@ -322,35 +324,39 @@ def _until_finished(*reports: Report) -> list[float | None]:
 def _chart(a: _Run, b: _Run) -> Chart | None:
     """Return a chart of the mean utilization of each run's GPUs, on one time axis that reaches to the end of
     the longer run."""
-    courses = [_course(run) for run in (a, b)]
-    whole = max((t[-1] for t, _values in courses if t), default=0.0)
+    both = [_mean_utilization(run) for run in (a, b)]
+    whole = max((t[-1] for t, _values in both if t), default=0.0)
     if not whole:
         return None
     times = [whole * number / _POINTS for number in range(1, _POINTS + 1)]
-    first, second = (tuple(_value_at(course, t, whole / _POINTS) for t in times) for course in courses)
-    several = max(len(a.gpus), len(b.gpus)) > 1
-    label = translatable("mean GPU utilization, %") if several else translatable("GPU utilization, %")
+    first, second = (tuple(_value_at(series, t, whole / _POINTS) for t in times) for series in both)
+    label = (
+        translatable("mean GPU utilization, %")
+        if _has_several_gpus(a, b)
+        else translatable("GPU utilization, %")
+    )
     return Chart(tuple(times), whole, (Lane("", second, (), None, first),), (), label)
 
 
-_Course = tuple[Sequence[float], Sequence[float | None]]
+_Series = tuple[Sequence[float], Sequence[float | None]]
+"""Times in seconds into the run, and the value at each of them."""
 
 
-def _course(run: _Run) -> _Course:
-    """Return the times of a run's samples, and the mean utilization of its GPUs; empty if unknown."""
+def _mean_utilization(run: _Run) -> _Series:
+    """Return the mean utilization of a run's GPUs at the times of its samples; empty if unknown."""
     timeline = run.report.timeline
     uuids = {gpu.uuid for gpu in run.gpus}
     gpus = [gpu for gpu in timeline.gpus if gpu.uuid in uuids] if timeline is not None else []
     if timeline is None or not gpus:
         return (), ()
     rows = zip(*(gpu.utilization for gpu in gpus), strict=True)
-    means = [None if None in row else _mean([value for value in row if value is not None]) for row in rows]
+    means = [_if_all_known(row, _mean) for row in rows]
     return (timeline.t, means) if any(mean is not None for mean in means) else ((), ())
 
 
-def _value_at(course: _Course, t: float, step: float) -> float | None:
+def _value_at(series: _Series, t: float, step: float) -> float | None:
     """Return the value of the sample at ``t`` or the first one after it; None after the run's end."""
-    times, values = course
+    times, values = series
     place = bisect_left(times, t)
     if place == len(times):
         # The last point of the axis that belongs to the run may be up to a step after its last sample.
@@ -517,7 +523,7 @@ def _add_memory(rows: _Rows) -> None:
         )
         memory_change = translatable("{memory}, change", memory=_MEMORY_KINDS[kind])
         rise_name = translatable("peak above the start")
-        if max(len(a.gpus), len(b.gpus)) > 1:
+        if _has_several_gpus(a, b):
             memory_peak = translatable("{metric}, highest of one GPU", metric=memory_peak)
             rise_name = translatable("{metric}, highest of one GPU", metric=rise_name)
             memory_change = translatable("{metric}, sum of all GPUs", metric=memory_change)
@@ -552,11 +558,8 @@ def _common_kind(a: _Run, b: _Run) -> MemoryKind:
 
 def _rise(spans: Sequence[Span]) -> int | None:
     """Return the highest rise of any one GPU's memory, or None if any GPU's rise is unknown."""
-    found = [
-        None if None in (span.peak, span.start) else (span.peak or 0) - (span.start or 0) for span in spans
-    ]
-    known = [rise for rise in found if rise is not None]
-    return max(known) if known and len(known) == len(found) else None
+    rises = [None if span.peak is None or span.start is None else span.peak - span.start for span in spans]
+    return _if_all_known(rises, max)
 
 
 def _add_workers(rows: _Rows) -> None:
@@ -586,9 +589,7 @@ def _add_workers(rows: _Rows) -> None:
 
 def _highest(spans: Sequence[Span | None]) -> int | None:
     """Return the highest peak, or None if any peak is unknown."""
-    peaks = [None if span is None else span.peak for span in spans]
-    known = [peak for peak in peaks if peak is not None]
-    return max(known) if known and len(known) == len(peaks) else None
+    return _if_all_known([None if span is None else span.peak for span in spans], max)
 
 
 def _add_metrics(rows: _Rows) -> None:
@@ -598,29 +599,29 @@ def _add_metrics(rows: _Rows) -> None:
         is_sum = metric == "power_w"
         values = [_over_gpus(run, metric, sum if is_sum else _mean) for run in (a, b)]
         title = translatable("{metric}, steady part", metric=name) if steady else name
-        rows.add(_over_all(title, a, b, is_sum=is_sum), values, text, field=metric, metric=name)
+        rows.add(_row_name(title, a, b, is_sum=is_sum), values, text, field=metric, metric=name)
     for of, reported in REPORTED:
         if not reported.compared or reported.label is None:
             continue
         name, field = reported.label, reported.name
         values = [_mean_level([gpu.levels[field] for gpu in run.gpus]) for run in (a, b)]
-        title = _over_all(_whole_run(name) if steady else name, a, b)
+        title = _row_name(_of_whole_run(name) if steady else name, a, b)
         rows.add(title, values, units.KINDS[of.kind].text, field=field, metric=name)
     name = translatable("energy")
-    energies = [_sum_of_known([gpu.energy_j for gpu in run.gpus]) for run in (a, b)]
-    title = _over_all(_whole_run(name) if steady else name, a, b, is_sum=True)
+    energies = [_if_all_known([gpu.energy_j for gpu in run.gpus], sum) for run in (a, b)]
+    title = _row_name(_of_whole_run(name) if steady else name, a, b, is_sum=True)
     lower_is_better = not rows.has_recording
     rows.add(title, energies, units.energy, lower_is_better=lower_is_better, field="energy_j", metric=name)
 
 
-def _sum_of_known(values: Sequence[float | None]) -> float | None:
-    """Return the sum, or None if any value is unknown."""
+def _if_all_known(values: Sequence[_T | None], combine: Callable[[list[_T]], _T]) -> _T | None:
+    """Return the values combined into one, or None if there are none or any is unknown."""
     known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
+    return combine(known) if known and len(known) == len(values) else None
 
 
-def _over_gpus(run: _Run, metric: SteadyMetric, over: Callable[[list[float]], float]) -> float | None:
-    """Return a metric combined over the run's GPUs by ``over``, or None if it is unknown for any GPU."""
+def _over_gpus(run: _Run, metric: SteadyMetric, combine: Callable[[list[float]], float]) -> float | None:
+    """Return a metric combined over the run's GPUs, or None if it is unknown for any GPU."""
     found: list[float | None] = []
     for gpu in run.gpus:
         level: Level | None = gpu.value(metric)
@@ -629,29 +630,31 @@ def _over_gpus(run: _Run, metric: SteadyMetric, over: Callable[[list[float]], fl
             found.append(steady_mean(run.report, gpu.uuid, metric, run.part))
         else:
             found.append(None if level is None else level.mean)
-    known = [value for value in found if value is not None]
-    return over(known) if known and len(known) == len(found) else None
+    return _if_all_known(found, combine)
 
 
 def _mean_level(levels: Sequence[Level | None]) -> float | None:
-    known = [level.mean for level in levels if level is not None]
-    return _mean(known) if known and len(known) == len(levels) else None
+    return _if_all_known([None if level is None else level.mean for level in levels], _mean)
 
 
 def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def _over_all(metric: str, a: _Run, b: _Run, *, is_sum: bool = False) -> str:
+def _has_several_gpus(*runs: _Run) -> bool:
+    return any(len(run.gpus) > 1 for run in runs)
+
+
+def _row_name(metric: str, a: _Run, b: _Run, *, is_sum: bool = False) -> str:
     """Return the name of a row, with how its values are combined if a run has several GPUs."""
-    if max(len(a.gpus), len(b.gpus)) < 2:
+    if not _has_several_gpus(a, b):
         return metric
     if is_sum:
         return translatable("{metric}, sum of all GPUs", metric=metric)
     return translatable("{metric}, mean of all GPUs", metric=metric)
 
 
-def _whole_run(metric: str) -> str:
+def _of_whole_run(metric: str) -> str:
     return translatable("{metric}, whole run", metric=metric)
 
 
@@ -721,7 +724,7 @@ def _notes(a: _Run, b: _Run) -> list[str]:
                     gpus=", ".join(map(gpu_name, left_out)),
                 )
             )
-        if any(note.id == notes.SHARED_GPUS.id for note in run.report.note_ids):
+        if any(note.id == SHARED_GPUS.id for note in run.report.note_ids):
             found.append(
                 translatable(
                     "{run}: other processes used the same GPU, so utilization, power and energy include "

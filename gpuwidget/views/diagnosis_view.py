@@ -18,7 +18,7 @@ _STATUS_WORDS = {
     "unknown": translatable("unknown"),
     "skipped": translatable("skipped"),
 }
-"""The word for each status, so that the status is readable without colours and icons."""
+"""The word for each status, so that the status is readable without colors and icons."""
 _STATUS_COLORS = {"broken": styles.ERROR, "warning": styles.WARNING}
 _CELL = "text-align:left;vertical-align:top"
 _MIN_WIDTH = 60
@@ -53,7 +53,6 @@ class _Problems:
         return [problem for problem in self._problems if problem.check == check.id]
 
     def affected(self, problem: Problem) -> str:
-        """Return which other checks this problem affects."""
         return _("Also affected: {titles}.", titles=self._titles(problem.affects))
 
     def causes(self, check: Check) -> str:

@@ -66,8 +66,8 @@ def reduce(report: Report, level: DetailLevel) -> ReducedReport:
     if len(report.workers) > level.workers:
         report = replace(report, workers=card_workers.by_interest(report))
     drawn: Report = _walk(report, _limits(level))
-    first = sorted(range(len(drawn.gpus)), key=lambda place: not drawn.gpus[place].shown)[: level.gpus]
-    gpus = tuple(drawn.gpus[place] for place in sorted(first))
+    kept = sorted(range(len(drawn.gpus)), key=lambda place: not drawn.gpus[place].shown)[: level.gpus]
+    gpus = tuple(drawn.gpus[place] for place in sorted(kept))
     stored = replace(drawn, gpus=gpus, workers=drawn.workers[: level.workers])
     notes = drawn.notes + _omitted_note(report, stored, level)
     drawn = replace(drawn, notes=notes, advice=drawn.advice if level.evidence else _no_evidence(drawn.advice))
@@ -324,7 +324,7 @@ def _round_idle_energy(idle: float, report: Mapping[str, Any]) -> float:
 @cache
 def _omissions(optional: Literal["null", "absent"]) -> _Node:
     """Return which fields the JSON of a small card omits."""
-    small = (
+    always = (
         ("workers[]", _omit("missing", "missing_ids")),
         ("workers[]", _omit("energy_error_j", when=_is_none)),
         ("", _omit("workers", when=not_)),
@@ -334,7 +334,7 @@ def _omissions(optional: Literal["null", "absent"]) -> _Node:
     if optional == "null":
         return _tree(
             (
-                *small,
+                *always,
                 (f"gpus[].{'|'.join(OPTIONAL_FIELDS)}", lambda _, __: None),
                 (f"gpus[].torch.{'|'.join(_OPTIONAL_TORCH_FIELDS)}", lambda _, __: None),
                 ("gpus[].missing_ids", lambda _, __: {}),
@@ -342,7 +342,7 @@ def _omissions(optional: Literal["null", "absent"]) -> _Node:
         )
     return _tree(
         (
-            *small,
+            *always,
             ("source", _omit("reason_id")),
             ("time", _omit("reason_ids")),
             ("workers[]", _omit("torch_reserved")),

@@ -1,8 +1,8 @@
-"""Colours, spacing and table markup that the card, the live chart and all other static views share.
+"""Colors, spacing and table markup that the card, the live chart and all other static views share.
 
 JupyterLab removes most styles from an untrusted notebook, and other front ends lack its theme variables. Each
-colour therefore has a fallback that is readable on white and on black, and secondary text uses the front
-end's text colour with a lower opacity.
+color therefore has a fallback that is readable on white and on black, and secondary text uses the front
+end's text color with a lower opacity.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from gpuwidget.model.terminal_text import display_width, pad
 BLUE = "#1976d2"
 UTILIZATION = f"var(--jp-brand-color1,{BLUE})"
 MEMORY = "#ab47bc"
-"""A colour that is readable on white and on black. It does not depend on the theme, because JupyterLab's
-themes have no second chart colour."""
+"""A color that is readable on white and on black. It does not depend on the theme, because JupyterLab's
+themes have no second chart color."""
 IDLE = "#e57373"
 """The color of time in which the GPU was idle."""
 UNKNOWN = "#9e9e9e"
@@ -43,7 +43,7 @@ _INDENT = "  "
 
 
 def frame(inner: str, edge: str, padding: str = "2px 0 2px 12px") -> str:
-    """Return ``inner`` in the views' font, with a left border in the colour ``edge``."""
+    """Return ``inner`` in the views' font, with a left border in the color ``edge``."""
     return f"<div style='{FONT}border-left:3px solid {edge};padding:{padding}'>{inner}</div>"
 
 

@@ -57,7 +57,7 @@ class TimeAxis:
 
     @classmethod
     def last(cls, seconds: float) -> TimeAxis:
-        """Return an axis that covers the last ``seconds``, labelled with negative numbers up to "now"."""
+        """Return an axis that covers the last ``seconds``, labeled with negative numbers up to "now"."""
         axis = cls.reaching(seconds)
         return cls(axis.unit, axis.seconds, axis.end, axis.step, until_now=True)
 

@@ -27,7 +27,7 @@ test('the tooltip of the memory contains what it measures and each GPU’s part'
   );
 });
 
-test('memory of child processes is labelled as theirs too', () => {
+test('memory of child processes is labeled as theirs too', () => {
   const held = { torch: null, process_memory: span(0, 0, 5) };
   assert.equal(
     memoryTitle(trans, read({ gpus: [reportedGpu(0, { ...held, children: ['python child.py'] })] })),
@@ -36,7 +36,7 @@ test('memory of child processes is labelled as theirs too', () => {
   assert.match(memoryTitle(trans, read({ gpus: [reportedGpu(0, held)] })), /^Held by this notebook: ±0,/);
 });
 
-test('an unknown figure has its reason, and an unused GPU is labelled as unused', () => {
+test('an unknown figure has its reason, and an unused GPU is labeled as unused', () => {
   const gpu = reportedGpu(0, {
     torch: null,
     process_memory: span(null, null, 5),
@@ -57,7 +57,7 @@ test('an unknown figure has its reason, and an unused GPU is labelled as unused'
   );
 });
 
-test('a figure of the whole GPU is labelled as one', () => {
+test('a figure of the whole GPU is labeled as one', () => {
   const gpu = reportedGpu(0, { torch: null, process_memory: null });
   assert.match(
     memoryTitle(trans, read({ gpus: [gpu] })),
@@ -102,7 +102,7 @@ test('the totals leave out what is unknown', () => {
   );
 });
 
-test('the totals of untrusted runs are labelled', () => {
+test('the totals of untrusted runs are labeled', () => {
   const sums = { seconds: 2, joules: null, atLeast: false };
   assert.equal(totalsText(trans, 3, sums), '3 runs · 2.0 s');
   assert.equal(totalsText(trans, 3, sums, false), 'Not trusted · 3 runs · 2.0 s');

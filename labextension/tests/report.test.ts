@@ -159,7 +159,7 @@ test('values of another type count as unknown', () => {
   assert.deepEqual(read(report(3, { gpus: 'none' })).gpus, []);
 });
 
-test('a report of a recording is labelled as one, and what changed in it is not what the cell kept', () => {
+test('a report of a recording is labeled as one, and what changed in it is not what the cell kept', () => {
   const source = { kind: 'replay', reason: null, recording: 'Recording of 4 × NVIDIA H200' };
   const parsed = read(report(3, { source }));
   const { recording, delta, peak, gpus } = parsed;

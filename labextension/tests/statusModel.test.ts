@@ -179,7 +179,7 @@ test('memory in a MIG slice counts once', () => {
   assert.match(title, /^GPU 0 H200: .*\nSlice 0:0 H200: utilization n\/a, 1.0 of 20 GiB used$/m);
 });
 
-test('a recording is labelled', () => {
+test('a recording is labeled', () => {
   const live = sample(1);
   const recorded = { ...live, origin: { ...live.origin, recording: 'Recording of 4 × NVIDIA H200' } };
   const status = statusText(trans, view({}, { condition: { kind: 'not-loaded' } }), recorded, false);
@@ -196,7 +196,7 @@ test('unknown memory is n/a with its reason', () => {
   assert.match(status.title, /does not report this notebook’s share of the memory$/);
 });
 
-test('the memory that PyTorch reports is used and labelled if the driver has none, as in a container', () => {
+test('the memory that PyTorch reports is used and labeled if the driver has none, as in a container', () => {
   const gpus = [0, 1].map(index => kernelGpu(index, { process_memory: null }));
   const status = statusText(trans, view({ gpus, device: device('cuda:1') }), null, false);
   assert.equal(status?.text, 'Default: cuda:1 · 13.0 GiB (torch) GPU memory');

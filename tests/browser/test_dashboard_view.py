@@ -358,7 +358,7 @@ def test_a_hidden_dashboard_is_idle(browser: BrowserContext, tmp_path: Path) -> 
 
 def test_sixteen_gpus_one_of_them_lost(browser: BrowserContext, tmp_path: Path) -> None:
     """With 16 GPUs, the user can highlight one GPU and show only that GPU. Only visible charts are drawn, and
-    a lost GPU is labelled."""
+    a lost GPU is labeled."""
     with lab_with(tmp_path, *busy_machine(16)) as (lab, standin):
         notebook = lab.open(browser, lab.write("sixteen.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -534,7 +534,7 @@ def test_a_missing_metric_has_its_reason(
         notebook.close()
 
 
-def test_a_recording_is_labelled(browser: BrowserContext, lab: Lab) -> None:
+def test_a_recording_is_labeled(browser: BrowserContext, lab: Lab) -> None:
     """If the values come from a recording, the dashboard shows the label of the recording."""
     notebook = lab.open(browser, lab.write("dashboard-recording.ipynb", ["1"]), kernel=False)
     open_dashboard(notebook)

@@ -27,12 +27,6 @@ def texts(notebook: Notebook, selector: str) -> list[str]:
     return found
 
 
-def run(notebook: Notebook, cell: int) -> None:
-    """Run a cell, and wait until it has finished."""
-    notebook.run(cell)
-    notebook.wait_until_done()
-
-
 def open_doctor(
     open_notebook: Open, kernel: dict[str, object], server: object, status: int = 200
 ) -> Notebook:
@@ -41,7 +35,7 @@ def open_doctor(
     show(notebook, 300)
     fake_doctor_route(notebook, (status, server))
     for cell in (0, 1):
-        run(notebook, cell)
+        notebook.run_to_the_end(cell)
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
     open_part(notebook, "health")
     notebook.page.wait_for_selector(CHECK)
@@ -85,7 +79,7 @@ def test_the_section_opens_at_its_head(open_notebook: Open) -> None:
     show(notebook, 240)
     fake_doctor_route(notebook, (200, unhealthy("server")))
     for cell in (0, 1):
-        run(notebook, cell)
+        notebook.run_to_the_end(cell)
     page = notebook.page
     page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
     page.click(BUTTON)
@@ -263,7 +257,7 @@ def test_a_restarted_kernel_has_no_diagnosis(open_notebook: Open) -> None:
     notebook.script("await panel.sessionContext.session.kernel.restart();")
     wait_for_text(notebook, ENVIRONMENT, "gpuwidget is not running in this kernel.")
     wait_for_text(notebook, SUMMARY, "no problems")
-    run(notebook, 0)
+    notebook.run_to_the_end(0)
     wait_for_text(notebook, ENVIRONMENT, "Not run")
 
 

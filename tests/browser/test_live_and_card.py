@@ -37,7 +37,6 @@ for i in range(8):
 DIES = "%%gpuwatch\nimport os, signal, time\ntime.sleep(4); os.kill(os.getpid(), signal.SIGKILL)"
 
 LIVE = ".gpuwidget-live"
-STATIC = ".jp-OutputArea-output .jp-RenderedHTML svg[role=img]"
 NOT_LIVE = f"{LIVE} .gpuwidget-not-live"
 LINES = f"{LIVE} .bqplot path.line"
 # JavaScript that counts how often any of the chart's lines is redrawn within ``argument`` milliseconds.
@@ -53,7 +52,7 @@ observer.disconnect();
 const sorted = [...moments].sort((a, b) => a - b);
 return sorted.filter((moment, place) => place === 0 || moment - sorted[place - 1] > 20).length;
 """
-COLOURS = """
+COLORS = """
 const style = name => getComputedStyle(document.querySelector(name));
 return {text: style('.gpuwidget-live .gpuwidget-header').color, page: style('.jp-Notebook').backgroundColor};
 """
@@ -81,21 +80,15 @@ watch();
 Open = Callable[..., Notebook]
 
 
-def run_to_the_end(notebook: Notebook, cell: int) -> None:
-    """Run one cell, and wait until it has finished."""
-    notebook.run(cell)
-    notebook.wait_until_done()
-
-
 def outputs_with(notebook: Notebook, cell: int, mime_type: str) -> list[dict[str, Any]]:
     """Return the MIME bundles in a cell's outputs that contain ``mime_type``."""
     bundles = [output.get("data", {}) for output in notebook.outputs(cell)]
     return [bundle for bundle in bundles if mime_type in bundle]
 
 
-def luminance(colour: str) -> float:
+def luminance(color: str) -> float:
     """Return the brightness of a CSS ``rgb()`` color, from 0 to 1."""
-    red, green, blue = (int(part) for part in colour.strip("rgba()").split(",")[:3])
+    red, green, blue = (int(part) for part in color.strip("rgba()").split(",")[:3])
     return (0.299 * red + 0.587 * green + 0.114 * blue) / 255
 
 
@@ -105,11 +98,11 @@ def test_chart_then_card(open_notebook: Open, tmp_path: Path, theme: str) -> Non
     chart: its own chart has the place and the size that the live one had, and no frame shows neither."""
     end = tmp_path / "end"
     notebook = open_notebook([LOAD, f"%%gpuwatch\n{runs_until(end)}"], theme=theme)
-    run_to_the_end(notebook, 0)
+    notebook.run_to_the_end(0)
     notebook.run(1)
     notebook.page.wait_for_selector(LINES, state="attached")
-    colours = notebook.script(COLOURS)
-    assert abs(luminance(colours["text"]) - luminance(colours["page"])) > 0.5
+    colors = notebook.script(COLORS)
+    assert abs(luminance(colors["text"]) - luminance(colors["page"])) > 0.5
     live = notebook.script(LAST_PLOT)
     notebook.script(WATCH_FRAMES)
     end.touch()
@@ -125,7 +118,7 @@ def test_chart_then_card(open_notebook: Open, tmp_path: Path, theme: str) -> Non
 def test_the_chart_of_a_kernel_that_has_died_is_not_live(open_notebook: Open) -> None:
     """If the kernel dies, its last chart says that it is not live."""
     notebook = open_notebook([LOAD, DIES])
-    run_to_the_end(notebook, 0)
+    notebook.run_to_the_end(0)
     notebook.run(1)
     notebook.page.wait_for_selector(LINES, state="attached")
     assert not notebook.page.is_visible(NOT_LIVE)
@@ -138,9 +131,9 @@ def test_the_card_is_where_the_chart_was(open_notebook: Open) -> None:
     """The card is above the text that the cell has printed, as the chart was. A saved notebook contains no
     other output of gpuwidget, even if the cell was too short for a chart."""
     notebook = open_notebook([LOAD, PROGRESS_BAR, "%%gpuwatch\nprint('short')"])
-    run_to_the_end(notebook, 0)
+    notebook.run_to_the_end(0)
     for cell in (1, 2):
-        run_to_the_end(notebook, cell)
+        notebook.run_to_the_end(cell)
     notebook.save()
     saved = nbformat.read(notebook.path, as_version=4)
     for cell in (1, 2):
@@ -152,7 +145,7 @@ def test_the_card_is_where_the_chart_was(open_notebook: Open) -> None:
 def test_values_under_the_pointer(open_notebook: Open) -> None:
     """Above the chart of a running cell, the pointer shows the time and the values there."""
     notebook = open_notebook([LOAD, "%%gpuwatch\nimport time\ntime.sleep(6)"])
-    run_to_the_end(notebook, 0)
+    notebook.run_to_the_end(0)
     notebook.run(1)
     column = notebook.page.locator(f"{LIVE} .gpuwidget-hover > i").nth(10)
     column.hover()
@@ -168,13 +161,13 @@ def test_reloaded_while_the_cell_runs(open_notebook: Open) -> None:
     """If the page is loaded again while a cell runs, the rest of the page works, and the next run of the cell
     has its chart and one card."""
     notebook = open_notebook([LOAD, "%%gpuwatch\nimport time\ntime.sleep(6)"])
-    run_to_the_end(notebook, 0)
+    notebook.run_to_the_end(0)
     notebook.run(1)
     notebook.page.wait_for_selector(LINES, state="attached")
     notebook.save()
     notebook.page.reload()
     notebook.wait_until_open(kernel=True)
-    run_to_the_end(notebook, 1)
+    notebook.run_to_the_end(1)
     assert [CARD in output.get("data", {}) for output in notebook.outputs(1)] == [True]
 
 
@@ -182,7 +175,7 @@ def test_redrawn_five_times_a_second_while_busy(open_notebook: Open) -> None:
     """While a cell keeps the kernel busy with pure Python, its chart is redrawn with each
     of the five samples per second."""
     notebook = open_notebook([LOAD, BUSY])
-    run_to_the_end(notebook, 0)
+    notebook.run_to_the_end(0)
     notebook.run(1)
     notebook.page.wait_for_selector(LINES, state="attached")
     # Of the 15 samples in three seconds, one may be drawn just before or just after the three seconds, so 14
@@ -195,7 +188,7 @@ def test_recording_is_labeled(open_notebook: Open, tmp_path: Path) -> None:
     """If the GPUs come from a recording, the chart and the card show the recording's label."""
     end = tmp_path / "end"
     notebook = open_notebook([LOAD, f"%%gpuwatch\n{runs_until(end)}"])
-    run_to_the_end(notebook, 0)
+    notebook.run_to_the_end(0)
     notebook.run(1)
     notebook.page.wait_for_selector(f"{LIVE} .gpuwidget-last .gpuwidget-chip")
     label = notebook.page.inner_text(f"{LIVE} .gpuwidget-last .gpuwidget-chip")
@@ -210,7 +203,7 @@ def test_clear_output(open_notebook: Open) -> None:
     """If a cell calls clear_output(), the chart disappears only briefly. When the cell has ended, the text
     printed after the call and the card are shown."""
     notebook = open_notebook([LOAD, CLEAR_OUTPUT])
-    run_to_the_end(notebook, 0)
+    notebook.run_to_the_end(0)
     notebook.run(1)
     notebook.page.wait_for_selector(LINES, state="attached")
     notebook.page.wait_for_selector(".jp-OutputArea-output >> text=after")
@@ -226,8 +219,8 @@ def test_progress_bar_stays_one_line(open_notebook: Open) -> None:
     """A progress bar that a cell rewrites with carriage returns stays a single line, although the chart
     appears and disappears."""
     notebook = open_notebook([LOAD, PROGRESS_BAR])
-    run_to_the_end(notebook, 0)
-    run_to_the_end(notebook, 1)
+    notebook.run_to_the_end(0)
+    notebook.run_to_the_end(1)
     assert [o["text"] for o in notebook.outputs(1) if o["output_type"] == "stream"] == ["7"]
 
 
@@ -235,8 +228,8 @@ def test_saved_and_opened_without_kernel(open_notebook: Open) -> None:
     """A saved notebook shows its card even without a kernel, and nothing of the chart is saved. If it is not
     trusted, JupyterLab removes the card's chart with all its labels, and the card says how to see it."""
     notebook = open_notebook([LOAD, THREE_SECONDS])
-    run_to_the_end(notebook, 0)
-    run_to_the_end(notebook, 1)
+    notebook.run_to_the_end(0)
+    notebook.run_to_the_end(1)
     notebook.page.wait_for_selector(LIVE, state="detached")
     headline = outputs_with(notebook, 1, CARD)[0]["text/plain"].splitlines()[0].split(" · ")
     assert notebook.page.is_visible("svg >> text=GPU utilization, %")

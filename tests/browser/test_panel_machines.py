@@ -110,7 +110,7 @@ def test_a_context_without_torch(browser: BrowserContext, tmp_path: Path) -> Non
 
 def test_different_models(browser: BrowserContext, tmp_path: Path) -> None:
     """On a machine with different GPUs, rows show the model, and its tooltip the whole name. Before CUDA
-    starts, no GPU is labelled cuda:N, and a note says why and what makes the order certain."""
+    starts, no GPU is labeled cuda:N, and a note says why and what makes the order certain."""
     models = ("RTX 3090", "RTX 4090", "V100", "A100", "H100")
     with lab_with(tmp_path, *profiles.machine(*models)) as (lab, _):
         load = f"import sys\nsys.path.insert(0, {str(TORCH_STANDIN)!r})\nimport torch\n%load_ext gpuwidget"
@@ -132,7 +132,7 @@ def test_different_models(browser: BrowserContext, tmp_path: Path) -> None:
 
 
 def test_a_torch_without_cuda(browser: BrowserContext, tmp_path: Path) -> None:
-    """With a torch that was built without CUDA, no GPU is labelled cuda:N, the dropdown has no GPU, and the
+    """With a torch that was built without CUDA, no GPU is labeled cuda:N, the dropdown has no GPU, and the
     panel shows the reason once."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         load = (

@@ -22,15 +22,9 @@ FEWER_SWITCHES = """import gpuwidget.kernel.devices.switch_requests as ours
 ours.TORCH_SWITCHES = tuple(kind for kind in ours.TORCH_SWITCHES if kind.name != "cudnn.benchmark")"""
 
 
-def run(notebook: Notebook, cell: int) -> None:
-    """Run a cell, and wait until it has finished."""
-    notebook.run(cell)
-    notebook.wait_until_done()
-
-
 def result(notebook: Notebook, cell: int) -> str:
     """Run a cell, and return the text of its result."""
-    run(notebook, cell)
+    notebook.run_to_the_end(cell)
     text: str = notebook.outputs(cell)[-1]["data"]["text/plain"]
     return text
 
@@ -40,7 +34,7 @@ def notebook(open_notebook: Open, tmp_path: Path) -> Notebook:
     """Open a notebook that has loaded gpuwidget and torch, and expand the panel's PyTorch switches."""
     made = open_notebook([LOAD_BOTH, NOW, runs_until(tmp_path / "end"), "%gpu switches cudnn.benchmark on"])
     show(made, 300)
-    run(made, 0)
+    made.run_to_the_end(0)
     open_part(made, "switches")
     wait_for_text(made, SUMMARY, "all default")
     made.page.wait_for_selector(f"{BENCHMARK}:enabled")
@@ -79,7 +73,7 @@ def test_a_switch_is_pending_while_a_cell_runs(notebook: Notebook, tmp_path: Pat
 
 def test_the_panel_shows_what_a_cell_sets(notebook: Notebook) -> None:
     """If a cell sets a switch with %gpu switches, the panel shows the new value."""
-    run(notebook, 3)
+    notebook.run_to_the_end(3)
     notebook.page.wait_for_function(
         "() => [...document.querySelectorAll('.jp-gpuwidget-settings-row')]"
         ".some(row => row.innerText.includes('cuDNN benchmark') && row.querySelector('input').checked)"
@@ -96,7 +90,7 @@ def test_a_restarted_kernel(notebook: Notebook) -> None:
     wait_for_text(notebook, LOG, UNAVAILABLE)
     assert "Ran: " not in notebook.page.inner_text(LOG)
     assert notebook.page.is_disabled(BENCHMARK)
-    run(notebook, 0)
+    notebook.run_to_the_end(0)
     notebook.page.wait_for_selector(f"{BENCHMARK}:enabled")
     assert not notebook.page.is_checked(BENCHMARK)
 
@@ -112,11 +106,11 @@ def test_without_torch(open_notebook: Open) -> None:
     assert notebook.page.inner_text(LOG) == UNAVAILABLE
     open_part(notebook, "health")
     assert notebook.page.inner_text(PANEL).count("gpuwidget is not loaded in this kernel.") == 1
-    run(notebook, 0)
+    notebook.run_to_the_end(0)
     wait_for_text(notebook, LOG, "Import torch in a cell to use the switches.")
     assert notebook.page.is_disabled(BENCHMARK)
     assert notebook.page.locator(f"{SETTINGS} label").count() == 6
-    run(notebook, 1)
+    notebook.run_to_the_end(1)
     notebook.page.wait_for_selector(f"{BENCHMARK}:enabled")
 
 
@@ -124,11 +118,11 @@ def test_a_switch_that_the_kernel_lacks_is_not_shown(open_notebook: Open) -> Non
     """If the kernel's version of gpuwidget lacks a switch, the panel does not show it."""
     notebook = open_notebook([LOAD_BOTH, FEWER_SWITCHES])
     show(notebook, 300)
-    run(notebook, 0)
+    notebook.run_to_the_end(0)
     open_part(notebook, "switches")
     wait_for_text(notebook, SUMMARY, "all default")
     notebook.page.wait_for_selector(f"{BENCHMARK}:enabled")
-    run(notebook, 1)
+    notebook.run_to_the_end(1)
     notebook.page.wait_for_selector(BENCHMARK, state="detached")
     assert notebook.page.locator(f"{SETTINGS} label").count() == 5
 

@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 import pytest
+from helpers_doctor import checks_by_id
 from helpers_gpu import nvidia_smi, run_program
 
 pytestmark = pytest.mark.gpu
@@ -22,11 +23,6 @@ def doctor(**environment: str) -> dict[str, Any]:
         "import gpuwidget\nresult = gpuwidget.doctor().to_dict()", **environment
     )
     return found
-
-
-def checks_by_id(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the checks of a diagnosis by their id."""
-    return {check["id"]: check for check in found["links"]}
 
 
 def test_all_checks_pass() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from helpers_gpu import nvidia_smi
+from helpers_programs import free_ports
 from prometheus_client.parser import text_string_to_metric_families
 
 pytestmark = pytest.mark.gpu
@@ -26,9 +26,7 @@ _READY_S = 60.0
 @pytest.fixture
 def metrics_request(tmp_path: Path) -> Iterator[urllib.request.Request]:
     """Start a Jupyter server that samples this machine's GPUs. Yield a request for its metrics."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     token = secrets.token_hex(8)
     folders = ("HOME", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
     command = [

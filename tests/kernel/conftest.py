@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from helpers_kernel import Kernel
+from helpers_kernel import Kernel, skip_without_torch
 from helpers_pair import Pair
 
 
@@ -24,6 +24,12 @@ def start_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
     yield start
     for kernel in kernels:
         kernel.shutdown()
+
+
+@pytest.fixture(scope="module")
+def needs_torch() -> None:
+    """Skip the module's tests if the kernel's Python interpreter has no torch."""
+    skip_without_torch()
 
 
 @pytest.fixture(scope="module")

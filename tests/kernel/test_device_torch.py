@@ -7,15 +7,12 @@ from collections.abc import Callable
 
 import pytest
 from helpers_cases import ASYNCHRONOUS, ERRORS, LINE_MAGICS, RESULTS, SETUP, Case
-from helpers_kernel import Kernel, skip_without_torch
+from helpers_kernel import Kernel
 from helpers_pair import Pair
 
+pytestmark = pytest.mark.usefixtures("needs_torch")
+
 CASES = [*RESULTS[:6], *ASYNCHRONOUS[:3], *LINE_MAGICS[:3], *ERRORS[:6]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _has_torch() -> None:
-    skip_without_torch()
 
 
 @pytest.fixture(scope="module")

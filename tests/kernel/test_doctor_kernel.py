@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_doctor import WORKING, fake_torch
+from helpers_doctor import WORKING, checks_by_id, fake_torch
 from helpers_kernel import TIMEOUT_S, Kernel
 
 HANGING = """
@@ -37,11 +37,6 @@ def start(start_kernel: Callable[..., Kernel], tmp_path: Path) -> Callable[[str]
         return kernel
 
     return start
-
-
-def checks_by_id(doctor: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the checks of a diagnosis as a dict with their ids as keys."""
-    return {check["id"]: check for check in doctor["links"]}
 
 
 def send_request(kernel: Kernel) -> str:

@@ -20,8 +20,8 @@ SHARED_MEMORY = "DataLoader worker (pid 7) is killed by signal: Bus error."
 
 
 @pytest.fixture(scope="module", autouse=True)
-def catalogues() -> None:
-    """Compile the catalogues, which a kernel of a fresh clone lacks."""
+def catalogs() -> None:
+    """Compile the catalogs, which a kernel of a fresh clone lacks."""
     translation.main(["--compile"])
 
 

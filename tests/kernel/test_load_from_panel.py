@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from helpers_hostile_code import HostileFolder
 from helpers_kernel import Kernel
 
 from gpuwidget import __version__
@@ -22,34 +23,20 @@ from gpuwidget.kernel import load_from_panel
 CODE = Path(inspect.getfile(load_from_panel)).read_text(encoding="utf-8")
 EXPRESSION = f"(lambda names: (exec({json.dumps(CODE)}, names), names['load'](get_ipython()))[1])({{}})"
 """The expression that the panel sends (labextension/src/kernel/kernel.ts)."""
-HOSTILE = """\
-with open({mark!r}, "a") as file:
-    file.write(__name__ + "\\n")
-def load_ipython_extension(shell):
-    with open({mark!r}, "a") as file:
-        file.write("loaded")
-"""
 MODULES = sorted(
     {*sys.stdlib_module_names, "psutil", "pynvml", "ipywidgets", "bqplot", "numpy", "prometheus_client"}
 )
 """The standard library's modules, and packages that gpuwidget imports."""
 
 
-class Notebook:
+class Notebook(HostileFolder):
     """A kernel whose working folder contains hostile files."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.kernel, self.folder = kernel, kernel.folder
-        self._mark = kernel.folder.parent / "mark"
+        super().__init__(kernel.folder, kernel.folder.parent / "mark")
+        self.kernel = kernel
         # The kernel's first request imports modules that have nothing to do with gpuwidget.
         kernel.value("1")
-
-    def write_hostile(self, *names: str) -> None:
-        """Write files that leave a mark when they run."""
-        for name in names:
-            path = self.folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(HOSTILE.format(mark=str(self._mark)), encoding="utf-8")
 
     def press(self) -> Any:
         """Press the button, and return the outcome with its detail."""
@@ -58,11 +45,6 @@ class Notebook:
         assert value["status"] == "ok", value
         outcome, _, detail = ast.literal_eval(value["data"]["text/plain"]).partition(" ")
         return outcome, bytes.fromhex(detail).decode()
-
-    @property
-    def ran(self) -> str:
-        """What hostile code has written, empty if none ran."""
-        return self._mark.read_text() if self._mark.exists() else ""
 
 
 def test_a_package_beside_the_notebook(start_kernel: Callable[..., Kernel]) -> None:

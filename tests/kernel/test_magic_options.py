@@ -108,7 +108,7 @@ def test_interval(kernel: Kernel) -> None:
         assert report["cell"]["status"] == "ok"
 
 
-def test_a_recording_is_labelled(kernel: Kernel) -> None:
+def test_a_recording_is_labeled(kernel: Kernel) -> None:
     """If the GPUs come from a recording, the card's text and HTML contain the recording's label."""
     ran = kernel.run("%%gpuwatch\n1")
     report = check_card(ran)

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_kernel import Kernel, skip_without_torch
+from helpers_kernel import Kernel
+
+pytestmark = pytest.mark.usefixtures("needs_torch")
 
 TESTS = Path(__file__).parent.parent
 SETUP = f"""
@@ -19,11 +21,6 @@ sys.path.remove({str(TESTS)!r})
 gpu = StandInGpu(torch)
 gpu.install()
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _has_torch() -> None:
-    skip_without_torch()
 
 
 @pytest.fixture

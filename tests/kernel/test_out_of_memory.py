@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from helpers_kernel import Kernel, Ran, skip_without_torch
+from helpers_kernel import Kernel, Ran
 from helpers_outputs import cards
 
 from gpuwidget.model.mime_types import CARD_MIME_TYPE
+
+pytestmark = pytest.mark.usefixtures("needs_torch")
 
 TESTS = Path(__file__).parents[1]
 SETUP = f"""
@@ -22,11 +24,6 @@ gpu.install()
 def mib(n): return gpu.empty(n * 2**18)
 """
 MODEL = "model = mib(20)"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _has_torch() -> None:
-    skip_without_torch()
 
 
 @pytest.fixture

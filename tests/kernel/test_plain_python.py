@@ -143,7 +143,7 @@ def test_terminal_ipython(tmp_path: Path) -> None:
         "    print('>>>')\n"
         "    return shell.run_cell(cell, store_history=True)\n"
         "assert run('%load_ext gpuwidget').success\n"
-        "assert run('%%gpuwatch --name labelled\\n6 * 7').result == 42\n"
+        "assert run('%%gpuwatch --name labeled\\n6 * 7').result == 42\n"
         "assert type(run('%%gpuwatch\\n1 / 0').error_in_exec) is ZeroDivisionError\n"
         "assert run('%%gpuwatch\\nimport asyncio\\nawait asyncio.sleep(0, 5)').result == 5\n"
         "assert not run('%%gpuwatch --nonsense\\nran = 1').success and 'ran' not in shell.user_ns\n"
@@ -158,7 +158,7 @@ def test_terminal_ipython(tmp_path: Path) -> None:
     parts = ran.stdout.split(">>>\n")[1:]
     cards = ["recording" in part.lower() for part in parts]
     assert cards == [False, True, True, True, False, False, False, True, False, False]
-    assert parts[1].count("labelled") == 1
+    assert parts[1].count("labeled") == 1
     assert parts[2].count("ZeroDivisionError: division by zero") == 1
 
 

@@ -17,7 +17,6 @@ from nvml_standin import Standin, build
 
 from gpuwidget.system.processes import in_host_pid_namespace
 
-GIB = 1024**3
 MACHINE = ("driver=580.95.05", "cuda=13000", "gpus=2", "gpu.*.util=90", "gpu.*.power=80")
 TORCHRUN = f"{sys.executable} -m torch.distributed.run --standalone --nproc-per-node 2"
 

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from helpers_kernel import Kernel, skip_without_torch
+from helpers_kernel import Kernel
+
+pytestmark = pytest.mark.usefixtures("needs_torch")
 
 NOW = "torch.backends.cudnn.benchmark"
 ON = "torch.backends.cudnn.benchmark = True"
@@ -15,11 +17,6 @@ import os, time
 open("began", "w").close()
 while not os.path.exists("go"): time.sleep(0.01)
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _has_torch() -> None:
-    skip_without_torch()
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 import yaml
 from helpers_http import write_certificate
-from helpers_jupyter import Service, fetch, free_port, jupyter_variables
-from helpers_programs import skip
+from helpers_jupyter import Service, fetch, jupyter_variables
+from helpers_programs import free_ports, skip
 from helpers_prometheus import DEPLOY, find_programs
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
@@ -41,7 +41,7 @@ class Jupyter(Service):
     """A Jupyter server, started by the container's command with the container's configuration."""
 
     def __init__(self, folder: Path) -> None:
-        self.port = free_port()
+        self.port = free_ports(1)[0]
         workspace = folder / "workspace"
         workspace.mkdir()
         (workspace / "kept.ipynb").write_text("{}")
@@ -152,7 +152,7 @@ def monitoring(jupyter: Jupyter, tmp_path_factory: pytest.TempPathFactory) -> It
         one.replace("=/etc/prometheus/", f"={folder}/").replace("=/prometheus", f"={folder / 'data'}")
         for one in compose["services"]["prometheus"]["command"]
     ]
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     command = [programs["prometheus"], *arguments, f"--web.listen-address={address}"]
     service = Service(command, folder, f"http://{address}/-/ready")
     try:
@@ -223,7 +223,7 @@ class Nginx(Service):
 
     def __init__(self, program: str, folder: Path, jupyter: Jupyter) -> None:
         certificate = write_certificate(folder / "certificate.pem")
-        http, https = free_port(), free_port()
+        http, https = free_ports(2)
         text = substituted(
             (DEPLOY / "nginx" / "gpuwidget.conf").read_text(encoding="utf-8"),
             {

@@ -237,7 +237,7 @@ def test_a_kernel_with_unknown_memory() -> None:
 
 def test_a_driver_without_sizes() -> None:
     """If the driver gives no size for a kernel's process, torch's count is used instead and the holder is
-    labelled ``torch``. The sizes of the kernel's child processes are added to that count."""
+    labeled ``torch``. The sizes of the kernel's child processes are added to that count."""
     reports = {"k1": KernelUsage(True, 20 * GIB)}
     listed = (process(10, None), process(11, 5 * GIB))
     usage = ownership(*listed, reports=reports)

@@ -21,7 +21,6 @@ from gpuwidget.server.wire import GpuHours, GpuMemoryOwnership, IdleHolder, Memo
 
 GPU = gpu(0)
 ANNA, BEN = ProcessOwner("anna", None), ProcessOwner("ben", None)
-TERMINALS = ProcessOwner(None, "")
 
 
 def kernel(name: str, path: str | None) -> ServerKernel:

@@ -7,17 +7,11 @@ from typing import Any
 
 import pytest
 from fakes import EPOCH
-from helpers_samples import h200, reading, sample
+from helpers_samples import at, h200
 
-from gpuwidget.model.samples import Sample
 from gpuwidget.server.history import HistoryStore
 
 ONE, OTHER = h200(0), h200(1)
-
-
-def at(seconds: float, *indexes: int, **values: Any) -> Sample:
-    """Return a sample of the GPUs with these indexes, taken this many seconds after the tests' epoch."""
-    return sample(*((h200(index), reading(h200(index), **values)) for index in indexes), time=EPOCH + seconds)
 
 
 def stored_history(store: HistoryStore, since: float = 0.0) -> Any:

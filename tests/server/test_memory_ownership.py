@@ -418,7 +418,7 @@ async def test_kernels_report_their_memory_in_a_container(
     container: dict[int, bool], server: Server, source: FakeSource
 ) -> None:
     """If the driver's process ids don't match the server's,
-    a kernel's memory is torch's own count and is labelled ``torch``, even while the kernel is busy."""
+    a kernel's memory is torch's own count and is labeled ``torch``, even while the kernel is busy."""
     busy, silent, idle = [await start_kernel(server) for _ in range(3)]
     for kernel in (busy, silent):
         container[pid_of(server, kernel)] = True

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_jupyter import Service, fetch, free_port, jupyter_variables
+from helpers_jupyter import Service, fetch, jupyter_variables
+from helpers_programs import free_ports
 from helpers_server import Server
 from server.test_routes import registered
 from tornado.httpclient import HTTPClientError
@@ -142,7 +143,7 @@ async def test_the_token_is_checked_for_a_local_host(server: Server, jp_auth_hea
 def test_jupyterhub_does_not_redirect_prometheus(tmp_path: Path, token_file: Path) -> None:
     """A server that authenticates users with JupyterHub answers Prometheus's token without a request to the
     Hub, which is not even running. Without the token it refuses, and does not redirect to a login page."""
-    port = free_port()
+    port = free_ports(1)[0]
     extension = "jupyterhub.singleuser.extension"
     # JupyterHub's identity provider changes Jupyter's classes, so the server runs in a separate process.
     server = Service(
@@ -160,7 +161,7 @@ def test_jupyterhub_does_not_redirect_prometheus(tmp_path: Path, token_file: Pat
             tmp_path,
             GPUWIDGET_SOURCE="replay",
             JUPYTERHUB_API_TOKEN="token-of-this-server",
-            JUPYTERHUB_API_URL=f"http://127.0.0.1:{free_port()}/hub/api",
+            JUPYTERHUB_API_URL=f"http://127.0.0.1:{free_ports(1)[0]}/hub/api",
             JUPYTERHUB_CLIENT_ID="jupyterhub-user-anna",
             JUPYTERHUB_HOST="",
             JUPYTERHUB_OAUTH_CALLBACK_URL="/user/anna/oauth_callback",

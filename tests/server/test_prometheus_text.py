@@ -253,7 +253,7 @@ def test_kernels_without_gpu_memory_are_not_named() -> None:
 
 
 def test_an_unknown_throttle_reason() -> None:
-    """If gpuwidget has no name for a throttle reason, the reason is labelled with its number."""
+    """If gpuwidget has no name for a throttle reason, the reason is labeled with its number."""
     text = metrics_text(sample((ZERO, reading(ZERO, throttle=("reason 0x800",)))), None)
     on = [labels["reason"] for labels, value in series(text, "gpuwidget_gpu_throttle_reason") if value]
     assert on == ["reason 0x800"]

@@ -173,7 +173,7 @@ async def test_the_source_trait_selects_a_recording(
     real_server: Server, configuration: dict[str, object]
 ) -> None:
     """With ``c.GpuWidget.source = 'replay'``, the server plays the built-in recording,
-    and the sample is labelled as a recording."""
+    and the sample is labeled as a recording."""
     _, sample = await real_server.get("sample")
     assert sample["origin"]["recording"] == "Recording of 4 \N{MULTIPLICATION SIGN} NVIDIA H200"
     assert [gpu["index"] for gpu in sample["gpus"]] == [0, 1, 2, 3]

@@ -9,21 +9,15 @@ from typing import Any
 
 import pytest
 from fakes import EPOCH
-from helpers_samples import h200, reading, sample
+from helpers_samples import at, h200
 
 from gpuwidget.model.readings import Activity
-from gpuwidget.model.samples import Sample
 from gpuwidget.server.history import HistoryStore
 from gpuwidget.server.history_metrics import ACTIVITY_METRICS, METRICS, READING_METRICS
 from gpuwidget.server.history_query import MAX_POINTS, HistoryQuery
 
 ONE, OTHER = h200(0), h200(1)
 RATE_S = 0.2
-
-
-def at(seconds: float, *indexes: int, **values: Any) -> Sample:
-    """Return a sample of the GPUs with these indexes, taken this many seconds after the tests' epoch."""
-    return sample(*((h200(index), reading(h200(index), **values)) for index in indexes), time=EPOCH + seconds)
 
 
 def query(

@@ -55,7 +55,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _record(options: argparse.Namespace) -> int:
-    """Write readings to a new file every ``--interval`` seconds, until Ctrl-C or SIGTERM.
+    """Write readings to a new file every ``--interval`` seconds, until a signal of :data:`_STOP_SIGNALS`.
 
     Values that the driver takes long to return are read less often, so that they do not delay the other
     values. Raises RecordingError if there is nothing to record or if the file can't be written.
@@ -250,8 +250,8 @@ def _gpu_meta(gpu: Gpu, reading: Reading) -> dict[str, Any]:
 
 
 def _process(process: Process) -> list[Any]:
-    compute = [process.pid, process.memory]
-    return compute if process.kind == "compute" else [*compute, process.kind]
+    entry = [process.pid, process.memory]
+    return entry if process.kind == "compute" else [*entry, process.kind]
 
 
 def _gpm(activity: Activity) -> dict[str, float | None]:

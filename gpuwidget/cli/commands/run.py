@@ -18,7 +18,7 @@ from gpuwidget.ranks.rank_reporter import exit_code_of, rank
 
 
 class _MissingModuleError(Exception):
-    """The module to run does not exist."""
+    pass
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

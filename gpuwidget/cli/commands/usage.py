@@ -93,7 +93,14 @@ def _usage(options: argparse.Namespace, width: int) -> str:
     price = None if price is None or price < 0 else price
     currency = str(configured.get("gpu_hour_currency", ""))
     if options.json:
-        rows = [to_json(use) | _price(use, price, currency) for use in uses]
+        rows = [
+            to_json(use)
+            | {
+                "price": None if price is None else _cost(use, price),
+                "currency": None if price is None else currency,
+            }
+            for use in uses
+        ]
         return json.dumps({"since_s": options.since, "by": options.by, "use": rows}, indent=2)
     if not uses:
         return (
@@ -105,24 +112,20 @@ def _usage(options: argparse.Namespace, width: int) -> str:
 
 def _settings(options: argparse.Namespace, configured: Mapping[str, Any]) -> PrometheusSettings:
     timeout_s = _number_from(configured, "prometheus_timeout")
-    timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
-    if options.prometheus is not None:
+    url = options.prometheus
+    if url is None:
+        url = str(configured.get("prometheus_url", ""))
+        if not url.strip():
+            raise OptionError(_NO_PROMETHEUS)
+    else:
         # A token is sent only to the server for which it is configured.
-        return prometheus_settings(
-            options.prometheus,
-            ca_file=str(options.ca_file or ""),
-            token_file=str(options.token_file or ""),
-            timeout_s=timeout_s,
-        )
-    url = str(configured.get("prometheus_url", ""))
-    if not url.strip():
-        raise OptionError(_NO_PROMETHEUS)
+        configured = {}
     return prometheus_settings(
         url,
         ca_file=str(options.ca_file or configured.get("prometheus_ca_file", "")),
         token_file=str(options.token_file or configured.get("prometheus_token_file", "")),
         matchers=str(configured.get("prometheus_matchers", "")),
-        timeout_s=timeout_s,
+        timeout_s=TIMEOUT_S if timeout_s is None else timeout_s,
     )
 
 
@@ -132,10 +135,9 @@ def _number_from(configured: Mapping[str, Any], name: str) -> float | None:
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
-def _price(use: GpuUse, price: float | None, currency: str) -> dict[str, object]:
-    if price is None:
-        return {"price": None, "currency": None}
-    return {"price": price * use.held_s / _HOUR_S, "currency": currency}
+def _cost(use: GpuUse, price: float) -> float:
+    """Return what the use costs at this price of a GPU-hour."""
+    return price * use.held_s / _HOUR_S
 
 
 def _table(
@@ -156,16 +158,16 @@ def _table(
             printable(use.user) or UNKNOWN,
             *([printable(use.path or use.notebook or "none")] if group != "user" else []),
             *([printable(use.kernel or "terminals")] if group == "kernel" else []),
-            _number(use.held_s, _HOUR_S),
-            _number(use.busy_s, _HOUR_S),
-            _number(use.memory_byte_s, _GIB * _HOUR_S),
-            _number(use.energy_j, _JOULES_PER_KWH),
-            *([f"{price * use.held_s / _HOUR_S:.2f}"] if price is not None else []),
+            _figure(use.held_s, _HOUR_S),
+            _figure(use.busy_s, _HOUR_S),
+            _figure(use.memory_byte_s, _GIB * _HOUR_S),
+            _figure(use.energy_j, _JOULES_PER_KWH),
+            *([f"{_cost(use, price):.2f}"] if price is not None else []),
         )
         for use in uses
     ]
     return format_table(columns, rows, width)
 
 
-def _number(value: float | None, unit: float) -> str:
+def _figure(value: float | None, unit: float) -> str:
     return UNKNOWN if value is None else f"{value / unit:.2f}"

@@ -68,7 +68,7 @@ class LiveChart:
         }
         end = self._axis.end_s
         self._marks = self._lines(scales, self._layout.mark_lines(progress.marks, end), ["#888888"])
-        # These colours are a fallback. live.css overrides them, in part with colours of the front end's
+        # These colors are a fallback. live.css overrides them, in part with colors of the front end's
         # theme.
         self._series = self._lines(
             scales,

@@ -184,8 +184,6 @@ class _OwnedBlocks:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the search has found."""
-
     blocks: _OwnedBlocks | None = None
     held: tuple[OomHolder, ...] = ()
     uses: tuple[tuple[Role, int], ...] = ()
@@ -601,7 +599,6 @@ def _non_torch_memory(
 
 
 def _processes_in_message(message: OomMessage) -> tuple[OtherMemory, ...]:
-    """Return the processes that torch's message lists, with their memory."""
     directory = processes.ProcessDirectory()
     known = processes.in_host_pid_namespace()
     found = []

@@ -456,7 +456,6 @@ def _is_local(node: ast.expr, function: ast.FunctionDef | ast.AsyncFunctionDef) 
 
 
 def _unconditional(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a block that run in any case."""
     for one in body:
         yield one
         if isinstance(one, (ast.With, ast.AsyncWith, ast.Try)):

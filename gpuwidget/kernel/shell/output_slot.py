@@ -153,7 +153,6 @@ class OutputSlot:
             self.channel.update(data, self._display_id)
 
     def _append(self, data: Mapping[str, Any]) -> None:
-        """Show an output below the cell's outputs."""
         publisher = self._shell.display_pub
         if any(_may_have_text(stream) for stream in (sys.stdout, sys.stderr)):
             publisher.publish(data=dict(data), metadata=output_metadata())

@@ -29,7 +29,7 @@ CHECK_COOLING = translatable(
 CHECK_POWER = translatable("Ask the administrator to check the power supply, which asked for a lower clock.")
 
 
-@partial(Rule, "throttled", {"held_down_s": "s", "run_s": "s", "gpus": "GPU index"})
+@partial(Rule, "throttled", {"held_down_s": "s", "run_s": "s", "gpus": "GPU index"}, order=230)
 def throttled(evidence: RunEvidence) -> Finding | None:
     """Return advice if heat or the power supply throttled the clock.
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from gpuwidget.measure.advice.evidence import (
     HAS_GAPS,
+    UNUSED,
     Hotspot,
     RunEvidence,
     busiest,
@@ -25,8 +26,6 @@ CPU."""
 MIN_CPU = 50.0
 """CPU time, in percent of one core, at or above which this process counts as computing rather than
 waiting."""
-UNUSED = 1.0
-"""Mean utilization, in percent, at or below which a GPU counts as unused."""
 
 MIN_SHARE = 10.0
 """The rule considers only lines that take at least this percentage of the run's time."""
@@ -86,6 +85,7 @@ class _Wait(NamedTuple):
     Rule,
     "model-on-cpu",
     {"model": "name", "on_cpu_bytes": "bytes", "cpu": "%"},
+    order=110,
     checks_attribution=True,
 )
 def model_on_cpu(evidence: RunEvidence) -> Finding | None:
@@ -119,6 +119,7 @@ def model_on_cpu(evidence: RunEvidence) -> Finding | None:
     Rule,
     "sync-points",
     {"line": "name", "frame": "name", "call": "name", "share": "%", "utilization": "%"},
+    order=160,
 )
 def sync_points(evidence: RunEvidence) -> Finding | None:
     """Return advice if a line waits for the GPU.

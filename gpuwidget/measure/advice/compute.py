@@ -11,6 +11,7 @@ from gpuwidget.measure.advice.evidence import (
     average,
     hotspots,
     mean,
+    mean_level,
     mean_power,
     mean_utilization,
     power_share,
@@ -137,6 +138,7 @@ CHECK_COPIES = translatable(
     Rule,
     "small-kernels",
     {"utilization": "%", "sm_activity": "%", "power_w": "W", "gpus": "GPU index"},
+    order=170,
     beside_straggler=False,
     part="steady part",
 )
@@ -145,7 +147,7 @@ def small_kernels(evidence: RunEvidence) -> Finding | None:
     fix = LARGER_KERNELS(fewer=FEWER if evidence.context.switches is None else FEWER_IN_TORCH)
     found = [gpu for gpu in evidence.gpus if _runs_small_kernels(gpu)]
     if found:
-        sm, busy = average([mean(gpu.levels["sm_activity"]) for gpu in found]), mean_utilization(found)
+        sm, busy = mean_level(found, "sm_activity"), mean_utilization(found)
         return Finding(
             SMALL_KERNELS(gpus=numbers(found), utilization=busy, sm=_small_percent(sm)),
             fix,
@@ -173,6 +175,7 @@ def small_kernels(evidence: RunEvidence) -> Finding | None:
         "tf32_matmul": "setting",
         "gpus": "GPU index",
     },
+    order=210,
     beside_straggler=False,
     part="steady part",
 )
@@ -181,8 +184,8 @@ def tensor_cores_idle(evidence: RunEvidence) -> Finding | None:
     found = [gpu for gpu in evidence.gpus if _computes_in_fp32(gpu)]
     if not found:
         return None
-    tensor = average([mean(gpu.levels["tensor_activity"]) for gpu in found])
-    fp32 = average([mean(gpu.levels["fp32_activity"]) for gpu in found])
+    tensor = mean_level(found, "tensor_activity")
+    fp32 = mean_level(found, "fp32_activity")
     switches = evidence.context.switches
     tf32 = switches.tf32_matmul if switches is not None else None
     text = TENSOR_CORES_IDLE(gpus=numbers(found), fp32=fp32, tensor=tensor)
@@ -190,7 +193,7 @@ def tensor_cores_idle(evidence: RunEvidence) -> Finding | None:
         joined([text, TF32_OFF], " ") if tf32 is False else text,
         USE_TENSOR_CORES if switches is None else USE_BFLOAT16 if tf32 else USE_BFLOAT16_OR_TF32,
         {
-            "sm_activity": average([mean(gpu.levels["sm_activity"]) for gpu in found]),
+            "sm_activity": mean_level(found, "sm_activity"),
             "tensor_activity": tensor,
             "fp32_activity": fp32,
             "tf32_matmul": tf32,
@@ -209,6 +212,7 @@ def tensor_cores_idle(evidence: RunEvidence) -> Finding | None:
         "utilization": "%",
         "gpus": "GPU index",
     },
+    order=260,
     beside_straggler=False,
     part="steady part",
 )
@@ -217,20 +221,20 @@ def memory_bound(evidence: RunEvidence) -> Finding | None:
     fix = READ_LESS if evidence.context.switches is None else READ_LESS_IN_TORCH
     found = [gpu for gpu in evidence.gpus if _is_memory_bound(gpu)]
     if found:
-        dram = average([mean(gpu.levels["dram_activity"]) for gpu in found])
+        dram = mean_level(found, "dram_activity")
         return Finding(
             MEMORY_BOUND(gpus=numbers(found), dram=dram),
             fix,
             {
                 "dram_activity": dram,
-                "tensor_activity": average([mean(gpu.levels["tensor_activity"]) for gpu in found]),
+                "tensor_activity": mean_level(found, "tensor_activity"),
                 "gpus": [gpu.index for gpu in found],
             },
         )
     found = [gpu for gpu in evidence.gpus if _is_likely_memory_bound(gpu)]
     if not found:
         return None
-    used = average([mean(gpu.levels["memory_utilization"]) for gpu in found])
+    used = mean_level(found, "memory_utilization")
     return Finding(
         MEMORY_BOUND_LIKELY(gpus=numbers(found), used=used),
         fix,
@@ -249,6 +253,7 @@ def memory_bound(evidence: RunEvidence) -> Finding | None:
         "power_w": "W",
         "gpus": "GPU index",
     },
+    order=150,
     beside_straggler=False,
     part="steady part",
 )
@@ -258,7 +263,7 @@ def copies(evidence: RunEvidence) -> Finding | None:
     found = [gpu for gpu in evidence.gpus if _copies(gpu)]
     if found:
         rate = average([traffic(gpu) for gpu in found])
-        sm, busy = average([mean(gpu.levels["sm_activity"]) for gpu in found]), mean_utilization(found)
+        sm, busy = mean_level(found, "sm_activity"), mean_utilization(found)
         line = _copying_line(evidence)
         return Finding(
             COPIES(

@@ -39,7 +39,7 @@ STOP_SEARCHES = translatable(
 )
 
 
-@partial(Rule, "cudnn-off", {"model": "name", "cudnn": "setting", "utilization": "%"})
+@partial(Rule, "cudnn-off", {"model": "name", "cudnn": "setting", "utilization": "%"}, order=240)
 def cudnn_off(evidence: RunEvidence) -> Finding | None:
     """Return advice if cuDNN is off although a model whose layers use cuDNN ran on a GPU."""
     switches = evidence.context.switches
@@ -60,6 +60,7 @@ def cudnn_off(evidence: RunEvidence) -> Finding | None:
     Rule,
     "cudnn-benchmark",
     {"share": "%", "memory_falls": "count", "utilization": "%", "cudnn_benchmark": "setting"},
+    order=250,
 )
 def cudnn_benchmark(evidence: RunEvidence) -> Finding | None:
     """Return advice if cuDNN's benchmark mode still searches late in the run, because input shapes keep

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpuwidget.measure.advice.evidence import MachineGpu, RunEvidence, mean
+from gpuwidget.measure.advice.evidence import MachineGpu, RunEvidence, is_unused, is_working, mean
 from gpuwidget.measure.advice.rule import Finding, Rule, numbers
 from gpuwidget.measure.notes import gpu_name
 from gpuwidget.model.messages import Sentences
@@ -13,10 +13,6 @@ from gpuwidget.model.samples import Gpu
 from gpuwidget.model.torch_state import CodeLine
 from gpuwidget.model.translation import capitalized, translatable
 
-BUSY = 20.0
-"""Mean utilization, in percent, at or above which a GPU counts as working."""
-UNUSED, UNUSED_MAX = 1.0, 10.0
-"""A GPU counts as unused if its utilization, in percent, has at most this mean and this maximum."""
 FASTER = 1.2
 """Ratio of a peak rate at or above which a GPU can count as faster. Its other peak rate may not be lower."""
 MIN_SWITCHES = 100
@@ -65,13 +61,14 @@ NAME_DEVICE = translatable(
         "fp32_ratio": "ratio",
         "memory_bandwidth_ratio": "ratio",
     },
+    order=120,
 )
 def slower_gpu(evidence: RunEvidence) -> Finding | None:
     """Return advice if this process computed on a GPU while a faster one, which it could use, was idle."""
     if not evidence.attributed or evidence.recorded:
         return None
     own = {gpu.uuid for gpu in evidence.gpus}
-    working = [one for one in evidence.machine if one.report.uuid in own and _works(one.report)]
+    working = [one for one in evidence.machine if one.report.uuid in own and is_working(one.report)]
     idle = [one for one in evidence.machine if _is_free(one, evidence)]
     pairs = [
         (slow, fast)
@@ -108,15 +105,15 @@ def slower_gpu(evidence: RunEvidence) -> Finding | None:
     )
 
 
-@partial(Rule, "unused-contexts", {"unused": "GPU index", "held_bytes": "bytes", "lines": "name"})
+@partial(Rule, "unused-contexts", {"unused": "GPU index", "held_bytes": "bytes", "lines": "name"}, order=310)
 def unused_contexts(evidence: RunEvidence) -> Finding | None:
     """Return advice if the run opened CUDA contexts on GPUs that it did not use, while it used others."""
     context = evidence.context
     opened = [one.report for one in evidence.machine if one.report.torch_device in context.new_contexts]
     unused = [
-        gpu for gpu in opened if _is_unused(gpu) and gpu.torch is not None and gpu.torch.allocated.peak == 0
+        gpu for gpu in opened if is_unused(gpu) and gpu.torch is not None and gpu.torch.allocated.peak == 0
     ]
-    if not unused or not any(_works(gpu) for gpu in evidence.gpus if gpu not in unused):
+    if not unused or not any(is_working(gpu) for gpu in evidence.gpus if gpu not in unused):
         return None
     first = context.device_changes.first_lines if context.device_changes is not None else {}
     lines = [first[index] for gpu in unused if (index := _cuda_index(gpu)) in first]
@@ -128,7 +125,7 @@ def unused_contexts(evidence: RunEvidence) -> Finding | None:
     )
 
 
-@partial(Rule, "device-switches", {"switches": "count", "per_second": "1/s", "line": "name"})
+@partial(Rule, "device-switches", {"switches": "count", "per_second": "1/s", "line": "name"}, order=270)
 def device_switches(evidence: RunEvidence) -> Finding | None:
     """Return advice if the code often switched the current CUDA device."""
     changes = evidence.context.device_changes
@@ -155,22 +152,13 @@ def _with_model(gpu: GpuReport) -> str:
     return f"{gpu_name(gpu)} ({gpu.name.removeprefix('NVIDIA ')}{device})"
 
 
-def _works(gpu: GpuReport) -> bool:
-    return (mean(gpu.utilization) or 0) >= BUSY
-
-
-def _is_unused(gpu: GpuReport) -> bool:
-    level = gpu.utilization
-    return level is not None and level.mean <= UNUSED and level.max <= UNUSED_MAX
-
-
 def _is_free(one: MachineGpu, evidence: RunEvidence) -> bool:
     """Return whether a GPU did nothing and this process could use it.
 
     A GPU that torch does not see counts only if CUDA_VISIBLE_DEVICES may hide it by mistake, because its
     numbers count in CUDA's order.
     """
-    if not _is_unused(one.report) or any(other.gpu.mig_parent == one.gpu.uuid for other in evidence.machine):
+    if not is_unused(one.report) or any(other.gpu.mig_parent == one.gpu.uuid for other in evidence.machine):
         return False
     if one.report.torch_device is not None:
         return True

@@ -30,6 +30,10 @@ hardware counters' half-second windows, and much of it is start-up."""
 HAS_GAPS = 85.0
 """Mean utilization, in percent, above which a GPU counts as always busy. Waiting cannot have slowed down a
 run that kept its GPU busy."""
+WORKING = 20.0
+"""Mean utilization, in percent, at or above which a GPU counts as working."""
+UNUSED, UNUSED_MAX = 1.0, 10.0
+"""A GPU counts as unused if its utilization, in percent, has at most this mean and this maximum."""
 _NEARLY_ALL = 0.95
 """Fraction of a run from which the steady part counts as the whole run."""
 _IPYTHON_CALL = re.compile(r"\bget_ipython\(\)\.(?:run_cell_magic|run_line_magic|system|getoutput)\(")
@@ -308,6 +312,11 @@ def mean_utilization(gpus: Sequence[GpuReport]) -> float | None:
     return average([mean(gpu.utilization) for gpu in gpus])
 
 
+def mean_level(gpus: Sequence[GpuReport], name: str) -> float | None:
+    """Return the mean of an entry of ``levels`` over all ``gpus``."""
+    return average([mean(gpu.levels[name]) for gpu in gpus])
+
+
 def mean_power(gpus: Sequence[GpuReport]) -> float | None:
     """Return the mean power of all ``gpus``, in watts."""
     return average([mean(gpu.power_w) for gpu in gpus])
@@ -317,6 +326,16 @@ def busiest(evidence: RunEvidence) -> float | None:
     """Return the mean utilization of the busiest GPU. The other GPUs do not count, because the code may not
     need them."""
     return max((gpu.utilization.mean for gpu in evidence.gpus if gpu.utilization is not None), default=None)
+
+
+def is_working(gpu: GpuReport) -> bool:
+    return (mean(gpu.utilization) or 0) >= WORKING
+
+
+def is_unused(gpu: GpuReport) -> bool:
+    """Return whether the GPU did nothing; False if that is unknown."""
+    level = gpu.utilization
+    return level is not None and level.mean <= UNUSED and level.max <= UNUSED_MAX
 
 
 def traffic(gpu: GpuReport) -> float | None:

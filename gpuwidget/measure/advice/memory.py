@@ -66,6 +66,7 @@ FIND_HOLDER = translatable(
         "inactive_split_bytes": "bytes",
         "alloc_retries": "count",
     },
+    order=330,
     any_duration=True,
     checks_attribution=True,
 )
@@ -102,6 +103,7 @@ def fragmentation(evidence: RunEvidence) -> Finding | None:
     Rule,
     "growing-memory",
     {"gpu": "GPU index", "ends_bytes": "bytes", "growth_bytes": "bytes"},
+    order=320,
     any_duration=True,
     checks_attribution=True,
 )

@@ -7,8 +7,10 @@ from functools import partial
 
 from gpuwidget.measure.advice.evidence import (
     RunEvidence,
-    average,
+    is_unused,
+    is_working,
     mean,
+    mean_level,
     mean_power,
     mean_utilization,
     power_share,
@@ -58,11 +60,6 @@ MIN_WAITING_WITHOUT_COUNTERS = 2
 """Minimum number of waiting GPUs if there are no hardware counters, unless the GPUs are known to belong to
 ranks of one job. Only the counters distinguish a GPU that copies from a GPU that waits."""
 
-BUSY = 20.0
-UNUSED = 1.0
-"""Mean utilization, in percent, at or below which a GPU counts as unused."""
-UNUSED_MAX = 10.0
-"""A GPU whose utilization exceeded this percentage at any time does not count as unused."""
 MIN_HELD = 256 * MIB
 """The rule considers an idle GPU only if torch has allocated at least this many bytes on it. They are a sign
 that the user meant to use the GPU."""
@@ -111,6 +108,7 @@ USE_OR_FREE = translatable(
         "late_utilization": "%",
         "late_sm_activity": "%",
     },
+    order=130,
     part="steady part",
 )
 def straggler(evidence: RunEvidence) -> Finding | None:
@@ -128,7 +126,7 @@ def straggler(evidence: RunEvidence) -> Finding | None:
     if exchange is None and len(waiting) < MIN_WAITING_WITHOUT_COUNTERS and not _of_one_job(evidence, gpus):
         return None
     sure = exchange is True
-    sm = average([mean(gpu.levels["sm_activity"]) for gpu in waiting])
+    sm = mean_level(waiting, "sm_activity")
     ranks = sorted({worker.rank for worker in evidence.workers_on(late) if worker.rank is not None})
     gpu, share = gpu_name(late), utilization - busy
     waits = (WAIT if sure else PROBABLY_WAIT)(
@@ -160,12 +158,12 @@ def straggler(evidence: RunEvidence) -> Finding | None:
     )
 
 
-@partial(Rule, "idle-gpus", {"idle": "GPU index", "at_work": "GPU index", "held_bytes": "bytes"})
+@partial(Rule, "idle-gpus", {"idle": "GPU index", "at_work": "GPU index", "held_bytes": "bytes"}, order=220)
 def idle_gpus(evidence: RunEvidence) -> Finding | None:
     """Return advice if this process holds memory on GPUs that did nothing while others worked."""
     if not evidence.attributed:
         return None
-    busy = [gpu for gpu in evidence.gpus if (mean(gpu.utilization) or 0) >= BUSY]
+    busy = [gpu for gpu in evidence.gpus if is_working(gpu)]
     idle = [gpu for gpu in evidence.gpus if _holds_but_unused(gpu)]
     if not busy or not idle:
         return None
@@ -234,7 +232,7 @@ def _only_waits(gpu: GpuReport) -> bool:
 def _works_harder(late: GpuReport, waiting: Sequence[GpuReport]) -> bool:
     own, theirs = (
         mean(late.levels["sm_activity"]),
-        average([mean(gpu.levels["sm_activity"]) for gpu in waiting]),
+        mean_level(waiting, "sm_activity"),
     )
     return own is not None and theirs is not None and own >= 2 * theirs
 
@@ -256,10 +254,4 @@ def _of_one_job(evidence: RunEvidence, gpus: Sequence[GpuReport]) -> bool:
 
 
 def _holds_but_unused(gpu: GpuReport) -> bool:
-    return (
-        gpu.torch is not None
-        and (gpu.torch.allocated.peak or 0) >= MIN_HELD
-        and gpu.utilization is not None
-        and gpu.utilization.mean <= UNUSED
-        and gpu.utilization.max <= UNUSED_MAX
-    )
+    return gpu.torch is not None and (gpu.torch.allocated.peak or 0) >= MIN_HELD and is_unused(gpu)

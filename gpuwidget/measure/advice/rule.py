@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gpuwidget.measure.advice.evidence import RunEvidence
@@ -35,13 +35,23 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An advice rule. ``@partial(Rule, id, figures)`` makes it from the function that looks at a run."""
+    """An advice rule. ``@partial(Rule, id, figures, order=N)`` turns the function ``find`` into a rule."""
 
     id: str
     """Name of the rule in reports, and its section in docs/advice.md."""
     figures: Mapping[str, Unit]
     """The unit of each figure that the rule's evidence may contain, in the order of the report."""
     find: Callable[[RunEvidence], Finding | None]
+    order: int = field(kw_only=True)
+    """Place of the rule among all rules, as a number that no other rule has. Lower is more important. The
+    numbers have gaps of 10, so that a rule fits between two others.
+
+    - 100 to 199: GPUs wait, or the work is on the wrong device.
+    - 200 to 299: GPUs work, but the run could be faster.
+    - 300 to 399: memory is occupied for nothing.
+
+    A rule without ``beside_straggler`` needs a higher number than ``straggler``, which is evaluated first.
+    """
     any_duration: bool = False
     """Whether the rule also judges short runs, because it uses exact counts and sizes."""
     beside_straggler: bool = True

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import pairwise
 
-from gpuwidget.measure.advice.clocks import throttled
-from gpuwidget.measure.advice.code import model_on_cpu, sync_points
-from gpuwidget.measure.advice.compute import copies, memory_bound, small_kernels, tensor_cores_idle
-from gpuwidget.measure.advice.cudnn import cudnn_benchmark, cudnn_off
-from gpuwidget.measure.advice.devices import device_switches, slower_gpu, unused_contexts
+from gpuwidget.measure.advice import clocks, code, compute, cudnn, devices, memory, multi_gpu, pipeline
 from gpuwidget.measure.advice.evidence import RunEvidence
-from gpuwidget.measure.advice.memory import fragmentation, growing_memory
-from gpuwidget.measure.advice.multi_gpu import idle_gpus, straggler
-from gpuwidget.measure.advice.pipeline import input_pipeline
 from gpuwidget.measure.advice.rule import Rule
 from gpuwidget.model.boundary import Boundary
 from gpuwidget.model.messages import Sentences
@@ -22,26 +16,19 @@ from gpuwidget.model.report import Advice
 from gpuwidget.model.translation import joined, translatable
 
 _LOG = logging.getLogger(__name__)
-RULES: tuple[Rule, ...] = (
-    model_on_cpu,
-    slower_gpu,
-    straggler,
-    input_pipeline,
-    copies,
-    sync_points,
-    small_kernels,
-    tensor_cores_idle,
-    idle_gpus,
-    throttled,
-    cudnn_off,
-    cudnn_benchmark,
-    memory_bound,
-    device_switches,
-    unused_contexts,
-    growing_memory,
-    fragmentation,
-)
-"""All rules, in order of importance: rules about idle GPUs, about work that is slowed down, about memory."""
+_TOPICS = (clocks, code, compute, cudnn, devices, memory, multi_gpu, pipeline)
+
+
+def in_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Return the rules, the most important first. Raise a ValueError if two have the same number."""
+    found = sorted(rules, key=lambda rule: rule.order)
+    for rule, following in pairwise(found):
+        if rule.order == following.order:
+            raise ValueError(f"The rules {rule.id} and {following.id} have the same order, {rule.order}.")
+    return tuple(found)
+
+
+RULES = in_order(value for topic in _TOPICS for value in vars(topic).values() if isinstance(value, Rule))
 STEADY_PART = Sentences("(Measured over {seconds:.0f} of {run_s:.0f} s, without start-up and shutdown.)")
 UNATTRIBUTED = translatable("Couldn't tell which process did that work.")
 
@@ -59,7 +46,7 @@ def advise(evidence: RunEvidence) -> tuple[Advice, ...]:
         advice = _evaluate(rule, given)
         if advice is not None and given is not evidence:
             advice = _of_steady_part(advice, evidence)
-        has_straggler = has_straggler or (advice is not None and rule is straggler)
+        has_straggler = has_straggler or (advice is not None and rule is multi_gpu.straggler)
         if advice is not None and not evidence.own and not rule.checks_attribution:
             advice = _unattributed(advice, evidence)
         found += [advice] if advice is not None else []

@@ -1,6 +1,6 @@
 """Find changes that would have made a request fit, from what is known about an out-of-memory error.
 
-The figures in a message are rounded. Calculations use the end of the range that is less favourable. A fix is
+The figures in a message are rounded. Calculations use the end of the range that is less favorable. A fix is
 offered only if the known figures show that the request would have fit.
 """
 

@@ -84,10 +84,10 @@ export class WallToolbar {
     this.node = element(
       'div',
       'cluster-toolbar',
-      labelled(trans.__('Color by'), this.quantity),
-      labelled(trans.__('Group by'), this.grouping),
-      labelled(trans.__('Sort by'), this.sorting),
-      labelled(trans.__('Filter'), this.filter),
+      labeled(trans.__('Color by'), this.quantity),
+      labeled(trans.__('Group by'), this.grouping),
+      labeled(trans.__('Sort by'), this.sorting),
+      labeled(trans.__('Filter'), this.filter),
       form,
       this.csv,
       this.result.node
@@ -164,7 +164,7 @@ function sortingTitle(trans: TranslationBundle, name: Sorting): string {
   }
 }
 
-function labelled(title: string, control: HTMLElement): HTMLLabelElement {
+function labeled(title: string, control: HTMLElement): HTMLLabelElement {
   setAttribute(control, 'aria-label', title); // Else the name would contain the options.
   return element('label', 'cluster-label', title, control);
 }

@@ -220,13 +220,13 @@ export function statusText(
   if (text === null || recording === null) {
     return text;
   }
-  const labelled = (part: string): string => trans.__('%1 (recording)', part);
+  const labeled = (part: string): string => trans.__('%1 (recording)', part);
   const { meter } = text;
   return {
-    text: labelled(text.text),
+    text: labeled(text.text),
     title: `${text.title}\n${recording}`,
     gpus: text.gpus,
-    meter: { ...meter, memory: labelled(meter.memory) }
+    meter: { ...meter, memory: labeled(meter.memory) }
   };
 }
 
@@ -379,7 +379,7 @@ function holds(gpu: KernelGpu): boolean {
   return gpu.context || (heldMemory(gpu).bytes ?? 0) > 0;
 }
 
-/** Return memory as text, labelled `(torch)` if torch rather than the driver reported it. */
+/** Return memory as text, labeled `(torch)` if torch rather than the driver reported it. */
 function memoryText(trans: TranslationBundle, { bytes, torch }: HeldMemory): string {
   const text = bytes === 0 ? `0 ${memoryScale()[0].name}` : memory(bytes);
   return torch && bytes !== null ? trans.__('%1 (torch)', text) : text;

@@ -29,7 +29,7 @@ export interface Palette extends BandColors {
 
 const FONT_PX = 11;
 /** In plots with less than this height in CSS pixels, the bands have no labels. */
-const MIN_LABELLED_HEIGHT = 30;
+const MIN_LABELED_HEIGHT = 30;
 const LABEL_GAP = 3;
 
 /**
@@ -68,13 +68,13 @@ function draw(plot: uPlot, bands: readonly Band[], colors: () => BandColors): vo
   const ratio = devicePixelRatio;
   const right = bbox.left + bbox.width;
   const { band: fill, edge, text } = colors();
-  const labels = bbox.height >= MIN_LABELLED_HEIGHT * ratio;
+  const labels = bbox.height >= MIN_LABELED_HEIGHT * ratio;
   ctx.save();
   ctx.font = `${String(FONT_PX * ratio)}px ${getComputedStyle(plot.root).fontFamily}`;
   ctx.textAlign = 'left'; // Axes leave another alignment.
   ctx.textBaseline = 'top';
   let column = NaN;
-  let labelled = -Infinity;
+  let labeled = -Infinity;
   for (const { from, until, label, isGap } of bands) {
     if (from > max || (until ?? max) < min) {
       continue;
@@ -94,12 +94,12 @@ function draw(plot: uPlot, bands: readonly Band[], colors: () => BandColors): vo
       ctx.fillRect(start, bbox.top, ratio, bbox.height);
     }
     const { width } = ctx.measureText(label);
-    const left = Math.max(start + LABEL_GAP * ratio, labelled);
+    const left = Math.max(start + LABEL_GAP * ratio, labeled);
     if (labels && label !== '' && left + width + LABEL_GAP * ratio <= end) {
       ctx.fillStyle = text;
       const [x, y] = isGap ? [(start + end - width) / 2, bbox.height / 2] : [left, ratio];
       ctx.fillText(label, x, bbox.top + y);
-      labelled = x + width + LABEL_GAP * ratio;
+      labeled = x + width + LABEL_GAP * ratio;
     }
   }
   ctx.restore();

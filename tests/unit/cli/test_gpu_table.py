@@ -193,6 +193,6 @@ def test_color_marks_the_rows_that_need_attention_and_nothing_else() -> None:
         (gpus[3], reading(gpus[3], throttle=("idle", "clock setting"))),
     )
     plain = render_table(one).splitlines()
-    coloured = render_table(one, color=True).splitlines()
+    colored = render_table(one, color=True).splitlines()
     expected = [f"\x1b[33m{line}\x1b[0m" if place in (3, 4, 5) else line for place, line in enumerate(plain)]
-    assert coloured == expected
+    assert colored == expected

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from helpers_reports import report
+from helpers_wait import until
 
 from gpuwidget.dask import collector as module
 from gpuwidget.dask.collector import DaskCollector
@@ -137,13 +137,6 @@ class Cluster:
         }
 
 
-def wait_until(happened: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
 async def cancel_others() -> None:
     """Cancel all other tasks of the event loop, as Dask does when a client is closed: those that wait for a
     worker that does not answer. Otherwise asyncio would log each of them as destroyed."""
@@ -180,7 +173,7 @@ def test_workers_measure_from_the_start_to_the_end(cluster: Cluster) -> None:
     cluster.collector.start()
     workers = list(cluster.workers.values())
     assert [len(worker.runs) for worker in workers] == [1, 1]
-    wait_until(lambda: len(cluster.received) == 2)
+    until(lambda: len(cluster.received) == 2)
     assert {(one.steps, reason and reason.id) for one, reason, _ in cluster.received} == {
         (1, "dask-worker-without-end")
     }
@@ -195,12 +188,12 @@ def test_a_worker_that_answers_late(cluster: Cluster, monkeypatch: pytest.Monkey
     late = cluster.workers["tcp://b:1"]
     late.answers.clear()
     monkeypatch.setattr(module, "BEGIN_TIMEOUT_S", 0.0)
-    monkeypatch.setattr(cluster.collector._measuring, "wait", lambda timeout: wait_until(
+    monkeypatch.setattr(cluster.collector._measuring, "wait", lambda timeout: until(
         lambda: cluster.workers["tcp://a:1"].runs and cluster.collector._clusters[0]._workers["tcp://a:1"].measures
     ))  # fmt: skip
     cluster.collector.start()
     late.answers.set()
-    wait_until(lambda: late.runs)
+    until(lambda: late.runs)
     assert cluster.finish() == {1: (100, None, False), 2: (100, "dask-worker-late", False)}
 
 
@@ -209,7 +202,7 @@ def test_a_worker_that_never_answers(cluster: Cluster, monkeypatch: pytest.Monke
     contains those of its last heartbeat."""
     hung = cluster.workers["tcp://b:1"]
     cluster.collector.start()
-    wait_until(lambda: len(cluster.received) == 2)
+    until(lambda: len(cluster.received) == 2)
     hung.answers.clear()
     monkeypatch.setattr(module, "END_TIMEOUT_S", 0.05)
     assert cluster.finish()[2] == (1, "dask-worker-without-end", False)
@@ -229,7 +222,7 @@ def test_a_last_report_without_figures(cluster: Cluster, monkeypatch: pytest.Mon
         hung.update, steps=None, gpus=(WorkerGpuUpdate("u", TORCH), WorkerGpuUpdate("v", NO_PEAK))
     )
     cluster.collector.start()
-    wait_until(lambda: len(cluster.received) == 2)
+    until(lambda: len(cluster.received) == 2)
     hung.answers.clear()
     monkeypatch.setattr(module, "END_TIMEOUT_S", 0.05)
     cluster.finish()
@@ -285,7 +278,7 @@ def test_workers_that_join_the_cluster(cluster: Cluster) -> None:
     young, old = Worker(3), Worker(4)
     young.started_in_run = True
     cluster.workers |= {"tcp://c:1": young, "tcp://d:1": old}
-    wait_until(lambda: young.runs and old.runs)
+    until(lambda: young.runs and old.runs)
     newest = Worker(5)
     newest.started_in_run = True
     cluster.workers["tcp://e:1"] = newest
@@ -300,7 +293,7 @@ def test_workers_that_leave_the_cluster(cluster: Cluster) -> None:
     """A worker that has left without a last report is reported as gone, and its figures as incomplete. The
     last report of a worker that left in an orderly way is complete."""
     cluster.collector.start()
-    wait_until(lambda: len(cluster.received) == 2)
+    until(lambda: len(cluster.received) == 2)
     (run,) = cluster.workers["tcp://a:1"].runs
     last = to_json(replace(update(1, steps=50), status="ended"))
     others = {"run": "another", "address": "tcp://b:1", "update": to_json(update(2, steps=77))}
@@ -328,7 +321,7 @@ def test_workers_that_cannot_report(cluster: Cluster) -> None:
 def test_a_client_that_is_closed(cluster: Cluster) -> None:
     """If the client is closed during the run, the card notes that reports are missing. Nothing raises."""
     cluster.collector.start()
-    wait_until(lambda: len(cluster.received) == 2)
+    until(lambda: len(cluster.received) == 2)
     cluster.client.status = "closed"
     assert {reason for _, reason, _ in cluster.finish().values()} == {"dask-worker-without-end"}
     (note,) = cluster.note_ids
@@ -353,7 +346,7 @@ def test_an_abandoned_run(cluster: Cluster) -> None:
     """When a run is abandoned, the workers stop, and nothing is delivered."""
     cluster.collector.start()
     cluster.collector.abandon()
-    wait_until(lambda: not any(worker.runs for worker in cluster.workers.values()))
+    until(lambda: not any(worker.runs for worker in cluster.workers.values()))
     assert {one.steps for one, _, _ in cluster.received} <= {1}
 
 

@@ -118,7 +118,7 @@ def test_this_notebook_in_a_container(torch: Any, monkeypatch: pytest.MonkeyPatc
     assert monitor.device_choices(now).devices[1].holders == ("this notebook",)
 
 
-def test_a_gpu_with_unified_memory_is_labelled(
+def test_a_gpu_with_unified_memory_is_labeled(
     torch: Any, monitor: GpuMonitor, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`%gpu device` says that a GPU uses the host's memory. Of this memory, what Linux calls available is
@@ -257,7 +257,7 @@ def test_names_before_cuda_is_initialized(
 def test_a_torch_without_cuda_has_no_name_for_a_gpu(
     torch: Any, monitor: GpuMonitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a torch that was built for the CPU only, no GPU is labelled cuda:N."""
+    """With a torch that was built for the CPU only, no GPU is labeled cuda:N."""
     monkeypatch.setattr(pytorch, "no_cuda_build_reason", lambda: "torch was built without CUDA")
     assert [gpu.torch_device for gpu in monitor.kernel_gpus(NOW)] == [None, None]
 

@@ -198,8 +198,8 @@ def test_silent_gpu() -> None:
     assert "no answer for 12 s" in text(with_reading(replace(reading(0), silent_since=NOW - 12.0)))
 
 
-def test_recording_is_labelled() -> None:
-    """A recording is labelled so that users do not mistake it for readings of this machine."""
+def test_recording_is_labeled() -> None:
+    """A recording is labeled so that users do not mistake it for readings of this machine."""
     assert "recorded on four H200s" in visible(last_line(replace(progress(), origin=REPLAY)))
 
 
@@ -245,7 +245,7 @@ def test_unknown_process_memory_is_omitted() -> None:
 
 
 def test_number_of_a_mig_slice() -> None:
-    """A MIG slice is labelled with the index of its GPU and the index of the slice, such as 3:1."""
+    """A MIG slice is labeled with the index of its GPU and the index of the slice, such as 3:1."""
     gpu = gpu_progress(3).gpu
     one = replace(progress(), gpus=(replace(gpu_progress(3), gpu=replace(gpu, mig_index=1)),))
     assert " 3:1 H200" in text(one)

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers_hostile_code import HostileFolder
 
 from gpuwidget.kernel import load_from_panel
 
@@ -40,13 +41,6 @@ except Exception as error:
 assert sys.meta_path == path
 {after}
 """
-HOSTILE = """\
-with open({mark!r}, "a") as file:
-    file.write(__name__ + "\\n")
-def load_ipython_extension(shell):
-    with open({mark!r}, "a") as file:
-        file.write("loaded")
-"""
 FAKE = """\
 import threading
 __version__ = "9.9"
@@ -60,19 +54,14 @@ def load_ipython_extension(shell):
 """A package that can be loaded. Another thread meanwhile imports a module of the working folder."""
 
 
-class Notebook:
+class Notebook(HostileFolder):
     """A notebook's folder, and a folder of installed packages, which is an absolute entry of PYTHONPATH."""
 
     def __init__(self, root: Path) -> None:
-        self.folder, self.site, self._mark = root / "notebooks", root / "site", root / "mark"
+        super().__init__(root / "notebooks", root / "mark")
+        self.site = root / "site"
         self.folder.mkdir()
         self.site.mkdir()
-
-    def write_hostile(self, name: str) -> None:
-        """Write a file into the notebook's folder that leaves a mark when it runs."""
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(HOSTILE.format(mark=str(self._mark)), encoding="utf-8")
 
     def write_fake(self, place: Path) -> None:
         """Write a package that can be loaded into the folder ``place``."""
@@ -102,11 +91,6 @@ class Notebook:
         assert done.returncode == 0, done.stderr
         outcome, _, detail = done.stdout.strip("\n").partition(" ")
         return outcome, bytes.fromhex(detail).decode()
-
-    @property
-    def ran(self) -> str:
-        """What hostile code has written, empty if none ran."""
-        return self._mark.read_text() if self._mark.exists() else ""
 
 
 def load_from_panel_code() -> str:

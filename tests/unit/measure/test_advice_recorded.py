@@ -5,7 +5,6 @@ Each phase of the recording leads to the advice that the phase's description nam
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,8 @@ from gpuwidget.kernel.cells import run_context
 from gpuwidget.kernel.cells.run_context import RunContextBuilder
 from gpuwidget.model.report import Advice, CodeTime, LineTime, Report
 from gpuwidget.sources.replay import SHIPPED
+
+pytestmark = pytest.mark.usefixtures("no_torch")
 
 STEADY = {
     "idle": (0.1, 4.7),
@@ -41,11 +42,6 @@ WHOLE = {
     "two processes": (107.0, 14.3),
     "leak": (121.4, 8.6),
 }
-
-
-@pytest.fixture(autouse=True)
-def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 
 @pytest.fixture

@@ -19,17 +19,14 @@ from gpuwidget.model.messages import MessageId
 from gpuwidget.model.samples import Gpu
 from gpuwidget.pytorch import cuda_driver
 
+pytestmark = pytest.mark.usefixtures("no_torch")
+
 GPUS = tuple(gpu(index) for index in range(3))
 UUIDS = tuple(one.uuid for one in GPUS)
 RTX_3090 = replace(GPUS[0], name="NVIDIA GeForce RTX 3090")
 RTX_4090 = replace(GPUS[1], name="NVIDIA GeForce RTX 4090")
 MIXED = (RTX_3090, RTX_4090)
 BY_BUS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-
-
-@pytest.fixture(autouse=True)
-def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 
 def use_torch(monkeypatch: pytest.MonkeyPatch, *uuids: str | None) -> None:

@@ -12,13 +12,10 @@ from helpers_torch import FakeTorch
 from gpuwidget.measure.gpu_selection import select_gpus
 from gpuwidget.model.errors import OptionError
 
+pytestmark = pytest.mark.usefixtures("no_torch")
+
 GPUS = tuple(gpu(index) for index in range(3))
 UUIDS = tuple(one.uuid for one in GPUS)
-
-
-@pytest.fixture(autouse=True)
-def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 
 @pytest.mark.parametrize(

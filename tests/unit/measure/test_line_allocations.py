@@ -20,7 +20,6 @@ MODEL = "/home/ann/work/model.py"
 LINEAR = "/env/lib/python3.11/site-packages/torch/nn/modules/linear.py"
 AUTOGRAD = "/env/lib/python3.11/site-packages/torch/autograd/__init__.py"
 LAUNCHER = "/env/lib/python3.11/site-packages/ipykernel_launcher.py"
-GIB = 1024**3
 
 
 class Code:

@@ -28,10 +28,7 @@ from gpuwidget.system import processes
 from gpuwidget.views.card_summary import explanations, figures, headline
 from gpuwidget.views.comparison import compare_reports
 
-
-@pytest.fixture(autouse=True)
-def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
+pytestmark = pytest.mark.usefixtures("no_torch")
 
 
 @pytest.fixture
@@ -359,7 +356,7 @@ def test_all_gpus_are_shown_if_process_ids_do_not_match(
     assert report.note_ids[0] == MessageId("unattributed", {})
 
 
-def test_a_recording_is_labelled_and_attributed_to_nobody(host: None) -> None:
+def test_a_recording_is_labeled_and_attributed_to_nobody(host: None) -> None:
     """A process in a recording is never mistaken for this process, even if the two have the same process
     id."""
     clock = FakeClock()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import pytest
@@ -13,6 +12,8 @@ from gpuwidget.measure.run_report import GpuReportBuilder
 from gpuwidget.model.messages import MessageId
 from gpuwidget.model.report import Span, TorchMemory
 from gpuwidget.model.torch_state import AllocatorCounters, DevicePeaks, TorchDevice
+
+pytestmark = pytest.mark.usefixtures("no_torch")
 
 GPU = h200(0)
 DEVICE = TorchDevice(index=1, uuid=GPU.uuid)
@@ -27,11 +28,6 @@ BEFORE = AllocatorCounters(
 )
 AFTER = replace(BEFORE, allocated=3 * GIB, reserved=4 * GIB, alloc_retries=5)
 ACCOUNT = DevicePeaks(before=BEFORE, after=AFTER, allocated_peak=3 * GIB, reserved_peak=4 * GIB)
-
-
-@pytest.fixture(autouse=True)
-def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 
 def totals() -> GpuTotals:

@@ -31,7 +31,7 @@ from tools import translation as tool
 
 @pytest.fixture(autouse=True)
 def chinese(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compile the Chinese catalogue, and start without the locale of a page or of the environment."""
+    """Compile the Chinese catalog, and start without the locale of a page or of the environment."""
     tool.main(["--compile"])
     translation._languages.cache_clear()
     monkeypatch.setattr(translation._ViewLanguage, "name", None)
@@ -93,7 +93,7 @@ def test_counts() -> None:
     ],
 )
 def test_locales(locale: str, language: str) -> None:
-    """A page's or an environment's locale selects a language that has a catalogue, or else English."""
+    """A page's or an environment's locale selects a language that has a catalog, or else English."""
     assert find_language(locale) == language
 
 
@@ -156,8 +156,8 @@ def test_texts_can_be_pickled() -> None:
         assert _(pickle.loads(pickle.dumps(SUMMARY))) == _(SUMMARY)
 
 
-def test_a_catalogue_that_was_not_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without compiled catalogues, as in a fresh clone, texts are English."""
+def test_a_catalog_that_was_not_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without compiled catalogs, as in a fresh clone, texts are English."""
     monkeypatch.setattr(translation, "_LOCALES", tmp_path)
     translation._languages.cache_clear()
     assert find_language("zh_CN") == ENGLISH

@@ -36,23 +36,23 @@ def forms(value: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("domain", translation.DOMAINS)
-def test_the_catalogue_is_up_to_date(domain: str) -> None:
+def test_the_catalog_is_up_to_date(domain: str) -> None:
     """Each translation template contains exactly the texts that are in the sources."""
     if not (translation.ROOT / "node_modules" / "typescript").exists():
         pytest.skip("the strings are found with Node and TypeScript: make test-typescript installs them")
     file = translation.template_file(domain).read_text(encoding="utf-8")
-    assert file == translation.text_of(translation.catalogue(domain))
+    assert file == translation.text_of(translation.catalog(domain))
 
 
 def test_the_check_fails_without_a_translation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`python -m tools.translation --check` fails if a text has no translation, or a catalogue is old."""
+    """`python -m tools.translation --check` fails if a text has no translation, or a catalog is old."""
     made = Catalog(domain=PACKAGE)
     made.add("{number} GPUs", locations=[("gpuwidget/a.py", 1)])
     monkeypatch.setattr(translation, "ROOT", tmp_path)
     monkeypatch.setattr(translation, "LOCALE", tmp_path)
-    monkeypatch.setattr(translation, "catalogue", lambda domain: made)
+    monkeypatch.setattr(translation, "catalog", lambda domain: made)
     translation.main(["--add", "zh_CN"])
     with pytest.raises(SystemExit, match=r"has no translation of '\{number\} GPUs'"):
         translation.main(["--check"])
@@ -62,7 +62,7 @@ def test_the_check_fails_without_a_translation(
 
 
 def test_a_template_is_a_literal_with_all_its_parameters() -> None:
-    """Templates are extracted from every function that receives them. A text that no catalogue can contain
+    """Templates are extracted from every function that receives them. A text that no catalog can contain
     is an error."""
     source = """
 message("id", "no {what}", what="GPU")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from helpers_http import Respond, WebServer, send, write_certificate
+from helpers_programs import free_ports
 
 from gpuwidget.model.errors import PrometheusError
 from gpuwidget.prometheus import client
@@ -259,10 +259,9 @@ def test_slow_servers(start: Start) -> None:
 
 def test_nobody_listens() -> None:
     """If no server listens at the address, the error has the reason."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    assert error_of(url).startswith("Prometheus at HOST can't be reached (Connection refused).")
+    assert error_of(f"http://127.0.0.1:{free_ports(1)[0]}").startswith(
+        "Prometheus at HOST can't be reached (Connection refused)."
+    )
 
 
 def test_an_answer_that_is_no_http(start: Start) -> None:

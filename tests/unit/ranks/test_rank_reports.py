@@ -8,8 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 from helpers_torch import GIB, FakeTorch
+from helpers_wait import until
 
 from gpuwidget.measure.worker_updates import WORKER_UPDATES
 from gpuwidget.model import worker_update
@@ -31,14 +31,6 @@ GPU_FIELDS = (
     *("torch_allocated", "torch_reserved", "memory"),
     *("alone", "utilization", "utilization_max", "energy_j", "energy_error_j"),
 )
-
-
-def until(happened: Callable[[], object]) -> None:
-    """Wait until the condition holds."""
-    deadline = time.monotonic() + 20
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 @pytest.fixture(autouse=True)

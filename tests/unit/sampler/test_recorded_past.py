@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fakes import FakeSource
-from helpers_recordings import SetClock
+from fakes import FakeSource, SetClock
 
 from gpuwidget.sampler import Sampler
 from gpuwidget.sources import open_source

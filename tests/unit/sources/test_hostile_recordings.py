@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from fakes import EPOCH, FakeClock
 from helpers_hostile import mutated
-from helpers_recordings import meta, tick, values, write
+from helpers_recordings import meta, tick, values, why_not, write
 from helpers_samples import h200, process, reading, sample
 
 from gpuwidget.cli.commands.record import write_samples
@@ -33,13 +33,6 @@ from gpuwidget.sources.replay import ReplaySource
 
 DAY_S = 86400.0
 SEEDS = 400
-
-
-def why_not(path: Path) -> str:
-    """Return the message of the error that is raised when the file is read as a recording."""
-    with pytest.raises(RecordingError) as caught:
-        read(path)
-    return str(caught.value)
 
 
 def too_large(path: Path, line: int, limit: str) -> str:

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from fakes import EPOCH
-from helpers_recordings import SetClock, meta, tick, values, write
+from fakes import EPOCH, SetClock
+from helpers_recordings import meta, tick, values, why_not, write
 from helpers_samples import LIVE, group_reading, h200, process, reading, sample, status_reading
 
 from gpuwidget.cli.commands.record import RecordingWriter, write_samples
@@ -237,13 +237,6 @@ def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def whole(path: Path) -> Path:
     """Write a valid recording to ``path``, and return the path."""
     return write(path, meta(), tick(0, values()), tick(1, values()))
-
-
-def why_not(path: Path) -> str:
-    """Return the message of the error that is raised when the file is read as a recording."""
-    with pytest.raises(RecordingError) as caught:
-        read(path)
-    return str(caught.value)
 
 
 def test_a_truncated_file_is_reported(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_recordings import GPM, SetClock, meta, tick, values, write
+from fakes import SetClock
+from helpers_recordings import GPM, meta, tick, values, write
 from helpers_samples import group_reading, status_reading
 
 from gpuwidget.model.errors import GpuLostError, SourceLostError
@@ -28,7 +29,7 @@ def clock() -> SetClock:
 
 
 def test_without_a_path_the_packaged_recording_of_four_h200s_plays(clock: SetClock) -> None:
-    """If no path is given, the replay source plays the packaged recording of four H200s, and is labelled as a
+    """If no path is given, the replay source plays the packaged recording of four H200s, and is labeled as a
     recording."""
     found = open_source("replay", clock).open()
     assert (found.origin.kind, found.origin.reason) == ("replay", None)

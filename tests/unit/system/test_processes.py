@@ -8,35 +8,19 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from fakes import SetClock
+from helpers_wait import until
 
 from gpuwidget.system import processes
 from gpuwidget.system.processes import UNKNOWN, Identity, OwnProcessTree, ProcessDirectory, ProcessTrees
 
 ME = os.getpid()
-
-
-class ManualClock:
-    """A clock that advances only when the test sets it."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def time(self) -> float:
-        return self.now
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wait(self, condition: threading.Condition, seconds: float | None) -> None:
-        raise AssertionError("nothing here waits")
 
 
 class Table:
@@ -115,7 +99,7 @@ def test_a_reused_pid_is_unrelated(
     """If a pid is reused, the new process belongs to the tree only if it is a descendant itself, whatever
     process had the pid before."""
     rows = table({50: (20.0, ME), 60: (20.0, 7), 7: (5.0, 1)}).rows
-    clock = ManualClock()
+    clock = SetClock()
     tree = OwnProcessTree(clock)
     assert (tree.contains(50), tree.contains(60)) == (True, False)
     rows[50], rows[60] = (30.0, 7), (30.0, ME)
@@ -129,7 +113,7 @@ def test_a_parent_younger_than_its_child_is_unrelated(
     """A process that started after its supposed child is not the parent of that child. It has merely reused
     the pid of the dead parent."""
     table({50: (20.0, 40), 40: (25.0, ME), 51: (20.0, 41)})
-    tree = OwnProcessTree(ManualClock())
+    tree = OwnProcessTree(SetClock())
     assert (tree.contains(50), tree.contains(51), tree.contains(99)) == (False, False, False)
 
 
@@ -148,13 +132,13 @@ def test_an_orphan_is_found_by_its_session(
     """If the parent of a process died before the process was found, the process belongs to the tree only if
     it is in this process's session."""
     table(rows)
-    assert OwnProcessTree(ManualClock()).contains(50) is ours
+    assert OwnProcessTree(SetClock()).contains(50) is ours
 
 
 def test_a_descendant_stays_a_descendant(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
     """A process that was found to be a descendant remains one, even after its parent has died."""
     rows = table({50: (20.0, 40), 40: (15.0, ME)}).rows
-    clock = ManualClock()
+    clock = SetClock()
     tree = OwnProcessTree(clock)
     assert tree.contains(50)
     del rows[40]
@@ -209,7 +193,7 @@ def test_several_process_trees_are_distinguished(
         400: (20.0, 1),
     }
     table(rows)
-    trees = ProcessTrees(ManualClock())
+    trees = ProcessTrees(SetClock())
     trees.set_roots([100, 200, 300, 999])
     found = {pid: trees.root_of(pid) for pid in (*rows, 999, ME)}
     theirs = {100: 100, 101: 100, 102: 100, 200: 200, 201: 200, 300: 300, 301: 300}
@@ -220,7 +204,7 @@ def test_process_trees_come_and_go(table: Callable[[dict[int, tuple[float, int]]
     """If a kernel is removed from the roots, its processes belong to no tree. If a new kernel has the same
     pid as an old one, the old kernel's processes don't belong to it."""
     rows: dict[int, Any] = table({100: (20.0, ME), 50: (21.0, 100), 51: (21.0, 60), 60: (20.0, 1)}).rows
-    trees = ProcessTrees(ManualClock())
+    trees = ProcessTrees(SetClock())
     trees.set_roots([100])
     assert (trees.root_of(50), trees.root_of(51)) == (100, None)
     trees.set_roots([100, 60])
@@ -237,7 +221,7 @@ def test_process_trees_come_and_go(table: Callable[[dict[int, tuple[float, int]]
 def test_a_cycle_of_parents_ends(table: Callable[[dict[int, tuple[float, int]]], Table]) -> None:
     """If reused pids form a cycle of parents, the search for a root still ends."""
     table({50: (20.0, 51), 51: (20.0, 50)})
-    assert OwnProcessTree(ManualClock()).contains(50) is False
+    assert OwnProcessTree(SetClock()).contains(50) is False
 
 
 def test_descent_is_checked_every_two_seconds(
@@ -246,7 +230,7 @@ def test_descent_is_checked_every_two_seconds(
     """Whether a process is a descendant is checked at most once every two seconds. For this process itself,
     nothing is read."""
     counted = table({50: (20.0, 40), 40: (15.0, ME)})
-    clock = ManualClock()
+    clock = SetClock()
     tree = OwnProcessTree(clock)
     counted.looks = 0
     for _ in range(100):
@@ -265,13 +249,13 @@ def test_the_cache_of_a_long_lived_process_is_bounded(
     identities."""
     monkeypatch.setattr(processes, "_identify", lambda pid, origin: Identity("ada", str(pid)))
     table(dict.fromkeys(range(2, 5000), (20.0, 1)))
-    tree, directory = OwnProcessTree(ManualClock()), ProcessDirectory(ManualClock())
+    tree, directory = OwnProcessTree(SetClock()), ProcessDirectory(SetClock())
     for pid in range(2, 5000):
         tree.contains(pid)
         directory.look_up(pid)
     assert len(tree._trees._roots_found) <= 1024
     table(dict.fromkeys(range(2, 5000), (20.0, ME)))
-    tree = OwnProcessTree(ManualClock())
+    tree = OwnProcessTree(SetClock())
     for pid in range(2, 5000):
         tree.contains(pid)
     assert len(tree._trees._roots_found) <= 1024
@@ -334,7 +318,7 @@ def test_names_are_read_once_for_each_process(
 
     monkeypatch.setattr(processes, "_identify", identify)
     rows = table({50: (20.0, 1)}).rows
-    clock = ManualClock()
+    clock = SetClock()
     directory = ProcessDirectory(clock)
     for clock.now in (0.0, 1.0, 2.0, 10.0):
         assert directory.look_up(50) == Identity("ada", "call 1")
@@ -486,14 +470,6 @@ def test_whether_a_process_has_a_cuda_context(tmp_path: Path, monkeypatch: pytes
     gone.wait()
     assert processes.uses_cuda(gone.pid) is None
     assert (processes.process_exists(ME), processes.process_exists(gone.pid)) == (True, False)
-
-
-def until(happened: Callable[[], bool]) -> None:
-    """Wait until the condition holds."""
-    deadline = time.monotonic() + 20
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def test_ranks_of_launchers() -> None:

@@ -8,7 +8,7 @@ import copy
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields, replace
 from html import unescape
 from html.parser import HTMLParser
@@ -30,6 +30,8 @@ from gpuwidget.views.card_summary import total_energy
 from gpuwidget.views.chart import UNTRUSTED
 from gpuwidget.views.detail_levels import COMPACT, REDUCED
 from gpuwidget.views.size_budget import LIMIT
+
+pytestmark = pytest.mark.usefixtures("in_utc")
 
 WORKERS = ("python train.py --rank 1", HOSTILE)
 EVERY = pytest.mark.parametrize("make", reports.ALL.values(), ids=reports.ALL.keys())
@@ -66,16 +68,6 @@ ATTRIBUTES = {
         "overflow",
     ),
 }
-
-
-@pytest.fixture(autouse=True)
-def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Set the time zone to UTC."""
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 class Page(HTMLParser):
@@ -230,7 +222,7 @@ ONE_GPU = "GPU busy 11 % (SM 10 %, tensor 0.1 %) · energy 2.3 kJ (165 W)"
     ],
 )
 def test_the_figures(make: Callable[[], Report], line: str) -> None:
-    """The first row of the card has five labelled figures: time, peak memory, memory kept, GPU busy and
+    """The first row of the card has five labeled figures: time, peak memory, memory kept, GPU busy and
     energy. What limits a figure, such as that it is sampled, is small below it. In a terminal, they are one
     line.
     """
@@ -566,8 +558,8 @@ def test_untrusted_text_is_escaped() -> None:
 
 def test_escape_sequences_are_removed() -> None:
     """Terminal escape sequences in printed lines, such as those of a progress bar, are removed."""
-    coloured = reports.report(gpu(0), marks=marks(1, label="\x1b[31mred\x1b[0m\rbar\u202eend"))
-    assert card.bundle(coloured)[MIME_TYPE]["timeline"]["marks"][0]["label"] == "red bar end"
+    colored = reports.report(gpu(0), marks=marks(1, label="\x1b[31mred\x1b[0m\rbar\u202eend"))
+    assert card.bundle(colored)[MIME_TYPE]["timeline"]["marks"][0]["label"] == "red bar end"
 
 
 def test_screen_readers() -> None:
@@ -580,7 +572,7 @@ def test_screen_readers() -> None:
 
 def test_errors_have_text_and_a_color() -> None:
     """The time of a failed run has the qualifier 'stopped by an error', and the card has a left border in the
-    theme's error colour.
+    theme's error color.
     """
     made = html(reports.failed())
     assert f"border-left:3px solid {styles.ERROR}" in made
@@ -588,7 +580,7 @@ def test_errors_have_text_and_a_color() -> None:
 
 
 def test_marks_are_listed_with_their_times() -> None:
-    """The details list marks and printed lines with their times. Marks are labelled 'mark'."""
+    """The details list marks and printed lines with their times. Marks are labeled 'mark'."""
     lines = Page(html(reports.starved())).text.splitlines()
     assert "583 ms  mark  epoch 0: loss 0.4321" in lines
     assert " 1.8 s  epoch 1: loss 0.4321" in lines

@@ -463,13 +463,13 @@ def test_selecting_a_run() -> None:
     watch. If several runs match, the last one is selected.
     """
     older = replace(BEFORE, cell=cell(20.0, execution_count=5))
-    labelled = replace(AFTER, cell=cell(2.0, label="big  batch", execution_count=None))
-    for one in (older, BEFORE, AFTER, labelled):
+    labeled = replace(AFTER, cell=cell(2.0, label="big  batch", execution_count=None))
+    for one in (older, BEFORE, AFTER, labeled):
         watch_api.keep(one)
     variables: dict[str, object] = {"kept": older, "five": 5}
     assert compare_command._find("5", variables) is BEFORE
     assert compare_command._find("In[9]", variables) is AFTER
-    assert compare_command._find("big batch", variables) is labelled
+    assert compare_command._find("big batch", variables) is labeled
     assert compare_command._find("kept", variables) is older
     assert compare(5, "repaired").names == ("In [5]", "In [9] repaired")
     assert compare(numpy.int64(5), "repaired").names == ("In [5]", "In [9] repaired")

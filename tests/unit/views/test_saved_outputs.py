@@ -13,7 +13,6 @@ import pytest
 from gpuwidget.views import card
 from gpuwidget.views.saved_outputs import Removed, output_metadata, remove_outputs
 
-REPORT = "application/vnd.gpuwidget.report+json"
 VIEW = "application/vnd.jupyter.widget-view+json"
 STATE = "application/vnd.jupyter.widget-state+json"
 NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("*.ipynb"))
