@@ -408,7 +408,7 @@ class CodeTime:
         """Return a copy whose :attr:`reason` also contains the sentences ``reasons``."""
         sentences = [
             *([self.reason] if self.reason is not None else []),
-            *(message.text for message in reasons),
+            *reasons,
         ]
         return replace(
             self,
@@ -517,7 +517,7 @@ class Report:
         """Return the report with ``notes`` added to its notes."""
         return replace(
             self,
-            notes=(*self.notes, *(note.text for note in notes)),
+            notes=(*self.notes, *notes),
             note_ids=(*self.note_ids, *(note.message_id for note in notes)),
         )
 

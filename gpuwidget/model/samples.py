@@ -79,7 +79,7 @@ def origin_without_gpus(reason: Message, driver: str | None = None, cuda_driver:
     """Return the origin of samples that contain no GPUs, with the reason."""
     return Origin(
         kind="none",
-        reason=reason.text,
+        reason=reason,
         reason_id=reason.message_id,
         recording=None,
         driver=driver,
@@ -214,4 +214,4 @@ def why_missing(reading: Reading, name: str, default: Message) -> Message:
     found = reading.missing_ids[name]
     if found.id == NOT_READ_YET.id:
         return default
-    return Message(found.id, found.params, reading.missing[name])
+    return message(found.id, reading.missing[name], **found.params)

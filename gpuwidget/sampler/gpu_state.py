@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any
 
-from gpuwidget.model.messages import Message, message, message_ids, texts
+from gpuwidget.model.messages import Message, message, message_ids
 from gpuwidget.model.metrics import Group, keys
 from gpuwidget.model.readings import Activity, Reading
 from gpuwidget.model.samples import NOT_READ_YET, Gpu
@@ -201,7 +201,7 @@ class GpuState:
             measured=self.measured,
             **{**values, "xid": None},
             xid_time=None,
-            missing=texts(missing),
+            missing=missing,
             missing_ids=message_ids(missing),
         )
         return _with_xid(reading, self.xid)
@@ -218,7 +218,7 @@ def unknown_reading(
         silent_since=silent_since,
         lost_since=lost_since,
         measured=None,
-        missing=dict.fromkeys(_VALUES, reason.text),
+        missing=dict.fromkeys(_VALUES, reason),
         missing_ids=dict.fromkeys(_VALUES, reason.message_id),
         **values,
     )

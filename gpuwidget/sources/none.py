@@ -31,7 +31,7 @@ class NoSource:
 
     def read(self, gpu: Gpu, group: Group) -> GroupReading:
         """Never called, because there is no GPU."""
-        raise SourceLostError(self._reason.text)
+        raise SourceLostError(self._reason)
 
     def rewound(self, clock: Clock) -> None:
         """Return None, because there is nothing to play."""

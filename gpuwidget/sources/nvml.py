@@ -38,7 +38,7 @@ class _OpenError(Exception):
 
     def __init__(self, reason: Message) -> None:
         """``reason`` states why there is no GPU and what to do."""
-        super().__init__(reason.text)
+        super().__init__(reason)
         self.reason = reason
 
 
@@ -174,7 +174,7 @@ class NvmlSource:
             reason = search.reason
             if search.driver_lost or not search.lost:
                 return _no_gpus(reason, driver, origin.cuda_driver)
-            origin = replace(origin, reason=reason.text, reason_id=reason.message_id)
+            origin = replace(origin, reason=reason, reason_id=reason.message_id)
         inventory = Inventory(
             origin,
             tuple(search.gpus),

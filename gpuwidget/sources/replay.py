@@ -259,7 +259,7 @@ def _at_tick(series: RecordedSeries, key: str, tick: int) -> float | None:
 def _origin(reason: Message | None, label: str, driver: str | None, cuda_driver: str | None) -> Origin:
     return Origin(
         kind="replay",
-        reason=None if reason is None else reason.text,
+        reason=reason,
         reason_id=None if reason is None else reason.message_id,
         recording=label,
         driver=driver,

@@ -102,7 +102,7 @@ class MemoryWait:
         self._sampler.wait_until_open(OPEN_TIMEOUT_S)
         sample = self._read()
         if sample is None and self._sampler.has_no_thread:
-            raise OptionError(NO_THREAD.text)
+            raise OptionError(NO_THREAD)
         found, selected_by = find_target_gpus(self._options, sample)
         if sample is not None and sample.origin.recorded:
             selected_by = translatable("{selected_by}; values are from a recording", selected_by=selected_by)

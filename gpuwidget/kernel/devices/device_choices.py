@@ -113,7 +113,7 @@ class GpuMonitor:
         order = self._order(sample)
         shown = DeviceOrder(
             order.source,
-            tuple(note.text for note in order.notes),
+            order.notes,
             tuple(note.message_id for note in order.notes),
         )
         if order.uuids is None:
@@ -159,7 +159,7 @@ class GpuMonitor:
         attribution = self._attribute(sample)
         held = attribution.process_memory(gpu, reading)
         if held.reason is not None:
-            return MemoryShares(None, (), held.reason.text)
+            return MemoryShares(None, (), held.reason)
         known = [process for process in reading.processes or () if process.memory is not None]
         own = next((process.memory for process in known if process.pid == os.getpid()), None)
         groups = by_owner(

@@ -50,7 +50,7 @@ def by_device(torch_memory: Sequence[DeviceMemory]) -> tuple[dict[str, NonTorchM
     sample = monitor.read(_TIMEOUT_S)
     if sample is None:
         if monitor.has_no_thread:
-            return {}, _unknown(NO_THREAD.text)
+            return {}, _unknown(NO_THREAD)
         return {}, _unknown(translatable("The driver did not answer in time."))
     if not sample.origin.local_processes:
         return {}, _unknown(

@@ -211,7 +211,7 @@ def test_listing_different_gpus(torch: Any, monitor: GpuMonitor, monkeypatch: py
         "  GPU 0 H200 (compute capability 9.0) · 80.0 of 140.0 GiB free",
         "  GPU 1 T4 (compute capability 7.5) · 15.0 of 16.0 GiB free",
     ]
-    assert default_device.describe_devices().splitlines()[-1] == ORDER_UNKNOWN.text
+    assert default_device.describe_devices().splitlines()[-1] == ORDER_UNKNOWN
 
 
 def test_gpus_of_a_recording_are_no_devices(torch: Any, monitor: GpuMonitor) -> None:

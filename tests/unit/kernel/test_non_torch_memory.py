@@ -161,7 +161,7 @@ def test_nothing_is_known_without_threads(monkeypatch: pytest.MonkeyPatch, no_th
     """If no thread can be started, that is the reason, and the driver is not blamed."""
     monitor = GpuMonitor(Sampler(FakeSource(), clock := FakeClock()), clock)
     monkeypatch.setattr(default_device, "monitor", lambda: monitor)
-    assert (non_torch_memory.by_device(KNOWN)[1] or "").endswith(f". {NO_THREAD.text}")
+    assert (non_torch_memory.by_device(KNOWN)[1] or "").endswith(f". {NO_THREAD}")
 
 
 def test_why_nothing_is_known(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:

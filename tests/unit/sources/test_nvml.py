@@ -83,7 +83,7 @@ def test_a_machine_whose_gpus_are_all_lost_is_explained(machine: Machine, call: 
     assert (inventory.origin.kind, inventory.gpus) == ("nvml", ())
     assert inventory.origin.reason == nvml_messages.start_error(999, "")
     assert [gpu.index for gpu, _ in inventory.lost] == [0, 1]
-    assert {reason.text for _, reason in inventory.lost} == {"the GPU can't be opened (Unknown Error)"}
+    assert {reason for _, reason in inventory.lost} == {"the GPU can't be opened (Unknown Error)"}
 
 
 def test_a_gpu_that_this_user_may_not_use_is_not_lost(machine: Machine) -> None:

@@ -11,7 +11,7 @@ from helpers_samples import group_reading, status_reading
 
 from gpuwidget.model.errors import GpuLostError, SourceLostError
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.model.messages import Message, message
+from gpuwidget.model.messages import message
 from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity
 from gpuwidget.sources import open_source
@@ -102,7 +102,7 @@ def test_what_was_unknown_stays_unknown(clock: SetClock, tmp_path: Path) -> None
         fast = source.read(gpu, "fast")
         names = ("utilization", "memory_utilization", "memory_used", "power_w")
         assert [fast.values[name] for name in names] == [None] * 4
-        unsupported = Message("missing-when-recorded", {}, "not supported by this GPU")
+        unsupported = message("missing-when-recorded", "not supported by this GPU")
         expected = dict.fromkeys(names, NOT_RECORDED) | {"power_w": unsupported}
         assert fast.missing == expected
         assert source.read(gpu, "memory").values["memory_used"] is None
