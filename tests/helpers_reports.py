@@ -6,8 +6,10 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import helpers_messages
+
 from gpuwidget.measure import notes, reasons
-from gpuwidget.model.messages import Message
+from gpuwidget.model.messages import Message, MessageId, message, message_ids
 from gpuwidget.model.metrics import REPORTED
 from gpuwidget.model.report import (
     REPORT_SCHEMA,
@@ -103,6 +105,9 @@ def gpu(index: int = 0, **changes: Any) -> GpuReport:
 def changed(made: GpuReport, **changes: Any) -> GpuReport:
     """Return the report of a GPU with other values, by their names in the JSON."""
     levels = {name: changes.pop(name) for name in made.levels if name in changes}
+    if "missing" in changes:
+        changes["missing"] = helpers_messages.reasons(changes["missing"])
+        changes.setdefault("missing_ids", message_ids(changes["missing"]))
     return replace(made, **changes, levels={**made.levels, **levels})
 
 
@@ -273,7 +278,12 @@ def no_gpu() -> Report:
     """Return the report of a run on a machine without a driver."""
     return report(
         duration=1.2,
-        source=SourceInfo("none", "The NVIDIA driver is not installed here. Install it to see GPUs.", None),
+        source=SourceInfo(
+            "none",
+            message("test", "The NVIDIA driver is not installed here. Install it to see GPUs."),
+            None,
+            MessageId("test", {}),
+        ),
         environment=SoftwareVersions(None, None, None, None, None, None),
     )
 
@@ -399,7 +409,7 @@ def hostile() -> Report:
     return report(
         bad,
         gpu(1, name=HOSTILE, utilization=None, missing={"utilization": HOSTILE}),
-        source=SourceInfo("replay", HOSTILE, HOSTILE),
+        source=SourceInfo("replay", message("test", HOSTILE), HOSTILE, MessageId("test", {})),
         environment=SoftwareVersions(*[HOSTILE] * 6),
         cell=cell(label=HOSTILE),
         marks=marks(6, label=HOSTILE),

@@ -20,7 +20,7 @@ from helpers_reports import HOSTILE, bare_gpu, gib, gpu, marks
 from IPython.core.formatters import DisplayFormatter
 
 from gpuwidget.measure.run_report import empty_report
-from gpuwidget.model.messages import MessageId
+from gpuwidget.model.messages import MessageId, message
 from gpuwidget.model.mime_types import MIME_TYPE
 from gpuwidget.model.report import CodeTime, GpuReport, Level, LineMemory, LineTime, Report, Span, TorchMemory
 from gpuwidget.views import card, reductions, styles
@@ -337,7 +337,9 @@ def test_the_text_form_keeps_what_was_not_measured() -> None:
     made = replace(
         reports.left_behind(),
         time=CodeTime((line,), 100, 0.1, None, None, None, None),
-        gpus=(replace(reports.left_behind().gpus[0], power_w=None, missing={"power_w": "no sensor"}),),
+        gpus=(
+            reports.changed(reports.left_behind().gpus[0], power_w=None, missing={"power_w": "no sensor"}),
+        ),
         notes=("a note",),
         note_ids=(MessageId("a note", {}),),
     ).with_notes(reports.not_measured("time by line"))
@@ -820,8 +822,8 @@ def test_sixteen_gpus_with_reasons() -> None:
 def test_a_reason_has_its_id_once() -> None:
     """If GPUs of a reduced card lack a value for the same reason, the text and the id of the reason are
     stored only with the first GPU. The other GPUs refer to it."""
-    unsupported = {"power_w": MessageId("not-supported", {})}
-    lacking = [bare_gpu(index, missing_ids=unsupported) for index in range(2)]
+    unsupported = {"power_w": message("not-supported", "not supported by this GPU")}
+    lacking = [bare_gpu(index, missing=unsupported) for index in range(2)]
     level = REDUCED
     stored = reductions.reduce(reports.report(*lacking), level).stored["gpus"]
     assert [one["missing_ids"] for one in stored] == [{"power_w": {"id": "not-supported", "params": {}}}, {}]
