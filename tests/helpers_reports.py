@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import helpers_messages
 
 from gpuwidget.measure import notes, reasons
-from gpuwidget.model.messages import Message, MessageId, message, message_ids
+from gpuwidget.model.messages import Message, message
 from gpuwidget.model.metrics import REPORTED
 from gpuwidget.model.report import (
     REPORT_SCHEMA,
@@ -30,6 +30,7 @@ from gpuwidget.model.report import (
     WorkerReport,
 )
 from gpuwidget.model.units import GIB, MIB
+from gpuwidget.views.card import CardReport
 
 H200 = 150_754_820_096
 """The size of an H200's memory in bytes."""
@@ -107,7 +108,6 @@ def changed(made: GpuReport, **changes: Any) -> GpuReport:
     levels = {name: changes.pop(name) for name in made.levels if name in changes}
     if "missing" in changes:
         changes["missing"] = helpers_messages.reasons(changes["missing"])
-        changes.setdefault("missing_ids", message_ids(changes["missing"]))
     return replace(made, **changes, levels={**made.levels, **levels})
 
 
@@ -180,6 +180,11 @@ def report(
     return replace(made, **changes)
 
 
+def as_card(report: Report) -> CardReport:
+    """Return ``report`` as the type of report that a run returns."""
+    return CardReport(**{field.name: getattr(report, field.name) for field in fields(report) if field.init})
+
+
 def worker(rank: int | None = 0, **changes: Any) -> WorkerReport:
     """Return a rank that trained on the GPU with the same number."""
     made = WorkerReport(
@@ -204,9 +209,6 @@ def worker(rank: int | None = 0, **changes: Any) -> WorkerReport:
         started_s=0.8,
         ended_s=None,
         missing=dict.fromkeys(("torch_allocated", "torch_reserved"), NOT_REPORTED),
-        missing_ids=dict.fromkeys(
-            ("torch_allocated", "torch_reserved"), reasons.WORKER_NOT_REPORTED.message_id
-        ),
     )
     return replace(made, **changes)
 
@@ -282,7 +284,6 @@ def no_gpu() -> Report:
             "none",
             message("test", "The NVIDIA driver is not installed here. Install it to see GPUs."),
             None,
-            MessageId("test", {}),
         ),
         environment=SoftwareVersions(None, None, None, None, None, None),
     )
@@ -409,7 +410,7 @@ def hostile() -> Report:
     return report(
         bad,
         gpu(1, name=HOSTILE, utilization=None, missing={"utilization": HOSTILE}),
-        source=SourceInfo("replay", message("test", HOSTILE), HOSTILE, MessageId("test", {})),
+        source=SourceInfo("replay", message("test", HOSTILE), HOSTILE),
         environment=SoftwareVersions(*[HOSTILE] * 6),
         cell=cell(label=HOSTILE),
         marks=marks(6, label=HOSTILE),

@@ -140,9 +140,7 @@ class GuardedSource:
             self._origin = inventory.origin
         else:
             # The driver is gone. Keep showing its GPUs, as lost, with the reason from the new origin.
-            self._origin = replace(
-                self._origin, reason=inventory.origin.reason, reason_id=inventory.origin.reason_id
-            )
+            self._origin = replace(self._origin, reason=inventory.origin.reason)
         self.opened = True
         self.opening_since = None
         self._opened_at = self._clock.monotonic()

@@ -153,7 +153,6 @@ class NvmlSource:
         origin = Origin(
             kind="nvml",
             reason=None,
-            reason_id=None,
             recording=None,
             driver=driver,
             cuda_driver=cuda_version(nvml),
@@ -174,7 +173,7 @@ class NvmlSource:
             reason = search.reason
             if search.driver_lost or not search.lost:
                 return _no_gpus(reason, driver, origin.cuda_driver)
-            origin = replace(origin, reason=reason, reason_id=reason.message_id)
+            origin = replace(origin, reason=reason)
         inventory = Inventory(
             origin,
             tuple(search.gpus),

@@ -260,7 +260,6 @@ def _origin(reason: Message | None, label: str, driver: str | None, cuda_driver:
     return Origin(
         kind="replay",
         reason=reason,
-        reason_id=None if reason is None else reason.message_id,
         recording=label,
         driver=driver,
         cuda_driver=cuda_driver,

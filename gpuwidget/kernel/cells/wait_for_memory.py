@@ -280,8 +280,8 @@ def _gpu_memory(target: TargetGpu, need: int, sample: Sample | None, requested: 
         if reading.lost_since is not None
         else translatable("the driver does not report it")
     )
-    reason = reading.missing.get("memory_used", fallback)
-    reason = with_english(reason, clean_line(reason, 120))
+    why = reading.missing.get("memory_used", fallback)
+    reason = with_english(why, clean_line(why, 120))
     free = free_memory(target.gpu, reading)
     cached = _returnable_cache(target) if free is not None and free < need else 0
     return _GpuMemory(target.gpu, free, reason, _holders(sample, reading), cached)

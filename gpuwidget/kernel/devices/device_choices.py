@@ -33,7 +33,7 @@ _MAX_AGE_S = 10.0
 _DEFAULT_TIMEOUT_S = 0.02
 _MAX_HOLDERS = 8
 
-UNKNOWN_ORDER = DeviceOrder(None, (), ())
+UNKNOWN_ORDER = DeviceOrder(None, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +111,7 @@ class GpuMonitor:
         if reason is not None:
             return DeviceChoices((CPU,) if _installed() else (), reason, complete=True)
         order = self._order(sample)
-        shown = DeviceOrder(
-            order.source,
-            order.notes,
-            tuple(note.message_id for note in order.notes),
-        )
+        shown = DeviceOrder(order.source, order.notes)
         if order.uuids is None:
             return DeviceChoices((CPU,), None, complete=False, order=shown)
         candidates = _candidates(sample) if None in order.uuids else ()

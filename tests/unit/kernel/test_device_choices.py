@@ -23,7 +23,7 @@ from gpuwidget.kernel.devices.device_choices import CPU, DeviceChoices, GpuMonit
 from gpuwidget.measure.device_order import ORDER_UNKNOWN
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import CandidateGpu, DeviceChoice
-from gpuwidget.model.messages import MessageId
+from gpuwidget.model.messages import MessageId, message
 from gpuwidget.model.samples import Sample, unopened_gpu
 from gpuwidget.sampler import Sampler
 from gpuwidget.sources import Inventory
@@ -37,7 +37,10 @@ ONE, TWO = h200(0), h200(1)
 T4 = h200(1, name="NVIDIA T4", compute_capability="7.5", memory_total=16 * GIB)
 NOW = sample((ONE, reading(ONE)), (TWO, reading(TWO, memory_used=20 * GIB)))
 NOBODY = replace(
-    NOW, origin=replace(LIVE, kind="none", reason="No NVIDIA driver was found."), gpus=(), readings=()
+    NOW,
+    origin=replace(LIVE, kind="none", reason=message("test", "No NVIDIA driver was found.")),
+    gpus=(),
+    readings=(),
 )
 
 

@@ -172,7 +172,7 @@ def test_why_nothing_is_known(torch: Any, monkeypatch: pytest.MonkeyPatch) -> No
     assert (find(monkeypatch, None)[1] or "").endswith("did not answer in time.")
     nobody = sample(origin=origin_without_gpus(message("test", "No NVIDIA driver was found.")))
     assert (find(monkeypatch, nobody)[1] or "").endswith(". No NVIDIA driver was found.")
-    recorded = sample(origin=LIVE.__class__("replay", None, None, "A recording", None, None))
+    recorded = sample(origin=LIVE.__class__("replay", None, "A recording", None, None))
     found, reason = find(monkeypatch, recorded)
     assert found == {}
     assert "The recorded processes" in (reason or "")

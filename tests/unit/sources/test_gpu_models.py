@@ -8,7 +8,6 @@ import pytest
 from helpers_nvml import Machine
 from nvml_standin import profiles
 
-from gpuwidget.model.messages import Message
 from gpuwidget.sources import nvml_diagnostics
 
 _NOT_SUPPORTED = "not supported by this GPU"

@@ -20,7 +20,7 @@ from helpers_reports import HOSTILE, bare_gpu, gib, gpu, marks
 from IPython.core.formatters import DisplayFormatter
 
 from gpuwidget.measure.run_report import empty_report
-from gpuwidget.model.messages import MessageId, message
+from gpuwidget.model.messages import message
 from gpuwidget.model.mime_types import MIME_TYPE
 from gpuwidget.model.report import CodeTime, GpuReport, Level, LineMemory, LineTime, Report, Span, TorchMemory
 from gpuwidget.views import card, reductions, styles
@@ -340,8 +340,7 @@ def test_the_text_form_keeps_what_was_not_measured() -> None:
         gpus=(
             reports.changed(reports.left_behind().gpus[0], power_w=None, missing={"power_w": "no sensor"}),
         ),
-        notes=("a note",),
-        note_ids=(MessageId("a note", {}),),
+        notes=(message("a note", "a note"),),
     ).with_notes(reports.not_measured("time by line"))
     found = [line.strip().partition(":")[0] for line in text(made).splitlines()[2:]]
     assert found[0].startswith("Could not be measured")
@@ -991,16 +990,11 @@ def test_memory_that_the_figures_do_not_show() -> None:
     )
 
 
-def as_card(report: Report) -> CardReport:
-    """Return ``report`` as the type of report that a run returns."""
-    return CardReport(**{field.name: getattr(report, field.name) for field in fields(report)})
-
-
 def test_a_report_displays_as_its_card() -> None:
     """If a report is the result of a cell, its card is displayed. The card's JSON has the documented
     fields.
     """
-    report = as_card(reports.starved())
+    report = reports.as_card(reports.starved())
     shown, _ = DisplayFormatter().format(report)  # type: ignore[no-untyped-call]
     assert shown == card.bundle(reports.starved())
     assert list(shown) == ["text/plain", "text/html", MIME_TYPE]
@@ -1013,7 +1007,7 @@ def test_a_report_in_print_and_in_other_objects() -> None:
 
     A changed copy of a report still displays as a card.
     """
-    report = as_card(reports.starved())
+    report = reports.as_card(reports.starved())
     line = text(report).splitlines()[0]
     assert str(report) == text(report)
     assert repr([report]) == f"[<gpuwidget report: {line}>]"
