@@ -107,6 +107,11 @@ def message(id_: str, template: str, **params: Any) -> Message:
     return _message(MessageId(id_, params), text)
 
 
+def english_message(id_: str, text: str, **params: Any) -> Message:
+    """Return a message that is not translated, because its text already contains the values of ``params``."""
+    return message(id_, translatable(text), **params)
+
+
 def _message(message_id: MessageId, text: Text) -> Message:
     made = Message(text)
     made.template, made.params, made.message_id = text.template, text.params, message_id

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import GpuLostError, SliceRemovedError, SourceError, SourceLostError
 from gpuwidget.model.fork import reset_after_fork
-from gpuwidget.model.messages import Message, message
+from gpuwidget.model.messages import Message, english_message, message
 from gpuwidget.model.metrics import Group
 from gpuwidget.model.samples import Gpu, Origin, origin_without_gpus, unopened_gpu, unopened_slice
 from gpuwidget.sources import GroupReading, Inventory, LostGpu, nvml_messages, unknown
@@ -139,7 +139,7 @@ class NvmlSource:
             _LOG.debug("NVML could not be read", exc_info=True)
             raised = f"{type(error).__name__}: {error}"
             text = f"The NVIDIA driver could not be read ({raised})."
-            return _no_gpus(message("driver-unreadable", text, error=raised))
+            return _no_gpus(english_message("driver-unreadable", text, error=raised))
 
     def _start(self) -> _Opened:
         self._nvml = nvml = _binding()
