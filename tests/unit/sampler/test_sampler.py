@@ -542,13 +542,14 @@ def test_the_text_of_an_error_can_be_hidden(
 def test_an_unexpected_error_of_a_source(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
     """If reading a GPU raises an unexpected exception, the reason for the GPU's missing values contains the
     exception. Other GPUs are still read."""
+    raised = "ZeroDivisionError: {'a': 1} / {}"
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
-        source.failing[0] = ZeroDivisionError("oops")
+        source.failing[0] = ZeroDivisionError("{'a': 1} / {}")
         clock.until(lambda: taken[-1].readings[0].memory_used is None, step=0.2)
         assert taken[-1].readings[0].missing["memory_used"] == (
-            "gpuwidget failed with an unexpected error (ZeroDivisionError: oops); please report it."
+            f"gpuwidget failed with an unexpected error ({raised}); please report it."
         )
         assert taken[-1].readings[1].memory_used == 1_000_000
         source.failing.clear()

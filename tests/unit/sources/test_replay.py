@@ -314,13 +314,13 @@ def test_a_gpu_that_was_lost_is_lost_in_the_replay(clock: SetClock, tmp_path: Pa
 
 def test_a_file_that_cannot_be_played_is_explained(clock: SetClock, tmp_path: Path) -> None:
     """If the recording does not exist, no exception is raised. The source has no GPUs, and its reason
-    explains what to do."""
-    path = tmp_path / "gone.jsonl.gz"
+    explains what to do, even if the file's name looks like a parameter of a template."""
+    path = tmp_path / "{gone}.jsonl.gz"
     found = ReplaySource(str(path), loop=True, clock=clock).open()
     assert found.gpus == ()
     assert (found.origin.kind, found.origin.recording) == (
         "replay",
-        "Recording that can't be played (gone.jsonl.gz)",
+        "Recording that can't be played ({gone}.jsonl.gz)",
     )
     assert found.origin.reason == (
         f"The recording {str(path)!r} does not exist. Check the path, or make one with "
