@@ -331,12 +331,12 @@ class _Search:
         if isinstance(error, SliceRemovedError):
             return
         if isinstance(error, GpuLostError):
-            reason = error.reason or nvml_messages.lost(str(error))
+            reason = error.reason or nvml_messages.LOST(problem=str(error))
         else:
             gap = known.mig_parent is not None and error.value in nvml_messages.NO_SLICE
             if gap or error.value == nvml_messages.NO_PERMISSION:
                 return
-            reason = nvml_messages.lost(nvml_messages.lost_gpu(error.value, str(error)))
+            reason = nvml_messages.LOST(problem=nvml_messages.lost_gpu(error.value, str(error)))
         self.lost.append(LostGpu(known, reason))
 
 

@@ -224,9 +224,7 @@ class _Query:
             except self._nvml.NVMLError as error:
                 if error.value in nvml_messages.GPU_LOST:
                     raise
-                reasons = {**nvml_messages.PERMANENT, **nvml_messages.TRANSIENT}
-                found = reasons.get(error.value) or nvml_messages.other_error(error.value, str(error))
-                reason = found
+                reason = nvml_messages.value_error(error.value, str(error))
                 if error.value != nvml_messages.FUNCTION_NOT_FOUND:
                     break
         self.missing[name] = reason
