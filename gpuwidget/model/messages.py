@@ -28,7 +28,7 @@ class MessageId:
 class Message(Text):
     """A text for the user that also has an id for programs. :func:`message` and :class:`Template` make it.
 
-    It is an English string like any :class:`~gpuwidget.model.translation.Text`.
+    ``params`` are those of the text. :attr:`message_id` has those for programs.
     """
 
     __slots__ = ("message_id",)
