@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuwidget.model.messages import MessageId, Sentences, Template
-from gpuwidget.model.translation import restore_texts, text_sources, translatable
+from gpuwidget.model.messages import Message, MessageId, Sentences, Template
+from gpuwidget.model.translation import restore_texts, text_sources, translatable, with_english
 from tools import translation
 
 MORE = translatable("{number} more", number=3)
@@ -40,6 +42,18 @@ def test_the_first_text_whose_parameters_are_known() -> None:
     assert template(at=None, error="no power") == "lost: no power"
     shown = template(at=5, shown={"error": "no power"})
     assert (shown, shown.message_id.params) == ("lost at 5: no power", {"at": 5})
+
+
+def test_a_message_keeps_its_id() -> None:
+    """A message that is shortened, copied or pickled keeps its id, its parameters and its translation."""
+    message = Template("lost", "{gpu} was lost")(gpu="GPU 0")
+    for same in (with_english(message, "GPU 0"), copy.deepcopy(message), pickle.loads(pickle.dumps(message))):
+        assert isinstance(same, Message)
+        assert (same.message_id, same.template, same.params) == (
+            MessageId("lost", {"gpu": "GPU 0"}),
+            "{gpu} was lost",
+            {"gpu": "GPU 0"},
+        )
 
 
 def test_a_sentence_without_its_parameters_is_left_out() -> None:
