@@ -43,7 +43,7 @@ class ChangingSource:
         )
 
     def open(self) -> Inventory:
-        return Inventory(Origin("nvml", None, None, None, "580.95.05", "13.0"), self._gpus)
+        return Inventory(Origin("nvml", None, None, "580.95.05", "13.0"), self._gpus)
 
     def close(self) -> None:
         """Do nothing."""

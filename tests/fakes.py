@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.model.messages import MessageId, message
+from gpuwidget.model.messages import message
 from gpuwidget.model.metrics import GROUPS, Group
 from gpuwidget.model.readings import Activity
 from gpuwidget.model.samples import Gpu, Origin
@@ -196,8 +196,7 @@ class FakeSource:
             self.hang_in_open.wait(_PATIENCE_S)
         origin = Origin(
             kind=self.kind,  # type: ignore[arg-type]
-            reason=self.reason,
-            reason_id=None if self.reason is None else MessageId("test", {}),
+            reason=None if self.reason is None else message("test", self.reason),
             recording="Recording of a test" if self.kind == "replay" else None,
             driver="580.00",
             cuda_driver="13.0",

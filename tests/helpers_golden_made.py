@@ -19,14 +19,14 @@ from helpers_golden_format import formatted, language, no_torch
 from helpers_golden_machines import complete, views
 from helpers_golden_magics import outputs as magics
 from helpers_golden_played import played
-from helpers_reports import HOSTILE, bare_gpu, cell, gib, gpu, marks, report, worker
+from helpers_reports import HOSTILE, as_card, bare_gpu, cell, gib, gpu, marks, report, worker
 
 from gpuwidget.cli.main import main
 from gpuwidget.model.gpu_process import Process
 from gpuwidget.model.report import CodeTime, FrameTime, Holder, Level, LineMemory, LineTime, Report, Span
 from gpuwidget.sampler import Sampler
 from gpuwidget.views import card
-from gpuwidget.views.card import CardReport, Reports
+from gpuwidget.views.card import Reports
 from gpuwidget.views.comparison import compare_reports
 
 FRAMES = (FrameTime("train.py:31 step", 40.5, 88.0, "matmul", 31.0), FrameTime("In[2]:4 f", 20.0, None, None))
@@ -103,7 +103,7 @@ def save_cards() -> None:
         save_both(f"card/{name}", lambda one=one: card.bundle(one))
         save_both(f"line/{name}", lambda one=one: card.line_bundle(one))
     for name in ("starved", "ddp", "no_gpu", "lost", "failed", "8-gpus", "16-gpus-20-marks", "1-gpus-bare"):
-        whole = CardReport(**{field: getattr(made[name], field) for field in made[name].__dataclass_fields__})
+        whole = as_card(made[name])
         save_both(f"report/{name}", lambda whole=whole: f"{whole!r}\n{whole}")
     listed = Reports(made[name] for name in ("starved", "ddp", "failed", "no_gpu"))
     save_both("reports", lambda: listed)

@@ -16,7 +16,6 @@ TOTAL = 140 * GIB
 REPLAY = Origin(
     kind="replay",
     reason=None,
-    reason_id=None,
     recording="recorded on four H200s",
     driver="580.95",
     cuda_driver="13.0",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
+import helpers_messages
+
 from gpuwidget.measure import notes, reasons
-from gpuwidget.model.messages import Message
+from gpuwidget.model.messages import Message, message
 from gpuwidget.model.metrics import REPORTED
 from gpuwidget.model.report import (
     REPORT_SCHEMA,
@@ -28,6 +30,7 @@ from gpuwidget.model.report import (
     WorkerReport,
 )
 from gpuwidget.model.units import GIB, MIB
+from gpuwidget.views.card import CardReport
 
 H200 = 150_754_820_096
 """The size of an H200's memory in bytes."""
@@ -37,7 +40,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 NO_COUNTERS = "the hardware counters (GPM, Hopper and later) are not available here"
 TOO_SHORT = "the run was shorter than two of the driver's windows of 0.2 s"
 NO_TORCH = "torch is not loaded"
-NOT_REPORTED = reasons.WORKER_NOT_REPORTED.text
+NOT_REPORTED = reasons.WORKER_NOT_REPORTED
 RECORDED = "the recorded processes are not this machine's"
 _ACTIVITIES = (
     *("sm_activity", "sm_occupancy", "tensor_activity", "fp32_activity", "dram_activity"),
@@ -103,6 +106,8 @@ def gpu(index: int = 0, **changes: Any) -> GpuReport:
 def changed(made: GpuReport, **changes: Any) -> GpuReport:
     """Return the report of a GPU with other values, by their names in the JSON."""
     levels = {name: changes.pop(name) for name in made.levels if name in changes}
+    if "missing" in changes:
+        changes["missing"] = helpers_messages.reasons(changes["missing"])
     return replace(made, **changes, levels={**made.levels, **levels})
 
 
@@ -175,6 +180,11 @@ def report(
     return replace(made, **changes)
 
 
+def as_card(report: Report) -> CardReport:
+    """Return ``report`` as the type of report that a run returns."""
+    return CardReport(**{field.name: getattr(report, field.name) for field in fields(report) if field.init})
+
+
 def worker(rank: int | None = 0, **changes: Any) -> WorkerReport:
     """Return a rank that trained on the GPU with the same number."""
     made = WorkerReport(
@@ -199,9 +209,6 @@ def worker(rank: int | None = 0, **changes: Any) -> WorkerReport:
         started_s=0.8,
         ended_s=None,
         missing=dict.fromkeys(("torch_allocated", "torch_reserved"), NOT_REPORTED),
-        missing_ids=dict.fromkeys(
-            ("torch_allocated", "torch_reserved"), reasons.WORKER_NOT_REPORTED.message_id
-        ),
     )
     return replace(made, **changes)
 
@@ -273,7 +280,11 @@ def no_gpu() -> Report:
     """Return the report of a run on a machine without a driver."""
     return report(
         duration=1.2,
-        source=SourceInfo("none", "The NVIDIA driver is not installed here. Install it to see GPUs.", None),
+        source=SourceInfo(
+            "none",
+            message("test", "The NVIDIA driver is not installed here. Install it to see GPUs."),
+            None,
+        ),
         environment=SoftwareVersions(None, None, None, None, None, None),
     )
 
@@ -399,7 +410,7 @@ def hostile() -> Report:
     return report(
         bad,
         gpu(1, name=HOSTILE, utilization=None, missing={"utilization": HOSTILE}),
-        source=SourceInfo("replay", HOSTILE, HOSTILE),
+        source=SourceInfo("replay", message("test", HOSTILE), HOSTILE),
         environment=SoftwareVersions(*[HOSTILE] * 6),
         cell=cell(label=HOSTILE),
         marks=marks(6, label=HOSTILE),

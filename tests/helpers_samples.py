@@ -7,18 +7,17 @@ from dataclasses import fields, replace
 from typing import Any
 
 from fakes import EPOCH, gpu
+from helpers_messages import reasons
 
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.model.messages import Message, MessageId
+from gpuwidget.model.messages import Message
 from gpuwidget.model.metrics import GROUPS
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import SAMPLE_SCHEMA, Gpu, Origin, Sample
 from gpuwidget.sources import GroupReading
 
 GIB = 1024**3
-LIVE = Origin(
-    kind="nvml", reason=None, reason_id=None, recording=None, driver="580.159.04", cuda_driver="13.0"
-)
+LIVE = Origin(kind="nvml", reason=None, recording=None, driver="580.159.04", cuda_driver="13.0")
 
 
 def process(
@@ -44,7 +43,7 @@ def status_reading(missing: Mapping[str, Message] | None = None, **values: Any) 
 
 def reading(one: Gpu, **values: Any) -> Reading:
     """Return the reading of a busy, healthy H200, with the given values replaced."""
-    unknown: dict[str, Any] = dict.fromkeys(field.name for field in fields(Reading))
+    unknown: dict[str, Any] = dict.fromkeys(field.name for field in fields(Reading) if field.init)
     known = {
         "uuid": one.uuid,
         "answered": EPOCH,
@@ -74,9 +73,8 @@ def reading(one: Gpu, **values: Any) -> Reading:
         "processes": (),
         "missing": {},
     }
-    missing: Mapping[str, str] = values.get("missing", {})
-    known["missing_ids"] = dict.fromkeys(missing, MessageId("test", {}))
-    return Reading(**{**unknown, **known, **values})
+    made = {**unknown, **known, **values}
+    return Reading(**{**made, "missing": reasons(made["missing"])})
 
 
 def h200(index: int, **facts: Any) -> Gpu:

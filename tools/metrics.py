@@ -42,11 +42,15 @@ contains the reason.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.model.messages import MessageId
+from gpuwidget.model.messages import Message, MessageId, message_ids
 '''
+_READINGS_TAIL = """
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "missing_ids", message_ids(self.missing))
+"""
 _THROTTLE = (
     "throttle",
     "tuple[str, ...] | None",
@@ -68,10 +72,14 @@ _XID = (
         "no such error.",
     ),
 )
-_MISSING = ("missing", "Mapping[str, str]", "The reason for each field that is None, by field name.")
-_MISSING_IDS = ("missing_ids", "Mapping[str, MessageId]", "The ids of ``missing``, by field name.")
+_MISSING = ("missing", "Mapping[str, Message]", "The reason for each field that is None, by field name.")
+_MISSING_IDS = (
+    "missing_ids",
+    "Mapping[str, MessageId] = field(init=False)",
+    "The ids of ``missing``, by field name.",
+)
 _Field = tuple[str, str, str]
-"""Name, type and docstring of a dataclass's field."""
+"""Name, type (with a default, if there is one) and docstring of a dataclass's field."""
 
 
 def readings() -> str:
@@ -141,7 +149,8 @@ def readings() -> str:
                     _MISSING,
                     _MISSING_IDS,
                 ],
-            ),
+            )
+            + _READINGS_TAIL,
         ]
     )
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from gpuwidget.model import kernel_requests, kernel_state, samples
+from gpuwidget.model.messages import Message
 from gpuwidget.server import wire
 from gpuwidget.sources import throttle_reasons, xids
 
@@ -161,6 +162,7 @@ _NAMES = {
     float: "number",
     type(None): "null",
     Any: "unknown",
+    Message: "string",
     wire.PartialReading: "Partial<Reading>",
 }
 _WORDS = {"None": "null", "True": "true", "False": "false"}

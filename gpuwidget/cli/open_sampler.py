@@ -34,7 +34,7 @@ def wait_until_open(sampler: Sampler) -> None:
     if sampler.wait_until_open(SILENCE_S):
         return
     if sampler.has_no_thread:
-        raise GpuWidgetError(NO_THREAD.text)
+        raise GpuWidgetError(NO_THREAD)
     call = sampler.current_call() or "the first call"
     report(f"the driver has not answered {call} for {SILENCE_S:.0f} seconds. Still waiting…")
     if not sampler.wait_until_open(_OPEN_TIMEOUT_S):

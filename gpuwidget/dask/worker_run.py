@@ -141,7 +141,7 @@ class WorkerRun:
         assert self._attribution is not None
         held = self._attribution.process_memory(gpu, reading)
         if held.reason is not None:
-            self._reason = held.reason.text
+            self._reason = held.reason
         on_gpu = self._gpus.get(gpu.uuid)
         if not held.own:
             if on_gpu is not None:

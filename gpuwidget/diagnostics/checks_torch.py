@@ -167,7 +167,7 @@ class _HidingFile(NamedTuple):
     @property
     def text(self) -> str:
         template = messages.HIDES_STANDARD_MODULE if self.standard else messages.HIDES_PACKAGE
-        return template(name=self.name, folder=self.folder, module=self.module).text
+        return template(name=self.name, folder=self.folder, module=self.module)
 
 
 def _hiding_file(file: str) -> _HidingFile:
@@ -211,7 +211,7 @@ def _hidden_by_file_issue(file: str | None, other: TorchCopy | None, found: Torc
     that Python finds, if they are known.
     """
     what = file or messages.A_FOLDER
-    where = messages.HIDDEN_PACKAGE(folder=None if other is None else other.folder).text
+    where = messages.HIDDEN_PACKAGE(folder=None if other is None else other.folder)
     source = None if found is None or found.source == "environment" else path_source(found)
     return messages.HIDDEN(
         file=file,
@@ -306,7 +306,7 @@ def _import_error_in(kind: str, error: str, package: str, fix: Fix) -> Issue:
 
 def _raised(kind: str, error: str) -> str:
     lines = error.strip().splitlines()
-    return messages.RAISES(type=kind, first_line=lines[0].rstrip(".") if lines else None).text
+    return messages.RAISES(type=kind, first_line=lines[0].rstrip(".") if lines else None)
 
 
 def _no_cuda_issues(results: ProbeResults) -> list[Issue]:

@@ -57,7 +57,7 @@ def rejected_issue(value: str, rejected: RejectedEntry, *, hides_all: bool) -> I
     """Return the issue reporting that CUDA rejects an entry. ``hides_all`` is whether CUDA then shows no
     GPU."""
     template = messages.ALL_ENTRIES_REJECTED if hides_all else messages.ENTRY_REJECTED
-    why = messages.REJECTIONS[rejected.why](number=rejected.number).text
+    why = messages.REJECTIONS[rejected.why](number=rejected.number)
     return template(value=value, **rejected._asdict(), shown={"why": why})
 
 

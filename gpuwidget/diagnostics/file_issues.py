@@ -58,7 +58,7 @@ def damage(package: CheckedPackage) -> dict[str, Any]:
     first = messages.DAMAGES[file.problem](
         path=file.path, package=name, size=file.size, recorded_size=file.recorded_size, error=file.error
     )
-    return {"damage": first.text, "others": package.count - 1 or None}
+    return {"damage": first, "others": package.count - 1 or None}
 
 
 def wrong_version_issues(results: ProbeResults, check: str) -> list[Issue]:

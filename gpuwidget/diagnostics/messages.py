@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuwidget.model.diagnosis import Fix, Issue, IssueStatus
 from gpuwidget.model.messages import Template, fill, has_values
-from gpuwidget.model.translation import Text, joined, template_fields, translatable
+from gpuwidget.model.translation import joined, template_fields, translatable
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +103,8 @@ DOUBTFUL = Template(
 HEALTHY = Template("healthy", "No problems: all checks passed, from PyTorch to the GPU.")
 
 
-def no_gpu() -> Text:
-    """Return why there is nothing to check for a GPU."""
-    return translatable("this machine has no NVIDIA GPU")
+NO_GPU = translatable("this machine has no NVIDIA GPU")
+"""Why there is nothing to check for a GPU."""
 
 
 def no_gpu_summary(*, in_container: bool, uses_cpu: bool) -> str:

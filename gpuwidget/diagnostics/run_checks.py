@@ -121,7 +121,7 @@ def _without_gpu_issues(check: Check, results: ProbeResults) -> Check:
     if not results.without_gpu:
         return check
     needs_gpu = _GPU_CHECKS | (_TORCH_LIBRARIES if results.torch.get("imported") else frozenset())
-    return without_issues(check, messages.no_gpu()) if check.id in needs_gpu else check
+    return without_issues(check, messages.NO_GPU) if check.id in needs_gpu else check
 
 
 def _summary(
@@ -132,15 +132,13 @@ def _summary(
 ) -> str:
     broken = [problem for problem in problems if problem.status == "broken"]
     if broken:
-        return messages.BROKEN(
-            count=len(broken), titles=_titles(broken, titles), reason=broken[0].reasons[0]
-        ).text
+        return messages.BROKEN(count=len(broken), titles=_titles(broken, titles), reason=broken[0].reasons[0])
     if unfinished:
         unknown = [problem for problem in problems if problem.status == "unknown"]
         first = next(iter(unknown or problems), None)
         if first is None:
-            return messages.UNFINISHED_STEP(step=unfinished[0]).text
-        return messages.UNFINISHED_CHECK(title=titles[first.check], reason=first.reasons[0]).text
+            return messages.UNFINISHED_STEP(step=unfinished[0])
+        return messages.UNFINISHED_CHECK(title=titles[first.check], reason=first.reasons[0])
     if problems:
         warnings = [problem for problem in problems if problem.status == "warning"]
         unknown = [problem for problem in problems if problem.status == "unknown"]
@@ -148,13 +146,13 @@ def _summary(
             count=len(warnings) or None,
             titles=_titles(warnings, titles),
             unknown=_titles(unknown, titles) or None,
-        ).text
+        )
     if results.without_gpu:
         return messages.no_gpu_summary(
             in_container=results.machine.container is not None,
             uses_cpu=bool(results.torch.get("imported")) and not results.torch.get("hip"),
         )
-    return messages.HEALTHY().text
+    return messages.HEALTHY()
 
 
 def _titles(problems: Sequence[Problem], titles: Mapping[str, str]) -> list[str]:

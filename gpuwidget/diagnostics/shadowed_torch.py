@@ -62,7 +62,7 @@ def version_and_folder(copy: TorchCopy) -> Text:
 
 def path_source(copy: TorchCopy) -> str:
     """Return what puts the folder of a copy of torch into ``sys.path``, without a full stop."""
-    return messages.PATH_SOURCES[copy.source](set_in=copy.set_in).text
+    return messages.PATH_SOURCES[copy.source](set_in=copy.set_in)
 
 
 def _is_imported(first: TorchCopy, results: ProbeResults) -> bool:
@@ -75,17 +75,17 @@ def _problem(first: TorchCopy, results: ProbeResults) -> str | None:
     """Return why the first copy can't use the GPU, if the reason is the copy itself."""
     torch = results.torch
     if torch.get("imported"):
-        return messages.FOR_CPU_ONLY().text if torch.get("cuda") is None and not torch.get("hip") else None
+        return messages.FOR_CPU_ONLY() if torch.get("cuda") is None and not torch.get("hip") else None
     if first.source == "environment":
         # The environment's own copy is broken, and should be repaired.
         return None
     if "import_error" in torch:
         lines = str(torch["import_error"]).strip().splitlines()
         error = lines[0].rstrip(" .:") if lines else str(torch.get("import_error_type"))
-        return messages.FAILS(error=error).text
+        return messages.FAILS(error=error)
     result = results.torch_result
     crashed = result.ending == "crashed" and result.detail != "SIGKILL"
-    return messages.FAILS(error=result.detail).text if crashed else None
+    return messages.FAILS(error=result.detail) if crashed else None
 
 
 def _better_copy(first: TorchCopy, others: list[TorchCopy]) -> TorchCopy | None:

@@ -132,7 +132,7 @@ def _values(step: str, result: ProbeResult) -> dict[str, Any]:
 
 def _ending(result: ProbeResult) -> str:
     ending = messages.ENDINGS[result.ending]
-    return ending(how=result.detail, seconds=int(result.silent_s) or None).text
+    return ending(how=result.detail, seconds=int(result.silent_s) or None)
 
 
 def _status(result: ProbeResult) -> IssueStatus:

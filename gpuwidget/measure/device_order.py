@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpuwidget import pytorch
-from gpuwidget.model.messages import Message, message
+from gpuwidget.model.messages import Message, Template, message
 from gpuwidget.model.samples import Gpu, is_unopened
 from gpuwidget.model.torch_state import same_gpu
 from gpuwidget.model.translation import joined, listed, translatable
@@ -36,6 +36,10 @@ SLICE_UNKNOWN = message(
 UUIDS_UNKNOWN = message(
     "device-uuids-unknown",
     "Couldn't tell which GPU each cuda:N is, because neither this PyTorch nor the CUDA driver reports UUIDs.",
+)
+UNLIKE_EXPECTED = Template(
+    "device-order-unlike-expected",
+    "{device} is {now}. Before CUDA started, the environment variables suggested {expected}.",
 )
 
 
@@ -173,14 +177,12 @@ def _other_numbers(number: int, gpu: Gpu, environment: Mapping[str, str], *, ali
 
 
 def _unlike_expected(number: int, now: Gpu, before: Gpu) -> Message:
-    device = f"cuda:{number}"
-    text = translatable(
-        "{device} is {now}. Before CUDA started, the environment variables suggested {expected}.",
-        device=device,
-        now=_name(now),
-        expected=_name(before),
+    return UNLIKE_EXPECTED(
+        device=f"cuda:{number}",
+        gpu=now.index,
+        expected=before.index,
+        shown={"now": _name(now), "expected": _name(before)},
     )
-    return message("device-order-unlike-expected", text, device=device, gpu=now.index, expected=before.index)
 
 
 def _name(gpu: Gpu) -> str:

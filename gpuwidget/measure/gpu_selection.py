@@ -64,7 +64,7 @@ def _uuids(item: str, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> li
 def _cuda_device(number: int, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[str]:
     order = find_order(gpus, environment)
     if order.source is None:
-        why = joined([note.text for note in order.notes], " ")
+        why = joined(order.notes, " ")
         raise OptionError(
             translatable(
                 "--gpu cuda:{number}: {why} The GPU's index or UUID always works here.",

@@ -134,7 +134,7 @@ def _context_opened(gpu: GpuReport) -> Message:
 
 def _lost(gpu: GpuReport, since: float, reason: Message) -> Message:
     at = datetime.fromtimestamp(since).strftime("%H:%M:%S")
-    return LOST(gpu=gpu_name(gpu), since=since, shown={"at": at, "reason": reason.text})
+    return LOST(gpu=gpu_name(gpu), since=since, shown={"at": at, "reason": reason})
 
 
 def _shared(found: Sequence[tuple[GpuReport, GpuTotals]]) -> list[Message]:
@@ -180,7 +180,7 @@ def unattributed(gpus: Sequence[GpuReport], origin: Origin, unlisted: Sequence[G
     if not gpus or origin.recorded:
         return []
     reason = next((totals.missing.get("process_memory") for totals in unlisted), None)
-    unread = None if reason is None or reason.id == reasons.FOREIGN_PIDS.id else reason.text
+    unread = None if reason is None or reason.id == reasons.FOREIGN_PIDS.id else reason
     return [UNATTRIBUTED(shown={"reason": unread})]
 
 

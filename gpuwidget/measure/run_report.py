@@ -12,7 +12,7 @@ from gpuwidget.measure.jax_pool import jax_pools, reserves_in_advance
 from gpuwidget.measure.run_gpus import RunGpus
 from gpuwidget.measure.timeline import TimelineMarks
 from gpuwidget.measure.torch_memory import has_allocated, torch_memory
-from gpuwidget.model.messages import Message, message, message_ids, texts
+from gpuwidget.model.messages import Message, message
 from gpuwidget.model.report import (
     REPORT_SCHEMA,
     GpuReport,
@@ -102,13 +102,12 @@ class GpuReportBuilder:
             throttled=totals.throttled(),
             energy_j=totals.energy(t),
             lost_since=totals.lost_since,
-            missing=texts(totals.missing),
+            missing=dict(totals.missing),
             children=notes.programs(totals.children.values()),
             children_memory=totals.children_memory(),
             energy_at_least_j=totals.energy_at_least(t),
             energy_error_j=totals.energy_error(t),
             unified_memory=gpu.unified_memory,
-            missing_ids=message_ids(totals.missing),
         )
 
     def worked(self, totals: GpuTotals) -> bool | None:
@@ -181,7 +180,7 @@ def empty_report(report_type: type[Report], cell: RunInfo) -> Report:
     """Return the report of a run of which only the duration is known."""
     return report_type(
         schema=REPORT_SCHEMA,
-        source=SourceInfo("none", _NOT_MEASURED.text, None, _NOT_MEASURED.message_id),
+        source=SourceInfo("none", _NOT_MEASURED, None),
         environment=SoftwareVersions(None, None, None, None, None, None),
         cell=cell,
         host_memory=Span(None, None, None),
@@ -198,8 +197,8 @@ def empty_report(report_type: type[Report], cell: RunInfo) -> Report:
 
 def _source(origin: Origin | None, not_sampled: Message) -> SourceInfo:
     if origin is None:
-        return SourceInfo("none", not_sampled.text, None, not_sampled.message_id)
-    return SourceInfo(origin.kind, origin.reason, origin.recording, origin.reason_id)
+        return SourceInfo("none", not_sampled, None)
+    return SourceInfo(origin.kind, origin.reason, origin.recording)
 
 
 def _environment(origin: Origin | None) -> SoftwareVersions:

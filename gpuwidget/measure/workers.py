@@ -18,7 +18,7 @@ from gpuwidget.measure import reasons
 from gpuwidget.measure.gpu_totals import MIN_ENERGY_S
 from gpuwidget.measure.process_memory import ProcessMemory
 from gpuwidget.measure.worker_gpu import WorkerGpu
-from gpuwidget.model.messages import Message, message_ids, texts
+from gpuwidget.model.messages import Message
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Level, Span, WorkerKind, WorkerReport, WorkerStatus
 from gpuwidget.model.samples import Gpu
@@ -417,8 +417,7 @@ class WorkerTracker:
             exit_code=update.exit_code if update is not None else None,
             started_s=worker.started_s,
             ended_s=worker.ended_s,
-            missing=texts(missing),
-            missing_ids=message_ids(missing),
+            missing=missing,
         )
 
     def _activity(

@@ -5,10 +5,10 @@ All classes are frozen, and no field has a default. An unknown value is None. Si
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from gpuwidget.model.messages import MessageId
+from gpuwidget.model.messages import Message, MessageId
 
 KERNEL_SCHEMA = 1
 """Version of the JSON schema. It is sent with every state."""
@@ -89,11 +89,14 @@ class DeviceOrder:
     """``cuda``: CUDA has started in the kernel, and the GPUs' UUIDs come from it. ``environment``: CUDA has
     not started, but the order follows from the environment variables and the GPUs' models. None: it is
     unknown which GPU a device is, or there is no CUDA device."""
-    notes: tuple[str, ...]
+    notes: tuple[Message, ...]
     """Sentences for the user: why the order is unknown and how to make it certain, or where the numbers are
     not those of nvidia-smi and what makes them agree."""
-    note_ids: tuple[MessageId, ...]
+    note_ids: tuple[MessageId, ...] = field(init=False)
     """The ids and parameters of ``notes``, in the same order."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "note_ids", tuple(note.message_id for note in self.notes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,18 +25,23 @@ class MessageId:
     """The values that the message's text contains, by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A text for the user, with the id and the parameters of the message."""
+class Message(Text):
+    """A text for the user that also has an id for programs. :func:`message` and :class:`Template` make it.
 
-    id: str
-    params: Mapping[str, Any]
-    text: str
+    ``params`` are those of the text. :attr:`message_id` has those for programs.
+    """
+
+    __slots__ = ("message_id",)
+
+    message_id: MessageId
 
     @property
-    def message_id(self) -> MessageId:
-        """The message's id and parameters, without its text."""
-        return MessageId(self.id, self.params)
+    def id(self) -> str:
+        """The message's id, without its parameters."""
+        return self.message_id.id
+
+    def with_english(self, english: str) -> Message:
+        return _message(self.message_id, super().with_english(english))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ class Template:
 
     def __call__(self, /, *, shown: Mapping[str, Any] | None = None, **params: Any) -> Message:
         """Return the message with these parameters. ``shown`` are more values for the text only."""
-        return Message(self.id, params, fill(self.text, {**params, **(shown or {})}))
+        return _message(MessageId(self.id, params), fill(self.text, {**params, **(shown or {})}))
 
 
 class Sentences:
@@ -99,17 +104,23 @@ def has_values(text: str, params: Mapping[str, Any]) -> bool:
 def message(id_: str, template: str, **params: Any) -> Message:
     """Return the message with the id ``id_``, the template of its text and the template's parameters."""
     text = template if isinstance(template, Text) else translatable(template, **params)
-    return Message(id_, params, text)
+    return _message(MessageId(id_, params), text)
+
+
+def english_message(id_: str, text: str, **params: Any) -> Message:
+    """Return a message that is not translated, because its text already contains the values of ``params``."""
+    return message(id_, translatable(text), **params)
+
+
+def _message(message_id: MessageId, text: Text) -> Message:
+    made = Message(text)
+    made.template, made.params, made.message_id = text.template, text.params, message_id
+    return made
 
 
 def by_id(*templates: Template) -> dict[str, Template]:
     """Return the templates by id, for messages that differ in the value of a parameter."""
     return {template.id: template for template in templates}
-
-
-def texts(messages: Mapping[str, Message]) -> dict[str, str]:
-    """Return the text of each message, with the same keys."""
-    return {name: message.text for name, message in messages.items()}
 
 
 def message_ids(messages: Mapping[str, Message]) -> dict[str, MessageId]:

@@ -8,10 +8,10 @@ contains the reason.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.model.messages import MessageId
+from gpuwidget.model.messages import Message, MessageId, message_ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,10 @@ class Reading:
     """The newest window of the hardware counters, or None without GPM or while no view shows it."""
     processes: tuple[Process, ...] | None
     """Processes that have a context on the GPU; None if the driver does not list them."""
-    missing: Mapping[str, str]
+    missing: Mapping[str, Message]
     """The reason for each field that is None, by field name."""
-    missing_ids: Mapping[str, MessageId]
+    missing_ids: Mapping[str, MessageId] = field(init=False)
     """The ids of ``missing``, by field name."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "missing_ids", message_ids(self.missing))

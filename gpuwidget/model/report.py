@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from gpuwidget.model import flat_metrics
-from gpuwidget.model.messages import Message, MessageId
+from gpuwidget.model.messages import Message, MessageId, message_ids
 from gpuwidget.model.samples import without_mig_parents
 from gpuwidget.model.to_json import INLINED, encodable, to_json
 from gpuwidget.model.translation import joined, translatable
@@ -41,12 +41,15 @@ class SourceInfo:
 
     kind: str
     """Kind of source: ``nvml``, ``replay`` or ``none``."""
-    reason: str | None
+    reason: Message | None
     """Why there is no GPU and what to do, or None if there is one."""
     recording: str | None
     """The recording's label, which is shown wherever the recording's values are shown. None for live GPUs."""
-    reason_id: MessageId | None = None
+    reason_id: MessageId | None = field(init=False)
     """The id and parameters of :attr:`reason`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason_id", None if self.reason is None else self.reason.message_id)
 
     @property
     def recorded(self) -> bool:
@@ -170,7 +173,7 @@ class GpuReport:
     """Joules that the GPU drew during the run, from the driver's energy counter and its samples of the
     power."""
     lost_since: float | None
-    missing: Mapping[str, str]
+    missing: Mapping[str, Message]
     """The reason why each unknown value is None, by field name."""
     children: tuple[str, ...] = ()
     """Programs (such as ``python a.py``) of this process's descendants that held memory on the GPU. At most
@@ -179,7 +182,7 @@ class GpuReport:
     children_memory: Span | None = None
     """The part of :attr:`process_memory` that the descendants in :attr:`children` held, according to the
     driver's list of processes. None if they held none, or if that is unknown."""
-    missing_ids: Mapping[str, MessageId] = field(default_factory=dict)
+    missing_ids: Mapping[str, MessageId] = field(init=False)
     """The ids and parameters of the reasons in :attr:`missing`, by field name. When a card is shortened for
     many GPUs, only the first GPU with a reason keeps its text and id. For every other GPU with this reason,
     the text in :attr:`missing` is, for example, ``as for GPU 0``, and there is no entry here."""
@@ -194,6 +197,9 @@ class GpuReport:
     percent of it."""
     unified_memory: bool = False
     """Whether the GPU uses the host's memory, as GB10 and Jetson do."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "missing_ids", message_ids(self.missing))
 
     def value(self, name: str) -> Any:
         """Return the value that the JSON has under ``name``."""
@@ -408,7 +414,7 @@ class CodeTime:
         """Return a copy whose :attr:`reason` also contains the sentences ``reasons``."""
         sentences = [
             *([self.reason] if self.reason is not None else []),
-            *(message.text for message in reasons),
+            *reasons,
         ]
         return replace(
             self,
@@ -468,13 +474,16 @@ class WorkerReport:
     start is unknown, this is when it was first seen."""
     ended_s: float | None
     """When the process ended, in seconds since the run's start, or None if it still ran."""
-    missing: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, Message] = field(default_factory=dict)
     """The reason why each unknown value is None, by field name."""
-    missing_ids: Mapping[str, MessageId] = field(default_factory=dict)
+    missing_ids: Mapping[str, MessageId] = field(init=False)
     """The ids and parameters of the reasons in :attr:`missing`, by field name."""
     energy_error_j: float | None = None
     """Joules by which :attr:`energy_j` may be wrong (two standard deviations), or None if that is at most 5
     percent of it or if :attr:`energy_j` is None."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "missing_ids", message_ids(self.missing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,19 +516,19 @@ class Report:
     """Joules that all GPUs in :attr:`counted` together drew while they were idle. The driver averages
     utilization over short windows, and a GPU counts as idle in each window in which no CUDA kernel ran.
     Shorter pauses are therefore not included. None if unknown."""
-    note_ids: tuple[MessageId, ...] = ()
+    note_ids: tuple[MessageId, ...] = field(init=False)
     """The ids and parameters of :attr:`notes`, in the same order. Notes that only a card adds have no id."""
     workers: tuple[WorkerReport, ...] = ()
     """Other processes that worked for the run: child processes that used a GPU, ranks of distributed training
     in the order of their ranks, and Dask workers."""
 
+    def __post_init__(self) -> None:
+        ids = tuple(note.message_id for note in self.notes if isinstance(note, Message))
+        object.__setattr__(self, "note_ids", ids)
+
     def with_notes(self, *notes: Message) -> Report:
         """Return the report with ``notes`` added to its notes."""
-        return replace(
-            self,
-            notes=(*self.notes, *(note.text for note in notes)),
-            note_ids=(*self.note_ids, *(note.message_id for note in notes)),
-        )
+        return replace(self, notes=(*self.notes, *notes))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values: dicts, lists, str, finite float, int, bool and None."""

@@ -8,7 +8,7 @@ in bytes, power in watts, energy in joules and ratios in percent (0 to 100).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from gpuwidget.model.messages import Message, MessageId, message
@@ -47,9 +47,9 @@ class Origin:
 
     kind: SourceKind
     """``nvml`` for the driver's GPUs, ``replay`` for a recording, ``none`` if there is no GPU."""
-    reason: str | None
+    reason: Message | None
     """Why there is no GPU and what to do, or None if there is one."""
-    reason_id: MessageId | None
+    reason_id: MessageId | None = field(init=False)
     """The id of ``reason``."""
     recording: str | None
     """The recording's label, which every view of the recording's values shows. None for live GPUs."""
@@ -58,6 +58,9 @@ class Origin:
     cuda_driver: str | None
     """Newest CUDA version that the driver supports, such as "13.0": nvmlSystemGetCudaDriverVersion_v2
     (nvidia-smi: CUDA Version)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason_id", None if self.reason is None else self.reason.message_id)
 
     @property
     def live(self) -> bool:
@@ -77,14 +80,7 @@ class Origin:
 
 def origin_without_gpus(reason: Message, driver: str | None = None, cuda_driver: str | None = None) -> Origin:
     """Return the origin of samples that contain no GPUs, with the reason."""
-    return Origin(
-        kind="none",
-        reason=reason.text,
-        reason_id=reason.message_id,
-        recording=None,
-        driver=driver,
-        cuda_driver=cuda_driver,
-    )
+    return Origin(kind="none", reason=reason, recording=None, driver=driver, cuda_driver=cuda_driver)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +205,5 @@ def is_settled(reading: Reading, name: str) -> bool:
 
 def why_missing(reading: Reading, name: str, default: Message) -> Message:
     """Return the reason why a value of ``reading`` is unknown, or ``default`` if the reading has none."""
-    if name not in reading.missing:
-        return default
-    found = reading.missing_ids[name]
-    if found.id == NOT_READ_YET.id:
-        return default
-    return Message(found.id, found.params, reading.missing[name])
+    found = reading.missing.get(name, default)
+    return default if found.id == NOT_READ_YET.id else found

@@ -45,6 +45,12 @@ class Text(str):
     template: str
     params: Mapping[str, Any]
 
+    def with_english(self, english: str) -> Text:
+        """Return a text with the same translation, whose English is ``english``."""
+        made = Text(english)
+        made.template, made.params = self.template, self.params
+        return made
+
 
 def translatable(template: str, **params: Any) -> Text:
     """Return the English text of ``template``, in which ``{name}`` is replaced as by ``str.format``.
@@ -147,11 +153,7 @@ def with_english(text: str, english: str) -> str:
     """Return the string ``english``, whose translation is that of ``text``."""
     if not isinstance(text, Text):
         return english
-    if text == english:
-        return text
-    made = Text(english)
-    made.template, made.params = text.template, text.params
-    return made
+    return text if text == english else text.with_english(english)
 
 
 def with_params(text: Text, params: Mapping[str, Any]) -> Text:

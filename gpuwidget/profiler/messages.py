@@ -73,4 +73,6 @@ CAUSES = {
 
 def sentence(clause: Message) -> Message:
     """Return ``clause`` as a whole sentence with the same id."""
-    return Message(clause.id, clause.params, translatable("{clause}.", clause=capitalized(clause.text)))
+    return message(
+        clause.id, translatable("{clause}.", clause=capitalized(clause)), **clause.message_id.params
+    )

@@ -126,7 +126,7 @@ class AllocationHistory:
             torch: Any = cuda_state.loaded_torch()
             reason = cuda_state.no_counters_reason()
             if reason is not None:
-                return translatable("{reason}: no line allocated GPU memory", reason=reason.text)
+                return translatable("{reason}: no line allocated GPU memory", reason=reason)
             if not scope.recording:
                 unsupported = _unsupported_reason(torch)
                 return unsupported or translatable(

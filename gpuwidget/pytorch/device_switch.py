@@ -25,6 +25,7 @@ from gpuwidget.model.boundary import stopped
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.fork import reset_after_fork
 from gpuwidget.model.kernel_state import DeviceState
+from gpuwidget.model.messages import Sentences
 from gpuwidget.model.terminal_text import printable_lines
 from gpuwidget.model.torch_state import cuda_index
 from gpuwidget.model.translation import counted, translatable
@@ -47,6 +48,12 @@ _INSIDE_CONTEXT = translatable(
     "Your code is inside a `with torch.device(...)` block: torch's default device does not change before "
     "the block ends."
 )
+_DEFAULT_CHANGED = Sentences(
+    "Your code has since set torch's default device to {now}. gpuwidget does not change it."
+)
+_CURRENT_CHANGED = Sentences(
+    "Your code has since set the current CUDA device to cuda:{now}. gpuwidget does not change it."
+)
 
 
 def device_context_note() -> str | None:
@@ -63,20 +70,6 @@ def device_context_note() -> str | None:
 class _Choice(NamedTuple):
     device: str | None
     new_tensors: bool
-
-
-def _default_changed() -> str:
-    return translatable(
-        "Your code has since set torch's default device to {now}. gpuwidget does not change it.",
-        now=cuda_state.default_device(),
-    )
-
-
-def _current_changed(torch: Any) -> str:
-    return translatable(
-        "Your code has since set the current CUDA device to cuda:{now}. gpuwidget does not change it.",
-        now=torch.cuda.current_device(),
-    )
 
 
 class _ChangedByUser(Exception):
@@ -127,7 +120,7 @@ class _DefaultDevice:
         unchanged = self.is_unchanged(torch)
         self._ours = None
         if not unchanged:
-            raise _ChangedByUser(_default_changed())
+            raise _ChangedByUser(_DEFAULT_CHANGED(now=cuda_state.default_device()))
         torch.set_default_device(self._before)
 
     def replace_context(self, before: Any, after: Any) -> None:
@@ -173,7 +166,7 @@ class _CurrentDevice:
         unchanged = self.is_unchanged(torch)
         self._ours = None
         if not unchanged:
-            raise _ChangedByUser(_current_changed(torch))
+            raise _ChangedByUser(_CURRENT_CHANGED(now=torch.cuda.current_device()))
         exchange = getattr(torch.cuda, "_maybe_exchange_device", None)
         if callable(exchange) and self._before not in cuda_state.devices_with_context():
             exchange(self._before)  # Unlike set_device, this opens no context on the restored device.
@@ -245,9 +238,9 @@ class _AppliedChoice:
     def user_change(self, torch: Any) -> str | None:
         """Return a note if the user's code has changed a setting since it was applied, else None."""
         if self.default.is_set and not self.default.is_unchanged(torch):
-            return _default_changed()
+            return _DEFAULT_CHANGED(now=cuda_state.default_device())
         if self.current.is_set and torch.cuda.is_initialized() and not self.current.is_unchanged(torch):
-            return _current_changed(torch)
+            return _CURRENT_CHANGED(now=torch.cuda.current_device())
         return None
 
 

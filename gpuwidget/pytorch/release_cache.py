@@ -42,9 +42,7 @@ def check_cache_available() -> None:
     """Raise OptionError with the reason if torch has no cache to release."""
     reason = cuda_state.no_counters_reason()
     if reason is not None:
-        raise OptionError(
-            translatable("There is no PyTorch cache to free, because {reason}.", reason=reason.text)
-        )
+        raise OptionError(translatable("There is no PyTorch cache to free, because {reason}.", reason=reason))
     if not cuda_state.devices_with_context():
         raise OptionError(
             translatable("There is no PyTorch cache to free, because this process has no context on a GPU.")

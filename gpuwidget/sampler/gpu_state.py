@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any
 
-from gpuwidget.model.messages import Message, message, message_ids, texts
+from gpuwidget.model.messages import Message, message
 from gpuwidget.model.metrics import Group, keys
 from gpuwidget.model.readings import Activity, Reading
 from gpuwidget.model.samples import NOT_READ_YET, Gpu
@@ -201,8 +201,7 @@ class GpuState:
             measured=self.measured,
             **{**values, "xid": None},
             xid_time=None,
-            missing=texts(missing),
-            missing_ids=message_ids(missing),
+            missing=missing,
         )
         return _with_xid(reading, self.xid)
 
@@ -218,8 +217,7 @@ def unknown_reading(
         silent_since=silent_since,
         lost_since=lost_since,
         measured=None,
-        missing=dict.fromkeys(_VALUES, reason.text),
-        missing_ids=dict.fromkeys(_VALUES, reason.message_id),
+        missing=dict.fromkeys(_VALUES, reason),
         **values,
     )
 
@@ -228,5 +226,4 @@ def _with_xid(reading: Reading, xid: Xid | None) -> Reading:
     if xid is None:
         return reading
     missing = {name: reason for name, reason in reading.missing.items() if name not in _XID_FIELDS}
-    ids = {name: message_id for name, message_id in reading.missing_ids.items() if name not in _XID_FIELDS}
-    return replace(reading, xid=xid.number, xid_time=xid.time, missing=missing, missing_ids=ids)
+    return replace(reading, xid=xid.number, xid_time=xid.time, missing=missing)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import GpuLostError, SliceRemovedError, SourceLostError, loggable
-from gpuwidget.model.messages import Message, message
+from gpuwidget.model.messages import Message, english_message, message
 from gpuwidget.model.samples import SAMPLE_SCHEMA, Gpu, Origin, Sample, is_unopened, origin_without_gpus
 from gpuwidget.sampler.gpu_state import GpuState, order
 from gpuwidget.sampler.poll_threads import OPENING, PollThread
@@ -140,9 +140,7 @@ class GuardedSource:
             self._origin = inventory.origin
         else:
             # The driver is gone. Keep showing its GPUs, as lost, with the reason from the new origin.
-            self._origin = replace(
-                self._origin, reason=inventory.origin.reason, reason_id=inventory.origin.reason_id
-            )
+            self._origin = replace(self._origin, reason=inventory.origin.reason)
         self.opened = True
         self.opening_since = None
         self._opened_at = self._clock.monotonic()
@@ -241,7 +239,7 @@ class GuardedSource:
         name = type(error).__name__
         raised = name if self._hide_errors else f"{name}: {error}"
         text = f"gpuwidget failed with an unexpected error ({raised}); please report it."
-        return message("unexpected-error", text, error=raised)
+        return english_message("unexpected-error", text, error=raised)
 
 
 def _driver_lost(origin: Origin) -> Message | None:

@@ -15,7 +15,7 @@ from traitlets.config import Config, Configurable
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.installation import REQUIREMENT_VARIABLE, pip_arguments, without_passwords
-from gpuwidget.model.messages import message
+from gpuwidget.model.messages import english_message
 from gpuwidget.prometheus.settings import (
     MAX_TIMEOUT_S,
     MIN_TIMEOUT_S,
@@ -253,7 +253,7 @@ def choose_source(trait: str, clock: Clock, log: Logger) -> Source:
     except OptionError as error:
         reason = f"{where} can't be used. {error}"
         log.error("%s", reason)
-        return NoSource(message("source-invalid", reason, setting=where, error=str(error)))
+        return NoSource(english_message("source-invalid", reason, setting=where, error=str(error)))
     if choice.strip() == "none":
         return NoSource(switched_off(where))
     return source

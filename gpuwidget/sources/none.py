@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import SourceLostError
-from gpuwidget.model.messages import Message, message
+from gpuwidget.model.messages import Message, english_message
 from gpuwidget.model.metrics import Group
 from gpuwidget.model.samples import Gpu, origin_without_gpus
 from gpuwidget.sources import GroupReading, Inventory
@@ -13,7 +13,7 @@ from gpuwidget.sources import GroupReading, Inventory
 def switched_off(setting: str) -> Message:
     """Return the reason why there is no GPU if ``setting``, a variable or trait, is set to ``none``."""
     text = f"{setting} is 'none': unset it to see this machine's GPUs."
-    return message("source-switched-off", text, setting=setting)
+    return english_message("source-switched-off", text, setting=setting)
 
 
 class NoSource:
@@ -31,7 +31,7 @@ class NoSource:
 
     def read(self, gpu: Gpu, group: Group) -> GroupReading:
         """Never called, because there is no GPU."""
-        raise SourceLostError(self._reason.text)
+        raise SourceLostError(self._reason)
 
     def rewound(self, clock: Clock) -> None:
         """Return None, because there is nothing to play."""

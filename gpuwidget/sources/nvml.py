@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import GpuLostError, SliceRemovedError, SourceError, SourceLostError
 from gpuwidget.model.fork import reset_after_fork
-from gpuwidget.model.messages import Message, message
+from gpuwidget.model.messages import Message, english_message, message
 from gpuwidget.model.metrics import Group
 from gpuwidget.model.samples import Gpu, Origin, origin_without_gpus, unopened_gpu, unopened_slice
 from gpuwidget.sources import GroupReading, Inventory, LostGpu, nvml_messages, unknown
@@ -38,7 +38,7 @@ class _OpenError(Exception):
 
     def __init__(self, reason: Message) -> None:
         """``reason`` states why there is no GPU and what to do."""
-        super().__init__(reason.text)
+        super().__init__(reason)
         self.reason = reason
 
 
@@ -139,7 +139,7 @@ class NvmlSource:
             _LOG.debug("NVML could not be read", exc_info=True)
             raised = f"{type(error).__name__}: {error}"
             text = f"The NVIDIA driver could not be read ({raised})."
-            return _no_gpus(message("driver-unreadable", text, error=raised))
+            return _no_gpus(english_message("driver-unreadable", text, error=raised))
 
     def _start(self) -> _Opened:
         self._nvml = nvml = _binding()
@@ -153,7 +153,6 @@ class NvmlSource:
         origin = Origin(
             kind="nvml",
             reason=None,
-            reason_id=None,
             recording=None,
             driver=driver,
             cuda_driver=cuda_version(nvml),
@@ -174,7 +173,7 @@ class NvmlSource:
             reason = search.reason
             if search.driver_lost or not search.lost:
                 return _no_gpus(reason, driver, origin.cuda_driver)
-            origin = replace(origin, reason=reason.text, reason_id=reason.message_id)
+            origin = replace(origin, reason=reason)
         inventory = Inventory(
             origin,
             tuple(search.gpus),
@@ -332,12 +331,12 @@ class _Search:
         if isinstance(error, SliceRemovedError):
             return
         if isinstance(error, GpuLostError):
-            reason = error.reason or nvml_messages.lost(str(error))
+            reason = error.reason or nvml_messages.LOST(problem=str(error))
         else:
             gap = known.mig_parent is not None and error.value in nvml_messages.NO_SLICE
             if gap or error.value == nvml_messages.NO_PERMISSION:
                 return
-            reason = nvml_messages.lost(nvml_messages.lost_gpu(error.value, str(error)))
+            reason = nvml_messages.LOST(problem=nvml_messages.lost_gpu(error.value, str(error)))
         self.lost.append(LostGpu(known, reason))
 
 

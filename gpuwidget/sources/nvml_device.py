@@ -193,7 +193,7 @@ class NvmlDevice:
         code = error.value
         if code in nvml_messages.GPU_LOST:
             problem = nvml_messages.GPU_LOST[code]
-            raise GpuLostError(f"{self._label} {problem}.", nvml_messages.lost(problem))
+            raise GpuLostError(f"{self._label} {problem}.", nvml_messages.LOST(problem=problem))
         if code in nvml_messages.SOURCE_LOST:
             raise SourceLostError(nvml_messages.start_error(code, str(error)))
         if self._slice_of is not None and name == "memory_used" and code in nvml_messages.NO_SLICE:

@@ -213,7 +213,7 @@ class _Query:
         A function is available if both the binding and the driver have it. On failure, return None and store
         the reason.
         """
-        reason = nvml_messages.PERMANENT[nvml_messages.FUNCTION_NOT_FOUND].text
+        reason = nvml_messages.PERMANENT[nvml_messages.FUNCTION_NOT_FOUND]
         for candidate in functions:
             # Older versions of pynvml lack the newer functions, and newer versions drop the older ones.
             function = getattr(self._nvml, candidate, None) if isinstance(candidate, str) else candidate
@@ -224,9 +224,7 @@ class _Query:
             except self._nvml.NVMLError as error:
                 if error.value in nvml_messages.GPU_LOST:
                     raise
-                reasons = {**nvml_messages.PERMANENT, **nvml_messages.TRANSIENT}
-                found = reasons.get(error.value) or nvml_messages.other_error(error.value, str(error))
-                reason = found.text
+                reason = nvml_messages.value_error(error.value, str(error))
                 if error.value != nvml_messages.FUNCTION_NOT_FOUND:
                     break
         self.missing[name] = reason

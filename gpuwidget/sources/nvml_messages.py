@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gpuwidget.model.messages import Message, message
+from gpuwidget.model.messages import Message, Sentences, Template, message
 from gpuwidget.model.translation import joined, translatable
 
 UNINITIALIZED = 1
@@ -44,14 +44,13 @@ TRANSIENT = {
 """Errors that may be gone at the next poll, and the reason that is given for the missing value."""
 
 
-def other_error(code: int, nvml_text: str) -> Message:
-    """Return the reason for an error that is neither permanent nor transient, with NVML's text."""
-    return message("driver-error", "the driver reports: {error}", code=code, error=nvml_text)
+_OTHER_ERROR = Template("driver-error", "the driver reports: {error}")
+"""The reason for an error that is neither permanent nor transient, with NVML's text."""
 
 
 def value_error(code: int, nvml_text: str) -> Message:
     """Return the reason for a value that can't be read, given the code and the text of NVML's error."""
-    return PERMANENT.get(code) or TRANSIENT.get(code) or other_error(code, nvml_text)
+    return PERMANENT.get(code) or TRANSIENT.get(code) or _OTHER_ERROR(code=code, error=nvml_text)
 
 
 GPU_LOST = {
@@ -144,18 +143,14 @@ _START = {
 }
 
 
+_NOT_STARTED = Sentences("The NVIDIA driver could not be started (NVML error {code}: {nvml_text}).")
+_OUTPUT_OF_NVIDIA_SMI = translatable("See the output of nvidia-smi.")
+
+
 def explain_start_error(code: int, nvml_text: str) -> StartError:
     """Return the reason and the fix, given the code and the text of the error with which NVML failed to
     start."""
-    fallback = StartError(
-        translatable(
-            "The NVIDIA driver could not be started (NVML error {code}: {nvml_text}).",
-            code=code,
-            nvml_text=nvml_text,
-        ),
-        translatable("See the output of nvidia-smi."),
-    )
-    return _START.get(code, fallback)
+    return _START.get(code) or StartError(_NOT_STARTED(code=code, nvml_text=nvml_text), _OUTPUT_OF_NVIDIA_SMI)
 
 
 def start_error(code: int, nvml_text: str) -> str:
@@ -168,9 +163,8 @@ def lost_gpu(code: int, nvml_text: str) -> str:
     return GPU_LOST.get(code, translatable("can't be opened ({nvml_text})", nvml_text=nvml_text))
 
 
-def lost(problem: str) -> Message:
-    """Return the reason for the values of a lost GPU; ``problem`` is a result of :func:`lost_gpu`."""
-    return message("gpu-lost", "the GPU {problem}", problem=problem)
+LOST = Template("gpu-lost", "the GPU {problem}")
+"""The reason for the values of a lost GPU; ``problem`` is a result of :func:`lost_gpu`."""
 
 
 def scrambles_process_lists(driver: str | None) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuwidget.model.errors import GpuLostError, RecordingError, SourceLostError
-from gpuwidget.model.messages import Message, message
+from gpuwidget.model.messages import Message, english_message, message
 from gpuwidget.model.metrics import GROUPS, METRICS, Group
 from gpuwidget.model.readings import Activity
 from gpuwidget.model.samples import Gpu, Origin
@@ -72,7 +72,7 @@ class ReplaySource:
         except RecordingError as error:
             self._gpus = {}
             label = f"Recording that can't be played ({self._path.name})"
-            unreadable = message("recording-unreadable", str(error), path=str(self._path))
+            unreadable = english_message("recording-unreadable", str(error), path=str(self._path))
             return Inventory(_origin(unreadable, label, None, None), ())
         if self._opened is None:
             self._opened = self._clock.time()
@@ -82,7 +82,7 @@ class ReplaySource:
         reason = None
         if not gpus:
             text = f"The recording {str(self._path)!r} is of a machine without a GPU."
-            reason = message("recording-without-gpu", text, path=str(self._path))
+            reason = english_message("recording-without-gpu", text, path=str(self._path))
         origin = _origin(reason, self._label(gpus), recording.driver, recording.cuda_driver)
         return Inventory(origin, gpus)
 
@@ -259,8 +259,7 @@ def _at_tick(series: RecordedSeries, key: str, tick: int) -> float | None:
 def _origin(reason: Message | None, label: str, driver: str | None, cuda_driver: str | None) -> Origin:
     return Origin(
         kind="replay",
-        reason=None if reason is None else reason.text,
-        reason_id=None if reason is None else reason.message_id,
+        reason=reason,
         recording=label,
         driver=driver,
         cuda_driver=cuda_driver,

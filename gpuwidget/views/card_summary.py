@@ -107,7 +107,7 @@ def is_silent(report: Report) -> bool:
     if cell.status != "ok" or cell.duration_s + (cell.gpu_tail_s or 0.0) >= SHORT_S:
         return False
     measured = all(note.id != notes.NOT_MEASURED.id for note in report.note_ids)
-    reason = report.source.reason_id
+    reason = report.source.reason
     if not measured or report.advice or report.workers or warnings(report):
         return False
     if not report.shown:
@@ -137,7 +137,7 @@ def _is_unchanged(span: Span) -> bool:
 
 def no_gpu(report: Report) -> str:
     """Return why a report shows no GPU: none was used, there is none, or this is unknown."""
-    reason = report.source.reason_id
+    reason = report.source.reason
     if report.gpus:
         return _("no GPU used")
     if reason is not None and reason.id in GPUS_UNKNOWN:

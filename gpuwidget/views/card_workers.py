@@ -177,7 +177,7 @@ def _gpu(worker: WorkerReport, gpus: Mapping[str, str]) -> str:
     if worker.gpu is not None:
         # A GPU of another host has no number here.
         return gpus.get(worker.gpu) or worker.gpu[:_UUID_LENGTH]
-    reason = worker.missing_ids.get("memory")
+    reason = worker.missing.get("memory")
     return "none" if reason is not None and reason.id == reasons.NO_GPU_MEMORY.id else units.UNKNOWN
 
 

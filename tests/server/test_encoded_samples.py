@@ -23,18 +23,25 @@ BEFORE = Sample(
 def test_changes_contain_only_new_values() -> None:
     """A client that has the previous sample receives only the values that differ,
     including values that became null or empty."""
-    first, second = BEFORE.readings
+    second = BEFORE.readings[1]
     now = replace(
         BEFORE,
         time=100.2,
-        readings=(replace(first, utilization=None, missing={"utilization": "the GPU is lost"}), second),
+        readings=(reading(GPUS[0], utilization=None, missing={"utilization": "the GPU is lost"}), second),
     )
     encoded = EncodedSample(now, BEFORE)
     assert encoded.changes is not None
     assert json.loads(encoded.changes) == {
         "type": "changes",
         "time": 100.2,
-        "readings": [{"utilization": None, "missing": {"utilization": "the GPU is lost"}}, {}],
+        "readings": [
+            {
+                "utilization": None,
+                "missing": {"utilization": "the GPU is lost"},
+                "missing_ids": {"utilization": {"id": "test", "params": {}}},
+            },
+            {},
+        ],
     }
     assert json.loads(encoded.message) == {"type": "sample", "sample": to_json(now)}
     assert encoded.whole == json.dumps(to_json(now), separators=(",", ":")).encode()

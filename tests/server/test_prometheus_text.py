@@ -193,7 +193,7 @@ def test_no_gpu() -> None:
 
 def test_a_recording_is_labelled() -> None:
     """If the GPUs come from a recording, the build info has the label ``source="replay"``."""
-    origin = Origin("replay", None, None, "Recording of NVIDIA H200", "580.1", "13.0")
+    origin = Origin("replay", None, "Recording of NVIDIA H200", "580.1", "13.0")
     text = metrics_text(sample((ZERO, reading(ZERO)), origin=origin), None)
     assert series(text, "gpuwidget_build_info")[0][0]["source"] == "replay"
 

@@ -7,12 +7,23 @@ from dataclasses import replace
 from gpuwidget.kernel.shell.interrupts import defer_interrupts
 from gpuwidget.measure.line_allocations import Code, LineAllocations, RunRequests, allocations_by_line
 from gpuwidget.model import units
-from gpuwidget.model.messages import Message, message
+from gpuwidget.model.messages import Message, Sentences, message
 from gpuwidget.model.report import Report
 from gpuwidget.model.torch_state import RecordedHistory
 from gpuwidget.model.translation import joined, translatable
 from gpuwidget.pytorch import ALLOCATION_HISTORY, MAX_EVENTS, HistoryScope
 from gpuwidget.sampler import Subscription, process_sampler
+
+_LINES_UNKNOWN = Sentences(
+    "Memory by line: couldn't tell which lines allocated {missing} of the {allocated} that this run "
+    "allocated on cuda:{index}, because {why}."
+)
+_WHY_NO_LINE = Sentences(
+    (
+        "torch's history holds the last {number:,} events, so older allocations have no line",
+        "these allocations are missing from torch's history or were made before it began",
+    )
+)
 
 
 class LineCollector:
@@ -94,23 +105,11 @@ def _missing_notes(
     for index, missing in sorted(found.missing.items()):
         traces = recorded.snapshot.get("device_traces") or ()
         full = index < len(traces) and len(traces[index]) >= MAX_EVENTS
-        why = (
-            translatable(
-                "torch's history holds the last {number:,} events, so older allocations have no line",
-                number=MAX_EVENTS,
-            )
-            if full
-            else translatable(
-                "these allocations are missing from torch's history or were made before it began"
-            )
-        )
-        note = translatable(
-            "Memory by line: couldn't tell which lines allocated {missing} of the {allocated} that this run "
-            "allocated on cuda:{index}, because {why}.",
+        note = _LINES_UNKNOWN(
             allocated=units.memory(requests[index].during),
             index=index,
             missing=units.memory(missing),
-            why=why,
+            why=_WHY_NO_LINE(number=MAX_EVENTS if full else None),
         )
         if index in found.peak_unknown:
             note = joined([note, translatable("The lines that held the peak are unknown too.")], " ")

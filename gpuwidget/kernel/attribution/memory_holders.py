@@ -230,7 +230,7 @@ def _holders_of(shell: Any, outside: bool) -> Holders:
     found = Holders()
     no_counters = pytorch.no_counters_reason()
     if no_counters is not None:
-        found.reason = no_counters.text
+        found.reason = no_counters
         return found
     searched = search(shell)
     counters = pytorch.allocator_counters()

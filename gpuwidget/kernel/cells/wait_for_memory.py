@@ -24,6 +24,7 @@ from gpuwidget.model import units
 from gpuwidget.model.boundary import Boundary, stopped
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.errors import OptionError
+from gpuwidget.model.messages import Sentences
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Gpu, Sample
 from gpuwidget.model.terminal_text import clean_line, printable_lines
@@ -37,6 +38,27 @@ _CHECK_INTERVAL_S = 0.25
 _READ_TIMEOUT_S = 1.0
 _MAX_NAME_LENGTH = 80
 _MAX_HOLDERS = 6
+
+_CHECK_FAILED = Sentences(
+    "The cell was not run: gpuwidget could not check whether the GPU has the memory that --need asks for "
+    "({error})."
+)
+_INTERRUPTED = Sentences("Interrupted after {elapsed} of waiting for {wanted}: the cell was not run.")
+_NOT_FREE = Sentences(
+    "--need: the cell was not run. It needs {wanted}; {why}. With --wait 10m, it waits up to 10 minutes for "
+    "the memory."
+)
+_NOT_FREE_IN_TIME = Sentences("--need: the cell was not run. It waited {duration} for {wanted}; {why}.")
+_TOO_SMALL = Sentences("--need: the cell was not run. It needs {wanted}; {gpu} has a total of {size}.")
+_SIZE_UNKNOWN = Sentences(
+    "--need: the cell was not run. It needs {wanted}; the free memory of {gpu} is unknown, because the "
+    "driver does not report {missing}."
+)
+_CACHE_COUNTED = Sentences(
+    "GPU {gpu} had {free} free. --need also counted {cached} in this notebook's torch cache, which no tensor "
+    "uses: torch can reuse this memory, but other libraries and processes can't before "
+    "torch.cuda.empty_cache()."
+)
 
 
 def wait_for_memory(options: WatchOptions, shell: Any) -> str | None:
@@ -61,13 +83,7 @@ def wait_for_memory(options: WatchOptions, shell: Any) -> str | None:
 
 def check_failed(error: BaseException) -> OptionError:
     """Return the error for a cell whose ``--need`` could not be checked."""
-    return OptionError(
-        translatable(
-            "The cell was not run: gpuwidget could not check whether the GPU has the memory that --need "
-            "asks for ({error}).",
-            error=clean_line(f"{type(error).__name__}: {error}", 200),
-        )
-    )
+    return OptionError(_CHECK_FAILED(error=clean_line(f"{type(error).__name__}: {error}", 200)))
 
 
 class MemoryWait:
@@ -102,7 +118,7 @@ class MemoryWait:
         self._sampler.wait_until_open(OPEN_TIMEOUT_S)
         sample = self._read()
         if sample is None and self._sampler.has_no_thread:
-            raise OptionError(NO_THREAD.text)
+            raise OptionError(NO_THREAD)
         found, selected_by = find_target_gpus(self._options, sample)
         if sample is not None and sample.origin.recorded:
             selected_by = translatable("{selected_by}; values are from a recording", selected_by=selected_by)
@@ -128,7 +144,11 @@ class MemoryWait:
         if waited:
             duration = units.duration(self._elapsed())
             notes.append(translatable("Waited {duration} for {wanted}.", duration=duration, wanted=wanted))
-        notes += [gpu.cache_note() for gpu in memory if gpu.free is not None and gpu.free < self._need]
+        notes += [
+            _CACHE_COUNTED(gpu=_number(one.gpu), free=units.memory(one.free), cached=units.memory(one.cached))
+            for one in memory
+            if one.free is not None and one.free < self._need
+        ]
         return joined(notes, " ") if notes else None
 
     def _pause_or_give_up(self, wanted: str, why: str) -> None:
@@ -136,24 +156,10 @@ class MemoryWait:
         allows."""
         limit = self._options.wait_s
         if limit is None:
-            raise OptionError(
-                translatable(
-                    "--need: the cell was not run. It needs {wanted}; {why}. With --wait 10m, it waits up "
-                    "to 10 minutes for the memory.",
-                    wanted=wanted,
-                    why=why,
-                )
-            )
+            raise OptionError(_NOT_FREE(wanted=wanted, why=why))
         elapsed = self._elapsed()
         if elapsed >= limit:
-            raise OptionError(
-                translatable(
-                    "--need: the cell was not run. It waited {duration} for {wanted}; {why}.",
-                    duration=_seconds(limit),
-                    wanted=wanted,
-                    why=why,
-                )
-            )
+            raise OptionError(_NOT_FREE_IN_TIME(duration=_seconds(limit), wanted=wanted, why=why))
         self._line.show(
             translatable("Waiting for {wanted}: {why}.", wanted=wanted, why=why),
             translatable("{elapsed} of at most {limit}", elapsed=_seconds(elapsed), limit=_seconds(limit)),
@@ -164,14 +170,7 @@ class MemoryWait:
     def _check_interrupt(self, state: InterruptState, wanted: str) -> None:
         """Raise OptionError if the user interrupted the wait."""
         if state.interrupted:
-            elapsed = units.duration(self._elapsed())
-            raise OptionError(
-                translatable(
-                    "Interrupted after {elapsed} of waiting for {wanted}: the cell was not run.",
-                    elapsed=elapsed,
-                    wanted=wanted,
-                )
-            )
+            raise OptionError(_INTERRUPTED(elapsed=units.duration(self._elapsed()), wanted=wanted))
 
     def _elapsed(self) -> float:
         return self._clock.monotonic() - self._started
@@ -215,16 +214,6 @@ class _GpuMemory:
             return text
         return translatable("{text} (holders: {holders})", text=text, holders=joined(self.holders))
 
-    def cache_note(self) -> Text:
-        return translatable(
-            "GPU {gpu} had {free} free. --need also counted {cached} in this notebook's torch cache, which "
-            "no tensor uses: torch can reuse this memory, but other libraries and processes can't before "
-            "torch.cuda.empty_cache().",
-            free=units.memory(self.free),
-            gpu=_number(self.gpu),
-            cached=units.memory(self.cached),
-        )
-
 
 def _check_possible(need: int, wanted: str, gpus: Sequence[Gpu]) -> None:
     """Raise OptionError if a GPU can never have ``need`` free bytes, or if its total memory is unknown."""
@@ -237,15 +226,7 @@ def _check_possible(need: int, wanted: str, gpus: Sequence[Gpu]) -> None:
                 if total is None
                 else translatable("how much memory is reserved")
             )
-            raise OptionError(
-                translatable(
-                    "--need: the cell was not run. It needs {wanted}; the free memory of {gpu} is unknown, "
-                    "because the driver does not report {missing}.",
-                    wanted=wanted,
-                    gpu=name,
-                    missing=missing,
-                )
-            )
+            raise OptionError(_SIZE_UNKNOWN(wanted=wanted, gpu=name, missing=missing))
         if total - reserved < need:
             size: str = units.memory(total)
             if reserved:
@@ -254,14 +235,7 @@ def _check_possible(need: int, wanted: str, gpus: Sequence[Gpu]) -> None:
                     total=size,
                     reserved=units.memory(reserved),
                 )
-            raise OptionError(
-                translatable(
-                    "--need: the cell was not run. It needs {wanted}; {gpu} has a total of {size}.",
-                    wanted=wanted,
-                    gpu=name,
-                    size=size,
-                )
-            )
+            raise OptionError(_TOO_SMALL(wanted=wanted, gpu=name, size=size))
 
 
 def _gpu_memory(target: TargetGpu, need: int, sample: Sample | None, requested: float) -> _GpuMemory:
@@ -280,8 +254,8 @@ def _gpu_memory(target: TargetGpu, need: int, sample: Sample | None, requested: 
         if reading.lost_since is not None
         else translatable("the driver does not report it")
     )
-    reason = reading.missing.get("memory_used", fallback)
-    reason = with_english(reason, clean_line(reason, 120))
+    why = reading.missing.get("memory_used", fallback)
+    reason = with_english(why, clean_line(why, 120))
     free = free_memory(target.gpu, reading)
     cached = _returnable_cache(target) if free is not None and free < need else 0
     return _GpuMemory(target.gpu, free, reason, _holders(sample, reading), cached)

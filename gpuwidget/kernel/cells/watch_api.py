@@ -301,7 +301,7 @@ def sample() -> Sample:
         sampler.wait_until_open(OPEN_TIMEOUT_S)
         taken = sampler.read_now(1.0)
         if sampler.has_no_thread:
-            raise SourceError(NO_THREAD.text)
+            raise SourceError(NO_THREAD)
     if taken is None:
         raise SourceError(
             f"The NVIDIA driver has not answered for {OPEN_TIMEOUT_S:.0f} s. If nvidia-smi hangs too, "

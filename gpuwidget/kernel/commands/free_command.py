@@ -118,7 +118,7 @@ def _delete(shell: Any, names: Sequence[str]) -> list[str]:
             _(
                 "Deleted {names}. Couldn't tell how much GPU memory this released, because {reason}.",
                 names=deleted,
-                reason=reason.text,
+                reason=reason,
             )
         ]
     if released <= 0:
@@ -141,7 +141,7 @@ def _search(shell: Any) -> HolderSearch | str:
     """Return the result of the search for the holders of torch's memory, or why nothing can be freed."""
     reason = pytorch.no_counters_reason()
     if reason is not None:
-        return translatable("Nothing to free, because {reason}.", reason=reason.text)
+        return translatable("Nothing to free, because {reason}.", reason=reason)
     try:
         return memory_holders.search(shell)
     except BaseException as error:

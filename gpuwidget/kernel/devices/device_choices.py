@@ -33,7 +33,7 @@ _MAX_AGE_S = 10.0
 _DEFAULT_TIMEOUT_S = 0.02
 _MAX_HOLDERS = 8
 
-UNKNOWN_ORDER = DeviceOrder(None, (), ())
+UNKNOWN_ORDER = DeviceOrder(None, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +111,7 @@ class GpuMonitor:
         if reason is not None:
             return DeviceChoices((CPU,) if _installed() else (), reason, complete=True)
         order = self._order(sample)
-        shown = DeviceOrder(
-            order.source,
-            tuple(note.text for note in order.notes),
-            tuple(note.message_id for note in order.notes),
-        )
+        shown = DeviceOrder(order.source, order.notes)
         if order.uuids is None:
             return DeviceChoices((CPU,), None, complete=False, order=shown)
         candidates = _candidates(sample) if None in order.uuids else ()
@@ -159,7 +155,7 @@ class GpuMonitor:
         attribution = self._attribute(sample)
         held = attribution.process_memory(gpu, reading)
         if held.reason is not None:
-            return MemoryShares(None, (), held.reason.text)
+            return MemoryShares(None, (), held.reason)
         known = [process for process in reading.processes or () if process.memory is not None]
         own = next((process.memory for process in known if process.pid == os.getpid()), None)
         groups = by_owner(

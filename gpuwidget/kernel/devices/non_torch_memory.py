@@ -12,11 +12,12 @@ from gpuwidget.kernel.devices.device_choices import MemoryShares
 from gpuwidget.measure.holder_ranking import DeviceMemory
 from gpuwidget.measure.jax_pool import jax_pools
 from gpuwidget.model.boundary import Boundary, foreign_attribute
+from gpuwidget.model.messages import Sentences
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import Holder
 from gpuwidget.model.samples import Gpu
 from gpuwidget.model.torch_state import TorchDevice, same_gpu
-from gpuwidget.model.translation import Text, translatable
+from gpuwidget.model.translation import translatable
 from gpuwidget.sampler import NO_THREAD
 
 _LOG = logging.getLogger(__name__)
@@ -26,6 +27,8 @@ WITH_NCCL = translatable("CUDA context, NCCL's buffers and other libraries")
 CUPY = translatable("CuPy's memory pool")
 JAX = translatable("JAX's memory pool")
 REMAINING = translatable("CUDA context, other libraries and other processes")
+_UNKNOWN = Sentences("Couldn't read the memory outside torch. {reason}")
+"""Why the memory outside torch is unknown; ``reason`` is one or more sentences."""
 _TIMEOUT_S = 0.25
 
 
@@ -50,12 +53,11 @@ def by_device(torch_memory: Sequence[DeviceMemory]) -> tuple[dict[str, NonTorchM
     sample = monitor.read(_TIMEOUT_S)
     if sample is None:
         if monitor.has_no_thread:
-            return {}, _unknown(NO_THREAD.text)
-        return {}, _unknown(translatable("The driver did not answer in time."))
+            return {}, _UNKNOWN(reason=NO_THREAD)
+        return {}, _UNKNOWN(reason=translatable("The driver did not answer in time."))
     if not sample.origin.local_processes:
-        return {}, _unknown(
-            sample.origin.reason or translatable("The recorded processes are not this machine's.")
-        )
+        recorded = translatable("The recorded processes are not this machine's.")
+        return {}, _UNKNOWN(reason=sample.origin.reason or recorded)
     reserved = {device.device: device.reserved for device in torch_memory}
     in_use = pytorch.devices_with_context()
     found = {}
@@ -65,11 +67,6 @@ def by_device(torch_memory: Sequence[DeviceMemory]) -> tuple[dict[str, NonTorchM
                 shares = monitor.memory_shares(sample, gpu, reading)
                 found[device.name] = _of_device(shares, device, gpu, reading, reserved.get(device.name, 0))
     return found, None
-
-
-def _unknown(reason: str) -> Text:
-    """Return why the memory outside torch is unknown; ``reason`` is one or more sentences."""
-    return translatable("Couldn't read the memory outside torch. {reason}", reason=reason)
 
 
 def cupy_pool(index: int) -> int | None:

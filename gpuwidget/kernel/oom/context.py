@@ -92,7 +92,7 @@ def collect_context(shell: Any, error: BaseException, cell: FailedCell | None) -
     no_counters = pytorch.no_counters_reason()
     if no_counters is not None:
         unknown.append(
-            translatable("Couldn't tell who holds torch's memory, because {reason}.", reason=no_counters.text)
+            translatable("Couldn't tell who holds torch's memory, because {reason}.", reason=no_counters)
         )
     gpu, others, reasons = _non_torch_memory(index, state)
     unknown += reasons

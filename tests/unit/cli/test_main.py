@@ -203,7 +203,7 @@ def test_a_command_without_threads(capsys: pytest.CaptureFixture[str], no_thread
     clock = FakeClock()
     assert main([], Sampler(FakeSource(), clock)) == 1
     assert clock.monotonic() == 0.0
-    assert f"gpuwidget: {NO_THREAD.text}\n" in capsys.readouterr().err
+    assert f"gpuwidget: {NO_THREAD}\n" in capsys.readouterr().err
 
 
 def test_the_call_that_hangs_is_named(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:

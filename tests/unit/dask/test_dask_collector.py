@@ -211,7 +211,7 @@ def test_a_worker_that_never_answers(cluster: Cluster, monkeypatch: pytest.Monke
     assert reason.message_id == MessageId(
         "dask-worker-without-end", {"elapsed_s": 2.0, "steps": 1, "torch_peak": 9}
     )
-    assert "1 task and a torch peak of 9 B" in reason.text
+    assert "1 task and a torch peak of 9 B" in reason
 
 
 def test_a_last_report_without_figures(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ def test_a_last_report_without_figures(cluster: Cluster, monkeypatch: pytest.Mon
     assert reason.message_id == MessageId(
         "dask-worker-without-end", {"elapsed_s": 2.0, "steps": None, "torch_peak": None}
     )
-    assert "showed" not in reason.text
+    assert "showed" not in reason
 
 
 def test_a_client_that_is_watched_during_the_run(cluster: Cluster) -> None:

@@ -21,6 +21,7 @@ from helpers_samples import LIVE, reading, sample
 from gpuwidget.dask.worker_plugin import GpuWidgetPlugin
 from gpuwidget.dask.worker_run import RunStart, Tasks, WorkerRun
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.messages import message
 from gpuwidget.model.report import Span
 from gpuwidget.model.samples import Sample
 from gpuwidget.model.worker_update import WorkerUpdate
@@ -151,7 +152,7 @@ def test_processes_that_started_during_the_run(start: RunStart, expected: bool) 
 def test_the_driver_is_missing() -> None:
     """A worker without GPUs reports the reason of its source."""
     measured = run(ManualClock())
-    measured.add(sample(origin=replace(LIVE, reason="no driver")))
+    measured.add(sample(origin=replace(LIVE, reason=message("test", "no driver"))))
     update = measured.update(Tasks(1, 0))
     assert (update.gpus, update.reason) == ((), "no driver")
 

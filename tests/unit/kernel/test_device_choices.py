@@ -23,7 +23,7 @@ from gpuwidget.kernel.devices.device_choices import CPU, DeviceChoices, GpuMonit
 from gpuwidget.measure.device_order import ORDER_UNKNOWN
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.kernel_state import CandidateGpu, DeviceChoice
-from gpuwidget.model.messages import MessageId
+from gpuwidget.model.messages import MessageId, message
 from gpuwidget.model.samples import Sample, unopened_gpu
 from gpuwidget.sampler import Sampler
 from gpuwidget.sources import Inventory
@@ -37,7 +37,10 @@ ONE, TWO = h200(0), h200(1)
 T4 = h200(1, name="NVIDIA T4", compute_capability="7.5", memory_total=16 * GIB)
 NOW = sample((ONE, reading(ONE)), (TWO, reading(TWO, memory_used=20 * GIB)))
 NOBODY = replace(
-    NOW, origin=replace(LIVE, kind="none", reason="No NVIDIA driver was found."), gpus=(), readings=()
+    NOW,
+    origin=replace(LIVE, kind="none", reason=message("test", "No NVIDIA driver was found.")),
+    gpus=(),
+    readings=(),
 )
 
 
@@ -211,7 +214,7 @@ def test_listing_different_gpus(torch: Any, monitor: GpuMonitor, monkeypatch: py
         "  GPU 0 H200 (compute capability 9.0) · 80.0 of 140.0 GiB free",
         "  GPU 1 T4 (compute capability 7.5) · 15.0 of 16.0 GiB free",
     ]
-    assert default_device.describe_devices().splitlines()[-1] == ORDER_UNKNOWN.text
+    assert default_device.describe_devices().splitlines()[-1] == ORDER_UNKNOWN
 
 
 def test_gpus_of_a_recording_are_no_devices(torch: Any, monitor: GpuMonitor) -> None:

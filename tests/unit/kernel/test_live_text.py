@@ -10,6 +10,7 @@ from html import unescape
 from typing import Any
 
 import pytest
+from helpers_messages import reasons
 from helpers_progress import REPLAY, gpu_progress, progress, reading
 from helpers_samples import GIB
 
@@ -175,7 +176,7 @@ def test_an_unknown_value_has_its_reason_as_tooltip() -> None:
     """An unknown value is shown as n/a, with the reason as its tooltip, and never as 0."""
     missing = {"utilization": "not available for a MIG slice", "temperature_c": "not supported by this GPU"}
     html = readings(
-        with_reading(replace(reading(0), utilization=None, temperature_c=None, missing=missing)),
+        with_reading(replace(reading(0), utilization=None, temperature_c=None, missing=reasons(missing))),
         ChartLayout.for_gpus(1),
         NOW,
     )

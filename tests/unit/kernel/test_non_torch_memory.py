@@ -161,7 +161,7 @@ def test_nothing_is_known_without_threads(monkeypatch: pytest.MonkeyPatch, no_th
     """If no thread can be started, that is the reason, and the driver is not blamed."""
     monitor = GpuMonitor(Sampler(FakeSource(), clock := FakeClock()), clock)
     monkeypatch.setattr(default_device, "monitor", lambda: monitor)
-    assert (non_torch_memory.by_device(KNOWN)[1] or "").endswith(f". {NO_THREAD.text}")
+    assert (non_torch_memory.by_device(KNOWN)[1] or "").endswith(f". {NO_THREAD}")
 
 
 def test_why_nothing_is_known(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def test_why_nothing_is_known(torch: Any, monkeypatch: pytest.MonkeyPatch) -> No
     assert (find(monkeypatch, None)[1] or "").endswith("did not answer in time.")
     nobody = sample(origin=origin_without_gpus(message("test", "No NVIDIA driver was found.")))
     assert (find(monkeypatch, nobody)[1] or "").endswith(". No NVIDIA driver was found.")
-    recorded = sample(origin=LIVE.__class__("replay", None, None, "A recording", None, None))
+    recorded = sample(origin=LIVE.__class__("replay", None, "A recording", None, None))
     found, reason = find(monkeypatch, recorded)
     assert found == {}
     assert "The recorded processes" in (reason or "")

@@ -112,7 +112,7 @@ def test_no_wait_without_threads(no_threads: None) -> None:
     assert options.need is not None
     with sampler.subscribe(), pytest.raises(OptionError) as raised:
         MemoryWait(options, options.need, sampler, shown, clock).wait()
-    assert (str(raised.value), clock.monotonic()) == (NO_THREAD.text, 0.0)
+    assert (str(raised.value), clock.monotonic()) == (NO_THREAD, 0.0)
 
 
 @pytest.fixture

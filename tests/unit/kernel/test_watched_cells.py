@@ -14,7 +14,6 @@ from gpuwidget.kernel.cells.cell_watch import CellWatch
 from gpuwidget.kernel.cells.options import parse
 from gpuwidget.kernel.cells.watched_cells import CellWatcher
 from gpuwidget.kernel.shell.running_cells import RunningCell
-from gpuwidget.views.card import CardReport
 
 
 @pytest.mark.parametrize("note", [None, "Waited 3.0 s for 20.0 GiB free on GPU 0 H200 (--gpu)."])
@@ -22,7 +21,7 @@ def test_the_note_about_the_wait(monkeypatch: pytest.MonkeyPatch, note: str | No
     """If gpuwidget waited for memory before the cell, the card and the report contain a note about the
     wait."""
     made = reports.report(reports.gpu(0))
-    card_report = CardReport(**{name: getattr(made, name) for name in made.__dataclass_fields__})
+    card_report = reports.as_card(made)
     run = SimpleNamespace(
         start=lambda: None, end=lambda status, **_: None, report=lambda: card_report, wait_interrupted=False
     )

@@ -39,7 +39,7 @@ def use_torch(monkeypatch: pytest.MonkeyPatch, *uuids: str | None) -> None:
 
 def notes(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[str]:
     """Return the texts of the notes about the order."""
-    return [note.text for note in find_order(gpus, environment).notes]
+    return [*find_order(gpus, environment).notes]
 
 
 # -- before CUDA starts ----------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def test_an_order_unlike_the_expected_one() -> None:
     assert note.message_id == MessageId(
         "device-order-unlike-expected", {"device": "cuda:0", "gpu": 1, "expected": 0}
     )
-    assert "GeForce RTX 4090" in note.text
-    assert "GeForce RTX 3090" in note.text
+    assert "GeForce RTX 4090" in note
+    assert "GeForce RTX 3090" in note
     for order, before in ((expected, expected), (reported, None), (reported, reported)):
         assert unlike_expected(order, before, MIXED).notes == ()

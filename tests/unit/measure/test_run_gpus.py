@@ -20,9 +20,7 @@ from gpuwidget.model.report import Level, Span
 from gpuwidget.model.samples import Gpu, Origin
 from gpuwidget.system import processes
 
-REPLAY = Origin(
-    kind="replay", reason=None, reason_id=None, recording="a recording", driver=None, cuda_driver=None
-)
+REPLAY = Origin(kind="replay", reason=None, recording="a recording", driver=None, cuda_driver=None)
 
 
 @pytest.fixture(autouse=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuwidget.model.messages import Sentences, Template
-from gpuwidget.model.translation import restore_texts, text_sources, translatable
+from gpuwidget.model.messages import Message, MessageId, Sentences, Template
+from gpuwidget.model.translation import restore_texts, text_sources, translatable, with_english
 from tools import translation
 
 MORE = translatable("{number} more", number=3)
@@ -30,16 +32,28 @@ MORE = translatable("{number} more", number=3)
 def test_a_template_formats_its_parameters(template: str, params: dict[str, Any], text: str) -> None:
     """The message keeps the values, and its text shows them with units and as lists."""
     message = Template("some-id", template)(**params)
-    assert (message.id, dict(message.params), message.text) == ("some-id", params, text)
-    assert restore_texts([str(message.text)], text_sources([message.text])) == [text]
+    assert (message, message.id, message.message_id) == (text, "some-id", MessageId("some-id", params))
+    assert restore_texts([str(message)], text_sources([message])) == [text]
 
 
 def test_the_first_text_whose_parameters_are_known() -> None:
     """A template with several texts doesn't mention what is unknown, and values may be only for the text."""
     template = Template("lost", ("lost at {at}: {error}", "lost: {error}"))
-    assert template(at=None, error="no power").text == "lost: no power"
+    assert template(at=None, error="no power") == "lost: no power"
     shown = template(at=5, shown={"error": "no power"})
-    assert (shown.text, dict(shown.params)) == ("lost at 5: no power", {"at": 5})
+    assert (shown, shown.message_id.params) == ("lost at 5: no power", {"at": 5})
+
+
+def test_a_message_keeps_its_id() -> None:
+    """A message that is shortened, copied or pickled keeps its id, its parameters and its translation."""
+    message = Template("lost", "{gpu} was lost")(gpu="GPU 0")
+    for same in (with_english(message, "GPU 0"), copy.deepcopy(message), pickle.loads(pickle.dumps(message))):
+        assert isinstance(same, Message)
+        assert (same.message_id, same.template, same.params) == (
+            MessageId("lost", {"gpu": "GPU 0"}),
+            "{gpu} was lost",
+            {"gpu": "GPU 0"},
+        )
 
 
 def test_a_sentence_without_its_parameters_is_left_out() -> None:

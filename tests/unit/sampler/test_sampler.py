@@ -263,7 +263,7 @@ def test_a_gpu_that_is_lost_at_the_start_is_a_row_until_it_returns(
         assert (answers.lost_since, answers.utilization) == (None, 50.0)
         since = lost.lost_since
         assert since is not None
-        assert set(lost.missing.values()) == {reason.text}
+        assert set(lost.missing.values()) == {reason}
         clock.until(lambda: source.calls["open"] >= 3, step=0.2)
         assert taken[-1].readings[1].lost_since == since
         source.present, source.lost = list(source.gpus), ()
@@ -283,7 +283,7 @@ def test_a_known_gpu_that_can_no_longer_be_opened_keeps_its_row(
         source.failing[1] = GpuLostError("lost")
         reason = message("gpu-lost", "the GPU needs a reset")
         source.present, source.lost = [source.gpus[0]], (LostGpu(unopened_gpu(1), reason),)
-        clock.until(lambda: taken[-1].readings[1].missing.get("power_w") == reason.text, step=0.2)
+        clock.until(lambda: taken[-1].readings[1].missing.get("power_w") == reason, step=0.2)
         assert taken[-1].gpus == tuple(source.gpus)
 
 
@@ -542,13 +542,14 @@ def test_the_text_of_an_error_can_be_hidden(
 def test_an_unexpected_error_of_a_source(sampler: Sampler, source: FakeSource, clock: FakeClock) -> None:
     """If reading a GPU raises an unexpected exception, the reason for the GPU's missing values contains the
     exception. Other GPUs are still read."""
+    raised = "ZeroDivisionError: {'a': 1} / {}"
     taken: list[Sample] = []
     with sampler.subscribe(taken.append):
         clock.until(lambda: len(taken) == 1)
-        source.failing[0] = ZeroDivisionError("oops")
+        source.failing[0] = ZeroDivisionError("{'a': 1} / {}")
         clock.until(lambda: taken[-1].readings[0].memory_used is None, step=0.2)
         assert taken[-1].readings[0].missing["memory_used"] == (
-            "gpuwidget failed with an unexpected error (ZeroDivisionError: oops); please report it."
+            f"gpuwidget failed with an unexpected error ({raised}); please report it."
         )
         assert taken[-1].readings[1].memory_used == 1_000_000
         source.failing.clear()

@@ -8,7 +8,6 @@ import pytest
 from helpers_nvml import Machine
 from nvml_standin import profiles
 
-from gpuwidget.model.messages import Message
 from gpuwidget.sources import nvml_diagnostics
 
 _NOT_SUPPORTED = "not supported by this GPU"
@@ -96,7 +95,7 @@ def test_each_model_beside_the_others(mixed: Machine) -> None:
         assert gpu.memory_bandwidth is not None
         assert fast.values["power_w"] is not None
         assert slow.values["utilization_window"] is not None
-        missing: dict[str, Message] = {**activity.missing, **fast.missing, **status.missing, **slow.missing}
+        missing: dict[str, str] = {**activity.missing, **fast.missing, **status.missing, **slow.missing}
         found[model] = Model(
             gpu.name,
             gpu.compute_capability or "",
@@ -104,7 +103,7 @@ def test_each_model_beside_the_others(mixed: Machine) -> None:
             round(gpu.memory_bandwidth / 1e9, 1),
             fast.values["power_w"],
             slow.values["utilization_window"],
-            {name: reason.text for name, reason in missing.items()},
+            missing,
         )
     assert found == MODELS
 

@@ -62,12 +62,14 @@ def test_a_gpu_that_cannot_be_opened_does_not_affect_the_others(machine: Machine
     source = machine.source()
     inventory = source.open()
     assert [gpu.index for gpu in inventory.gpus] == [0, 2]
-    assert inventory.lost == (LostGpu(unopened_gpu(1), nvml_messages.lost(nvml_messages.GPU_LOST[15])),)
+    assert inventory.lost == (
+        LostGpu(unopened_gpu(1), nvml_messages.LOST(problem=nvml_messages.GPU_LOST[15])),
+    )
     machine.set_scenario("gpus=3", "gpu.1.nvmlDeviceGetMemoryInfo_v2=error 16")
     inventory = source.open()
     assert [gpu.index for gpu in inventory.gpus] == [0, 2]
     known = replace(unopened_gpu(1), uuid=UUIDS[1], name="NVIDIA H200")
-    assert inventory.lost == (LostGpu(known, nvml_messages.lost(nvml_messages.GPU_LOST[16])),)
+    assert inventory.lost == (LostGpu(known, nvml_messages.LOST(problem=nvml_messages.GPU_LOST[16])),)
     machine.set_scenario("gpus=3")
     inventory = source.open()
     assert ([gpu.index for gpu in inventory.gpus], inventory.lost) == ([0, 1, 2], ())
@@ -83,7 +85,7 @@ def test_a_machine_whose_gpus_are_all_lost_is_explained(machine: Machine, call: 
     assert (inventory.origin.kind, inventory.gpus) == ("nvml", ())
     assert inventory.origin.reason == nvml_messages.start_error(999, "")
     assert [gpu.index for gpu, _ in inventory.lost] == [0, 1]
-    assert {reason.text for _, reason in inventory.lost} == {"the GPU can't be opened (Unknown Error)"}
+    assert {reason for _, reason in inventory.lost} == {"the GPU can't be opened (Unknown Error)"}
 
 
 def test_a_gpu_that_this_user_may_not_use_is_not_lost(machine: Machine) -> None:

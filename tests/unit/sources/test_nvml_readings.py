@@ -14,7 +14,7 @@ from helpers_samples import group_reading, status_reading
 from nvml_standin import build, profiles
 
 from gpuwidget.model.clock import SYSTEM_CLOCK
-from gpuwidget.model.messages import Message, texts
+from gpuwidget.model.messages import Message, MessageId
 from gpuwidget.model.metrics import METRICS, Group
 from gpuwidget.sources import nvml_messages
 from gpuwidget.sources.nvml import NvmlSource
@@ -90,7 +90,7 @@ def test_one_metric_never_affects_the_others(machine: Machine) -> None:
     source = machine.source()
     (gpu,) = source.open().gpus
     late = nvml_messages.TRANSIENT[10]
-    assert late.text == "the driver did not answer in time"
+    assert late == "the driver did not answer in time"
     assert source.read(gpu, "fast") == group_reading(
         utilization=None,
         memory_utilization=None,
@@ -110,11 +110,9 @@ def test_an_error_without_a_message_quotes_the_driver(machine: Machine) -> None:
     machine.set_scenario("gpu.0.nvmlDeviceGetUtilizationRates=error 20")
     source = machine.source()
     (gpu,) = source.open().gpus
-    assert source.read(gpu, "fast").missing["utilization"] == Message(
-        "driver-error",
-        {"code": 20, "error": "Insufficient Memory"},
-        "the driver reports: Insufficient Memory",
-    )
+    reason = source.read(gpu, "fast").missing["utilization"]
+    assert reason == "the driver reports: Insufficient Memory"
+    assert reason.message_id == MessageId("driver-error", {"code": 20, "error": "Insufficient Memory"})
 
 
 @pytest.mark.parametrize(
@@ -503,7 +501,7 @@ def test_errors_that_may_not_be_read_are_unknown(machine: Machine, error: int, r
     (gpu,) = source.open().gpus
     slow = source.read(gpu, "slow")
     assert (slow.values["ecc_uncorrected"], slow.values["xid"]) == (None, None)
-    assert texts(slow.missing) == {"ecc_uncorrected": reason, "xid": reason}
+    assert slow.missing == {"ecc_uncorrected": reason, "xid": reason}
     calls = machine.calls()
     assert calls["nvmlEventSetFree"] == calls["nvmlEventSetCreate"]
 

@@ -13,7 +13,7 @@ from helpers_samples import LIVE, group_reading, h200, process, reading, sample,
 
 from gpuwidget.cli.commands.record import RecordingWriter, write_samples
 from gpuwidget.model.errors import RecordingError
-from gpuwidget.model.messages import Message, message_ids, texts
+from gpuwidget.model.messages import message
 from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity
 from gpuwidget.model.samples import NOT_READ_YET, Sample
@@ -72,7 +72,7 @@ def test_a_recording_replays_the_same_values(tmp_path: Path, name: str) -> None:
         utilization=97.0, memory_utilization=40.0, memory_used=first.memory_used, power_w=612.4, missing={}
     )
     steady = status_reading(
-        {name: Message("missing-when-recorded", {}, text) for name, text in why.items()},
+        {name: message("missing-when-recorded", text) for name, text in why.items()},
         power_limit_w=700.0,
         temperature_c=51.0,
         memory_temperature_c=55.0,
@@ -177,7 +177,7 @@ def test_recording_waits_for_the_utilization_window(tmp_path: Path) -> None:
     one = h200(0)
     # A reading from before the first poll of slow values.
     not_yet = {"utilization_window": NOT_READ_YET}
-    blank = reading(one, utilization_window=None, missing=texts(not_yet), missing_ids=message_ids(not_yet))
+    blank = reading(one, utilization_window=None, missing=not_yet)
     samples = [sample((one, blank), time=EPOCH + t) for t in (0.0, 0.5)]
     known = sample((one, reading(one, utilization_window=0.1)), time=EPOCH + 1.0)
     recorded(tmp_path / "a.jsonl", *samples, known)

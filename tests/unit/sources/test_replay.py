@@ -12,7 +12,7 @@ from helpers_samples import group_reading, status_reading
 
 from gpuwidget.model.errors import GpuLostError, SourceLostError
 from gpuwidget.model.gpu_process import Process
-from gpuwidget.model.messages import Message, message
+from gpuwidget.model.messages import message
 from gpuwidget.model.metrics import keys
 from gpuwidget.model.readings import Activity
 from gpuwidget.sources import open_source
@@ -103,7 +103,7 @@ def test_what_was_unknown_stays_unknown(clock: SetClock, tmp_path: Path) -> None
         fast = source.read(gpu, "fast")
         names = ("utilization", "memory_utilization", "memory_used", "power_w")
         assert [fast.values[name] for name in names] == [None] * 4
-        unsupported = Message("missing-when-recorded", {}, "not supported by this GPU")
+        unsupported = message("missing-when-recorded", "not supported by this GPU")
         expected = dict.fromkeys(names, NOT_RECORDED) | {"power_w": unsupported}
         assert fast.missing == expected
         assert source.read(gpu, "memory").values["memory_used"] is None
@@ -315,13 +315,13 @@ def test_a_gpu_that_was_lost_is_lost_in_the_replay(clock: SetClock, tmp_path: Pa
 
 def test_a_file_that_cannot_be_played_is_explained(clock: SetClock, tmp_path: Path) -> None:
     """If the recording does not exist, no exception is raised. The source has no GPUs, and its reason
-    explains what to do."""
-    path = tmp_path / "gone.jsonl.gz"
+    explains what to do, even if the file's name looks like a parameter of a template."""
+    path = tmp_path / "{gone}.jsonl.gz"
     found = ReplaySource(str(path), loop=True, clock=clock).open()
     assert found.gpus == ()
     assert (found.origin.kind, found.origin.recording) == (
         "replay",
-        "Recording that can't be played (gone.jsonl.gz)",
+        "Recording that can't be played ({gone}.jsonl.gz)",
     )
     assert found.origin.reason == (
         f"The recording {str(path)!r} does not exist. Check the path, or make one with "

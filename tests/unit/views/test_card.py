@@ -20,7 +20,7 @@ from helpers_reports import HOSTILE, bare_gpu, gib, gpu, marks
 from IPython.core.formatters import DisplayFormatter
 
 from gpuwidget.measure.run_report import empty_report
-from gpuwidget.model.messages import MessageId
+from gpuwidget.model.messages import message
 from gpuwidget.model.mime_types import MIME_TYPE
 from gpuwidget.model.report import CodeTime, GpuReport, Level, LineMemory, LineTime, Report, Span, TorchMemory
 from gpuwidget.views import card, reductions, styles
@@ -329,9 +329,10 @@ def test_the_text_form_keeps_what_was_not_measured() -> None:
     made = replace(
         reports.left_behind(),
         time=CodeTime((line,), 100, 0.1, None, None, None, None),
-        gpus=(replace(reports.left_behind().gpus[0], power_w=None, missing={"power_w": "no sensor"}),),
-        notes=("a note",),
-        note_ids=(MessageId("a note", {}),),
+        gpus=(
+            reports.changed(reports.left_behind().gpus[0], power_w=None, missing={"power_w": "no sensor"}),
+        ),
+        notes=(message("a note", "a note"),),
     ).with_notes(reports.not_measured("time by line"))
     found = [line.strip().partition(":")[0] for line in text(made).splitlines()[2:]]
     assert found[0].startswith("Could not be measured")
@@ -812,8 +813,8 @@ def test_sixteen_gpus_with_reasons() -> None:
 def test_a_reason_has_its_id_once() -> None:
     """If GPUs of a reduced card lack a value for the same reason, the text and the id of the reason are
     stored only with the first GPU. The other GPUs refer to it."""
-    unsupported = {"power_w": MessageId("not-supported", {})}
-    lacking = [bare_gpu(index, missing_ids=unsupported) for index in range(2)]
+    unsupported = {"power_w": message("not-supported", "not supported by this GPU")}
+    lacking = [bare_gpu(index, missing=unsupported) for index in range(2)]
     level = REDUCED
     stored = reductions.reduce(reports.report(*lacking), level).stored["gpus"]
     assert [one["missing_ids"] for one in stored] == [{"power_w": {"id": "not-supported", "params": {}}}, {}]
@@ -981,16 +982,11 @@ def test_memory_that_the_figures_do_not_show() -> None:
     )
 
 
-def as_card(report: Report) -> CardReport:
-    """Return ``report`` as the type of report that a run returns."""
-    return CardReport(**{field.name: getattr(report, field.name) for field in fields(report)})
-
-
 def test_a_report_displays_as_its_card() -> None:
     """If a report is the result of a cell, its card is displayed. The card's JSON has the documented
     fields.
     """
-    report = as_card(reports.starved())
+    report = reports.as_card(reports.starved())
     shown, _ = DisplayFormatter().format(report)  # type: ignore[no-untyped-call]
     assert shown == card.bundle(reports.starved())
     assert list(shown) == ["text/plain", "text/html", MIME_TYPE]
@@ -1003,7 +999,7 @@ def test_a_report_in_print_and_in_other_objects() -> None:
 
     A changed copy of a report still displays as a card.
     """
-    report = as_card(reports.starved())
+    report = reports.as_card(reports.starved())
     line = text(report).splitlines()[0]
     assert str(report) == text(report)
     assert repr([report]) == f"[<gpuwidget report: {line}>]"

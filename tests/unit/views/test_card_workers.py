@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from helpers_reports import NOT_REPORTED, gib, gpu, report, worker
 
-from gpuwidget.model.messages import MessageId
+from gpuwidget.model.messages import message
 from gpuwidget.model.mime_types import MIME_TYPE
 from gpuwidget.model.report import Advice, CodeTime, LineTime, Mark, Span
 from gpuwidget.model.translation import use_language
@@ -81,8 +81,7 @@ def test_names_of_workers() -> None:
 def test_a_worker_without_gpu() -> None:
     """A worker that used no GPU has ``none`` in its place. If its GPU is unknown, the card shows n/a."""
     for reason, expected in (("no-gpu-memory", "none"), ("foreign-pids", "n/a")):
-        missing_ids = {"memory": MessageId(reason, {})}
-        one = worker(0, gpu=None, memory=None, missing={"memory": reason}, missing_ids=missing_ids)
+        one = worker(0, gpu=None, memory=None, missing={"memory": message(reason, reason)})
         header, row = card_workers.table(report(gpu(0), workers=(one,)), 64)
         assert row[header.index("GPU")] == expected
 

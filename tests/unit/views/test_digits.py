@@ -13,6 +13,7 @@ import helpers_reports as reports
 import pytest
 
 from gpuwidget.model import units
+from gpuwidget.model.messages import Message, message
 from gpuwidget.model.metrics import REPORTED
 from gpuwidget.model.mime_types import MIME_TYPE
 from gpuwidget.model.report import (
@@ -127,7 +128,7 @@ def from_json(kind: type[T], values: Mapping[str, Any]) -> T:
             hint = get_args(hints[field.name])[1]
             names = (reported.name for _, reported in REPORTED)
             made[field.name] = {name: _value(hint, values.get(name)) for name in names}
-        elif field.name in values:
+        elif field.init and field.name in values:
             made[field.name] = _value(hints[field.name], values[field.name])
         elif field.init:
             made[field.name] = {} if "missing" in field.name else None
@@ -137,9 +138,11 @@ def from_json(kind: type[T], values: Mapping[str, Any]) -> T:
 def _value(hint: Any, value: Any) -> Any:
     if value is None:
         return None
+    if hint is Message:
+        return message("test", value)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        hint = next((one for one in arguments if is_dataclass(one) or get_args(one)), None)
+        hint = next((one for one in arguments if is_dataclass(one) or one is Message or get_args(one)), None)
         return _value(hint, value)
     if origin is tuple and arguments[-1] is Ellipsis:
         return tuple(_value(arguments[0], one) for one in value)
