@@ -12,10 +12,14 @@ from gpuwidget.sampler import NO_THREAD, Sampler, process_sampler
 _OPEN_TIMEOUT_S = 30.0
 """Maximum seconds to wait for the driver to start. Unless another program keeps the driver initialized,
 starting it takes seconds per GPU."""
-NO_ANSWER = (
-    f"The driver has not answered for {_OPEN_TIMEOUT_S:.0f} seconds. If nvidia-smi hangs too, the driver "
-    "or a GPU is stuck: see the kernel log (dmesg). A restart of the machine usually helps."
-)
+
+
+def no_answer(seconds: float) -> GpuWidgetError:
+    """Return the error for a driver that has not answered for ``seconds``."""
+    return GpuWidgetError(
+        f"The driver has not answered for {seconds:.0f} seconds. If nvidia-smi hangs too, the driver "
+        "or a GPU is stuck: see the kernel log (dmesg). A restart of the machine usually helps."
+    )
 
 
 @contextmanager
@@ -38,4 +42,4 @@ def wait_until_open(sampler: Sampler) -> None:
     call = sampler.current_call() or "the first call"
     report(f"the driver has not answered {call} for {SILENCE_S:.0f} seconds. Still waiting…")
     if not sampler.wait_until_open(_OPEN_TIMEOUT_S):
-        raise GpuWidgetError(NO_ANSWER)
+        raise no_answer(SILENCE_S + _OPEN_TIMEOUT_S)

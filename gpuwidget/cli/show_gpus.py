@@ -11,8 +11,7 @@ from queue import Empty, SimpleQueue
 
 from gpuwidget.cli.command import FAILED
 from gpuwidget.cli.gpu_table import is_unreachable, render_table
-from gpuwidget.cli.open_sampler import NO_ANSWER, stopped_at_end, wait_until_open
-from gpuwidget.model.errors import GpuWidgetError
+from gpuwidget.cli.open_sampler import no_answer, stopped_at_end, wait_until_open
 from gpuwidget.model.samples import Sample
 from gpuwidget.model.to_json import to_json
 from gpuwidget.sampler import Sampler
@@ -35,7 +34,7 @@ def _print_once(sampler: Sampler, as_json: bool) -> int:
         wait_until_open(sampler)
         sample = sampler.read_now(_READ_TIMEOUT_S)
     if sample is None:
-        raise GpuWidgetError(NO_ANSWER)
+        raise no_answer(_READ_TIMEOUT_S)
     print(_text(sample, as_json))
     return FAILED if not sample.gpus or any(map(is_unreachable, sample.readings)) else 0
 

@@ -184,7 +184,7 @@ def test_waiting_for_the_driver_has_a_timeout(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the driver does not answer, `gpuwidget` reports this after 4 seconds. If it has not answered after
-    30 seconds, the command exits with 1. Nothing is printed to stdout, which may be expected to be JSON."""
+    another 30 seconds, the command exits with 1. Nothing is printed to stdout, which may be expected to be JSON."""
     sampler = Sampler(FakeSource(), FakeClock())
     waits: list[float] = []
     monkeypatch.setattr(sampler, "wait_until_open", waits.append)
@@ -193,9 +193,21 @@ def test_waiting_for_the_driver_has_a_timeout(
     assert capsys.readouterr() == (
         "",
         "gpuwidget: the driver has not answered the first call for 4 seconds. Still waiting…\n"
-        "gpuwidget: The driver has not answered for 30 seconds. If nvidia-smi hangs too, the driver or a GPU "
+        "gpuwidget: The driver has not answered for 34 seconds. If nvidia-smi hangs too, the driver or a GPU "
         "is stuck: see the kernel log (dmesg). A restart of the machine usually helps.\n",
     )
+
+
+def test_a_reading_has_a_timeout(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the driver has started and then does not answer, the command exits with 1 and says how long it has
+    waited."""
+    sampler = Sampler(FakeSource(), FakeClock())
+    waits: list[float] = []
+    monkeypatch.setattr(sampler, "wait_until_open", lambda _: True)
+    monkeypatch.setattr(sampler, "read_now", waits.append)
+    assert main([], sampler) == 1
+    assert waits == [5.0]
+    assert "The driver has not answered for 5 seconds." in capsys.readouterr().err
 
 
 def test_a_command_without_threads(capsys: pytest.CaptureFixture[str], no_threads: None) -> None:
