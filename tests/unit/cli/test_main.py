@@ -184,7 +184,8 @@ def test_waiting_for_the_driver_has_a_timeout(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the driver does not answer, `gpuwidget` reports this after 4 seconds. If it has not answered after
-    another 30 seconds, the command exits with 1. Nothing is printed to stdout, which may be expected to be JSON."""
+    another 30 seconds, the command exits with 1. Nothing is printed to stdout, which may be expected to be
+    JSON."""
     sampler = Sampler(FakeSource(), FakeClock())
     waits: list[float] = []
     monkeypatch.setattr(sampler, "wait_until_open", waits.append)
