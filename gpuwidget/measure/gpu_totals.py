@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from gpuwidget.measure import reasons
 from gpuwidget.measure.energy import EnergyMeter
@@ -97,6 +98,7 @@ class _MemorySpan:
 
 
 _NO_VALUES = Average()
+_TOO_SHORT_FOR_ENERGY = reasons.TOO_SHORT(seconds=MIN_ENERGY_S)
 
 
 @dataclass(slots=True)
@@ -505,7 +507,7 @@ class GpuTotals:
             name,
             average,
             source,
-            reasons.TOO_SHORT_FOR_WINDOWS(window_s=window) if short else self._why_gap(),
+            _too_short_for_windows(window) if short else self._why_gap(),
         )
 
     def traffic(self, link: str, duration_s: float) -> Traffic | None:
@@ -519,7 +521,7 @@ class GpuTotals:
     def _counted(self, key: str, duration_s: float) -> tuple[Average, Message]:
         """Return a hardware counter's average, and the reason to give if the average has no value."""
         if not self.rates.activities:
-            return _NO_VALUES, reasons.NO_COUNTER_WINDOW(window_s=self._counter_window_s)
+            return _NO_VALUES, _no_counter_window(self._counter_window_s)
         average = self.rates.activities[key]
         if average.known and average.seconds < _MIN_COUNTED * duration_s:
             return _NO_VALUES, reasons.FEW_COUNTER_WINDOWS(window_s=self._counter_window_s)
@@ -547,7 +549,7 @@ class GpuTotals:
     def power(self, duration_s: float) -> Level | None:
         """Return the mean and maximum power in watts. The mean is the energy divided by its time."""
         if duration_s < MIN_ENERGY_S:
-            self.missing["power_w"] = reasons.TOO_SHORT(seconds=MIN_ENERGY_S)
+            self.missing["power_w"] = _TOO_SHORT_FOR_ENERGY
             return None
         if self._energy_of_part is not None:
             return self._level("power_w", self._energy_of_part, "power_w", self._why_gap())
@@ -561,7 +563,7 @@ class GpuTotals:
     def energy(self, duration_s: float) -> float | None:
         """Return the energy in joules, or None if it is known for less than 99 % of the run."""
         if duration_s < MIN_ENERGY_S:
-            self.missing["energy_j"] = reasons.TOO_SHORT(seconds=MIN_ENERGY_S)
+            self.missing["energy_j"] = _TOO_SHORT_FOR_ENERGY
             return None
         if not self._idle_known(duration_s):
             self.missing["energy_idle_j"] = reasons.TOO_FEW_WINDOWS
@@ -608,6 +610,20 @@ class GpuTotals:
     def _set_missing(self, name: str, source: str, default: Message) -> None:
         """Set the reason for ``name`` to the reading's reason for ``source``, or else to ``default``."""
         self.missing[name] = why_missing(self.reading, source, default)
+
+
+# A short run on eight GPUs has these reasons for a hundred values. To fill them in takes as long as all else
+# that makes the reports of the GPUs.
+
+
+@lru_cache(maxsize=8)
+def _too_short_for_windows(window_s: float) -> Message:
+    return reasons.TOO_SHORT_FOR_WINDOWS(window_s=window_s)
+
+
+@lru_cache(maxsize=8)
+def _no_counter_window(window_s: float | None) -> Message:
+    return reasons.NO_COUNTER_WINDOW(window_s=window_s)
 
 
 def _mean_power(before: float | None, after: float | None) -> float | None:

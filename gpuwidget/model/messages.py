@@ -86,8 +86,9 @@ class Sentences:
 
 def fill(texts: str | tuple[str, ...], params: Mapping[str, Any]) -> Text:
     """Return the first of the texts whose parameters are all known (not None), or else the last of them."""
-    last = texts if isinstance(texts, str) else texts[-1]
-    return translatable(_first_known(texts, params) or last, **params)
+    if isinstance(texts, str):
+        return translatable(texts, **params)
+    return translatable(_first_known(texts, params) or texts[-1], **params)
 
 
 def _first_known(texts: str | tuple[str, ...], params: Mapping[str, Any]) -> str | None:

@@ -74,7 +74,7 @@ def shorten_path(path: str, max_length: int) -> str:
 
 def display_width(text: str) -> int:
     """Return how many character cells of a terminal ``text`` takes."""
-    return sum(map(_character_width, text))
+    return len(text) if text.isascii() else sum(map(_character_width, text))
 
 
 def truncate(text: str, width: int) -> str:

@@ -29,14 +29,14 @@ def to_json(value: object) -> Any:
     kind: Any = type(value)
     names, inlined = _names(kind)
     if names:
-        values = {name: getattr(value, name) for name in names}
-        if inlined is not None:
-            values = _inline(values, inlined)
-        return {name: item if type(item) in _SAME else to_json(item) for name, item in values.items()}
-    if isinstance(value, Mapping):
-        return {str(key): item if type(item) in _SAME else to_json(item) for key, item in value.items()}
+        values = {
+            name: item if type(item := getattr(value, name)) in _SAME else to_json(item) for name in names
+        }
+        return values if inlined is None else _inline(values, inlined)
     if isinstance(value, (list, tuple)):
         return [to_json(item) for item in value]
+    if isinstance(value, (dict, Mapping)):  # the test for dict is much faster
+        return {str(key): item if type(item) in _SAME else to_json(item) for key, item in value.items()}
     return value
 
 

@@ -86,16 +86,17 @@ def unknown_values(report: Report) -> list[list[str]]:
     reason."""
     reasons: dict[str, dict[str, list[GpuReport]]] = {}
     shown = report.shown
+    fields = {field: _(name) for field, name in _FIELD_NAMES.items()}
     for gpu in shown:
-        for field, name in _FIELD_NAMES.items():
+        default = _("the GPU is lost") if gpu.lost_since is not None else _("no reason was given")
+        for field, name in fields.items():
             value = gpu.value(field)
             if value is None or (isinstance(value, Span) and None in (value.start, value.end, value.peak)):
-                default = _("the GPU is lost") if gpu.lost_since is not None else _("no reason was given")
                 reason = gpu.missing.get(field, default)
-                reasons.setdefault(_(reason), {}).setdefault(_(name), []).append(gpu)
+                reasons.setdefault(_(reason), {}).setdefault(name, []).append(gpu)
     found = []
-    for reason, fields in reasons.items():
-        for gpus, names in groupby(fields, key=lambda name: fields[name]):
+    for reason, names_of_reason in reasons.items():
+        for gpus, names in groupby(names_of_reason, key=lambda name: names_of_reason[name]):
             values = ", ".join(names)
             if len(gpus) < len(shown):
                 values = _("{values} of {gpus}", values=values, gpus=gpu_names(gpus))

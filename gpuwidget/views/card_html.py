@@ -25,7 +25,7 @@ from gpuwidget.views import (
     styles,
 )
 from gpuwidget.views import card_summary as summary
-from gpuwidget.views.chart import Chart, Lane
+from gpuwidget.views.chart import MIN_POINTS, Chart, Lane
 from gpuwidget.views.comparison import LastRun
 from gpuwidget.views.detail_levels import DetailLevel
 from gpuwidget.views.resampling import bin_ends, bin_maxima, bin_means, make_bins
@@ -33,7 +33,6 @@ from gpuwidget.views.styles import QUIET
 
 _STATUS_COLORS = {"ok": styles.UTILIZATION, "error": styles.ERROR, "interrupted": styles.WARNING}
 _CHIP = "display:inline-block;border:1px solid;border-radius:9px;padding:0 8px"
-_MIN_POINTS = 3
 MAX_TITLE_LENGTH = 60
 CLAUSE = re.compile(r"(?<=[:.])\s+|(?<=[\N{FULLWIDTH COLON}\N{IDEOGRAPHIC FULL STOP}])\s*")
 """The end of the first clause of an advice, which is its title."""
@@ -79,7 +78,7 @@ def _chart(report: Report, level: DetailLevel) -> str:
     if timeline is None or not timeline.gpus:
         return ""
     bins = make_bins(len(timeline.t), level.drawn_points)
-    if len(bins) < _MIN_POINTS:
+    if len(bins) < MIN_POINTS:
         return ""
     t = bin_ends(timeline.t, bins)
     series = {gpu.uuid: gpu for gpu in timeline.gpus}

@@ -27,7 +27,10 @@ from gpuwidget.views.styles import MEMORY, UTILIZATION
 from gpuwidget.views.time_axis import TimeAxis
 
 _Panels = TypeVar("_Panels", bound="ChartPanels")
-_MIN_TILES = 5
+MIN_TILES = 5
+"""Number of GPUs from which the panels are tiles."""
+MIN_POINTS = 3
+"""Number of points from which a card has a chart."""
 _MIN_STRIPS = 9
 _STRIP = 10
 """Vertical units from one strip to the next. A strip is one unit lower."""
@@ -72,7 +75,7 @@ class ChartPanels:
     @classmethod
     def for_gpus(cls: type[_Panels], gpus: int) -> _Panels:
         """Return panels in rows for up to four GPUs, and in tiles for more."""
-        if gpus < _MIN_TILES:
+        if gpus < MIN_TILES:
             return cls(gpus, columns=1, row_height=98, top=8, height=64, width=100.0, gap=0.0)
         return cls(gpus, columns=4, row_height=104, top=22, height=36, width=23.5, gap=2.0)
 

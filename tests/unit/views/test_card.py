@@ -23,12 +23,12 @@ from gpuwidget.measure.run_report import empty_report
 from gpuwidget.model.messages import message
 from gpuwidget.model.mime_types import MIME_TYPE
 from gpuwidget.model.report import CodeTime, GpuReport, Level, LineMemory, LineTime, Report, Span, TorchMemory
-from gpuwidget.views import card, reductions, styles
+from gpuwidget.views import card, reductions, size_budget, styles
 from gpuwidget.views.card import CardReport, Reports
 from gpuwidget.views.card_gpus import table_columns
 from gpuwidget.views.card_summary import total_energy
 from gpuwidget.views.chart import UNTRUSTED
-from gpuwidget.views.detail_levels import COMPACT, REDUCED
+from gpuwidget.views.detail_levels import COMPACT, FEWER_LINES, FULL, REDUCED
 from gpuwidget.views.size_budget import LIMIT
 
 pytestmark = pytest.mark.usefixtures("in_utc")
@@ -737,6 +737,21 @@ def test_a_full_card_keeps_what_matters_most(count: int) -> None:
     stored = bundle[MIME_TYPE]
     assert len(stored["lines"]) >= 3
     assert [one["children"] for one in stored["gpus"]] == [["torchrun train.py"]] * count
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 6, 8])
+@pytest.mark.parametrize("points", [1, 10, 40, 240])
+def test_start_of_the_search_does_not_change_the_card(
+    count: int, points: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A card has the most details that fit, at whichever level gpuwidget begins to search."""
+    report = reports.report(*map(gpu, range(count)), points=points, marks=marks(6))
+    found = []
+    for level in (FULL, FEWER_LINES, REDUCED, COMPACT):
+        with monkeypatch.context() as patch:
+            patch.setattr(size_budget, "_likely_level", lambda _report, level=level: level)
+            found.append(card.bundle(report))
+    assert found == [card.bundle(report)] * 4
 
 
 def test_omitted_fields_are_null_with_a_reason() -> None:
