@@ -124,6 +124,6 @@ def by_id(*templates: Template) -> dict[str, Template]:
     return {template.id: template for template in templates}
 
 
-def message_ids(messages: Mapping[str, Message]) -> dict[str, MessageId]:
-    """Return the id and parameters of each message, with the same keys."""
-    return {name: message.message_id for name, message in messages.items()}
+def message_ids(messages: Mapping[str, Text]) -> dict[str, MessageId]:
+    """Return the id and parameters of each message, with the same keys, without texts that have none."""
+    return {name: text.message_id for name, text in messages.items() if isinstance(text, Message)}

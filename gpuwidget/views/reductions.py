@@ -396,11 +396,10 @@ def _with_reasons_once(gpus: Sequence[GpuReport]) -> tuple[GpuReport, ...]:
     references = {gpu.uuid: translatable("as for {gpu}", gpu=gpu_name(gpu)) for gpu in gpus}
     found = []
     for gpu in gpus:
-        missing, ids = dict(gpu.missing), dict(gpu.missing_ids)
+        missing: dict[str, Any] = dict(gpu.missing)
         for name, text in gpu.missing.items():
             source = first.setdefault((name, text), gpu)
             if source is not gpu:
                 missing[name] = references[source.uuid]
-                ids.pop(name, None)
-        found.append(replace(gpu, missing=missing, missing_ids=ids))
+        found.append(replace(gpu, missing=missing))
     return tuple(found)
