@@ -96,12 +96,15 @@ def allocation(memory: float | None, **changes: Any) -> dict[str, Any]:
 
 
 def gpu(uuid: str, *allocations: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """Return the memory ownership of one GPU. By default, none of its memory is unattributed."""
-    means = [{"seconds": seconds, "utilization": None} for seconds in (600, 1800, 3600)]
+    """Return the memory ownership of one GPU. By default, none of its memory is unattributed, and its memory
+    in use is what its holders hold."""
+    held = sum(each["memory"] or 0 for each in allocations)
     return {
         "uuid": uuid,
         "holdings": list(allocations),
         "unattributed": 0,
         "reason": None,
-        "means": means,
+        "means": [{"seconds": seconds, "utilization": None} for seconds in (600, 1800, 3600)],
+        "memory_used": held + (changes.get("unattributed") or 0),
+        "older": False,
     } | changes

@@ -46,11 +46,15 @@ class Stream:
         return message
 
     async def usage(self) -> Any:
-        """Decode and return the next message that lists the owners of the GPUs' memory."""
+        """Decode and return the next message that lists the owners of the GPUs' memory in their own reading.
+
+        While the clock advances, the server may find them so late that it first marks the previous ones as
+        older.
+        """
         while True:
             text = await self._next_of_any_kind()
             assert text is not None, "the server ended the stream"
-            if text.startswith(USAGE):
+            if text.startswith(USAGE) and '"older":true' not in text:
                 return json.loads(text)
 
     async def next_text(self) -> str | None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.gpu_process import Process
+from gpuwidget.model.readings import Reading
 from gpuwidget.model.samples import Sample
 from gpuwidget.model.to_json import to_json
 from gpuwidget.server.encoding import encode
@@ -22,6 +23,8 @@ from gpuwidget.system.memory_owners import PidMatching, is_own_user
 from gpuwidget.system.processes import Identity, ProcessDirectory, ProcessTrees
 
 _TIMED_OUT = "For 10 seconds, this machine has not reported who owns the processes on the GPUs."
+_CLEAR_CHANGE = 64 * 1024**2
+"""Memory has clearly changed if it differs by more than this number of bytes."""
 
 
 class OwnershipRequest(NamedTuple):
@@ -67,6 +70,24 @@ class OwnershipRequest(NamedTuple):
                     reading.memory_used,
                 )
                 for reading in self.sample.readings
+            )
+        )
+
+    def older_message(
+        self, sample: Sample, gpus: tuple[GpuMemoryOwnership, ...]
+    ) -> tuple[MemoryOwnership, bytes] | None:
+        """Return the message and its JSON with ``gpus``, the owners that were found for an earlier sample.
+
+        Return None if the message differs only in its time from the message that was sent last.
+        """
+        changed, found = changed_gpus(sample, self.sample), {gpu.uuid: gpu for gpu in gpus}
+        return self.message(
+            tuple(
+                replace(found[reading.uuid], unattributed=None, memory_used=reading.memory_used, older=True)
+                if reading.uuid in changed
+                else found[reading.uuid]
+                for reading in self.sample.readings
+                if reading.uuid in found
             )
         )
 
@@ -162,6 +183,30 @@ class OwnershipResolver:
             if process.memory is None
         }
         return {kernel: pid for kernel, pid in request.kernels.items() if kernel in without_memory}
+
+
+def changed_gpus(before: Sample, now: Sample) -> set[str]:
+    """Return the UUIDs of the GPUs that were added or removed, and of those on which processes have begun or
+    ended, or the memory of any process or in total has clearly changed."""
+    old, new = ({each.uuid: _sizes(each) for each in sample.readings} for sample in (before, now))
+    return (old.keys() ^ new.keys()) | {
+        uuid for uuid in old.keys() & new.keys() if _differ(old[uuid], new[uuid])
+    }
+
+
+_Sizes = Mapping[int | None, int | None]
+"""Bytes by process id. None stands for all memory in use."""
+
+
+def _sizes(reading: Reading) -> _Sizes:
+    return {None: reading.memory_used, **{each.pid: each.memory for each in reading.processes or ()}}
+
+
+def _differ(old: _Sizes, new: _Sizes) -> bool:
+    if old.keys() != new.keys():
+        return True
+    pairs = [(size, new[pid]) for pid, size in old.items() if size != new[pid]]
+    return any(one is None or other is None or abs(one - other) > _CLEAR_CHANGE for one, other in pairs)
 
 
 def _checked_reports(

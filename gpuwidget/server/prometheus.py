@@ -186,7 +186,7 @@ def _ownership_families(
         for held in gpu_ownership.holdings
     }
     undivided = {gpu.uuid for gpu in without_mig_parents(sample.gpus)}
-    for gpu_ownership in listed:
+    for gpu_ownership in (each for each in listed if not each.older):
         for held in gpu_ownership.holdings:
             if held.kernel is not None and (gpu_ownership.uuid, held.kernel) not in in_slices:
                 _add_value(by_kernel, (*gpus[gpu_ownership.uuid], held.kernel, held.source), held.memory)

@@ -314,8 +314,10 @@ class GpuMemoryOwnership:
     means: tuple[MeanUtilization, ...]
     """The mean utilization over each window, the shortest window first."""
     memory_used: int | None = None
-    """Used bytes of the reading from which the holders were found; None if unknown. If the newest sample
-    differs, the holders are older than it."""
+    """Used bytes of the reading from which the holders were found; None if unknown."""
+    older: bool = False
+    """Whether the holders are from an earlier reading than ``memory_used``, because the server has not found
+    those of this reading in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,8 +342,8 @@ class MemoryOwnership:
 
     type: Literal["usage"]
     time: float
-    """Time of the sample from which the owners were found, in epoch seconds. The message is not sent
-    again while only the time differs."""
+    """Time of the newest sample that the message takes into account, in epoch seconds. The message is not
+    sent again while only the time differs."""
     kernels: tuple[ServerKernel, ...]
     """All kernels of this server, including those without GPU memory."""
     gpus: tuple[GpuMemoryOwnership, ...]

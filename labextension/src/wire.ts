@@ -849,11 +849,13 @@ export interface GpuMemoryOwnership {
   readonly reason: string | null;
   /** The mean utilization over each window, the shortest window first. */
   readonly means: readonly MeanUtilization[];
-  /**
-   * Used bytes of the reading from which the holders were found; null if unknown. If the newest sample
-   * differs, the holders are older than it.
-   */
+  /** Used bytes of the reading from which the holders were found; null if unknown. */
   readonly memory_used: number | null;
+  /**
+   * Whether the holders are from an earlier reading than `memory_used`, because the server has not found
+   * those of this reading in time.
+   */
+  readonly older: boolean;
 }
 
 /** The Slurm job in which this server runs. */
@@ -875,8 +877,8 @@ export interface SlurmJob {
 export interface MemoryOwnership {
   readonly type: 'usage';
   /**
-   * Time of the sample from which the owners were found, in epoch seconds. The message is not sent again
-   * while only the time differs.
+   * Time of the newest sample that the message takes into account, in epoch seconds. The message is not sent
+   * again while only the time differs.
    */
   readonly time: number;
   /** All kernels of this server, including those without GPU memory. */

@@ -399,7 +399,7 @@ export function gpuUsage(
   holdings: readonly MemoryHolder[],
   changes: Partial<GpuMemoryOwnership> = {}
 ): GpuMemoryOwnership {
-  const none = { unattributed: 0, reason: null, means: [], memory_used: null };
+  const none = { unattributed: 0, reason: null, means: [], memory_used: 35 * GIB, older: false };
   return { uuid: `GPU-${String(index)}`, holdings, ...none, ...changes };
 }
 

@@ -5,10 +5,8 @@ import {
   approximateDuration,
   holderName,
   holdersOf,
-  isOlder,
   kernelName,
   kernelStateText,
-  ownershipNow,
   sharedReason,
   sortedHolders,
   targetOf,
@@ -376,45 +374,17 @@ test('memory in a MIG slice counts once', () => {
   assert.equal(holdingsText(trans, holdingsOf(model, 'train')), '4.0 GiB on GPU 0:2');
 });
 
-test('no unattributed memory is shown that exceeds the memory in use', () => {
-  const alone = gpuUsage(0, [], { unattributed: 13 * GIB });
-  const shared = gpuUsage(0, [holding(2)], { unattributed: 13 * GIB });
-  const now = (ownership: GpuMemoryOwnership, gib: number | null): number | null =>
-    ownershipNow(ownership, gib === null ? null : gib * GIB).unattributed;
-  // The unattributed memory does not exceed the memory in use, or the memory in use is unknown: no
-  // correction.
-  assert.deepEqual([now(alone, 14), now(alone, null), now(shared, 15)], [13 * GIB, 13 * GIB, 13 * GIB]);
-  // The unattributed memory exceeds the memory in use. Without holders, all memory in use is unattributed.
-  // With holders, it is unknown which part is unattributed.
-  assert.deepEqual([now(alone, 5), now(shared, 5)], [5 * GIB, null]);
-  assert.deepEqual([now(alone, 0), now(shared, 0)], [0, 0]);
-  const model = new StreamModel();
-  model.take({ type: 'sample', sample: sample(1, [reading(0, { memory_used: 0 })]) });
-  model.take(usage([], [alone]));
+test('the memory of holders from an older reading is unknown now, and so is unattributed memory', () => {
+  const older = gpuUsage(0, [holding(2, { pid: 7 })], { unattributed: null, reason: 'Why.', older: true });
   assert.deepEqual(
-    model.gpus(null, null).map(each => each.usage && holders(each.usage)),
-    [[]]
+    holders(older).map(({ key, memory, holding: held }) => [key, memory, held?.memory ?? null]),
+    [
+      ['pid 7', null, 2 * GIB],
+      ['unattributed', null, null]
+    ]
   );
-});
-
-test('if nothing can be attributed, all memory that is now in use is unattributed', () => {
-  const unknown = gpuUsage(0, [], { unattributed: 2.1 * GIB, memory_used: 2.1 * GIB, reason: 'Why.' });
-  const now = ownershipNow(unknown, 13.5 * GIB);
-  assert.deepEqual([now.unattributed, isOlder(now, 13.5 * GIB)], [13.5 * GIB, false]);
-});
-
-test('holders are older than memory in use that has changed since', () => {
-  const then = gpuUsage(0, [holding(2)], { unattributed: 0, memory_used: 2.1 * GIB });
-  const older = (used: number | null, ownership: GpuMemoryOwnership | null = then): boolean =>
-    isOlder(ownership, used === null ? null : used * GIB);
-  assert.deepEqual(
-    [2.1, 2.15, 13.5, 1].map(used => older(used)),
-    [false, false, true, true]
-  );
-  assert.deepEqual(
-    [older(null), older(9, null), older(9, { ...then, memory_used: null })],
-    [false, false, false]
-  );
+  const shares = memoryShares({ ...now, usage: older, activeKernelId: null });
+  assert.deepEqual(memorySegments(shares, holders(older)), [{ who: 'unknown', memory: 35 * GIB }]);
 });
 
 test('a reason that all of several GPUs have is shown once', () => {

@@ -35,12 +35,20 @@ test('without the notebook’s memory, that of others is unknown', () => {
   assert.deepEqual(memoryShares(now({ kernel: kernelGpu(0, { process_memory: null }) })), unknown);
 });
 
+test('memory is divided as in the reading of its holders, whatever the newest sample has', () => {
+  const usage = gpuUsage(0, [holding(2, { kernel: 'k' })], { memory_used: 5 * GIB });
+  assert.deepEqual(memoryShares(now({ usage, activeKernelId: 'k' })), {
+    here: 2 * GIB,
+    other: 3 * GIB,
+    used: 5 * GIB,
+    free: 135 * GIB
+  });
+});
+
 test('whose memory it is that was allocated since the holders were read is unknown', () => {
-  const read = gpuUsage(0, [holding(2, { kernel: 'k' })], { memory_used: 2 * GIB });
-  const grown = now({ usage: read, activeKernelId: 'k', kernel: kernelGpu(0, { process_memory: 2 * GIB }) });
+  const usage = gpuUsage(0, [holding(2, { kernel: 'k' })], { older: true });
+  const grown = now({ usage, activeKernelId: 'k', kernel: kernelGpu(0, { process_memory: 2 * GIB }) });
   assert.deepEqual(memoryShares(grown), { here: null, other: null, used: 35 * GIB, free: 105 * GIB });
-  const same = { ...grown, usage: { ...read, memory_used: 35 * GIB } };
-  assert.deepEqual([memoryShares(same).here, memoryShares(same).other], [2 * GIB, 33 * GIB]);
 });
 
 test('unknown memory does not count as free', () => {

@@ -180,14 +180,15 @@ def test_the_holders_of_each_gpu(open_panel: Callable[..., OpenPanel]) -> None:
 
 
 def test_holders_that_are_older_than_the_memory_in_use(open_panel: Callable[..., OpenPanel]) -> None:
-    """Holders from an older reading than the memory in use are marked, with their whole memory, in panels of
-    every width."""
+    """Holders that the server reports as older than the memory in use are marked, with their whole memory, in
+    panels of every width. Above them is the memory in use."""
     view = open_panel()
     then = allocation(13.5, pid=77, user="ada", program="python eval.py")
-    view.ownership.send([], [gpu(view.gpus[0], then, memory_used=14 * GIB), gpu(view.gpus[1])])
+    view.ownership.send([], [gpu(view.gpus[0], then, memory_used=20 * GIB, older=True), gpu(view.gpus[1])])
     for width in (240, 300, 420):
         show(view.notebook, width)
         wait_for_text(view.notebook, ROW, "older")
+        wait_for_text(view.notebook, f"{CARD} .jp-gpuwidget-gpu-memory", "20 GiB in use")
         assert view.holder_rows(0) == ["ada: python eval.py older 13.5 GiB"]
         assert view.notebook.script(OVERFLOWING_NUMBERS) == [], width
 

@@ -1,5 +1,6 @@
-"""If the search for the owners of GPU memory hangs, the monitor never sends old results as new ones.
-It sends correct results again once the search works again."""
+"""The owners of GPU memory are sent with the memory in use of the same reading. If the search for them takes
+long or hangs, the monitor never sends old results as new ones. It sends correct results again once the search
+works again."""
 
 from __future__ import annotations
 
@@ -77,6 +78,20 @@ class Machine:
         newest = reading(gpu, memory_used=self.used, processes=(process(3_999_999, 2 * GIB),))
         self.watch.add_sample(sample((gpu, newest), time=self.clock.time()))
 
+    async def change(self, used: int) -> None:
+        """Set the memory in use, and add samples for 0.6 s, after which the monitor has started a search."""
+        self.used = used
+        await self.run(0.6)
+
+    async def message(self, number: int) -> Any:
+        """Wait until the monitor has sent this number of messages and is idle, and return the newest."""
+        for _ in range(2000):
+            if len(self.messages) >= number and not self.watch._running:
+                assert len(self.messages) == number
+                return self.messages[-1]
+            await asyncio.sleep(0.005)
+        raise AssertionError("no message came")
+
     async def wait_for_reason(self, reason: str | None) -> Any:
         """Add samples until the monitor sends a message with this reason, and return that message."""
         for _ in range(2000):
@@ -112,6 +127,72 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
 def kernel(name: str) -> ServerKernel:
     """Return a notebook's kernel as the server lists it."""
     return ServerKernel(name, "python3", "idle", 1.0, None, None, None, f"{name}.ipynb", None, None)
+
+
+def shown(message: Any) -> tuple[object, ...]:
+    """Return the used, the unattributed and the holder's memory in GiB, and whether the holder is older."""
+    (gpu,) = message["gpus"]
+    (holder,) = gpu["holdings"]
+    sizes = (gpu["memory_used"], gpu["unattributed"], holder["memory"])
+    return *(None if size is None else size / GIB for size in sizes), gpu["older"]
+
+
+async def test_owners_are_sent_with_their_reading(machine: Machine) -> None:
+    """If the memory in use has clearly changed, the owners are sent with this memory, at most twice per
+    second. After a small change, they are sent two seconds later."""
+    machine.stuck = False
+    machine.watch.enable(True)
+    machine.add_sample()
+    assert shown(await machine.message(1)) == (60, 58, 2, False)
+    await machine.change(70 * GIB)
+    newest = await machine.message(2)
+    assert (shown(newest), newest["time"]) == ((70, 68, 2, False), machine.clock.time())
+    machine.used = 80 * GIB
+    await machine.run(0.4)
+    assert len(machine.gates) == 2
+    await machine.run(STEP_S)
+    assert shown(await machine.message(3)) == (80, 78, 2, False)
+    machine.used += GIB // 32
+    await machine.run(1.8)
+    assert len(machine.gates) == 3
+    await machine.run(0.6)
+    assert shown(await machine.message(4)) == (80 + 1 / 32, 78 + 1 / 32, 2, False)
+
+
+async def test_owners_of_an_older_reading_are_marked(machine: Machine) -> None:
+    """If the memory in use changes and the search for its owners takes longer than half a second, the
+    previous owners are sent with the newest memory, and marked as older. The result of this search is not
+    sent, since the memory may have changed again. That of the next search is."""
+    machine.stuck = False
+    machine.watch.enable(True)
+    machine.add_sample()
+    await machine.message(1)
+    machine.stuck = True
+    await machine.change(70 * GIB)
+    assert len(machine.messages) == 1
+    await machine.run(0.6)
+    assert shown(machine.messages[1]) == (70, None, 2, True)
+    await machine.change(90 * GIB)
+    assert shown(machine.messages[2]) == (90, None, 2, True)
+    machine.stuck = False
+    machine.gates[-1].set()
+    await machine.message(3)
+    await machine.run(0.6)
+    assert shown(await machine.message(4)) == (90, 88, 2, False)
+
+
+async def test_owners_whose_memory_has_not_changed_are_not_older(machine: Machine) -> None:
+    """While the search for the owners hangs, the owners of memory that has not clearly changed are neither
+    marked nor sent again."""
+    machine.stuck = False
+    machine.watch.enable(True)
+    machine.add_sample()
+    await machine.message(1)
+    machine.stuck = True
+    machine.used += GIB // 32
+    await machine.run(9.0)
+    machine.clock.until(lambda: len(machine.gates) == 2)
+    assert len(machine.messages) == 1
 
 
 async def test_current_memory_is_sent_while_ownership_hangs(machine: Machine) -> None:

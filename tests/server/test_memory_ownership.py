@@ -127,6 +127,7 @@ async def test_a_notebook_and_other_processes_on_its_gpu(server: Server, source:
                 "reason": None,
                 "means": UNKNOWN,
                 "memory_used": 60 * GIB,
+                "older": False,
             },
             {
                 "uuid": gpu(1).uuid,
@@ -135,6 +136,7 @@ async def test_a_notebook_and_other_processes_on_its_gpu(server: Server, source:
                 "reason": None,
                 "means": UNKNOWN,
                 "memory_used": 3 * GIB,
+                "older": False,
             },
         ]
         assert held(usage) == [
@@ -334,6 +336,7 @@ class TestRecording:
                 "reason": "The recorded processes are not this machine's.",
                 "means": UNKNOWN,
                 "memory_used": 5 * GIB,
+                "older": False,
             }
         ]
         assert asked == []

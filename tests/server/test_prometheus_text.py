@@ -129,6 +129,27 @@ def whole() -> bytes:
     )
 
 
+def test_holders_from_an_older_reading() -> None:
+    """While the holders on a GPU are from an older reading than its memory in use, their memory is left out,
+    and that of holders on other GPUs is not."""
+    held = (holding(GIB, kernel="k-1"), holding(2 * GIB))
+    text = metrics_text(
+        sample((ZERO, reading(ZERO)), (ONE, reading(ONE))),
+        usage(
+            GpuMemoryOwnership(ZERO.uuid, held, None, None, (), 60 * GIB, older=True),
+            GpuMemoryOwnership(ONE.uuid, held, 0, None, (), 3 * GIB),
+        ),
+    )
+    one = {"gpu": "1", "mig": ""}
+    assert series(text, "gpuwidget_kernel_memory_bytes") == [
+        ({**one, "kernel": "k-1", "source": "driver"}, GIB)
+    ]
+    assert series(text, "gpuwidget_gpu_memory_other_bytes") == [
+        ({**one, "holder": "process"}, 2 * GIB),
+        ({**one, "holder": "unattributed"}, 0),
+    ]
+
+
 def test_the_exact_text() -> None:
     """The names, labels, types and values of the metrics are exactly those in ``data/metrics.txt``."""
     assert whole().decode() == GOLDEN.read_text(encoding="utf-8").replace("VERSION", gpuwidget.__version__)

@@ -26,7 +26,7 @@ export interface Holder {
   readonly kernel: ServerKernel | null;
   /** The server's data about the holder; null for unattributed memory. */
   readonly holding: MemoryHolder | null;
-  /** Memory in bytes; null if unknown. */
+  /** Memory in bytes; null if unknown, also if `holding` is from an older reading than the memory in use. */
   readonly memory: number | null;
 }
 
@@ -45,35 +45,9 @@ const CLEARLY_LARGER_BYTES = 64 * 1024 ** 2;
 /** An idle time shorter than this is not shown. */
 const MIN_IDLE_S = 60;
 
-/**
- * Return `ownership` with at most `used` bytes of unattributed memory. `used` is the number of bytes that are
- * now in use on the GPU. Ownership data arrives less often than samples, so memory may have been freed
- * meanwhile. If nothing can be attributed, all memory that is now in use is unattributed.
- */
-export function ownershipNow(ownership: GpuMemoryOwnership, used: number | null): GpuMemoryOwnership {
-  const { unattributed, holdings, reason } = ownership;
-  if (holdings.length === 0 && reason !== null && unattributed !== null && used !== null) {
-    return { ...ownership, unattributed: used, memory_used: used };
-  }
-  if (unattributed === null || used === null || unattributed <= used) {
-    return ownership;
-  }
-  // If the GPU has holders, their current memory is unknown, and therefore the unattributed memory as well.
-  return { ...ownership, unattributed: holdings.length === 0 || used === 0 ? used : null };
-}
-
-/**
- * Return whether the holders are from an older reading than `used`, the bytes that are now in use on the GPU:
- * ownership data arrives less often than samples.
- */
-export function isOlder(ownership: GpuMemoryOwnership | null, used: number | null): boolean {
-  const then = ownership?.memory_used ?? null;
-  return then !== null && used !== null && Math.abs(used - then) > CLEARLY_LARGER_BYTES;
-}
-
 /** Return the holders of memory on one GPU in the server's order, unattributed memory last. */
 export function holdersOf(
-  { holdings, unattributed, reason }: GpuMemoryOwnership,
+  { holdings, unattributed, reason, older }: GpuMemoryOwnership,
   kernels: ReadonlyMap<string, ServerKernel>,
   activeKernel: string | null
 ): Holder[] {
@@ -85,7 +59,7 @@ export function holdersOf(
       active: holding.kernel !== null && holding.kernel === activeKernel,
       kernel,
       holding,
-      memory: holding.memory
+      memory: older ? null : holding.memory
     };
   });
   // If there is a reason, the server cannot attribute all memory. Unattributed memory is then listed even if

@@ -7,7 +7,6 @@ import { gpuHoursText } from '../memory/gpuHours';
 import {
   holderName,
   holdersOf,
-  isOlder,
   kernelStateText,
   sortedHolders,
   targetOf,
@@ -102,9 +101,8 @@ export class HolderList {
   }
 
   /** Update the lines. */
-  update({ gpu, reading, usage }: GpuNow, context: HolderContext): void {
+  update({ gpu, usage }: GpuNow, context: HolderContext): void {
     const { trans, expanded } = this;
-    const older = isOlder(usage, reading.memory_used);
     const number = gpuNumber(gpu);
     setAttribute(this.list.node, 'aria-label', trans.__('Holders of the memory of GPU %1', number));
     setAttribute(
@@ -119,13 +117,12 @@ export class HolderList {
     // Collapsing must hide at least two lines: a button in place of a single line would save no space.
     const collapsible = known.length > MAX_COLLAPSED + 1;
     const shown = collapsible && !expanded ? known.slice(0, MAX_COLLAPSED) : known;
-    updateLines(this.list, shown, context, older);
+    updateLines(this.list, shown, context);
     updateLines(
       this.unattributed,
       // If there is no other holder, the line would repeat the memory in use.
       known.length === 0 ? [] : this.holders.filter(({ kind }) => kind === 'unattributed'),
-      context,
-      older
+      context
     );
     setHidden(this.more, !collapsible);
     setAttribute(this.more, 'aria-expanded', String(expanded));
@@ -138,17 +135,12 @@ export class HolderList {
   }
 }
 
-function updateLines(
-  list: KeyedList<HolderLine>,
-  holders: readonly Holder[],
-  context: HolderContext,
-  older: boolean
-): void {
+function updateLines(list: KeyedList<HolderLine>, holders: readonly Holder[], context: HolderContext): void {
   setHidden(list.node, holders.length === 0);
   list.arrange(holders.map(({ key }) => key)).forEach((line, index) => {
     const holder = holders[index];
     if (holder !== undefined) {
-      line.update(holder, context, older);
+      line.update(holder, context);
     }
   });
 }
@@ -211,8 +203,7 @@ class HolderLine {
     );
   }
 
-  /** If `older` is true, the memory is from an older reading than the GPU's memory in use. */
-  update(holder: Holder, { kernels, time, hinted, result }: HolderContext, older: boolean): void {
+  update(holder: Holder, { kernels, time, hinted, result }: HolderContext): void {
     const { trans } = this;
     const { kernel, active, kind, holding } = holder;
     const [name, fullName] = holderName(trans, holder, kernels.values());
@@ -231,7 +222,8 @@ class HolderLine {
     setAttribute(this.node, 'data-state', state === '' ? '' : 'true');
     setAttribute(this.state.node, 'data-warm', kernel !== null && hinted.has(kernel.id) ? 'true' : '');
     const torch = holding?.source === 'torch';
-    if (older && holder.memory !== null) {
+    const size = holder.memory ?? holding?.memory ?? null;
+    if (size !== holder.memory) {
       this.torch.set(trans.__('older'), trans.__('From an older reading than the memory in use'));
     } else {
       this.torch.set(
@@ -239,7 +231,7 @@ class HolderLine {
         torch ? trans.__('Reserved memory as PyTorch reports it, without the CUDA context') : ''
       );
     }
-    this.memory.set(memory(holder.memory));
+    this.memory.set(memory(size));
     this.result.set(result?.at(this, kernel?.id ?? null) ?? '');
     this.target = targetOf(holder);
     setAttribute(this.node, 'data-torch', torch ? 'true' : '');

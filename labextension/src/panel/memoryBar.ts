@@ -25,7 +25,7 @@ const FREE_COLOR = 'var(--jp-gpuwidget-track)';
 /**
  * Divide the used memory of a GPU into segments: the active notebook, the first few other holders, the
  * remaining holders together, and unattributed memory. Segments are cut so that their sum is the used memory,
- * since the figures were measured at different times.
+ * since the driver returns these figures at different moments.
  */
 export function memorySegments({ here, used }: MemoryShares, holders: readonly Holder[]): Segment[] {
   const segments: Segment[] = [];

@@ -225,6 +225,7 @@ const memoryOwnership = object<MemoryOwnership>({
       ),
       unattributed: amount,
       memory_used: amount,
+      older: later(flag, false),
       reason: optionalText,
       means: validItems(object<MeanUtilization>({ seconds: size, utilization: amount }))
     })

@@ -1,4 +1,3 @@
-import { isOlder, ownershipNow } from '../memory/holders';
 import type {
   Gpu,
   GpuMemoryOwnership,
@@ -140,20 +139,20 @@ export class StreamModel {
         return [];
       }
       const { uuid } = gpu;
-      const owned = usage.get(uuid);
-      const now = owned === undefined ? null : ownershipNow(owned, reading.memory_used);
-      return [{ gpu, reading, kernel: kernel.get(uuid) ?? null, usage: now, activeKernelId }];
+      return [
+        { gpu, reading, kernel: kernel.get(uuid) ?? null, usage: usage.get(uuid) ?? null, activeKernelId }
+      ];
     });
   }
 }
 
 /** Return how the memory of a GPU is divided. Unknown shares are null. */
 export function memoryShares(now: GpuNow): MemoryShares {
-  const { gpu, reading } = now;
-  const used = reading.memory_used;
+  const { gpu, reading, usage } = now;
+  // The memory in use and its holders are from one reading.
+  const used = (usage ?? reading).memory_used;
   const { memory_total: total, memory_reserved: reserved } = gpu;
-  // If memory in use has changed since the holders were read, it is unknown whose memory that was.
-  const own = isOlder(now.usage, used) ? null : memoryOfNotebook(now);
+  const own = usage?.older === true ? null : memoryOfNotebook(now);
   // The two figures were read at different times, so the notebook's memory may exceed the GPU's used
   // memory.
   const here = own === null || used === null ? own : Math.min(own, used);
