@@ -103,7 +103,7 @@ DOUBTFUL = Template(
 HEALTHY = Template("healthy", "No problems: all checks passed, from PyTorch to the GPU.")
 
 
-NO_GPU = translatable("this machine has no NVIDIA GPU")
+NO_GPU_TO_CHECK = translatable("this machine has no NVIDIA GPU")
 """Why there is nothing to check for a GPU."""
 
 

@@ -121,7 +121,7 @@ def _without_gpu_issues(check: Check, results: ProbeResults) -> Check:
     if not results.without_gpu:
         return check
     needs_gpu = _GPU_CHECKS | (_TORCH_LIBRARIES if results.torch.get("imported") else frozenset())
-    return without_issues(check, messages.NO_GPU) if check.id in needs_gpu else check
+    return without_issues(check, messages.NO_GPU_TO_CHECK) if check.id in needs_gpu else check
 
 
 def _summary(

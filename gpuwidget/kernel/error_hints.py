@@ -175,18 +175,16 @@ def _device_by_name(
     If there is no such line, return False, and the devices of the local variables of the innermost frame that
     has tensors. If no frame has tensors, return the devices of the notebook's variables instead.
     """
-    from gpuwidget.pytorch import devices_of_tensors
-
     local: dict[str, tuple[str, ...]] = {}
     for frame, line in _user_frames(trace):
         names = dict.fromkeys(_NAME.findall(line))
         values = {**frame.f_globals, **frame.f_locals}
-        named = devices_of_tensors((name, values[name]) for name in names if name in values)
+        named = pytorch.devices_of_tensors((name, values[name]) for name in names if name in values)
         if len(set(named.values())) > 1:
             return named, True
-        local = local or devices_of_tensors(frame.f_locals.items())
+        local = local or pytorch.devices_of_tensors(frame.f_locals.items())
     global_values = ((name, value) for name, value in user_ns.items() if not name.startswith("_"))
-    return local or devices_of_tensors(global_values), False
+    return local or pytorch.devices_of_tensors(global_values), False
 
 
 def _user_frames(trace: TracebackType | None) -> Iterator[tuple[FrameType, str]]:

@@ -1,11 +1,16 @@
-"""The one door to the torch that the user has imported: what the rest of gpuwidget asks of torch.
+"""Public interface to the torch that the user has imported. Other packages import it, never its modules.
 
-Other packages import the names below, never a module of this package. Nothing here imports torch, initializes
-CUDA or opens a context. The records that the functions return are in ``model/torch_state.py``. Only this
-package and ``heap/`` handle torch's objects.
+Nothing here imports torch or initializes CUDA. Only ``DEVICE_SWITCH`` and ``empty_cache`` may open a context,
+which their modules explain. Records without behavior are in ``model/torch_state.py``. Only this package and
+``heap/`` handle torch's objects.
 """
 
-from gpuwidget.pytorch.allocation_history import ALLOCATION_HISTORY, MAX_EVENTS, HistoryScope, blocks_in_use
+from gpuwidget.pytorch.allocation_history import (
+    ALLOCATION_HISTORY,
+    MAX_HISTORY_EVENTS,
+    HistoryScope,
+    blocks_in_use,
+)
 from gpuwidget.pytorch.allocator import allocation_counts, memory_blocks
 from gpuwidget.pytorch.cuda_state import (
     allocator_counters,
@@ -24,12 +29,13 @@ from gpuwidget.pytorch.cuda_state import (
     no_cuda_build_reason,
     on_device,
     synchronize,
+    torch_version,
     unavailable_reason,
     versions,
 )
 from gpuwidget.pytorch.device_changes import DEVICE_CHANGES, DeviceChangeScope
 from gpuwidget.pytorch.device_switch import DEVICE_SWITCH, device_context_note
-from gpuwidget.pytorch.launchers import spawned_ranks, uses_nccl
+from gpuwidget.pytorch.distributed import spawned_ranks, uses_nccl
 from gpuwidget.pytorch.oom_error import (
     allocated_memory,
     allocator_setting,
@@ -62,9 +68,10 @@ from gpuwidget.pytorch.torch_switches import (
 from gpuwidget.pytorch.torch_variables import devices_of_tensors, loaders, models
 
 __all__ = [  # noqa: RUF022 - by topic
-    # torch: is it loaded, and what can it use?
+    # torch and its build
     "is_loaded",
     "loaded_torch",
+    "torch_version",
     "versions",
     "is_rocm",
     "no_cuda_build_reason",
@@ -94,7 +101,7 @@ __all__ = [  # noqa: RUF022 - by topic
     "PEAK_TRACKER",
     "PeakScope",
     "ALLOCATION_HISTORY",
-    "MAX_EVENTS",
+    "MAX_HISTORY_EVENTS",
     "HistoryScope",
     "blocks_in_use",
     # what can be freed

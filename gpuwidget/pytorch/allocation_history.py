@@ -27,7 +27,7 @@ from gpuwidget.pytorch.hooks import OnCudaInit, PatchedFunctions
 
 _LOG = logging.getLogger(__name__)
 
-MAX_EVENTS = 200_000
+MAX_HISTORY_EVENTS = 200_000
 """Maximum number of events that torch's history keeps per device. Each event takes a few hundred bytes of
 memory, and makes reading the history slower."""
 _RECORD_FUNCTIONS = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
@@ -218,7 +218,7 @@ def _unsupported_reason(torch: Any) -> str | None:
 
 def _record(torch: Any) -> None:
     record = torch.cuda.memory._record_memory_history
-    options: dict[str, Any] = {"context": "alloc", "stacks": "python", "max_entries": MAX_EVENTS}
+    options: dict[str, Any] = {"context": "alloc", "stacks": "python", "max_entries": MAX_HISTORY_EVENTS}
     if "skip_actions" in inspect.signature(record).parameters:
         options["skip_actions"] = _SKIPPED_EVENTS
     record("all", **options)

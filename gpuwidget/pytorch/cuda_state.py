@@ -86,13 +86,18 @@ def is_rocm() -> bool:
     return getattr(getattr(loaded_torch(), "version", None), "hip", None) is not None
 
 
+def torch_version() -> str | None:
+    """Return the version of the loaded torch, or None if it is unknown or torch is not loaded."""
+    return str(getattr(loaded_torch(), "__version__", "")) or None
+
+
 def versions() -> TorchVersions:
     """Return the versions of torch, CUDA and cuDNN, and this thread's default device."""
     torch: Any = loaded_torch()
     if torch is None:
         return TorchVersions(None, None, None, None)
     return TorchVersions(
-        torch=str(getattr(torch, "__version__", "")) or None,
+        torch=torch_version(),
         cuda=getattr(getattr(torch, "version", None), "cuda", None),
         cudnn=_cudnn_version(torch) if torch.cuda.is_initialized() else None,
         default_device=default_device(),

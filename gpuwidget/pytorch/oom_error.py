@@ -100,7 +100,7 @@ def allocator_setting(message: str) -> str:
     named = re.search(r"PYTORCH_(?:CUDA_|HIP_)?ALLOC_CONF(?==)", message)
     if named is not None:
         return named[0]
-    version = re.match(r"(\d+)\.(\d+)", cuda_state.versions().torch or "")
+    version = re.match(r"(\d+)\.(\d+)", cuda_state.torch_version() or "")
     new = version is not None and (int(version[1]), int(version[2])) >= _NEW_SETTING_SINCE
     return _SETTINGS[0 if new else 1]
 

@@ -64,7 +64,7 @@ def retained_cache() -> int:
 
 
 def empty_cache() -> None:
-    """Release torch's cache on the thread that runs cells, between two of its operations."""
+    """Call ``torch.cuda.empty_cache()`` on the calling thread, which must be the one that runs cells."""
     torch: Any = cuda_state.loaded_torch()
     torch.cuda.empty_cache()
 

@@ -1,7 +1,8 @@
 """Resolve the owners of GPU memory every two seconds and after changes, and send them to clients.
 
-They are sent with the used memory of the sample for which they were resolved. If memory changes and resolving
-takes longer than half a second, the previous owners are sent with the newest used memory, marked as older.
+They are sent with the used memory of the sample for which they were resolved. If memory has changed and no
+resolution has succeeded for two seconds, the previous owners are sent with the newest used memory, marked as
+older.
 
 To find the owners of processes, a file of ``/proc`` is read for each process and each of its ancestors. This
 happens on a worker thread, one resolution at a time, and a resolution that hangs is abandoned. The event loop
@@ -37,8 +38,9 @@ _LOG = logging.getLogger(__name__)
 
 _INTERVAL_S = 2.0
 _MIN_INTERVAL_S = 0.5
-"""Minimum seconds between resolutions, even if memory, kernels, terminals or processes change in between. A
-resolution takes 0.2 to 1 ms with up to 8 GPUs, and 2.5 ms per kernel in some containers."""
+"""Minimum seconds between resolutions, even if memory, kernels, terminals or processes change in between."""
+_OLDER_S = 2.0
+"""Seconds without a successful resolution after which changed memory is sent with the previous owners."""
 _TIMEOUT_S = 10.0
 _MAX_ABANDONED = 3
 """The maximum number of hung resolutions, each of which occupies a thread. When there are this many, no other
@@ -85,6 +87,7 @@ class OwnershipMonitor:
         self._last_inventory: InventorySnapshot | None = None
         self._resolved: tuple[Sample, tuple[GpuMemoryOwnership, ...]] | None = None
         """The newest owners, and the sample for which they were resolved; None while disabled."""
+        self._newest_sample: Sample | None = None
         self.newest: bytes | None = None
         """The encoded form of the message that was sent last; None while disabled."""
         self.ownership: MemoryOwnership | None = None
@@ -105,10 +108,10 @@ class OwnershipMonitor:
         """Process the newest sample, and start a resolution if one is due."""
         if not self._enabled:
             return
-        now = self._clock.monotonic()
+        now, self._newest_sample = self._clock.monotonic(), sample
         if self._worker is not None and self._worker.is_hung(now):
             self._abandon()
-        changed = self._resolved is None or bool(changed_gpus(self._resolved[0], sample))
+        changed = self._resolved is None or self._shows_older or bool(changed_gpus(self._resolved[0], sample))
         if now < (self._last_request + _MIN_INTERVAL_S if changed else self._due):
             return
         self._due = now + _MIN_INTERVAL_S
@@ -118,18 +121,23 @@ class OwnershipMonitor:
             return
         self._last_request, self._last_inventory = now, inventory
         request = self._request(sample, inventory)
-        if self._pending_since is not None and now - self._pending_since >= _TIMEOUT_S:
+        pending_s = 0.0 if self._pending_since is None else now - self._pending_since
+        if pending_s >= _TIMEOUT_S:
             self._send(request.timeout_message())
             if self.gpu_use is not None:
                 self.gpu_use.add_unresolved(sample)
-        elif self._pending_since is not None and self._resolved is not None:
-            self._send(request.older_message(*self._resolved))
+        elif pending_s >= _OLDER_S and self._resolved is not None:
+            self._send(request.message_for_newer(*self._resolved))
         if not self._running:
             self._start(request._replace(sent=self.ownership), now)
 
     @property
     def _running(self) -> bool:
         return self._worker is not None and self._worker.call is not None
+
+    @property
+    def _shows_older(self) -> bool:
+        return self.ownership is not None and any(gpu.older for gpu in self.ownership.gpus)
 
     def _request(self, sample: Sample, inventory: InventorySnapshot) -> OwnershipRequest:
         pids = {kernel: pid for pid, kernel in inventory.kernel_of.items()}
@@ -191,7 +199,11 @@ class OwnershipMonitor:
             self.gpu_use.add_resolved(request.sample, request.inventory.kernels, result)
         self._resolved = request.sample, result.gpus
         if request.sent is self.ownership:
-            self._send(result.message)  # Otherwise, a message about a newer sample has been sent meanwhile.
+            self._send(result.message)
+        elif self._newest_sample is not None:
+            # A message about a newer sample has been sent meanwhile.
+            newer = request._replace(sample=self._newest_sample, sent=self.ownership)
+            self._send(newer.message_for_newer(*self._resolved))
 
     def _send(self, message: tuple[MemoryOwnership, bytes] | None) -> None:
         if message is not None:

@@ -73,23 +73,30 @@ class OwnershipRequest(NamedTuple):
             )
         )
 
-    def older_message(
+    def message_for_newer(
         self, sample: Sample, gpus: tuple[GpuMemoryOwnership, ...]
     ) -> tuple[MemoryOwnership, bytes] | None:
-        """Return the message and its JSON with ``gpus``, the owners that were found for an earlier sample.
+        """Return the message and its JSON with ``gpus``, the owners found for the earlier ``sample``.
 
-        Return None if the message differs only in its time from the message that was sent last.
+        The owners on GPUs whose memory has changed since are marked as older. Return None if the message
+        differs only in its time from the message that was sent last.
         """
         changed, found = changed_gpus(sample, self.sample), {gpu.uuid: gpu for gpu in gpus}
-        return self.message(
-            tuple(
-                replace(found[reading.uuid], unattributed=None, memory_used=reading.memory_used, older=True)
-                if reading.uuid in changed
-                else found[reading.uuid]
-                for reading in self.sample.readings
-                if reading.uuid in found
-            )
-        )
+        newer = []
+        for reading in self.sample.readings:
+            gpu = found.get(reading.uuid)
+            if gpu is None:
+                continue
+            gpu = replace(gpu, means=self.means.get(gpu.uuid, gpu.means))
+            if gpu.uuid in changed:
+                # If nothing can be attributed, all memory is unattributed, whatever its amount is.
+                none_known = not gpu.holdings and gpu.reason is not None
+                unattributed = reading.memory_used if none_known else None
+                gpu = replace(
+                    gpu, unattributed=unattributed, memory_used=reading.memory_used, older=not none_known
+                )
+            newer.append(gpu)
+        return self.message(tuple(newer))
 
 
 class OwnershipResult(NamedTuple):

@@ -314,10 +314,11 @@ class GpuMemoryOwnership:
     means: tuple[MeanUtilization, ...]
     """The mean utilization over each window, the shortest window first."""
     memory_used: int | None = None
-    """Used bytes of the reading from which the holders were found; None if unknown."""
+    """Used bytes of the reading from which the holders were found, or of a newer one if ``older`` is true;
+    None if unknown."""
     older: bool = False
     """Whether the holders are from an earlier reading than ``memory_used``, because the server has not found
-    those of this reading in time."""
+    those of this reading within two seconds."""
 
 
 @dataclass(frozen=True, slots=True)

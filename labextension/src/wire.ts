@@ -849,11 +849,14 @@ export interface GpuMemoryOwnership {
   readonly reason: string | null;
   /** The mean utilization over each window, the shortest window first. */
   readonly means: readonly MeanUtilization[];
-  /** Used bytes of the reading from which the holders were found; null if unknown. */
+  /**
+   * Used bytes of the reading from which the holders were found, or of a newer one if `older` is true; null
+   * if unknown.
+   */
   readonly memory_used: number | null;
   /**
    * Whether the holders are from an earlier reading than `memory_used`, because the server has not found
-   * those of this reading in time.
+   * those of this reading within two seconds.
    */
   readonly older: boolean;
 }

@@ -361,6 +361,11 @@ test('the losses of a restart or shutdown are listed with the memory on each GPU
   assert.deepEqual(losses(trans, null, false, '', []), ['all variables']);
 });
 
+test('the memory that an older reading had is not listed as a loss', () => {
+  const model = held(gpuUsage(0, [holding(18, { kernel: 'train' })], { older: true }));
+  assert.equal(holdingsText(trans, holdingsOf(model, 'train')), 'n/a on GPU 0');
+});
+
 test('memory in a MIG slice counts once', () => {
   const model = new StreamModel();
   const gpus = [gpu(0), gpu(1, { index: 0, mig_index: 2, mig_parent: 'GPU-0' })];

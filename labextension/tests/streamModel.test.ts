@@ -51,9 +51,21 @@ test('whose memory it is that was allocated since the holders were read is unkno
   assert.deepEqual(memoryShares(grown), { here: null, other: null, used: 35 * GIB, free: 105 * GIB });
 });
 
+test('memory that was unknown when the holders were read is that of the newest sample', () => {
+  const usage = gpuUsage(0, [], { memory_used: null, unattributed: null });
+  assert.deepEqual(memoryShares(now({ usage, activeKernelId: 'k' })), {
+    here: null,
+    other: null,
+    used: 35 * GIB,
+    free: 105 * GIB
+  });
+});
+
 test('unknown memory does not count as free', () => {
   const blind = now({ reading: reading(0, { memory_used: null }) });
   assert.deepEqual(memoryShares(blind), { here: null, other: null, used: null, free: null });
+  const before = gpuUsage(0, [], { memory_used: 5 * GIB, unattributed: null });
+  assert.deepEqual(memoryShares({ ...blind, usage: before }), memoryShares(blind));
 });
 
 test('a notebook never holds more than the memory in use', () => {

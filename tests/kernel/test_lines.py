@@ -199,10 +199,10 @@ def test_a_history_that_overflows(kernel: Kernel) -> None:
     and all other lines are reported."""
     kernel.ok(
         "import gpuwidget.pytorch.allocation_history as h\n"
-        "import gpuwidget.kernel.attribution.line_memory as l\nh.MAX_EVENTS = 20"
+        "import gpuwidget.kernel.attribution.line_memory as l\nh.MAX_HISTORY_EVENTS = 20"
     )
     ran = kernel.ok(
-        "%%gpuwatch --no-live --lines\nl.MAX_EVENTS = 20\nx = torch.allocate(8 * MIB)\n"
+        "%%gpuwatch --no-live --lines\nl.MAX_HISTORY_EVENTS = 20\nx = torch.allocate(8 * MIB)\n"
         "for _ in range(50):\n    y = torch.allocate(MIB)"
     )
     report = ran.report

@@ -8,12 +8,14 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 from fakes import FakeClock
 from helpers_samples import GIB, h200, process, reading, sample
 
+from gpuwidget.model.gpu_process import Process
 from gpuwidget.server import memory_ownership
 from gpuwidget.server.history import HistoryStore
 from gpuwidget.server.kernel_inventory import InventorySnapshot, KernelInventory
@@ -51,6 +53,7 @@ class Machine:
         self.messages: list[Any] = []
         self.watch = OwnershipMonitor(self.context, self.clock, HistoryStore(600.0, STEP_S), self._receive)
         self.used = 60 * GIB
+        self.processes: tuple[Process, ...] | None = (process(3_999_999, 2 * GIB),)
         self.gates: list[threading.Event] = []
         self.stuck = True
         self._go_on = threading.Event()
@@ -75,13 +78,23 @@ class Machine:
     def add_sample(self) -> None:
         """Add one sample to the monitor."""
         gpu = h200(0)
-        newest = reading(gpu, memory_used=self.used, processes=(process(3_999_999, 2 * GIB),))
+        newest = reading(gpu, memory_used=self.used, processes=self.processes)
         self.watch.add_sample(sample((gpu, newest), time=self.clock.time()))
 
     async def change(self, used: int) -> None:
         """Set the memory in use, and add samples for 0.6 s, after which the monitor has started a search."""
         self.used = used
         await self.run(0.6)
+
+    def has_searched(self, times: int) -> bool:
+        """Return whether this number of searches have begun."""
+        return len(self.gates) == times
+
+    async def grow(self) -> float:
+        """Add a sample with one GiB more in use, and return the memory in use in GiB."""
+        self.used += GIB
+        await self.run(STEP_S)
+        return self.used / GIB
 
     async def message(self, number: int) -> Any:
         """Wait until the monitor has sent this number of messages and is idle, and return the newest."""
@@ -160,15 +173,16 @@ async def test_owners_are_sent_with_their_reading(machine: Machine) -> None:
 
 
 async def test_owners_of_an_older_reading_are_marked(machine: Machine) -> None:
-    """If the memory in use changes and the search for its owners takes longer than half a second, the
-    previous owners are sent with the newest memory, and marked as older. The result of this search is not
-    sent, since the memory may have changed again. That of the next search is."""
+    """If the memory in use changes and no search for its owners succeeds for two seconds, the previous owners
+    are sent with the newest memory, and marked as older. When a search succeeds, owners whose memory has
+    changed since then stay marked until the next search."""
     machine.stuck = False
     machine.watch.enable(True)
     machine.add_sample()
     await machine.message(1)
     machine.stuck = True
     await machine.change(70 * GIB)
+    await machine.run(1.8)
     assert len(machine.messages) == 1
     await machine.run(0.6)
     assert shown(machine.messages[1]) == (70, None, 2, True)
@@ -179,6 +193,60 @@ async def test_owners_of_an_older_reading_are_marked(machine: Machine) -> None:
     await machine.message(3)
     await machine.run(0.6)
     assert shown(await machine.message(4)) == (90, 88, 2, False)
+
+
+async def test_a_mark_ends_with_the_search(machine: Machine) -> None:
+    """When the search for the owners succeeds and their memory is that of the newest reading again, they are
+    no longer marked as older. While the mark is shown, the owners are searched twice per second."""
+    machine.stuck = False
+    machine.watch.enable(True)
+    machine.add_sample()
+    await machine.message(1)
+    machine.stuck = True
+    await machine.change(70 * GIB)
+    await machine.change(90 * GIB)
+    await machine.run(1.8)
+    assert shown(machine.messages[-1]) == (90, None, 2, True)
+    await machine.change(70 * GIB)
+    number = len(machine.messages)
+    assert shown(machine.messages[-1]) == (70, None, 2, True)
+    machine.stuck = False
+    machine.gates[-1].set()
+    assert shown(await machine.message(number + 1)) == (70, 68, 2, False)
+
+
+async def test_the_memory_of_a_slow_search_is_sent(machine: Machine) -> None:
+    """If each search takes one second while the memory grows all the time, the owners that it finds are sent
+    with their memory, not marked as older."""
+    machine.stuck = False
+    machine.watch.enable(True)
+    machine.add_sample()
+    await machine.message(1)
+    for number in range(2, 6):
+        machine.stuck = True
+        used = await machine.grow()
+        while not machine.watch._running:
+            used = await machine.grow()
+        for _ in range(4):
+            await machine.grow()
+        machine.clock.until(partial(machine.has_searched, number))
+        machine.stuck = False
+        machine.gates[-1].set()
+        assert shown(await machine.message(number)) == (used, used - 2, 2, False)
+
+
+async def test_unattributed_memory_is_never_older(machine: Machine) -> None:
+    """If the driver lists no processes, all memory is unattributed, also while the search hangs."""
+    machine.processes = None
+    machine.stuck = False
+    machine.watch.enable(True)
+    machine.add_sample()
+    await machine.message(1)
+    machine.stuck = True
+    await machine.change(70 * GIB)
+    await machine.run(2.4)
+    (gpu,) = machine.messages[-1]["gpus"]
+    assert (gpu["memory_used"], gpu["unattributed"], gpu["older"]) == (70 * GIB, 70 * GIB, False)
 
 
 async def test_owners_whose_memory_has_not_changed_are_not_older(machine: Machine) -> None:

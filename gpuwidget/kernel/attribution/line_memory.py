@@ -11,7 +11,7 @@ from gpuwidget.model.messages import Message, Sentences, message
 from gpuwidget.model.report import Report
 from gpuwidget.model.torch_state import RecordedHistory
 from gpuwidget.model.translation import joined, translatable
-from gpuwidget.pytorch import ALLOCATION_HISTORY, MAX_EVENTS, HistoryScope
+from gpuwidget.pytorch import ALLOCATION_HISTORY, MAX_HISTORY_EVENTS, HistoryScope
 from gpuwidget.sampler import Subscription, process_sampler
 
 _LINES_UNKNOWN = Sentences(
@@ -104,12 +104,12 @@ def _missing_notes(
     notes: list[str] = []
     for index, missing in sorted(found.missing.items()):
         traces = recorded.snapshot.get("device_traces") or ()
-        full = index < len(traces) and len(traces[index]) >= MAX_EVENTS
+        full = index < len(traces) and len(traces[index]) >= MAX_HISTORY_EVENTS
         note = _LINES_UNKNOWN(
             allocated=units.memory(requests[index].during),
             index=index,
             missing=units.memory(missing),
-            why=_WHY_NO_LINE(number=MAX_EVENTS if full else None),
+            why=_WHY_NO_LINE(number=MAX_HISTORY_EVENTS if full else None),
         )
         if index in found.peak_unknown:
             note = joined([note, translatable("The lines that held the peak are unknown too.")], " ")

@@ -99,7 +99,7 @@ class SharedDiagnosis:
 def _run_checks() -> Diagnosis:
     switches = pytorch.compute_switches()
     notebook = NotebookState(
-        torch=pytorch.versions().torch,
+        torch=pytorch.torch_version(),
         cudnn_off=switches is not None and switches.cudnn is False,
         devices=_devices(),
         cpu_threads=pytorch.cpu_threads(),

@@ -103,7 +103,7 @@ def kernel_state(*, watching: bool) -> KernelState:
         schema=KERNEL_SCHEMA,
         version=__version__,
         pid=os.getpid(),
-        torch=pytorch.versions().torch,
+        torch=pytorch.torch_version(),
         cuda_initialized=pytorch.cuda_initialized(),
         watching=watching,
         device=DEVICE_SWITCH.state,

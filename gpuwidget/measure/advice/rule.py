@@ -47,7 +47,7 @@ class Rule:
     numbers have gaps of 10, so that a rule fits between two others.
 
     - 100 to 199: GPUs wait, or the work is on the wrong device.
-    - 200 to 299: GPUs work, but the run could be faster.
+    - 200 to 299: the run could be faster, or could use GPUs that do nothing.
     - 300 to 399: memory is occupied for nothing.
 
     A rule without ``beside_straggler`` needs a higher number than ``straggler``, which is evaluated first.

@@ -279,10 +279,12 @@ export interface HoldingOnGpu {
  */
 export function holdingsOf({ usage, sample }: StreamModel, kernel: string): HoldingOnGpu[] {
   const gpus = new Map(sample?.gpus.map(gpu => [gpu.uuid, gpu]));
-  const holdings = (usage?.gpus ?? []).flatMap(({ uuid, holdings }): HoldingOnGpu[] => {
+  const holdings = (usage?.gpus ?? []).flatMap(({ uuid, holdings, older }): HoldingOnGpu[] => {
     const gpu = gpus.get(uuid);
     const holding = holdings.find(each => each.kernel === kernel);
-    return gpu === undefined || holding === undefined ? [] : [{ gpu, holding }];
+    return gpu === undefined || holding === undefined
+      ? []
+      : [{ gpu, holding: older ? { ...holding, memory: null } : holding }];
   });
   return withoutMigParents(holdings);
 }

@@ -149,12 +149,11 @@ export class StreamModel {
 /** Return how the memory of a GPU is divided. Unknown shares are null. */
 export function memoryShares(now: GpuNow): MemoryShares {
   const { gpu, reading, usage } = now;
-  // The memory in use and its holders are from one reading.
-  const used = (usage ?? reading).memory_used;
+  // The shares add up, because the holders were found for this reading. It may be older than the newest one.
+  const used = reading.memory_used === null ? null : (usage?.memory_used ?? reading.memory_used);
   const { memory_total: total, memory_reserved: reserved } = gpu;
   const own = usage?.older === true ? null : memoryOfNotebook(now);
-  // The two figures were read at different times, so the notebook's memory may exceed the GPU's used
-  // memory.
+  // The kernel's figure, which is used if the driver has none, is from another time, so it may be larger.
   const here = own === null || used === null ? own : Math.min(own, used);
   return {
     here,

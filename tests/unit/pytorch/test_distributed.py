@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from gpuwidget.pytorch.launchers import spawned_ranks
+from gpuwidget.pytorch.distributed import spawned_ranks
 
 SPAWN = """
 class ProcessContext:
