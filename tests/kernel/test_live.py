@@ -127,7 +127,7 @@ def test_a_short_cell_creates_no_widget(kernel: Kernel) -> None:
 def test_no_chart_without_a_gpu(kernel: Kernel) -> None:
     """If the machine has no GPU, no live chart is shown."""
     code = """
-none = replace(progress(0), origin=replace(progress().origin, kind="none", reason="no driver"))
+none = replace(progress(0), origin=replace(progress().origin, kind="none"))
 r = Run(lambda count: none); v = start(r); r.wait(); v.stop()
 """
     assert live_outputs(kernel.ok(code)) == ["display_data empty", "update_display_data empty"]
