@@ -70,7 +70,10 @@ class Exported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """How the report of a run contains a metric, and where views of the report show it."""
+    """How the report of a run contains a metric, and where views of the report show it.
+
+    The metric must be read several times per second: the value of another group may be from before the run.
+    """
 
     name: str
     """Key of the metric in :attr:`~gpuwidget.model.report.GpuReport.levels`, and its name in the JSON."""
