@@ -98,7 +98,7 @@ class OwnershipMonitor:
         if on and not self._enabled:
             self._last_request = self._due = _NEVER
         elif not on:
-            self.newest = self.ownership = self._pending_since = self._resolved = None
+            self.newest = self.ownership = self._pending_since = self._resolved = self._newest_sample = None
             self._reports.close()
             self._inventory.close()
             self._abandon()

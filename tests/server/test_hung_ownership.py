@@ -81,6 +81,14 @@ class Machine:
         newest = reading(gpu, memory_used=self.used, processes=self.processes)
         self.watch.add_sample(sample((gpu, newest), time=self.clock.time()))
 
+    async def hang_after_first_message(self) -> None:
+        """Let the first search succeed. All later ones hang."""
+        self.stuck = False
+        self.watch.enable(True)
+        self.add_sample()
+        await self.message(1)
+        self.stuck = True
+
     async def change(self, used: int) -> None:
         """Set the memory in use, and add samples for 0.6 s, after which the monitor has started a search."""
         self.used = used
@@ -176,11 +184,7 @@ async def test_owners_of_an_older_reading_are_marked(machine: Machine) -> None:
     """If the memory in use changes and no search for its owners succeeds for two seconds, the previous owners
     are sent with the newest memory, and marked as older. When a search succeeds, owners whose memory has
     changed since then stay marked until the next search."""
-    machine.stuck = False
-    machine.watch.enable(True)
-    machine.add_sample()
-    await machine.message(1)
-    machine.stuck = True
+    await machine.hang_after_first_message()
     await machine.change(70 * GIB)
     await machine.run(1.8)
     assert len(machine.messages) == 1
@@ -198,11 +202,7 @@ async def test_owners_of_an_older_reading_are_marked(machine: Machine) -> None:
 async def test_a_mark_ends_with_the_search(machine: Machine) -> None:
     """When the search for the owners succeeds and their memory is that of the newest reading again, they are
     no longer marked as older. While the mark is shown, the owners are searched twice per second."""
-    machine.stuck = False
-    machine.watch.enable(True)
-    machine.add_sample()
-    await machine.message(1)
-    machine.stuck = True
+    await machine.hang_after_first_message()
     await machine.change(70 * GIB)
     await machine.change(90 * GIB)
     await machine.run(1.8)
@@ -218,10 +218,7 @@ async def test_a_mark_ends_with_the_search(machine: Machine) -> None:
 async def test_the_memory_of_a_slow_search_is_sent(machine: Machine) -> None:
     """If each search takes one second while the memory grows all the time, the owners that it finds are sent
     with their memory, not marked as older."""
-    machine.stuck = False
-    machine.watch.enable(True)
-    machine.add_sample()
-    await machine.message(1)
+    await machine.hang_after_first_message()
     for number in range(2, 6):
         machine.stuck = True
         used = await machine.grow()
@@ -238,11 +235,7 @@ async def test_the_memory_of_a_slow_search_is_sent(machine: Machine) -> None:
 async def test_unattributed_memory_is_never_older(machine: Machine) -> None:
     """If the driver lists no processes, all memory is unattributed, also while the search hangs."""
     machine.processes = None
-    machine.stuck = False
-    machine.watch.enable(True)
-    machine.add_sample()
-    await machine.message(1)
-    machine.stuck = True
+    await machine.hang_after_first_message()
     await machine.change(70 * GIB)
     await machine.run(2.4)
     (gpu,) = machine.messages[-1]["gpus"]
@@ -252,11 +245,7 @@ async def test_unattributed_memory_is_never_older(machine: Machine) -> None:
 async def test_owners_whose_memory_has_not_changed_are_not_older(machine: Machine) -> None:
     """While the search for the owners hangs, the owners of memory that has not clearly changed are neither
     marked nor sent again."""
-    machine.stuck = False
-    machine.watch.enable(True)
-    machine.add_sample()
-    await machine.message(1)
-    machine.stuck = True
+    await machine.hang_after_first_message()
     machine.used += GIB // 32
     await machine.run(9.0)
     machine.clock.until(lambda: len(machine.gates) == 2)

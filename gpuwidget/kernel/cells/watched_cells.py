@@ -65,6 +65,10 @@ class CellWatcher:
             return
         watch: CellWatch | None = None
         needs_memory = False
+
+        def still_needs_memory() -> bool:
+            return needs_memory if watch is None else watch.needs_memory
+
         try:
             with defer_interrupts(), Boundary(_LOG, "the requested switches could not be set"):
                 DEVICE_SWITCH.before_cell()
@@ -86,13 +90,13 @@ class CellWatcher:
                 watch.restore_device()
             # The interrupt that gpuwidget sends again would arrive only after the code has started. If the
             # cell still needs memory, its code must not start.
-            if needs_memory if watch is None else watch.needs_memory:
+            if still_needs_memory():
                 skip_cell.skip(self._shell, _view_text(OptionError(_INTERRUPTED)))
             else:
                 interrupt_soon()
         except BaseException as error:
             stopped(_LOG, "a cell could not be watched", error)
-            if needs_memory if watch is None else watch.needs_memory:
+            if still_needs_memory():
                 from gpuwidget.kernel.cells.wait_for_memory import check_failed
 
                 skip_cell.skip(self._shell, _view_text(check_failed(error)))

@@ -329,6 +329,7 @@ def busiest(evidence: RunEvidence) -> float | None:
 
 
 def is_working(gpu: GpuReport) -> bool:
+    """Return whether the GPU counts as working; False if that is unknown."""
     return (mean(gpu.utilization) or 0) >= WORKING
 
 
