@@ -1,6 +1,24 @@
 import js from '@eslint/js';
 import ts from 'typescript-eslint';
 
+/** The folders of the labextension. A folder may use the folders that are listed before it. */
+const FOLDERS = ['wire', 'model', 'ui', 'views', 'plugins'];
+
+/** Return the configuration that forbids the files in `folder` to use the folders after it. */
+function oneWay(folder, files) {
+  const after = FOLDERS.slice(FOLDERS.indexOf(folder) + 1);
+  const message = `${folder}/ must not use ${after.join('/, ')}/.`;
+  return {
+    files,
+    rules: {
+      '@typescript-eslint/no-restricted-imports': [
+        'error',
+        { patterns: [{ regex: `^[./]+/(${after.join('|')})/`, message }] }
+      ]
+    }
+  };
+}
+
 export default ts.config(
   { ignores: ['labextension/lib/**', 'labextension/tests/lib/**'] },
   js.configs.recommended,
@@ -31,6 +49,9 @@ export default ts.config(
       ]
     }
   },
+  ...FOLDERS.slice(0, -1).map(folder => oneWay(folder, [`labextension/src/${folder}/**/*.ts`])),
+  // The interfaces of the tokens describe models.
+  oneWay('model', ['labextension/src/tokens.ts']),
   // Plain JavaScript, of no TypeScript project.
   {
     files: ['labextension/style/*.js', 'labextension/*.cjs'],

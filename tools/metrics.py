@@ -18,7 +18,7 @@ from gpuwidget.model.metrics import METRICS, Group, Metric, Section
 
 ROOT = Path(__file__).resolve().parent.parent
 READINGS = ROOT / "gpuwidget" / "model" / "readings.py"
-TYPESCRIPT = ROOT / "labextension" / "src" / "metricTable.ts"
+TYPESCRIPT = ROOT / "labextension" / "src" / "wire" / "metricTable.ts"
 METRIC_DOCS = ROOT / "docs" / "metrics.md"
 PROMETHEUS_DOCS = ROOT / "docs" / "prometheus.md"
 

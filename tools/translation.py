@@ -43,13 +43,13 @@ DOMAINS = (LABEXTENSION, PACKAGE)
 LOCALE = ROOT / "gpuwidget" / "locale"
 SCHEMAS = ROOT / "labextension" / "schema"
 TRANSLATED_ELSEWHERE = {
-    "diagnostics/diagnosticsMessages.ts: title",
-    "diagnostics/environmentView.ts: title",
-    "settingsSchema.ts: where",
-    "panel/settingsSection.ts: setting.title",
-    "panel/settingsSection.ts: setting.trades",
-    "panel/settingsSection.ts: title",
-    "ui/format.ts: reason",
+    "views/diagnostics/diagnosticsMessages.ts: title",
+    "views/diagnostics/environmentView.ts: title",
+    "model/settings/settingsSchema.ts: where",
+    "views/panel/settingsSection.ts: setting.title",
+    "views/panel/settingsSection.ts: setting.trades",
+    "views/panel/settingsSection.ts: title",
+    "model/format.ts: reason",
 }
 """Places at which the labextension translates a text that is not a literal. The catalog contains these
 texts nevertheless, because they are found by ``python_strings`` or in the settings schema."""

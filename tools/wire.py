@@ -27,7 +27,7 @@ from gpuwidget.server import wire
 from gpuwidget.sources import throttle_reasons, xids
 
 _PROJECT = Path(__file__).resolve().parent.parent
-FILE = _PROJECT / "labextension" / "src" / "wire.ts"
+FILE = _PROJECT / "labextension" / "src" / "wire" / "wire.ts"
 
 HEADER = """\
 // GENERATED from gpuwidget's dataclasses by `python -m tools.wire`: change those, never this file.

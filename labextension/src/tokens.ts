@@ -2,18 +2,19 @@ import { Token } from '@lumino/coreutils';
 import type { ISignal } from '@lumino/signaling';
 import type { Widget } from '@lumino/widgets';
 
-import type { ClockSkew, FinishedCell, RunningCell, RunningCells } from './cells/cellRuns';
-import type { ClusterModel } from './cluster/clusterModel';
-import type { CellRun } from './cells/runTable';
-import type { ActiveKernel } from './kernel/activeKernel';
-import type { ActionTarget } from './memory/holders';
-import type { StatusMessage } from './memory/statusMessage';
-import type { PanelState } from './panel/panelState';
-import type { Settings, ShownSections } from './settings';
-import type { ConnectionState } from './stream/connection';
-import type { StreamModel } from './stream/streamModel';
-import type { Band } from './ui/chartBands';
-import type { ReceivedMessage } from './wire';
+import type { ClockSkew, FinishedCell, RunningCell, RunningCells } from './model/cells/cellRuns';
+import type { ClusterModel } from './model/cluster/clusterModel';
+import type { CellRun } from './model/cells/runTable';
+import type { ActiveKernel } from './model/kernel/activeKernel';
+import type { ActionTarget } from './model/memory/holders';
+import type { StatusMessage } from './model/memory/statusMessage';
+import type { PanelState } from './model/panelState';
+import type { Settings } from './model/settings/settings';
+import type { ShownSections } from './model/settings/settingsSchema';
+import type { ConnectionState } from './model/stream/connection';
+import type { StreamModel } from './model/stream/streamModel';
+import type { Band } from './model/cells/band';
+import type { ReceivedMessage } from './wire/wire';
 
 /** The domain of this extension's translations. */
 export const DOMAIN = 'jupyterlab_gpuwidget';

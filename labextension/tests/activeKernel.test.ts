@@ -1,9 +1,9 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import type { Kernel, LoadResult, Phase } from '../src/kernel/kernel';
-import { ActiveKernel, POLL_MS, STATUS_POLL_MS } from '../src/kernel/activeKernel';
-import type { KernelRequest } from '../src/wire';
+import type { Kernel, LoadResult, Phase } from '../src/model/kernel/kernel';
+import { ActiveKernel, POLL_MS, STATUS_POLL_MS } from '../src/model/kernel/activeKernel';
+import type { KernelRequest } from '../src/wire/wire';
 import { FakeKernel, FakeClock, kernelState, ok, settled, torchSwitch } from './fakes';
 
 function made(): { kernels: ActiveKernel; clock: FakeClock } {

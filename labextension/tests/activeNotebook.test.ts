@@ -4,9 +4,9 @@ import { test } from 'node:test';
 import type { INotebookTracker } from '@jupyterlab/notebook';
 import { Signal } from '@lumino/signaling';
 
-import { ActiveKernel, type KernelView } from '../src/kernel/activeKernel';
-import { ActiveNotebookTracker, type ExecutedCell } from '../src/kernel/activeNotebook';
-import type { ReceivedMessage } from '../src/wire';
+import { ActiveKernel, type KernelView } from '../src/model/kernel/activeKernel';
+import { ActiveNotebookTracker, type ExecutedCell } from '../src/model/kernel/activeNotebook';
+import type { ReceivedMessage } from '../src/wire/wire';
 import { FakeClock, hello, ok, serverKernel, settled, usage } from './fakes';
 
 const PAGE = 'this page';

@@ -1,9 +1,9 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { alertText, type AlertSettings } from '../src/alerts/alertRules';
-import { AlertTracker, type AlertStore } from '../src/alerts/alertTracker';
-import type { Reading } from '../src/wire';
+import { alertText, type AlertSettings } from '../src/model/alerts/alertRules';
+import { AlertTracker, type AlertStore } from '../src/model/alerts/alertTracker';
+import type { Reading } from '../src/wire/wire';
 import { GIB, gpu, reading, sample, trans } from './fakes';
 
 const QUIET: AlertSettings = {

@@ -4,8 +4,8 @@ import { test } from 'node:test';
 import './lab_stubs';
 import type { IRenderMime } from '@jupyterlab/rendermime';
 
-import { cardRenderer } from '../src/cells/cardRenderer';
-import type { CellReport } from '../src/cells/report';
+import { cardRenderer } from '../src/views/cards/cardRenderer';
+import type { CellReport } from '../src/model/cells/report';
 import { report } from './fakes_cells';
 
 const MIME = 'application/vnd.gpuwidget.report+json';

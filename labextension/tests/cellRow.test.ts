@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { parseReport, type CellReport } from '../src/cells/report';
+import { parseReport, type CellReport } from '../src/model/cells/report';
 import {
   cellName,
   energyText,
@@ -9,7 +9,7 @@ import {
   memoryTitle,
   outcomeMark,
   totalsText
-} from '../src/panel/cellRow';
+} from '../src/views/panel/cellRow';
 import { trans } from './fakes';
 import { report, reportedGpu, span } from './fakes_cells';
 

@@ -10,13 +10,13 @@ import {
   runName,
   type CellNotebook,
   type CellRunSources
-} from '../src/cells/cellRuns';
-import { parseReport } from '../src/cells/report';
-import { ReportReader } from '../src/cells/reportReader';
-import type { CellRun } from '../src/cells/runTable';
-import type { KernelView } from '../src/kernel/activeKernel';
-import { runningTitle } from '../src/panel/cellRow';
-import type { KernelState, Sample } from '../src/wire';
+} from '../src/model/cells/cellRuns';
+import { parseReport } from '../src/model/cells/report';
+import { ReportReader } from '../src/model/cells/reportReader';
+import type { CellRun } from '../src/model/cells/runTable';
+import type { KernelView } from '../src/model/kernel/activeKernel';
+import { runningTitle } from '../src/views/panel/cellRow';
+import type { KernelState, Sample } from '../src/wire/wire';
 import { FakeClock, GIB, gpu, kernelGpu, kernelState, reading, sample, trans } from './fakes';
 import { codeCell, FakeCells, FakeOutput, report, reportedGpu } from './fakes_cells';
 

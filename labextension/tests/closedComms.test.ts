@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { Signal } from '@lumino/signaling';
 
-import { releaseClosedComms, type Session } from '../src/kernel/closedComms';
+import { releaseClosedComms, type Session } from '../src/model/kernel/closedComms';
 
 interface Comm {
   onClose: unknown;

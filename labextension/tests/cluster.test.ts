@@ -1,14 +1,14 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { ClusterModel, parseSnapshot } from '../src/cluster/clusterModel';
-import { clusterCsv } from '../src/cluster/clusterCsv';
-import { clusterNotice } from '../src/cluster/clusterMessages';
-import { legendRanges, level, quantity, QUANTITY_NAMES, summaryText } from '../src/cluster/quantities';
-import { findFree, isFree, wallGroups } from '../src/cluster/wallRows';
-import { DEFAULT_WALL, restoreWall } from '../src/cluster/wallState';
-import { gpusOfNode } from '../src/dashboard/dashboardGpus';
-import type { ClusterGpu, ClusterSnapshot } from '../src/wire';
+import { ClusterModel, parseSnapshot } from '../src/model/cluster/clusterModel';
+import { clusterCsv } from '../src/views/cluster/clusterCsv';
+import { clusterNotice } from '../src/views/cluster/clusterMessages';
+import { legendRanges, level, quantity, QUANTITY_NAMES, summaryText } from '../src/views/cluster/quantities';
+import { findFree, isFree, wallGroups } from '../src/views/cluster/wallRows';
+import { DEFAULT_WALL, restoreWall } from '../src/views/cluster/wallState';
+import { gpusOfNode } from '../src/views/dashboard/dashboardGpus';
+import type { ClusterGpu, ClusterSnapshot } from '../src/wire/wire';
 import { FakeClock, settled, trans } from './fakes';
 
 const GPU: ClusterGpu = {

@@ -1,8 +1,8 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { Connection } from '../src/stream/connection';
-import { STREAM_SCHEMA, type ReceivedMessage } from '../src/wire';
+import { Connection } from '../src/model/stream/connection';
+import { STREAM_SCHEMA, type ReceivedMessage } from '../src/wire/wire';
 import { FakeServer, FakeClock, hello, reading, sample } from './fakes';
 
 function setUp(): { connection: Connection; server: FakeServer; clock: FakeClock; types: string[] } {

@@ -1,11 +1,11 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { CsvExport, fileName, quoteField, toCsv, type TableGpu } from '../src/dashboard/csvExport';
-import { metricTexts } from '../src/metricTable';
-import type { HistoryServer } from '../src/stream/serverApi';
-import { setUnits } from '../src/ui/format';
-import type { MetricHistory } from '../src/wire';
+import { CsvExport, fileName, quoteField, toCsv, type TableGpu } from '../src/views/dashboard/csvExport';
+import { metricTexts } from '../src/wire/metricTable';
+import type { HistoryServer } from '../src/model/stream/serverApi';
+import { setUnits } from '../src/model/format';
+import type { MetricHistory } from '../src/wire/wire';
 import { GIB, trans } from './fakes';
 
 const COURSE: MetricHistory = {

@@ -11,7 +11,7 @@ import {
   withoutPrometheus,
   keyAction,
   navigate
-} from '../src/dashboard/dashboardState';
+} from '../src/model/history/dashboardState';
 import {
   axisTicks,
   axisTop,
@@ -24,14 +24,20 @@ import {
   sectionTitles,
   unitOf,
   valueOf
-} from '../src/dashboard/metrics';
-import { abbreviate, groupLabels, paintRow, rowRanges, sortNumbers } from '../src/dashboard/plotPainting';
-import { dashPattern, colorIndex } from '../src/dashboard/gpuColors';
-import { columnsFor } from '../src/dashboard/columns';
-import { setUnits } from '../src/ui/format';
-import { gapsOf, TimeSeries } from '../src/dashboard/timeSeries';
-import type { MetricHistory } from '../src/wire';
-import { RenderThrottle } from '../src/dashboard/renderThrottle';
+} from '../src/model/metrics';
+import {
+  abbreviate,
+  groupLabels,
+  paintRow,
+  rowRanges,
+  sortNumbers
+} from '../src/views/dashboard/plotPainting';
+import { dashPattern, colorIndex } from '../src/views/dashboard/gpuColors';
+import { columnsFor } from '../src/views/dashboard/columns';
+import { setUnits } from '../src/model/format';
+import { gapsOf, TimeSeries } from '../src/model/history/timeSeries';
+import type { MetricHistory } from '../src/wire/wire';
+import { RenderThrottle } from '../src/views/dashboard/renderThrottle';
 import { ACTIVITY, FakeClock, GIB, reading, trans } from './fakes';
 
 const NOW = 10_000;

@@ -8,9 +8,9 @@ import {
   unseenText,
   withCurrentFree,
   withoutOtherProcesses
-} from '../src/panel/deviceChoices';
-import { StreamModel } from '../src/stream/streamModel';
-import { kernelsOf } from '../src/memory/holders';
+} from '../src/views/panel/deviceChoices';
+import { StreamModel } from '../src/model/stream/streamModel';
+import { kernelsOf } from '../src/model/memory/holders';
 import {
   GIB,
   gpuUsage,
@@ -23,7 +23,7 @@ import {
   trans,
   usage
 } from './fakes';
-import type { DeviceChoice, GpuMemoryOwnership, Reading } from '../src/wire';
+import type { DeviceChoice, GpuMemoryOwnership, Reading } from '../src/wire/wire';
 
 function choice(device: string, free: number | null, holders: readonly string[] = []): DeviceChoice {
   return {

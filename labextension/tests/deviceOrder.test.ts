@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { orderNotes } from '../src/panel/deviceOrder';
+import { orderNotes } from '../src/views/panel/deviceOrder';
 
 /** Return what the panel shows of a note about numbers that differ. */
 function shownOfDifference(visible: string | null, bySpeed: boolean): string {

@@ -8,15 +8,15 @@ import {
   textAfterCommand,
   toJson,
   type ShownCheck
-} from '../src/diagnostics/diagnosticsMessages';
+} from '../src/views/diagnostics/diagnosticsMessages';
 import {
   DiagnosticsModel,
   type DiagnosisState,
   type ServerDoctor
-} from '../src/diagnostics/diagnosticsModel';
-import { ActiveKernel } from '../src/kernel/activeKernel';
-import type { TranslatedDiagnosis } from '../src/kernel/kernelReply';
-import type { Check, Problem } from '../src/wire';
+} from '../src/model/diagnostics/diagnosticsModel';
+import { ActiveKernel } from '../src/model/kernel/activeKernel';
+import type { TranslatedDiagnosis } from '../src/wire/kernelReply';
+import type { Check, Problem } from '../src/wire/wire';
 import { FakeKernel, FakeClock, ok, settled, trans } from './fakes';
 
 const NO_REPLY = 'The kernel did not answer.';

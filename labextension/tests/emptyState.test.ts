@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { emptyState, type DashboardContent } from '../src/dashboard/emptyState';
+import { emptyState, type DashboardContent } from '../src/views/dashboard/emptyState';
 import { trans } from './fakes';
 
 const CONTENT: DashboardContent = {

@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { Executions, type Header, type StatusMessage } from '../src/kernel/executions';
+import { Executions, type Header, type StatusMessage } from '../src/model/kernel/executions';
 
 const PAGE = 'this page';
 

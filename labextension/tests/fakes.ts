@@ -1,9 +1,9 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { Kernel, LoadResult } from '../src/kernel/kernel';
-import { parseReply, type ParsedReply } from '../src/kernel/kernelReply';
-import type { Socket, StreamServer } from '../src/stream/connection';
-import type { Clock } from '../src/clock';
+import type { Kernel, LoadResult } from '../src/model/kernel/kernel';
+import { parseReply, type ParsedReply } from '../src/wire/kernelReply';
+import type { Socket, StreamServer } from '../src/model/stream/connection';
+import type { Clock } from '../src/model/clock';
 import {
   STREAM_SCHEMA,
   type Diagnosis,
@@ -22,8 +22,8 @@ import {
   type Switch,
   type MemoryOwnership,
   type Activity
-} from '../src/wire';
-import { METRIC_TABLE, type MetricName } from '../src/metricTable';
+} from '../src/wire/wire';
+import { METRIC_TABLE, type MetricName } from '../src/wire/metricTable';
 
 export const GIB = 1024 ** 3;
 

@@ -1,7 +1,7 @@
 import { Signal } from '@lumino/signaling';
 
-import type { CellModel, CellModels, Output, Outputs, OutputsChange } from '../src/cells/reportReader';
-import { REPORT_MIME } from '../src/cells/report';
+import type { CellModel, CellModels, Output, Outputs, OutputsChange } from '../src/model/cells/reportReader';
+import { REPORT_MIME } from '../src/model/cells/report';
 import { GIB } from './fakes';
 
 type Json = Record<string, unknown>;

@@ -20,7 +20,7 @@ import {
   elapsedTime,
   whole,
   withUnit
-} from '../src/ui/format';
+} from '../src/model/format';
 
 const KIB = 1024;
 const MIB = 1024 ** 2;

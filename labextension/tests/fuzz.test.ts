@@ -5,28 +5,28 @@ import { test } from 'node:test';
 
 import type { LabIcon } from '@jupyterlab/ui-components';
 
-import { alertText } from '../src/alerts/alertRules';
-import { AlertTracker } from '../src/alerts/alertTracker';
-import { serverAlerts } from '../src/alerts/serverAlerts';
-import { MemoryGrowth } from '../src/cells/memoryGrowth';
-import { parseReport } from '../src/cells/report';
-import { totals, type CellRun } from '../src/cells/runTable';
-import { clusterCsv } from '../src/cluster/clusterCsv';
-import { clusterNotice, clusterSummary } from '../src/cluster/clusterMessages';
-import { parseSnapshot } from '../src/cluster/clusterModel';
-import { describeGpu } from '../src/cluster/gpuGrid';
-import { level, quantity, QUANTITY_NAMES, summaryText } from '../src/cluster/quantities';
-import { findFree, models, wallGroups } from '../src/cluster/wallRows';
-import { DEFAULT_WALL } from '../src/cluster/wallState';
-import { toCsv } from '../src/dashboard/csvExport';
-import { gpusOfNode, gpusOfSample } from '../src/dashboard/dashboardGpus';
-import { formatIn, METRICS, reasonOf, unitOf, valueOf } from '../src/dashboard/metrics';
-import { emptyLine, TimeSeries } from '../src/dashboard/timeSeries';
-import { diagnosticsSummary, mergedChecks } from '../src/diagnostics/diagnosticsMessages';
-import { ActiveKernel } from '../src/kernel/activeKernel';
-import { parseDiagnosis, parseReply } from '../src/kernel/kernelReply';
-import { gpuHoursText, jobText } from '../src/memory/gpuHours';
-import { HintFinder } from '../src/memory/hints';
+import { alertText } from '../src/model/alerts/alertRules';
+import { AlertTracker } from '../src/model/alerts/alertTracker';
+import { serverAlerts } from '../src/model/alerts/serverAlerts';
+import { MemoryGrowth } from '../src/model/cells/memoryGrowth';
+import { parseReport } from '../src/model/cells/report';
+import { totals, type CellRun } from '../src/model/cells/runTable';
+import { clusterCsv } from '../src/views/cluster/clusterCsv';
+import { clusterNotice, clusterSummary } from '../src/views/cluster/clusterMessages';
+import { parseSnapshot } from '../src/model/cluster/clusterModel';
+import { describeGpu } from '../src/views/cluster/gpuGrid';
+import { level, quantity, QUANTITY_NAMES, summaryText } from '../src/views/cluster/quantities';
+import { findFree, models, wallGroups } from '../src/views/cluster/wallRows';
+import { DEFAULT_WALL } from '../src/views/cluster/wallState';
+import { toCsv } from '../src/views/dashboard/csvExport';
+import { gpusOfNode, gpusOfSample } from '../src/views/dashboard/dashboardGpus';
+import { formatIn, METRICS, reasonOf, unitOf, valueOf } from '../src/model/metrics';
+import { emptyLine, TimeSeries } from '../src/model/history/timeSeries';
+import { diagnosticsSummary, mergedChecks } from '../src/views/diagnostics/diagnosticsMessages';
+import { ActiveKernel } from '../src/model/kernel/activeKernel';
+import { parseDiagnosis, parseReply } from '../src/wire/kernelReply';
+import { gpuHoursText, jobText } from '../src/model/memory/gpuHours';
+import { HintFinder } from '../src/model/memory/hints';
 import {
   holderName,
   holdersOf,
@@ -37,34 +37,41 @@ import {
   kernelStateText,
   sharedReason,
   sortedHolders
-} from '../src/memory/holders';
-import { RunningHolders } from '../src/memory/runningHolders';
-import { cellName, energyTitle, memoryTitle, outcomeMark, timeTitle, totalsText } from '../src/panel/cellRow';
+} from '../src/model/memory/holders';
+import { RunningHolders } from '../src/views/memory/runningHolders';
+import {
+  cellName,
+  energyTitle,
+  memoryTitle,
+  outcomeMark,
+  timeTitle,
+  totalsText
+} from '../src/views/panel/cellRow';
 import {
   defaultText,
   deviceOption,
   mostFreeChosenText,
   mostFreeGpu,
   withCurrentFree
-} from '../src/panel/deviceChoices';
-import { orderNotes } from '../src/panel/deviceOrder';
-import { memorySegments } from '../src/panel/memoryBar';
+} from '../src/views/panel/deviceChoices';
+import { orderNotes } from '../src/views/panel/deviceOrder';
+import { memorySegments } from '../src/views/panel/memoryBar';
 import {
   deviceNotes,
   kernelNotice,
   throttling,
   unavailability,
   unknownValues
-} from '../src/panel/panelMessages';
-import { settingsLog, settingsSummary } from '../src/panel/settingsSection';
-import { statusText } from '../src/status/statusModel';
-import { Connection } from '../src/stream/connection';
-import { GpuMonitor } from '../src/stream/gpuMonitor';
-import type { Curve } from '../src/stream/historyBuffer';
-import { parseHistory, parseSample, parseStreamMessage } from '../src/stream/streamMessages';
-import { expandedByDefault, memoryShares, StreamModel } from '../src/stream/streamModel';
-import { memory, memoryOf, moment, powerOf, temperature, whole } from '../src/ui/format';
-import type { ClusterSnapshot, MemoryOwnership, MetricHistory, Sample } from '../src/wire';
+} from '../src/views/panel/panelMessages';
+import { settingsLog, settingsSummary } from '../src/views/panel/settingsSection';
+import { statusText } from '../src/views/status/statusModel';
+import { Connection } from '../src/model/stream/connection';
+import { GpuMonitor } from '../src/model/stream/gpuMonitor';
+import type { Curve } from '../src/model/stream/historyBuffer';
+import { parseHistory, parseSample, parseStreamMessage } from '../src/wire/streamMessages';
+import { expandedByDefault, memoryShares, StreamModel } from '../src/model/stream/streamModel';
+import { memory, memoryOf, moment, powerOf, temperature, whole } from '../src/model/format';
+import type { ClusterSnapshot, MemoryOwnership, MetricHistory, Sample } from '../src/wire/wire';
 import {
   ACTIVITY,
   DIAGNOSIS,

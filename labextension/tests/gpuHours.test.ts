@@ -1,10 +1,10 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { AlertTracker } from '../src/alerts/alertTracker';
-import { serverAlerts, ServerNotifications } from '../src/alerts/serverAlerts';
-import { gpuHoursText, jobText } from '../src/memory/gpuHours';
-import type { GpuHours } from '../src/wire';
+import { AlertTracker } from '../src/model/alerts/alertTracker';
+import { serverAlerts, ServerNotifications } from '../src/model/alerts/serverAlerts';
+import { gpuHoursText, jobText } from '../src/model/memory/gpuHours';
+import type { GpuHours } from '../src/wire/wire';
 import { GIB, serverKernel, trans, usage } from './fakes';
 
 const HOURS: GpuHours = {

@@ -1,10 +1,10 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { Connection } from '../src/stream/connection';
-import { ActiveKernel } from '../src/kernel/activeKernel';
-import { StreamModel } from '../src/stream/streamModel';
-import { GpuMonitor } from '../src/stream/gpuMonitor';
+import { Connection } from '../src/model/stream/connection';
+import { ActiveKernel } from '../src/model/kernel/activeKernel';
+import { StreamModel } from '../src/model/stream/streamModel';
+import { GpuMonitor } from '../src/model/stream/gpuMonitor';
 import { FakeKernel, FakeServer, FakeClock, hello, reading, sample, settled, usage } from './fakes';
 
 function setUp(): { monitor: GpuMonitor; server: FakeServer; clock: FakeClock; updates: () => number } {

@@ -1,8 +1,8 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { badgeTitle } from '../src/panel/gpuRow';
-import { memoryLevel } from '../src/ui/format';
+import { badgeTitle } from '../src/views/panel/gpuRow';
+import { memoryLevel } from '../src/model/format';
 import { trans } from './fakes';
 
 test('the tooltip of a GPU’s torch name explains its frame', () => {

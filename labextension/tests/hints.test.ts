@@ -1,9 +1,9 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { HintFinder, type Hint, type Thresholds } from '../src/memory/hints';
+import { HintFinder, type Hint, type Thresholds } from '../src/model/memory/hints';
 import { GIB, gpuUsage, holding, reading, sample, serverKernel, usage } from './fakes';
-import type { GpuMemoryOwnership, ServerKernel } from '../src/wire';
+import type { GpuMemoryOwnership, ServerKernel } from '../src/wire/wire';
 
 const HOUR = 3600;
 const NOW = 100_000;

@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { HistoryBuffer, type Curve } from '../src/stream/historyBuffer';
+import { HistoryBuffer, type Curve } from '../src/model/stream/historyBuffer';
 import { GIB, history, reading, sample } from './fakes';
 
 const TOTAL = 140 * GIB;

@@ -1,10 +1,10 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { HistoryLoader } from '../src/dashboard/historyLoader';
-import type { TimeAxis } from '../src/dashboard/timeSeries';
-import type { HistoryQuery, HistoryServer } from '../src/stream/serverApi';
-import type { MetricHistory } from '../src/wire';
+import { HistoryLoader } from '../src/model/history/historyLoader';
+import type { TimeAxis } from '../src/model/history/timeSeries';
+import type { HistoryQuery, HistoryServer } from '../src/model/stream/serverApi';
+import type { MetricHistory } from '../src/wire/wire';
 import { FakeClock, sample, settled } from './fakes';
 
 const LIVE = {

@@ -5,10 +5,10 @@ import './lab_stubs';
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { ServerConnection } from '@jupyterlab/services';
 
-import { disabledFreeCacheLabel, HolderActions } from '../src/memory/holderActions';
-import type { KernelView } from '../src/kernel/activeKernel';
-import { ActionResult, StatusMessage } from '../src/memory/statusMessage';
-import { currentState, StreamModel } from '../src/stream/streamModel';
+import { disabledFreeCacheLabel, HolderActions } from '../src/views/memory/holderActions';
+import type { KernelView } from '../src/model/kernel/activeKernel';
+import { ActionResult, StatusMessage } from '../src/model/memory/statusMessage';
+import { currentState, StreamModel } from '../src/model/stream/streamModel';
 import {
   FakeClock,
   gpuUsage,

@@ -14,12 +14,12 @@ import {
   holdingsOf,
   holdingsText,
   losses
-} from '../src/memory/holders';
-import { memorySegments } from '../src/panel/memoryBar';
-import { parseStreamMessage } from '../src/stream/streamMessages';
-import { memoryShares, StreamModel } from '../src/stream/streamModel';
+} from '../src/model/memory/holders';
+import { memorySegments } from '../src/views/panel/memoryBar';
+import { parseStreamMessage } from '../src/wire/streamMessages';
+import { memoryShares, StreamModel } from '../src/model/stream/streamModel';
 import { GIB, gpu, gpuUsage, holding, kernelGpu, reading, sample, serverKernel, trans, usage } from './fakes';
-import type { GpuMemoryOwnership, ServerKernel } from '../src/wire';
+import type { GpuMemoryOwnership, ServerKernel } from '../src/wire/wire';
 
 const TRAIN = serverKernel('train');
 const EVAL = serverKernel('eval');

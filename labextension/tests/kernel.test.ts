@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import type { Kernel } from '@jupyterlab/services';
 
-import { ConnectedKernel, loadResult } from '../src/kernel/kernel';
+import { ConnectedKernel, loadResult } from '../src/model/kernel/kernel';
 
 function result(outcome: string, detail = ''): ReturnType<typeof loadResult> {
   const text = `'${outcome} ${Buffer.from(detail).toString('hex')}'`;

@@ -2,8 +2,8 @@ import { strict as assert } from 'node:assert';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-import { parseDiagnosis, parseReply } from '../src/kernel/kernelReply';
-import type { DeviceChoice, KernelGpu } from '../src/wire';
+import { parseDiagnosis, parseReply } from '../src/wire/kernelReply';
+import type { DeviceChoice, KernelGpu } from '../src/wire/wire';
 import { DIAGNOSIS, kernelState, ok, torchSwitch } from './fakes';
 
 const GIB = 2 ** 30;

@@ -1,8 +1,8 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import type { FinishedCell } from '../src/cells/cellRuns';
-import { LongCellNotifier, notificationTexts, type BrowserNotifications } from '../src/cells/longCells';
+import type { FinishedCell } from '../src/model/cells/cellRuns';
+import { LongCellNotifier, notificationTexts, type BrowserNotifications } from '../src/model/cells/longCells';
 import { GIB, settled, trans } from './fakes';
 
 const REPORT = {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import type { Condition, KernelView } from '../src/kernel/activeKernel';
-import { kernelNotice, serverNotice } from '../src/panel/panelMessages';
-import type { ServerInfo } from '../src/stream/streamModel';
+import type { Condition, KernelView } from '../src/model/kernel/activeKernel';
+import { kernelNotice, serverNotice } from '../src/views/panel/panelMessages';
+import type { ServerInfo } from '../src/model/stream/streamModel';
 import { trans } from './fakes';
 
 const DOCUMENTED = { install: null, documentation: 'https://docs.example.org/' };

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { NOTEBOOK_ORDER } from '../src/cells/runTable';
-import { PanelState, type SavedPanelState } from '../src/panel/panelState';
+import { NOTEBOOK_ORDER } from '../src/model/cells/runTable';
+import { PanelState, type SavedPanelState } from '../src/model/panelState';
 import { settled } from './fakes';
 
 const BY_ENERGY = { column: 'energy', descending: true } as const;

@@ -1,8 +1,8 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { parseReport, type CellReport } from '../src/cells/report';
-import { memoryTitle } from '../src/panel/cellRow';
+import { parseReport, type CellReport } from '../src/model/cells/report';
+import { memoryTitle } from '../src/views/panel/cellRow';
 import { GIB, trans } from './fakes';
 import { report, reportedGpu, span } from './fakes_cells';
 

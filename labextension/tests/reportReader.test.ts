@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { firstCodeLine, ReportReader } from '../src/cells/reportReader';
+import { firstCodeLine, ReportReader } from '../src/model/cells/reportReader';
 import { FakeClock } from './fakes';
 import { codeCell, FakeCells, FakeOutput, report } from './fakes_cells';
 

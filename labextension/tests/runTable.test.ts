@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { parseReport } from '../src/cells/report';
+import { parseReport } from '../src/model/cells/report';
 import {
   NOTEBOOK_ORDER,
   runKey,
@@ -10,7 +10,7 @@ import {
   totals,
   type CellRun,
   type Sort
-} from '../src/cells/runTable';
+} from '../src/model/cells/runTable';
 import { GIB } from './fakes';
 import { report, reportedGpu, span } from './fakes_cells';
 

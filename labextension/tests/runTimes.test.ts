@@ -1,8 +1,8 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { ClockSkew } from '../src/cells/cellRuns';
-import { RunTimes } from '../src/cells/runTimes';
+import { ClockSkew } from '../src/model/cells/cellRuns';
+import { RunTimes } from '../src/views/cards/runTimes';
 import { trans } from './fakes';
 
 const NOW = Date.now() / 1000;

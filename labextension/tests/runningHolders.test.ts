@@ -3,10 +3,10 @@ import { test } from 'node:test';
 
 import type { LabIcon } from '@jupyterlab/ui-components';
 
-import type { ActionTarget } from '../src/memory/holders';
-import { holderOf, RunningHolders } from '../src/memory/runningHolders';
-import type { ConnectionState } from '../src/stream/connection';
-import { StreamModel } from '../src/stream/streamModel';
+import type { ActionTarget } from '../src/model/memory/holders';
+import { holderOf, RunningHolders } from '../src/views/memory/runningHolders';
+import type { ConnectionState } from '../src/model/stream/connection';
+import { StreamModel } from '../src/model/stream/streamModel';
 import { gpuUsage, holding, reading, sample, serverKernel, trans, usage } from './fakes';
 
 function setUp(): {

@@ -4,8 +4,8 @@ import { test } from 'node:test';
 
 import type { PartialJSONObject, PartialJSONValue } from '@lumino/coreutils';
 
-import { readSettings } from '../src/settings';
-import { withValidDefaults } from '../src/settingsSchema';
+import { readSettings } from '../src/model/settings/settings';
+import { withValidDefaults } from '../src/model/settings/settingsSchema';
 import { CommandIds, HolderCommandIds } from '../src/tokens';
 
 interface Property {

@@ -6,13 +6,13 @@ import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { Signal } from '@lumino/signaling';
 
 import schema from '../schema/panel.json';
-import { readSettings } from '../src/settings';
+import { readSettings } from '../src/model/settings/settings';
 import {
   loadSettings,
   serverHasReplaced,
   withValidSettings,
   type SettingsValidator
-} from '../src/settingsLoader';
+} from '../src/model/settings/settingsLoader';
 import { trans } from './fakes';
 
 type Plugin = ISettingRegistry.IPlugin;

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { PartialJSONObject, PartialJSONValue } from '@lumino/coreutils';
 
-import { translatedSchema, withValidDefaults } from '../src/settingsSchema';
+import { translatedSchema, withValidDefaults } from '../src/model/settings/settingsSchema';
 
 /** A translation bundle that prefixes each text with its context. */
 const marked = {

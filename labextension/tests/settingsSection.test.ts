@@ -1,10 +1,10 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { ActiveKernel, type KernelView } from '../src/kernel/activeKernel';
-import { disabledReason, settingsLog, settingsSummary } from '../src/panel/settingsSection';
+import { ActiveKernel, type KernelView } from '../src/model/kernel/activeKernel';
+import { disabledReason, settingsLog, settingsSummary } from '../src/views/panel/settingsSection';
 import { FakeKernel, FakeClock, ok, settled, torchSwitch, trans } from './fakes';
-import type { KernelState } from '../src/wire';
+import type { KernelState } from '../src/wire/wire';
 
 const ON = 'torch.backends.cudnn.benchmark = True';
 

@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { StatusMessage, type MessageKind } from '../src/memory/statusMessage';
+import { StatusMessage, type MessageKind } from '../src/model/memory/statusMessage';
 import { FakeClock } from './fakes';
 
 /** Return how many seconds a message of this kind is shown; Infinity if it is not removed. */

@@ -3,17 +3,17 @@ import { test } from 'node:test';
 
 import { Signal } from '@lumino/signaling';
 
-import { ActiveKernel, type KernelView } from '../src/kernel/activeKernel';
+import { ActiveKernel, type KernelView } from '../src/model/kernel/activeKernel';
 import {
   ABSENT_MS,
   NewestSample,
   RETRY_MS,
   SAMPLE_POLL_MS,
   type SampleStream
-} from '../src/status/newestSample';
-import { statusText, StatusModel, type Meter } from '../src/status/statusModel';
-import { StreamModel } from '../src/stream/streamModel';
-import type { KernelState, Reading, Sample } from '../src/wire';
+} from '../src/model/stream/newestSample';
+import { statusText, StatusModel, type Meter } from '../src/views/status/statusModel';
+import { StreamModel } from '../src/model/stream/streamModel';
+import type { KernelState, Reading, Sample } from '../src/wire/wire';
 import {
   FakeClock,
   FakeKernel,

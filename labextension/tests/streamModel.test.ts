@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { StreamModel, expandedByDefault, memoryShares, type GpuNow } from '../src/stream/streamModel';
+import { StreamModel, expandedByDefault, memoryShares, type GpuNow } from '../src/model/stream/streamModel';
 import {
   GIB,
   gpu,

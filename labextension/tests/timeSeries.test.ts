@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import type { MetricName } from '../src/metricTable';
+import type { MetricName } from '../src/wire/metricTable';
 import {
   emptyLine,
   meanOfLines,
@@ -9,8 +9,8 @@ import {
   TimeSeries,
   type Line,
   type TimeAxis
-} from '../src/dashboard/timeSeries';
-import type { MetricHistory, Sample, MetricSeries } from '../src/wire';
+} from '../src/model/history/timeSeries';
+import type { MetricHistory, Sample, MetricSeries } from '../src/wire/wire';
 import { reading, sample } from './fakes';
 
 const METRICS: readonly MetricName[] = ['utilization', 'tensor'];

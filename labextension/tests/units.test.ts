@@ -1,9 +1,9 @@
 import { strict as assert } from 'node:assert';
 import { afterEach, test } from 'node:test';
 
-import { alertText } from '../src/alerts/alertRules';
-import { formatIn, unitOf } from '../src/dashboard/metrics';
-import { statusText } from '../src/status/statusModel';
+import { alertText } from '../src/model/alerts/alertRules';
+import { formatIn, unitOf } from '../src/model/metrics';
+import { statusText } from '../src/views/status/statusModel';
 import {
   change,
   figure,
@@ -15,7 +15,7 @@ import {
   memoryScale,
   unitsChanged,
   type Units
-} from '../src/ui/format';
+} from '../src/model/format';
 import { GIB, gpu, kernelGpu, kernelState, trans } from './fakes';
 
 const USUAL: Units = { memory: 'GiB', temperature: 'C' };

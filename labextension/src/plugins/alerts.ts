@@ -3,9 +3,9 @@ import { Notification } from '@jupyterlab/apputils';
 import { PageConfig } from '@jupyterlab/coreutils';
 import { ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
 
-import { alertText, type AlertKind } from '../alerts/alertRules';
-import { AlertTracker, type AlertStore } from '../alerts/alertTracker';
-import { serverAlerts, ServerNotifications } from '../alerts/serverAlerts';
+import { alertText, type AlertKind } from '../model/alerts/alertRules';
+import { AlertTracker, type AlertStore } from '../model/alerts/alertTracker';
+import { serverAlerts, ServerNotifications } from '../model/alerts/serverAlerts';
 import { CommandIds, DOMAIN, HolderCommandIds, IGpuSettings, IMonitor } from '../tokens';
 
 const KEY = 'gpuwidget:alerts';

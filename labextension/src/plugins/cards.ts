@@ -4,10 +4,10 @@ import { INotebookTracker, NotebookActions } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { cardButtons, updateCompareButtons } from '../cells/cardButtons';
-import { cardRenderer } from '../cells/cardRenderer';
-import { insertBelow } from '../cells/cellTracker';
-import { RunTimes } from '../cells/runTimes';
+import { cardButtons, updateCompareButtons } from '../views/cards/cardButtons';
+import { cardRenderer } from '../views/cards/cardRenderer';
+import { insertBelow } from '../model/cells/cellTracker';
+import { RunTimes } from '../views/cards/runTimes';
 import { DOMAIN, ICellRuns, IClusterModel } from '../tokens';
 
 /** The buttons on cards. */

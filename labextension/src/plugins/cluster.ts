@@ -8,9 +8,9 @@ import { ICommandPalette, type MainAreaWidget, WidgetTracker } from '@jupyterlab
 import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { ClusterSection } from '../cluster/clusterSection';
-import { ClusterWall } from '../cluster/clusterWall';
-import { restoreWall, type WallState } from '../cluster/wallState';
+import { ClusterSection } from '../views/cluster/clusterSection';
+import { ClusterWall } from '../views/cluster/clusterWall';
+import { restoreWall, type WallState } from '../views/cluster/wallState';
 import { CommandIds, DOMAIN, IClusterModel, IGpuPanel } from '../tokens';
 import { gpuIcon } from '../ui/icon';
 import { activateInMainArea, openInMainArea } from '../ui/mainArea';

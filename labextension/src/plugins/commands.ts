@@ -2,7 +2,7 @@ import { ILabShell, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@ju
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import type { ActiveKernel } from '../kernel/activeKernel';
+import type { ActiveKernel } from '../model/kernel/activeKernel';
 import { CommandIds, DOMAIN, IGpuPanel, IMonitor } from '../tokens';
 import { gpuIcon } from '../ui/icon';
 import { showInSidebar } from '../ui/notebook7Layout';

@@ -8,12 +8,12 @@ import { ICommandPalette, IThemeManager, type MainAreaWidget, WidgetTracker } fr
 import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { BROWSER_CLOCK } from '../clock';
-import { restoreState, type DashboardState } from '../dashboard/dashboardState';
-import { GpuDashboard } from '../dashboard/gpuDashboard';
-import { ServerApi } from '../stream/serverApi';
-import { isMetric } from '../dashboard/metrics';
-import type { MetricName } from '../metricTable';
+import { BROWSER_CLOCK } from '../model/clock';
+import { restoreState, type DashboardState } from '../model/history/dashboardState';
+import { GpuDashboard } from '../views/dashboard/gpuDashboard';
+import { ServerApi } from '../model/stream/serverApi';
+import { isMetric } from '../model/metrics';
+import type { MetricName } from '../wire/metricTable';
 import { CommandIds, DOMAIN, ICellRuns, IClusterModel, IGpuSettings, IMonitor } from '../tokens';
 import { dashboardIcon, gpuIcon } from '../ui/icon';
 import { activateInMainArea, openInMainArea } from '../ui/mainArea';

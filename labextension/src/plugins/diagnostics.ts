@@ -2,9 +2,9 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { Clipboard, ICommandPalette } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { DiagnosticsModel } from '../diagnostics/diagnosticsModel';
-import { DiagnosticsSection } from '../diagnostics/diagnosticsSection';
-import { JupyterServerDoctor } from '../diagnostics/serverDoctor';
+import { DiagnosticsModel } from '../model/diagnostics/diagnosticsModel';
+import { DiagnosticsSection } from '../views/diagnostics/diagnosticsSection';
+import { JupyterServerDoctor } from '../model/diagnostics/serverDoctor';
 import { CommandIds, DOMAIN, IGpuPanel, IGpuSettings, IMonitor } from '../tokens';
 import { setAttribute, setHidden } from '../ui/dom';
 import { doctorIcon } from '../ui/icon';

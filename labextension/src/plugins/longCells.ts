@@ -2,7 +2,7 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { Notification as LabNotification } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { LongCellNotifier, type BrowserNotifications } from '../cells/longCells';
+import { LongCellNotifier, type BrowserNotifications } from '../model/cells/longCells';
 import { DOMAIN, ICellRuns, IGpuSettings } from '../tokens';
 
 const BROWSER: BrowserNotifications = {

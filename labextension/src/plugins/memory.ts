@@ -4,14 +4,14 @@ import { INotebookTracker } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
-import { BROWSER_CLOCK } from '../clock';
-import { HolderActions, shutDownLabel } from '../memory/holderActions';
-import { StatusMessage } from '../memory/statusMessage';
+import { BROWSER_CLOCK } from '../model/clock';
+import { HolderActions, shutDownLabel } from '../views/memory/holderActions';
+import { StatusMessage } from '../model/memory/statusMessage';
 import { DOMAIN, IHolderActions, IMonitor, HolderCommandIds } from '../tokens';
-import { holderOf, holderSelector } from '../memory/runningHolders';
-import type { ActionTarget, HolderKind } from '../memory/holders';
-import type { ActiveKernel } from '../kernel/activeKernel';
-import { disabledFreeCacheLabel } from '../memory/holderActions';
+import { holderOf, holderSelector } from '../views/memory/runningHolders';
+import type { ActionTarget, HolderKind } from '../model/memory/holders';
+import type { ActiveKernel } from '../model/kernel/activeKernel';
+import { disabledFreeCacheLabel } from '../views/memory/holderActions';
 import { openMenu } from '../ui/menu';
 
 /** The commands of a kernel's menu, in this order. */

@@ -3,19 +3,19 @@ import { PageConfig } from '@jupyterlab/coreutils';
 import { INotebookTracker, NotebookActions } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { BROWSER_CLOCK } from '../clock';
-import { ActiveKernel } from '../kernel/activeKernel';
-import { ActiveNotebookTracker } from '../kernel/activeNotebook';
-import { Connection } from '../stream/connection';
-import { GpuMonitor } from '../stream/gpuMonitor';
-import { ServerApi } from '../stream/serverApi';
-import { StreamModel } from '../stream/streamModel';
+import { BROWSER_CLOCK } from '../model/clock';
+import { ActiveKernel } from '../model/kernel/activeKernel';
+import { ActiveNotebookTracker } from '../model/kernel/activeNotebook';
+import { Connection } from '../model/stream/connection';
+import { GpuMonitor } from '../model/stream/gpuMonitor';
+import { ServerApi } from '../model/stream/serverApi';
+import { StreamModel } from '../model/stream/streamModel';
 import { DOMAIN, IClusterModel, IMonitor, ICellRuns } from '../tokens';
-import { translateUnknown } from '../ui/format';
-import { ClusterModel } from '../cluster/clusterModel';
-import { CellRuns, RunningCells } from '../cells/cellRuns';
-import { CellTracker } from '../cells/cellTracker';
-import { ReportReader } from '../cells/reportReader';
+import { translateUnknown } from '../model/format';
+import { ClusterModel } from '../model/cluster/clusterModel';
+import { CellRuns, RunningCells } from '../model/cells/cellRuns';
+import { CellTracker } from '../model/cells/cellTracker';
+import { ReportReader } from '../model/cells/reportReader';
 
 /** The models of live data that all views display. */
 export const monitor: JupyterFrontEndPlugin<IMonitor> = {

@@ -12,11 +12,12 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { settingsIcon } from '@jupyterlab/ui-components';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
-import { RunTimes } from '../cells/runTimes';
-import { GpuPanel } from '../panel/gpuPanel';
-import { databaseStore, PanelState } from '../panel/panelState';
-import { SETTINGS_ID, type ShownSections } from '../settings';
-import { partTitles } from '../settingsSchema';
+import { RunTimes } from '../views/cards/runTimes';
+import { GpuPanel } from '../views/panel/gpuPanel';
+import { databaseStore, PanelState } from '../model/panelState';
+import { SETTINGS_ID } from '../model/settings/settings';
+import type { ShownSections } from '../model/settings/settingsSchema';
+import { partTitles } from '../model/settings/settingsSchema';
 import {
   CommandIds,
   DOMAIN,
@@ -27,7 +28,7 @@ import {
   IHolderActions,
   IMonitor
 } from '../tokens';
-import { setUnits } from '../ui/format';
+import { setUnits } from '../model/format';
 import { openMenu } from '../ui/menu';
 
 const RANK = 700;

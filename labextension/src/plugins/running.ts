@@ -3,8 +3,8 @@ import { IRunningSessionManagers } from '@jupyterlab/running';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { consoleIcon, kernelIcon, notebookIcon, terminalIcon, type LabIcon } from '@jupyterlab/ui-components';
 
-import type { ActionTarget, HolderKind } from '../memory/holders';
-import { RunningHolders } from '../memory/runningHolders';
+import type { ActionTarget, HolderKind } from '../model/memory/holders';
+import { RunningHolders } from '../views/memory/runningHolders';
 import { DOMAIN, HolderCommandIds, IHolderActions, IMonitor } from '../tokens';
 
 /** The class of the Running panel in JupyterLab and on Notebook's page with the files. */

@@ -2,11 +2,11 @@ import { ILabShell, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@ju
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { BROWSER_CLOCK } from '../clock';
-import { NewestSample } from '../status/newestSample';
-import { StatusItem } from '../status/statusItem';
-import { StatusModel } from '../status/statusModel';
-import { ServerApi } from '../stream/serverApi';
+import { BROWSER_CLOCK } from '../model/clock';
+import { NewestSample } from '../model/stream/newestSample';
+import { StatusItem } from '../views/status/statusItem';
+import { StatusModel } from '../views/status/statusModel';
+import { ServerApi } from '../model/stream/serverApi';
 import { CommandIds, DOMAIN, IGpuSettings, IMonitor } from '../tokens';
 
 const RANK = 40;

@@ -148,7 +148,7 @@ def test_code_without_comments() -> None:
 
 def test_the_page_knows_the_reasons_for_unknown_gpus() -> None:
     """For the same reasons as on the card, the list of cells does not claim that there was no GPU."""
-    page = (Path(wire.__file__).parents[1] / "labextension/src/cells/report.ts").read_text()
+    page = (Path(wire.__file__).parents[1] / "labextension/src/model/cells/report.ts").read_text()
     listed = re.search(r"GPUS_UNKNOWN: readonly unknown\[\] = \[(.*?)\]", page, re.DOTALL)
     assert listed is not None
     assert set(re.findall(r"'([^']+)'", listed[1])) == GPUS_UNKNOWN

@@ -1,0 +1,102 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { closeIcon } from '@jupyterlab/ui-components';
+
+import type { Notice } from './panelMessages';
+import type { StatusMessage } from '../../model/memory/statusMessage';
+import { element, setAttribute, setHidden, TextElement } from '../../ui/dom';
+
+/** A sentence, optionally with a command, a link or a button. The view is hidden if there is no notice. */
+export class NoticeView {
+  readonly node: HTMLElement;
+  private readonly text = new TextElement('', 'div');
+  private readonly command = new TextElement('notice-command', 'code');
+  private readonly link = element('a', 'notice-link');
+  private readonly button = element('button', 'button jp-gpuwidget-notice-action');
+
+  constructor(trans: TranslationBundle, load: () => void) {
+    this.button.type = 'button';
+    this.button.textContent = trans.__('Load gpuwidget');
+    this.button.title = trans.__(
+      'Load gpuwidget in this kernel, without an output or a history entry (%load_ext gpuwidget)'
+    );
+    this.button.onclick = load;
+    this.link.target = '_blank';
+    this.link.rel = 'noopener';
+    this.node = element('div', 'notice', this.text.node, this.command.node, this.link, this.button);
+    this.show(null);
+  }
+
+  /** Show `notice`, or hide the view if it is null. */
+  show(notice: Notice | null): void {
+    setHidden(this.node, notice === null);
+    // A screen reader announces each change of a live region, so a sentence with a number of seconds would be
+    // read aloud every second.
+    setAttribute(this.node, 'aria-live', notice?.countsSeconds === true ? 'off' : 'polite');
+    this.text.set(notice?.text ?? '');
+    this.command.set(notice?.command ?? '');
+    setHidden(this.command.node, notice?.command === undefined);
+    setHidden(this.link, notice?.link === undefined);
+    if (notice?.link !== undefined) {
+      this.link.href = notice.link;
+      this.link.textContent = notice.link;
+    }
+    setHidden(this.button, notice?.action === undefined);
+  }
+
+  /** Focus the button. Return whether there is a button. */
+  focus(): boolean {
+    const shown = !this.node.hidden && !this.button.hidden;
+    if (shown) {
+      this.button.focus();
+    }
+    return shown;
+  }
+}
+
+/** Shows the message about the last action at the bottom of the panel. Screen readers announce it. */
+export class StatusMessageView {
+  readonly node: HTMLElement;
+  private readonly close = element(
+    'button',
+    'icon-button jp-gpuwidget-panel-close',
+    closeIcon.element({ tag: 'span' })
+  );
+  private readonly text = new TextElement('panel-message-text');
+  private atHolder = false;
+
+  constructor(
+    trans: TranslationBundle,
+    private readonly message: StatusMessage
+  ) {
+    this.close.type = 'button';
+    this.close.title = trans.__('Dismiss');
+    this.close.setAttribute('aria-label', this.close.title);
+    this.close.onclick = () => {
+      message.clear();
+    };
+    // The text is never hidden: a live region is announced only if it existed before its text changed.
+    this.text.node.setAttribute('role', 'status');
+    this.node = element('div', 'panel-message', this.text.node, this.close);
+    message.changed.connect(this.update, this);
+    this.update();
+  }
+
+  /** Stop showing new messages. */
+  dispose(): void {
+    this.message.changed.disconnect(this.update, this);
+  }
+
+  /** Set whether the message is visible at its holder instead. Screen readers still announce it. */
+  setAtHolder(atHolder: boolean): void {
+    this.atHolder = atHolder;
+    this.update();
+  }
+
+  private update(): void {
+    const { text } = this.message;
+    const isEmpty = text === '' || this.atHolder;
+    this.text.set(text);
+    setHidden(this.close, isEmpty);
+    setAttribute(this.node, 'data-empty', isEmpty ? 'true' : '');
+  }
+}

@@ -1,0 +1,272 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { IDisposable } from '@lumino/disposable';
+
+import { kernelNotice } from './panelMessages';
+import type { PanelState } from '../../model/panelState';
+import type { ActiveKernel, KernelView } from '../../model/kernel/activeKernel';
+import type { Kernel } from '../../model/kernel/kernel';
+import { element, openListOnKeys, setAttribute, TextElement } from '../../ui/dom';
+import { UNKNOWN } from '../../model/format';
+import type { Switch } from '../../wire/wire';
+
+const ON = 'on';
+const OFF = 'off';
+
+/** The section for torch's settings in the active notebook's kernel. It is collapsed by default. */
+export class SettingsSection {
+  readonly node: HTMLDetailsElement;
+  private readonly summary = new TextElement('section-summary');
+  private readonly list = element('div', 'settings-list');
+  private readonly log = new TextElement('settings-log', 'div');
+  private readonly rows = new Map<string, SettingRow>();
+  private readonly binding: IDisposable;
+  private shown: Kernel | null = null;
+  /** The setting that the user changed last in this kernel. */
+  private latest: string | null = null;
+
+  constructor(
+    private readonly trans: TranslationBundle,
+    private readonly kernels: ActiveKernel,
+    panelState: PanelState
+  ) {
+    this.node = element(
+      'details',
+      'section jp-gpuwidget-settings',
+      element(
+        'summary',
+        'section-head',
+        element('span', 'section-title', trans.__('PyTorch switches')),
+        this.summary.node
+      ),
+      element('div', 'section-body', this.list, this.log.node)
+    );
+    this.binding = panelState.bindDetails(this.node, 'settings', () => {
+      this.update();
+    });
+    this.list.setAttribute('role', 'group');
+    this.list.setAttribute('aria-label', trans.__('PyTorch switches'));
+    this.log.node.setAttribute('aria-live', 'polite');
+  }
+
+  /** Show the kernel's state. */
+  update(): void {
+    const { view, state } = this.kernels;
+    if (view.kernel !== this.shown) {
+      this.shown = view.kernel;
+      this.latest = null;
+    }
+    this.summary.set(settingsSummary(this.trans, view));
+    if (!this.node.open) {
+      return;
+    }
+    const reason = disabledReason(this.trans, view);
+    if (state === null) {
+      for (const row of this.rows.values()) {
+        row.clear(reason);
+      }
+    } else {
+      this.reconcile(state.switches);
+      for (const setting of state.switches) {
+        const requested = view.requested.switches.get(setting.name) ?? null;
+        this.rows.get(keyOf(setting))?.update(setting, requested, reason);
+      }
+    }
+    this.log.set(settingsLog(this.trans, view, this.latest));
+  }
+
+  dispose(): void {
+    this.binding.dispose();
+  }
+
+  /**
+   * Create a row for each setting, and remove all other rows. A kernel with another version of gpuwidget may
+   * have other settings.
+   */
+  private reconcile(settings: readonly Switch[]): void {
+    if (settings.map(keyOf).join() === [...this.rows.keys()].join()) {
+      return;
+    }
+    const before = new Map(this.rows);
+    this.rows.clear();
+    for (const setting of settings) {
+      const key = keyOf(setting);
+      const row =
+        before.get(key) ??
+        new SettingRow(this.trans, setting, value => {
+          this.latest = setting.name;
+          void this.kernels.setSwitch(setting.name, value);
+        });
+      this.rows.set(key, row);
+    }
+    this.list.replaceChildren(...[...this.rows.values()].map(({ node }) => node));
+  }
+}
+
+/** One setting: a toggle, or a dropdown if there are more than two choices. */
+class SettingRow {
+  readonly node: HTMLElement;
+  private readonly title = new TextElement('settings-title');
+  /** The tooltip's text for screen readers. */
+  private readonly description = new TextElement('settings-description');
+  private readonly value = new TextElement('settings-value');
+  private readonly control: HTMLInputElement | HTMLSelectElement;
+
+  /** `onChosen` is called with the value that the user has chosen. */
+  constructor(
+    private readonly trans: TranslationBundle,
+    { name, choices }: Switch,
+    onChosen: (value: string) => void
+  ) {
+    if (choices.every(choice => choice === ON || choice === OFF)) {
+      const toggle = element('input', 'settings-toggle');
+      toggle.type = 'checkbox';
+      toggle.setAttribute('role', 'switch');
+      toggle.onchange = () => {
+        onChosen(toggle.checked ? ON : OFF);
+      };
+      this.control = toggle;
+    } else {
+      const dropdown = element('select', 'settings-dropdown');
+      dropdown.append(...choices.map(choice => new Option(choice, choice)));
+      dropdown.onchange = () => {
+        onChosen(dropdown.value);
+      };
+      openListOnKeys(dropdown);
+      this.control = dropdown;
+    }
+    this.title.node.id = `jp-gpuwidget-setting-${name}`;
+    this.description.node.id = `${this.title.node.id}-description`;
+    this.control.setAttribute('aria-labelledby', this.title.node.id);
+    this.control.setAttribute('aria-describedby', this.description.node.id);
+    this.node = element(
+      'label',
+      'settings-row',
+      this.title.node,
+      this.value.node,
+      this.control,
+      this.description.node
+    );
+  }
+
+  /**
+   * Show the setting's value, or its `requested` value while the kernel has not replied to the request. If
+   * `reason` is not empty, the control is disabled.
+   */
+  update(setting: Switch, requested: string | null, reason: string): void {
+    const { trans } = this;
+    const value = requested ?? setting.pending ?? setting.value;
+    this.title.set(trans.__(setting.title));
+    const pending = setting.pending !== null && (requested === null || requested === setting.pending);
+    const changed = value !== null && value !== setting.default;
+    this.describe(
+      [
+        pending ? trans.__('Takes effect in the next cell') : '',
+        trans.__(setting.trades),
+        trans.__('PyTorch default: %1', setting.default),
+        setting.note ?? '',
+        reason
+      ].filter(line => line !== '')
+    );
+    setAttribute(this.node, 'data-changed', changed ? 'true' : '');
+    setAttribute(this.node, 'data-pending', pending ? 'true' : '');
+    this.show(value, pending ? trans.__('next cell') : null, reason);
+  }
+
+  /** Show the setting's value as unknown and disable the control. */
+  clear(reason: string): void {
+    this.describe([reason]);
+    setAttribute(this.node, 'data-changed', '');
+    setAttribute(this.node, 'data-pending', '');
+    this.show(null, null, reason);
+  }
+
+  private describe(lines: readonly string[]): void {
+    setAttribute(this.node, 'title', lines.join('\n'));
+    this.description.set(lines.join(' '));
+  }
+
+  private show(value: string | null, text: string | null, reason: string): void {
+    const toggle = this.control instanceof HTMLInputElement;
+    this.value.set(text ?? (value === null ? UNKNOWN : toggle ? value : ''));
+    this.control.disabled = reason !== '';
+    if (this.control instanceof HTMLInputElement) {
+      this.control.checked = value === ON;
+      this.control.indeterminate = value === null;
+    } else if (this.control.value !== (value ?? '')) {
+      this.control.value = value ?? ''; // An unknown value is shown as an empty dropdown.
+    }
+  }
+}
+
+/** Return a summary of all settings for the section's header. */
+export function settingsSummary(trans: TranslationBundle, view: KernelView): string {
+  if (view.condition.kind !== 'ready') {
+    return '';
+  }
+  const { torch, switches } = view.condition.state;
+  if (torch === null) {
+    return trans.__('torch is not imported');
+  }
+  const pending = switches.filter(setting => setting.pending !== null).length;
+  if (pending > 0) {
+    return trans._n('%1 change in the next cell', '%1 changes in the next cell', pending);
+  }
+  const changed = switches.filter(setting => setting.value !== null && setting.value !== setting.default);
+  return changed.length === 0
+    ? trans.__('all default')
+    : trans._n('%1 changed', '%1 changed', changed.length);
+}
+
+/** Return a sentence about why no setting can be changed; an empty text if the settings can be changed. */
+export function disabledReason(trans: TranslationBundle, view: KernelView): string {
+  if (view.condition.kind !== 'ready') {
+    return kernelNotice(trans, view)?.text ?? '';
+  }
+  if (view.silentFor !== null) {
+    return trans.__('The kernel does not answer: a long call blocks it.');
+  }
+  return view.condition.state.torch === null
+    ? trans.__('torch is not imported in this kernel: import it in a cell first.')
+    : '';
+}
+
+/**
+ * Return the log of the settings, one entry per line: the reason of a rejected change, then the Python
+ * statements that this kernel has run or will run, with the statement of the `latest` setting before the
+ * others. Why the kernel is not ready or does not answer is not repeated: the section above shows it.
+ */
+export function settingsLog(trans: TranslationBundle, view: KernelView, latest: string | null): string {
+  const rejected = view.rejection?.ask === 'set_switch' ? [view.rejection.reason] : [];
+  if (view.condition.kind !== 'ready') {
+    return [...rejected, trans.__('The switches are available once gpuwidget is loaded in the kernel.')].join(
+      '\n'
+    );
+  }
+  const { state } = view.condition;
+  const rank = ({ name, pending }: Switch): number => (name === latest ? 0 : pending === null ? 2 : 1);
+  const settings = [...state.switches].sort((one, other) => rank(one) - rank(other));
+  const lines = settings.flatMap(({ name, title, statement, pending, note, value }) => {
+    const hasNote = state.torch !== null && note !== null && (value === null || name === latest);
+    const notes = hasNote ? [`${trans.__(title)}: ${note}`] : [];
+    if (statement === null) {
+      return notes;
+    }
+    const code = statement.replaceAll('\n', '; ');
+    return pending === null
+      ? [trans.__('Ran: %1', code), ...notes]
+      : [trans.__('Takes effect in the next cell: %1', code)];
+  });
+  const all = [
+    ...(state.torch === null ? [trans.__('Import torch in a cell to use the switches.')] : []),
+    ...rejected,
+    ...lines
+  ];
+  return all.length > 0 ? all.join('\n') : trans.__('Changes appear here as the Python code that was run.');
+}
+
+/**
+ * Return the key of a setting's row. It includes the choices, because different choices need a different row.
+ */
+function keyOf({ name, choices }: Switch): string {
+  return [name, ...choices].join(' ');
+}
