@@ -103,7 +103,7 @@ class Lab:
     """A running JupyterLab server. ``source`` is the source of GPU samples for the server and its kernels.
 
     ``variables`` are added to the server's environment, and ``options`` to its command line. The server runs
-    with the interpreter ``python``.
+    with the interpreter ``python``. ``base`` is the path of its address, as behind a proxy.
     """
 
     def __init__(
@@ -114,13 +114,14 @@ class Lab:
         variables: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
         python: str = PYTHON,
+        base: str = "",
     ) -> None:
         self.notebooks = root / "notebooks"
         self.data = root / "data"
         self.token = secrets.token_hex(8)
         self._log = root / "server.log"
         self._port = _free_port()
-        self.url = f"http://127.0.0.1:{self._port}"
+        self.url = f"http://127.0.0.1:{self._port}{base}"
         self._settings = settings = root / "settings"
         self.reset_settings()
         self.notebooks.mkdir()
@@ -138,6 +139,7 @@ class Lab:
             *(python, "-m", "jupyterlab", "--no-browser", "--allow-root"),
             f"--ServerApp.port={self._port}",
             "--ServerApp.port_retries=0",
+            f"--ServerApp.base_url={base}/",
             f"--ServerApp.root_dir={self.notebooks}",
             f"--LabApp.workspaces_dir={root / 'workspaces'}",
             "--LabApp.expose_app_in_browser=True",

@@ -128,16 +128,18 @@ def machine(gpus: int, step: int = 0) -> list[str]:
 
 
 @contextmanager
-def lab_with(folder: Path, *scenario: str, options: Sequence[str] = ()) -> Iterator[tuple[Lab, Standin]]:
+def lab_with(
+    folder: Path, *scenario: str, options: Sequence[str] = (), base: str = ""
+) -> Iterator[tuple[Lab, Standin]]:
     """Start a JupyterLab on a machine with this scenario; yield the JupyterLab and the NVML stand-in.
 
-    ``options`` are added to the server's command line.
+    ``options`` are added to the server's command line. ``base`` is the path of its address.
     """
     standin = Standin(build(folder / "build"), folder / "nvml")
     standin.scenario(*scenario)
     variables = {**standin.variables, "LD_LIBRARY_PATH": standin.environment()["LD_LIBRARY_PATH"]}
     (folder / "lab").mkdir()
-    lab = Lab(folder / "lab", "nvml", variables=variables, options=options)
+    lab = Lab(folder / "lab", "nvml", variables=variables, options=options, base=base)
     try:
         lab.wait_until_ready()
         yield lab, standin

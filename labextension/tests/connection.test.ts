@@ -156,6 +156,24 @@ for (const code of [424, 200, 409, 503]) {
   });
 }
 
+test('no proxy blocks a server that answers again after a long time', async () => {
+  const { connection, server, clock } = setUp();
+  const states: string[] = [];
+  connection.changed.connect((_, state) => states.push(state));
+  connection.start();
+  server.socket.receive(hello());
+  server.code = 424;
+  for (let attempt = 0; attempt < 8; attempt++) {
+    server.socket.disconnect();
+    await clock.pass(10_000);
+  }
+  server.code = 426;
+  server.socket.disconnect();
+  await clock.pass(10_000);
+  server.socket.receive(hello());
+  assert.deepEqual(states, ['opening', 'open', 'lost', 'open']);
+});
+
 for (const state of ['opening', 'open', 'lost', 'limited', 'full', 'absent'] as const) {
   test(`a listener may stop the stream when it is ${state}, and nothing of it remains`, async () => {
     const { connection, server, clock } = setUp();

@@ -65,6 +65,8 @@ export class Connection {
   /** The timer of the next attempt, or of the handshake while a websocket is opening. */
   private timer: number | null = null;
   private attempts = 0;
+  /** Number of consecutive attempts that failed although gpuwidget answered. */
+  private unexplained = 0;
   private wantsActivity = false;
   private minInterval = 0;
   private readonly stateChanges = new Signal<this, ConnectionState>(this);
@@ -99,7 +101,7 @@ export class Connection {
   /** Open the stream. */
   start(): void {
     if (this.currentState === 'off') {
-      this.attempts = 0;
+      this.attempts = this.unexplained = 0;
       this.open();
       this.setState('opening');
     }
@@ -171,7 +173,7 @@ export class Connection {
       this.handleUnreadable();
     } else if (message.type === 'hello') {
       this.cancelTimer();
-      this.attempts = 0;
+      this.attempts = this.unexplained = 0;
       this.sample = message.sample;
       if (this.wantsActivity) {
         this.sendActivity();
@@ -248,8 +250,10 @@ export class Connection {
     if (attempt === null || this.timer !== attempt) {
       return;
     }
+    // An attempt that failed while the server was unreachable does not show that a proxy blocks websockets.
+    this.unexplained = ANSWERS.includes(status) ? this.unexplained + 1 : 0;
     if (status === TOO_MANY_REQUESTS) {
-      this.attempts = 0; // The failures are explained: no proxy blocks websockets.
+      this.attempts = 0;
       this.scheduleRetry(LIMIT_RETRY_MS);
       this.setState('full');
       return;
@@ -282,7 +286,7 @@ export class Connection {
     if (status === 401 || status === 403) {
       return 'refused';
     }
-    return ANSWERS.includes(status) && this.attempts > MAX_UNEXPLAINED_FAILURES ? 'blocked' : 'lost';
+    return this.unexplained > MAX_UNEXPLAINED_FAILURES ? 'blocked' : 'lost';
   }
 
   private cancelTimer(): void {
