@@ -1,15 +1,17 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { ClusterModel, parseSnapshot } from '../src/model/cluster/clusterModel';
+import { ClusterModel } from '../src/model/cluster/clusterModel';
+import type { Result } from '../src/model/server/result';
 import { clusterCsv } from '../src/views/cluster/clusterCsv';
 import { clusterNotice } from '../src/views/cluster/clusterMessages';
 import { legendRanges, level, quantity, QUANTITY_NAMES, summaryText } from '../src/views/cluster/quantities';
 import { findFree, isFree, wallGroups } from '../src/views/cluster/wallRows';
 import { DEFAULT_WALL, restoreWall } from '../src/views/cluster/wallState';
 import { gpusOfNode } from '../src/views/dashboard/dashboardGpus';
+import { parseSnapshot } from '../src/wire/clusterSnapshot';
 import type { ClusterGpu, ClusterSnapshot } from '../src/wire/wire';
-import { FakeClock, settled, trans } from './fakes';
+import { failed, FakeClock, trans } from './fakes';
 
 const GPU: ClusterGpu = {
   uuid: 'GPU-0',
@@ -53,7 +55,11 @@ test('a snapshot is requested only while a view is visible', async () => {
   const clock = new FakeClock();
   let requests = 0;
   let visible = false;
-  const model = new ClusterModel(trans, { cluster: () => Promise.resolve(++requests && SNAPSHOT) }, clock);
+  const cluster = (): Promise<Result<ClusterSnapshot>> => {
+    requests++;
+    return Promise.resolve({ kind: 'ok', value: SNAPSHOT });
+  };
+  const model = new ClusterModel({ cluster }, clock);
   model.addView(() => visible);
   model.wake();
   await clock.pass(20_000);
@@ -64,26 +70,30 @@ test('a snapshot is requested only while a view is visible', async () => {
   await clock.pass(11_000);
   assert.deepEqual([requests, model.snapshot?.gpus.length], [3, 4]);
   visible = false;
+  model.wake();
+  assert.equal(clock.running, 0);
+  visible = true;
+  model.wake();
+  await clock.pass(3999);
+  assert.equal(requests, 3); // The snapshot is not due yet.
+  await clock.pass(1);
+  assert.equal(requests, 4);
+  visible = false;
   await clock.pass(20_000);
-  assert.deepEqual([requests, clock.running], [3, 0]);
+  assert.deepEqual([requests, clock.running], [5, 0]);
 });
 
 test('after a failure the last values stay, with the reason', async () => {
   const clock = new FakeClock();
-  let reply: unknown = SNAPSHOT;
-  const cluster = (): Promise<unknown> =>
-    reply instanceof Error ? Promise.reject(reply) : Promise.resolve(reply);
-  const model = new ClusterModel(trans, { cluster }, clock);
+  let result: Result<ClusterSnapshot> = { kind: 'ok', value: SNAPSHOT };
+  const model = new ClusterModel({ cluster: () => Promise.resolve(result) }, clock);
   model.addView(() => true);
   model.wake();
-  await settled();
-  reply = new Error('Away.');
+  await clock.pass(0);
+  result = failed('unreachable', 'Away.');
   await clock.pass(5000);
   assert.deepEqual([model.failure, model.snapshot], ['Away.', SNAPSHOT]);
-  reply = { gpus: 'none' };
-  await clock.pass(5000);
-  assert.match(model.failure ?? '', /different versions/);
-  reply = SNAPSHOT;
+  result = { kind: 'ok', value: SNAPSHOT };
   await clock.pass(5000);
   assert.equal(model.failure, null);
 });

@@ -3,10 +3,11 @@ import { test } from 'node:test';
 
 import { CsvExport, fileName, quoteField, toCsv, type TableGpu } from '../src/views/dashboard/csvExport';
 import { metricTexts } from '../src/wire/metricTable';
-import type { HistoryServer } from '../src/model/stream/serverApi';
+import type { Result } from '../src/model/server/result';
+import type { ServerClient } from '../src/model/server/serverClient';
 import { setUnits } from '../src/model/format';
 import type { MetricHistory } from '../src/wire/wire';
-import { GIB, trans } from './fakes';
+import { failed, GIB, trans } from './fakes';
 
 const COURSE: MetricHistory = {
   since: 0,
@@ -93,16 +94,14 @@ test('the file name tells a recording', () => {
 });
 
 /** A server that replies when the test calls `reply` or `fail`. */
-class FakeHistoryServer implements HistoryServer {
+class FakeHistoryServer implements Pick<ServerClient, 'history'> {
   signal: AbortSignal | null = null;
-  reply: (course: MetricHistory) => void = () => undefined;
-  fail: (error: Error) => void = () => undefined;
+  reply: (result: Result<MetricHistory>) => void = () => undefined;
 
-  history(_: unknown, signal: AbortSignal): Promise<MetricHistory> {
+  history(_: unknown, signal: AbortSignal): Promise<Result<MetricHistory>> {
     this.signal = signal;
-    return new Promise((resolve, reject) => {
+    return new Promise(resolve => {
       this.reply = resolve;
-      this.fail = reject;
     });
   }
 }
@@ -119,8 +118,8 @@ test('an export saves one file', async () => {
   const server = new FakeHistoryServer();
   const saved: string[] = [];
   const running = new CsvExport(trans, server, name => saved.push(name)).run(REQUEST);
-  server.reply(COURSE);
-  await running;
+  server.reply({ kind: 'ok', value: COURSE });
+  assert.equal(await running, null);
   assert.equal(saved.length, 1);
 });
 
@@ -128,26 +127,19 @@ test('a canceled export aborts its request, saves nothing and reports no error',
   const server = new FakeHistoryServer();
   const saved: string[] = [];
   const csvExport = new CsvExport(trans, server, name => saved.push(name));
-  for (const finish of [
-    () => {
-      server.reply(COURSE);
-    },
-    () => {
-      server.fail(new Error('aborted'));
-    }
-  ]) {
+  for (const result of [{ kind: 'ok', value: COURSE } as const, failed('unreachable')]) {
     const running = csvExport.run(REQUEST);
     csvExport.cancel();
     assert.equal(server.signal?.aborted, true);
-    finish();
-    await running;
+    server.reply(result);
+    assert.equal(await running, null);
   }
   assert.deepEqual(saved, []);
 });
 
-test('an export that fails rejects', async () => {
+test('an export that fails has a reason', async () => {
   const server = new FakeHistoryServer();
   const running = new CsvExport(trans, server, () => undefined).run(REQUEST);
-  server.fail(new Error('Too busy.'));
-  await assert.rejects(running, /Too busy/);
+  server.reply(failed('busy', 'Too busy.'));
+  assert.equal(await running, 'Too busy.');
 });

@@ -9,15 +9,12 @@ import {
   toJson,
   type ShownCheck
 } from '../src/views/diagnostics/diagnosticsMessages';
-import {
-  DiagnosticsModel,
-  type DiagnosisState,
-  type ServerDoctor
-} from '../src/model/diagnostics/diagnosticsModel';
+import { DiagnosticsModel, type DiagnosisState } from '../src/model/diagnostics/diagnosticsModel';
 import { ActiveKernel } from '../src/model/kernel/activeKernel';
+import type { Result } from '../src/model/server/result';
 import type { TranslatedDiagnosis } from '../src/wire/kernelReply';
 import type { Check, Problem } from '../src/wire/wire';
-import { FakeKernel, FakeClock, ok, settled, trans } from './fakes';
+import { failed, FakeKernel, FakeClock, ok, settled, trans } from './fakes';
 
 const NO_REPLY = 'The kernel did not answer.';
 
@@ -64,11 +61,14 @@ function done(...checks: Check[]): DiagnosisState {
 }
 
 /** A server doctor that returns the diagnosis set by the test. */
-class FakeDoctor implements ServerDoctor {
+class FakeDoctor {
   requests = 0;
-  answer: Promise<TranslatedDiagnosis> = Promise.resolve(diagnosis(check('torch')));
+  answer: Promise<Result<TranslatedDiagnosis>> = Promise.resolve({
+    kind: 'ok',
+    value: diagnosis(check('torch'))
+  });
 
-  diagnose(): Promise<TranslatedDiagnosis> {
+  diagnose(): Promise<Result<TranslatedDiagnosis>> {
     this.requests++;
     return this.answer;
   }
@@ -78,7 +78,7 @@ function setUp(): { model: DiagnosticsModel; server: FakeDoctor; kernels: Active
   const kernels = new ActiveKernel(new FakeClock());
   kernels.setPanelVisible(true);
   const server = new FakeDoctor();
-  return { model: new DiagnosticsModel(server, kernels, NO_REPLY), server, kernels };
+  return { model: new DiagnosticsModel(() => server.diagnose(), kernels, NO_REPLY), server, kernels };
 }
 
 /** Open a notebook whose kernel replies. */
@@ -128,7 +128,7 @@ test('the previous diagnosis stays while the checks run, which run only once at 
 test('a failed diagnosis has a reason', async () => {
   const { model, server, kernels } = setUp();
   const kernel = await openNotebook(kernels);
-  server.answer = Promise.reject(new Error('No end within 60 seconds.'));
+  server.answer = Promise.resolve(failed('failed', 'No end within 60 seconds.'));
   kernel.reply = { status: 'error', reason: 'This kernel does not know that question.', state: null };
   await model.run();
   assert.deepEqual(model.server, { kind: 'failed', reason: 'No end within 60 seconds.' });

@@ -2,7 +2,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { Kernel, LoadResult } from '../src/model/kernel/kernel';
 import { parseReply, type ParsedReply } from '../src/wire/kernelReply';
-import type { Socket, StreamServer } from '../src/model/stream/connection';
+import type { FailureKind, Result } from '../src/model/server/result';
+import type { ServerClient, Socket } from '../src/model/server/serverClient';
 import type { Clock } from '../src/model/clock';
 import {
   STREAM_SCHEMA,
@@ -114,11 +115,16 @@ export class FakeSocket implements Socket {
   }
 }
 
-/** A server that replies with the HTTP status `code`, or is unreachable if `code` is null. */
-export class FakeServer implements StreamServer {
+/** Return the result of a request that has failed. */
+export function failed(kind: FailureKind, reason = ''): Result<never> {
+  return { kind, reason };
+}
+
+/** A server whose probes have the result `state`. */
+export class FakeServer implements Pick<ServerClient, 'stream' | 'probe'> {
   readonly sockets: FakeSocket[] = [];
-  code: number | null = 426;
-  /** Number of requests for the status. */
+  state: Result<unknown>['kind'] = 'ok';
+  /** Number of probes. */
   requests = 0;
 
   stream(): Socket {
@@ -127,9 +133,9 @@ export class FakeServer implements StreamServer {
     return socket;
   }
 
-  status(): Promise<number> {
+  probe(): Promise<Result<null>> {
     this.requests++;
-    return this.code === null ? Promise.reject(new Error('unreachable')) : Promise.resolve(this.code);
+    return Promise.resolve(this.state === 'ok' ? { kind: 'ok', value: null } : failed(this.state));
   }
 
   /** The websocket that was opened last. */

@@ -13,7 +13,7 @@ import { parseReport } from '../src/model/cells/report';
 import { totals, type CellRun } from '../src/model/cells/runTable';
 import { clusterCsv } from '../src/views/cluster/clusterCsv';
 import { clusterNotice, clusterSummary } from '../src/views/cluster/clusterMessages';
-import { parseSnapshot } from '../src/model/cluster/clusterModel';
+import { parseSnapshot } from '../src/wire/clusterSnapshot';
 import { describeGpu } from '../src/views/cluster/gpuGrid';
 import { level, quantity, QUANTITY_NAMES, summaryText } from '../src/views/cluster/quantities';
 import { findFree, models, wallGroups } from '../src/views/cluster/wallRows';

@@ -3,9 +3,10 @@ import { test } from 'node:test';
 
 import { HistoryLoader } from '../src/model/history/historyLoader';
 import type { TimeAxis } from '../src/model/history/timeSeries';
-import type { HistoryQuery, HistoryServer } from '../src/model/stream/serverApi';
+import type { Result } from '../src/model/server/result';
+import type { HistoryQuery, ServerClient } from '../src/model/server/serverClient';
 import type { MetricHistory } from '../src/wire/wire';
-import { FakeClock, sample, settled } from './fakes';
+import { failed, FakeClock, sample, settled } from './fakes';
 
 const LIVE = {
   span: { seconds: 300 },
@@ -16,20 +17,19 @@ const LIVE = {
 } as const;
 
 /** A server that replies when the test calls `reply` or `fail`. */
-class FakeHistoryServer implements HistoryServer {
+class FakeHistoryServer implements Pick<ServerClient, 'history'> {
   readonly requests: HistoryQuery[] = [];
   readonly signals: AbortSignal[] = [];
-  private readonly pending: { resolve: (course: MetricHistory) => void; reject: (error: unknown) => void }[] =
-    [];
+  private readonly pending: ((result: Result<MetricHistory>) => void)[] = [];
 
-  history(query: HistoryQuery, signal: AbortSignal): Promise<MetricHistory> {
+  history(query: HistoryQuery, signal: AbortSignal): Promise<Result<MetricHistory>> {
     this.requests.push(query);
     this.signals.push(signal);
-    return new Promise((resolve, reject) => this.pending.push({ resolve, reject }));
+    return new Promise(resolve => this.pending.push(resolve));
   }
 
   async reply(t: readonly number[], step = 1): Promise<void> {
-    this.pending.shift()?.resolve({
+    const value: MetricHistory = {
       since: 0,
       until: 0,
       step_s: step,
@@ -37,12 +37,13 @@ class FakeHistoryServer implements HistoryServer {
       t,
       samples: t.map(() => 1),
       gpus: [{ uuid: 'GPU-0', metrics: { utilization: { mean: t, min: null, max: null } } }]
-    });
+    };
+    this.pending.shift()?.({ kind: 'ok', value });
     await settled();
   }
 
   async fail(reason: string): Promise<void> {
-    this.pending.shift()?.reject(new Error(reason));
+    this.pending.shift()?.(failed('failed', reason));
     await settled();
   }
 }

@@ -11,10 +11,12 @@ import {
   SAMPLE_POLL_MS,
   type SampleStream
 } from '../src/model/stream/newestSample';
+import type { FailureKind, Result } from '../src/model/server/result';
 import { statusText, StatusModel, type Meter } from '../src/views/status/statusModel';
 import { StreamModel } from '../src/model/stream/streamModel';
 import type { KernelState, Reading, Sample } from '../src/wire/wire';
 import {
+  failed,
   FakeClock,
   FakeKernel,
   GIB,
@@ -24,7 +26,6 @@ import {
   ok,
   reading,
   sample,
-  settled,
   trans
 } from './fakes';
 
@@ -246,12 +247,12 @@ async function setUp(): Promise<{
   kernel.reply = ok({ gpus: [kernelGpu(0)], device: device('cuda:0') });
   kernels.setMentionsGpuwidget(kernel);
   kernels.disablePolling();
-  const server = { sample: () => Promise.resolve(sample(1)) };
+  const server = { sample: () => Promise.resolve({ kind: 'ok', value: sample(1) } as const) };
   const newest = new NewestSample(server, fakeMonitor(), clock);
   const model = new StatusModel(trans, kernels, newest, clock);
   model.setWanted(true, true);
   kernels.setActive({ name: 'train.ipynb', kernel, phase: 'idle' });
-  await settled();
+  await clock.pass(0);
   return { model, kernels, kernel, clock };
 }
 
@@ -285,7 +286,7 @@ test('the sparkline has a point of every five seconds, over two minutes', async 
   for (time = 1; time <= 200; time++) {
     changed.emit();
   }
-  await settled();
+  await clock.pass(0);
   assert.equal(model.history.length, 24);
   assert.deepEqual(
     [model.history[0], model.history.at(-1)],
@@ -313,8 +314,8 @@ test('a disposed item has no timer and no connection', async () => {
   assert.equal(updates, 0);
 });
 
-/** Return the sample of the status item on a server whose replies are `replies`, one after the other. */
-function requests(replies: (Sample | null | Error)[]): {
+/** Return the sample of the status item on a server that sends these samples or failures, one after the other. */
+function requests(replies: (Sample | FailureKind)[]): {
   newest: NewestSample;
   monitor: ReturnType<typeof fakeMonitor>;
   clock: FakeClock;
@@ -322,10 +323,10 @@ function requests(replies: (Sample | null | Error)[]): {
 } {
   let sent = 0;
   const server = {
-    sample: () => {
-      const reply = replies[sent] ?? null;
+    sample: (): Promise<Result<Sample>> => {
+      const reply = replies[sent] ?? 'absent';
       sent++;
-      return reply instanceof Error ? Promise.reject(reply) : Promise.resolve(reply);
+      return Promise.resolve(typeof reply === 'string' ? failed(reply) : { kind: 'ok', value: reply });
     }
   };
   const [clock, monitor] = [new FakeClock(), fakeMonitor()];
@@ -340,14 +341,14 @@ test('while no stream is open, a sample is requested every five seconds, and non
   newest.setWanted(false);
   assert.equal(clock.running, 0);
   newest.setWanted(true);
-  await settled();
+  await clock.pass(0);
   assert.equal(newest.sample?.time, 3);
 });
 
 test('an open stream replaces the requests', async () => {
   const { newest, monitor, clock, sent } = requests([sample(1)]);
   newest.setWanted(true);
-  await settled();
+  await clock.pass(0);
   monitor.model.take({ type: 'sample', sample: sample(9) });
   Object.assign(monitor, { connectionState: 'open', hasSample: true });
   monitor.changed.emit();
@@ -356,7 +357,7 @@ test('an open stream replaces the requests', async () => {
 });
 
 test('after a failure there is no sample until a later request succeeds', async () => {
-  const { newest, clock, sent } = requests([sample(1), new Error('503'), sample(3), null]);
+  const { newest, clock, sent } = requests([sample(1), 'failed', sample(3)]);
   newest.setWanted(true);
   await clock.pass(SAMPLE_POLL_MS);
   assert.deepEqual([sent(), newest.sample], [2, null]);
@@ -365,7 +366,7 @@ test('after a failure there is no sample until a later request succeeds', async 
 });
 
 test('a server without gpuwidget is asked again every five minutes', async () => {
-  const { newest, clock, sent } = requests([sample(1), null, sample(3)]);
+  const { newest, clock, sent } = requests([sample(1), 'absent', sample(3)]);
   newest.setWanted(true);
   await clock.pass(SAMPLE_POLL_MS);
   assert.deepEqual([sent(), newest.sample], [2, null]);
@@ -374,55 +375,57 @@ test('a server without gpuwidget is asked again every five minutes', async () =>
 });
 
 test('after the panel was closed, a new sample is requested at once, also of a server that had none before', async () => {
-  const { newest, monitor, clock, sent } = requests([null, sample(10), new Error('503')]);
+  const { newest, monitor, clock, sent } = requests(['absent', sample(10), 'failed']);
   newest.setWanted(true);
-  await settled();
+  await clock.pass(0);
   monitor.model.take({ type: 'sample', sample: sample(9) });
   Object.assign(monitor, { connectionState: 'open', hasSample: true });
   monitor.changed.emit();
   assert.deepEqual([sent(), newest.sample?.time], [1, 9]);
   Object.assign(monitor, { connectionState: 'off' });
   monitor.changed.emit();
-  await settled();
+  await clock.pass(0);
   assert.deepEqual([sent(), newest.sample?.time], [2, 10]);
   await clock.pass(SAMPLE_POLL_MS);
   assert.deepEqual([sent(), newest.sample], [3, null]);
 });
 
-test('a request that hangs is given up, and its sample is unknown', async () => {
+test('a request that is not wanted any more is aborted, and its late result is discarded', async () => {
   const [clock, monitor] = [new FakeClock(), fakeMonitor()];
-  const replies = [Promise.resolve(sample(1))];
-  const hang = (signal: AbortSignal): Promise<Sample> =>
-    new Promise((_, reject) => {
-      signal.addEventListener('abort', () => {
-        reject(new Error('aborted'));
+  const signals: AbortSignal[] = [];
+  let reply: (result: Result<Sample>) => void = () => undefined;
+  const server = {
+    sample: (signal: AbortSignal): Promise<Result<Sample>> => {
+      signals.push(signal);
+      return new Promise(resolve => {
+        reply = resolve;
       });
-    });
-  const server = { sample: (signal: AbortSignal) => replies.shift() ?? hang(signal) };
+    }
+  };
   const newest = new NewestSample(server, monitor, clock);
   newest.setWanted(true);
-  await settled();
-  assert.equal(newest.sample?.time, 1);
-  await clock.pass(SAMPLE_POLL_MS + 10_000);
-  assert.equal(newest.sample, null);
+  await clock.pass(0);
   newest.setWanted(false);
-  assert.equal(clock.running, 0);
+  assert.deepEqual([signals[0]?.aborted, clock.running], [true, 0]);
+  reply({ kind: 'ok', value: sample(1) });
+  await clock.pass(60_000);
+  assert.deepEqual([newest.sample, signals.length, clock.running], [null, 1, 0]);
 });
 
 test('a page that was hidden for a long time does not show the old sample', async () => {
   const { newest, clock } = requests([sample(1), sample(2), sample(3)]);
   const time = (): number | undefined => newest.sample?.time;
   newest.setWanted(true);
-  await settled();
+  await clock.pass(0);
   newest.setWanted(false);
   await clock.pass(RETRY_MS);
   newest.setWanted(true);
   assert.equal(time(), 1);
-  await settled();
+  await clock.pass(0);
   newest.setWanted(false);
   await clock.pass(RETRY_MS + 1);
   newest.setWanted(true);
   assert.equal(time(), undefined);
-  await settled();
+  await clock.pass(0);
   assert.equal(time(), 3);
 });

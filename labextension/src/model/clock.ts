@@ -1,10 +1,4 @@
-/**
- * A monotonic clock with one-shot timers. Tests replace it with a clock that they advance themselves.
- *
- * Lumino's `Poll` is not used, because it has one fixed interval and keeps ticking while it is in standby. In
- * gpuwidget, the time until the next request depends on the last reply, and a hidden page has no timer at
- * all.
- */
+/** A monotonic clock with one-shot timers. Tests replace it with a clock that they advance themselves. */
 export interface Clock {
   /** Return the milliseconds since an arbitrary start. The value never decreases. */
   now(): number;

@@ -11,7 +11,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { BROWSER_CLOCK } from '../model/clock';
 import { restoreState, type DashboardState } from '../model/history/dashboardState';
 import { GpuDashboard } from '../views/dashboard/gpuDashboard';
-import { ServerApi } from '../model/stream/serverApi';
+import { ServerClient } from '../model/server/serverClient';
 import { isMetric } from '../model/metrics';
 import type { MetricName } from '../wire/metricTable';
 import { CommandIds, DOMAIN, ICellRuns, IClusterModel, IGpuSettings, IMonitor } from '../tokens';
@@ -45,7 +45,7 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
     const labTrans = (translator ?? nullTranslator).load('jupyterlab');
     const { commands, serviceManager, shell } = app;
     const tracker = new WidgetTracker<MainAreaWidget<GpuDashboard>>({ namespace: 'gpuwidget-dashboard' });
-    const server = new ServerApi(serviceManager.serverSettings, () => 0, trans);
+    const server = new ServerClient(serviceManager.serverSettings, trans);
     /**
      * The state of the dashboard that was opened last. After that dashboard is closed, a new one starts with
      * this state.

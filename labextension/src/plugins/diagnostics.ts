@@ -4,7 +4,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { DiagnosticsModel } from '../model/diagnostics/diagnosticsModel';
 import { DiagnosticsSection } from '../views/diagnostics/diagnosticsSection';
-import { JupyterServerDoctor } from '../model/diagnostics/serverDoctor';
+import { ServerClient } from '../model/server/serverClient';
 import { CommandIds, DOMAIN, IGpuPanel, IGpuSettings, IMonitor } from '../tokens';
 import { setAttribute, setHidden } from '../ui/dom';
 import { doctorIcon } from '../ui/icon';
@@ -33,8 +33,8 @@ export const diagnostics: JupyterFrontEndPlugin<void> = {
     const noReply = trans.__(
       'The kernel did not answer: a long call blocks it, or its version of gpuwidget is too old.'
     );
-    const doctor = new JupyterServerDoctor(serviceManager.serverSettings, trans, languageCode);
-    const model = new DiagnosticsModel(doctor, kernels, noReply);
+    const server = new ServerClient(serviceManager.serverSettings, trans);
+    const model = new DiagnosticsModel(() => server.diagnose(languageCode), kernels, noReply);
     const section = new DiagnosticsSection({
       trans,
       model,

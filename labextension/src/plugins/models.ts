@@ -8,7 +8,7 @@ import { ActiveKernel } from '../model/kernel/activeKernel';
 import { ActiveNotebookTracker } from '../model/kernel/activeNotebook';
 import { Connection } from '../model/stream/connection';
 import { GpuMonitor } from '../model/stream/gpuMonitor';
-import { ServerApi } from '../model/stream/serverApi';
+import { ServerClient } from '../model/server/serverClient';
 import { StreamModel } from '../model/stream/streamModel';
 import { DOMAIN, IClusterModel, IMonitor, ICellRuns } from '../tokens';
 import { translateUnknown } from '../model/format';
@@ -29,7 +29,7 @@ export const monitor: JupyterFrontEndPlugin<IMonitor> = {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     translateUnknown(trans);
     const model = new StreamModel();
-    const server = new ServerApi(app.serviceManager.serverSettings, () => model.seconds, trans);
+    const server = new ServerClient(app.serviceManager.serverSettings, trans, () => model.seconds);
     const connection = new Connection(server, BROWSER_CLOCK, Math.random);
     const kernels = new ActiveKernel(BROWSER_CLOCK);
     if (tracker !== null) {
@@ -59,7 +59,7 @@ export const clusterModel: JupyterFrontEndPlugin<IClusterModel> = {
     // The page config is known before a stream is open, so a layout can be restored without waiting for it.
     return PageConfig.getOption('gpuwidgetCluster') !== 'true'
       ? null // No Prometheus is configured.
-      : new ClusterModel(trans, new ServerApi(serviceManager.serverSettings, () => 0, trans), BROWSER_CLOCK);
+      : new ClusterModel(new ServerClient(serviceManager.serverSettings, trans), BROWSER_CLOCK);
   }
 };
 

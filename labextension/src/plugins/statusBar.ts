@@ -6,7 +6,7 @@ import { BROWSER_CLOCK } from '../model/clock';
 import { NewestSample } from '../model/stream/newestSample';
 import { StatusItem } from '../views/status/statusItem';
 import { StatusModel } from '../views/status/statusModel';
-import { ServerApi } from '../model/stream/serverApi';
+import { ServerClient } from '../model/server/serverClient';
 import { CommandIds, DOMAIN, IGpuSettings, IMonitor } from '../tokens';
 
 const RANK = 40;
@@ -38,7 +38,7 @@ export const statusBar: JupyterFrontEndPlugin<void> = {
       return; // The user has disabled JupyterLab's status bar.
     }
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    const server = new ServerApi(app.serviceManager.serverSettings, () => 0, trans);
+    const server = new ServerClient(app.serviceManager.serverSettings, trans);
     const newest = new NewestSample(server, monitor, BROWSER_CLOCK);
     const model = new StatusModel(trans, monitor.kernels, newest, BROWSER_CLOCK);
     const item = new StatusItem(

@@ -1,38 +1,17 @@
-import type { TranslationBundle } from '@jupyterlab/translation';
 import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
+import { Poll } from '@lumino/polling';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Clock } from '../clock';
-import type { ClusterServer } from '../stream/serverApi';
-import { errorText } from '../format';
-import {
-  amount,
-  count,
-  each,
-  flag,
-  known,
-  list,
-  nullable,
-  number,
-  object,
-  oneOf,
-  optionalText,
-  orNull,
-  parsed,
-  text,
-  time,
-  validItems
-} from '../../wire/parsing';
-import type { ClusterGpu, ClusterNode, ClusterSnapshot } from '../../wire/wire';
+import { CancelablePoll } from '../cancelablePoll';
+import type { Result } from '../server/result';
+import type { ServerClient } from '../server/serverClient';
+import type { ClusterSnapshot } from '../../wire/wire';
 
-/** Maximum number of GPUs, and of machines, of a cluster. */
-const MAX_GPUS = 100_000;
 /** Seconds until the next request after a failed one. */
 const RETRY_S = 5;
 /** Minimum seconds between two requests. */
 const MIN_INTERVAL_S = 1;
-/** The server answers within a few seconds, even if Prometheus does not. */
-const TIMEOUT_MS = 20_000;
 
 /** The newest snapshot of the cluster. It is requested repeatedly, but only while a view is visible. */
 export class ClusterModel {
@@ -41,15 +20,20 @@ export class ClusterModel {
   /** Why the last request failed; null if it succeeded. */
   failure: string | null = null;
   private readonly views = new Set<() => boolean>();
-  private pending: AbortController | null = null;
-  private timer: number | null = null;
+  /** When the next snapshot is due, in milliseconds of the clock. */
+  private due = -Infinity;
+  private readonly poll: CancelablePoll<Result<ClusterSnapshot>>;
   private readonly changes = new Signal<this, void>(this);
 
   constructor(
-    private readonly trans: TranslationBundle,
-    private readonly server: ClusterServer,
+    server: Pick<ServerClient, 'cluster'>,
     private readonly clock: Clock
-  ) {}
+  ) {
+    this.poll = new CancelablePoll(
+      signal => server.cluster(signal),
+      result => this.handleResult(result)
+    );
+  }
 
   /** Emitted after a response or a failure. */
   get changed(): ISignal<this, void> {
@@ -61,70 +45,34 @@ export class ClusterModel {
     this.views.add(isVisible);
     return new DisposableDelegate(() => {
       this.views.delete(isVisible);
-    });
-  }
-
-  /** Request a snapshot if a view is visible and the current one is due. Views call this when shown. */
-  wake(): void {
-    if (this.timer === null && this.pending === null && [...this.views].some(isVisible => isVisible())) {
-      void this.request();
-    }
-  }
-
-  private async request(): Promise<void> {
-    const request = (this.pending = new AbortController());
-    const timeout = this.clock.after(TIMEOUT_MS, () => {
-      request.abort(new Error(this.trans.__('The server does not answer.')));
-    });
-    let seconds = RETRY_S;
-    try {
-      const snapshot = parseSnapshot(await this.server.cluster(request.signal));
-      if (snapshot === null) {
-        throw new Error(
-          this.trans.__('The server and this page have different versions of gpuwidget: restart the server.')
-        );
-      }
-      this.snapshot = snapshot;
-      this.failure = null;
-      seconds = Math.max(MIN_INTERVAL_S, snapshot.interval_s);
-    } catch (error) {
-      this.failure = errorText(request.signal.aborted ? request.signal.reason : error);
-    }
-    this.clock.cancel(timeout);
-    this.pending = null;
-    this.timer = this.clock.after(1000 * seconds, () => {
-      this.timer = null;
       this.wake();
     });
-    this.changes.emit();
   }
-}
 
-const snapshot = object<ClusterSnapshot>({
-  time: nullable(time),
-  interval_s: known(amount),
-  problem: nullable(text),
-  nodes: list(object<ClusterNode>({ name: text, up: flag, last_seen: orNull(time) }), MAX_GPUS),
-  gpus: list(
-    object<ClusterGpu>({
-      ...each(text, 'uuid', 'node'),
-      index: count,
-      ...each(optionalText, 'model', 'mig', 'job'),
-      ...each(list(text), 'users', 'notebooks'),
-      exporters: validItems(oneOf('gpuwidget', 'dcgm', 'nvidia_gpu')),
-      ...each(amount, 'utilization', 'memory_used', 'memory_total', 'power_w', 'power_limit_w', 'idle_s'),
-      ...each(count, 'xid', 'ecc_uncorrected'),
-      temperature_c: number,
-      lost: flag
-    }),
-    MAX_GPUS
-  )
-});
+  /** Request snapshots while a view is visible. Views call this when they are shown or hidden. */
+  wake(): void {
+    if (!this.isVisible) {
+      this.poll.stop();
+    } else if (!this.poll.isRunning) {
+      this.poll.start(Math.max(0, this.due - this.clock.now()));
+    }
+  }
 
-/**
- * Return the snapshot; null if the reply does not have its format. Values of an unexpected type are null, which
- * means unknown.
- */
-export function parseSnapshot(reply: unknown): ClusterSnapshot | null {
-  return parsed(snapshot, reply);
+  private get isVisible(): boolean {
+    return [...this.views].some(isVisible => isVisible());
+  }
+
+  private handleResult(result: Result<ClusterSnapshot>): number {
+    let seconds = RETRY_S;
+    if (result.kind === 'ok') {
+      this.snapshot = result.value;
+      this.failure = null;
+      seconds = Math.max(MIN_INTERVAL_S, result.value.interval_s);
+    } else {
+      this.failure = result.reason;
+    }
+    this.due = this.clock.now() + 1000 * seconds;
+    this.changes.emit();
+    return this.isVisible ? 1000 * seconds : Poll.NEVER;
+  }
 }

@@ -2,6 +2,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Kernel } from '../kernel/kernel';
 import type { ActiveKernel } from '../kernel/activeKernel';
+import type { Result } from '../server/result';
 import type { TranslatedDiagnosis } from '../../wire/kernelReply';
 
 /** The state of one environment's diagnosis. */
@@ -10,12 +11,6 @@ export type DiagnosisState =
   | { readonly kind: 'running'; readonly previous: TranslatedDiagnosis | null }
   | { readonly kind: 'failed'; readonly reason: string }
   | { readonly kind: 'done'; readonly diagnosis: TranslatedDiagnosis };
-
-/** Runs the doctor's checks in the Jupyter server. */
-export interface ServerDoctor {
-  /** Return the diagnosis. The promise rejects with a sentence to display. */
-  diagnose(): Promise<TranslatedDiagnosis>;
-}
 
 /** Return the newest diagnosis. While the checks are running, it is the previous one. */
 export function newestDiagnosis(state: DiagnosisState | null): TranslatedDiagnosis | null {
@@ -37,9 +32,12 @@ export class DiagnosticsModel {
   >();
   private readonly changes = new Signal<this, void>(this);
 
-  /** `noReply` is the reason to display for a kernel that does not reply. */
+  /**
+   * `runServerChecks` runs the doctor's checks in the Jupyter server. `noReply` is the reason to display for a
+   * kernel that does not reply.
+   */
   constructor(
-    private readonly doctor: ServerDoctor,
+    private readonly runServerChecks: () => Promise<Result<TranslatedDiagnosis>>,
     private readonly kernels: ActiveKernel,
     private readonly noReply: string
   ) {}
@@ -93,11 +91,11 @@ export class DiagnosticsModel {
     }
     this.serverState = { kind: 'running', previous: newestDiagnosis(this.serverState) };
     this.changes.emit();
-    try {
-      this.serverState = { kind: 'done', diagnosis: await this.doctor.diagnose() };
-    } catch (error) {
-      this.serverState = { kind: 'failed', reason: error instanceof Error ? error.message : String(error) };
-    }
+    const result = await this.runServerChecks();
+    this.serverState =
+      result.kind === 'ok'
+        ? { kind: 'done', diagnosis: result.value }
+        : { kind: 'failed', reason: result.reason };
     this.changes.emit();
   }
 

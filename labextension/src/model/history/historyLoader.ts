@@ -1,8 +1,7 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Clock } from '../clock';
-import type { HistoryServer } from '../stream/serverApi';
-import { errorText } from '../format';
+import type { ServerClient } from '../server/serverClient';
 import type { MetricHistory, Sample } from '../../wire/wire';
 import type { TimeRange } from './dashboardState';
 import type { MetricName } from '../../wire/metricTable';
@@ -48,7 +47,7 @@ export class HistoryLoader {
   private readonly changes = new Signal<this, void>(this);
 
   constructor(
-    private readonly server: HistoryServer,
+    private readonly server: Pick<ServerClient, 'history'>,
     private readonly clock: Clock
   ) {}
 
@@ -122,18 +121,16 @@ export class HistoryLoader {
     this.samples = [];
     const { span, metrics, points, node } = wanted;
     const part = isLive(span) ? span : { since: span.from, until: span.to };
-    void this.server.history({ part, metrics, points, node }, request.signal).then(
-      history => {
-        if (this.pending === request) {
-          this.handleResponse(history, wanted);
-        }
-      },
-      (error: unknown) => {
-        if (this.pending === request) {
-          this.finish(errorText(error));
-        }
+    void this.server.history({ part, metrics, points, node }, request.signal).then(result => {
+      if (this.pending !== request) {
+        return;
       }
-    );
+      if (result.kind === 'ok') {
+        this.handleResponse(result.value, wanted);
+      } else {
+        this.finish(result.reason);
+      }
+    });
   }
 
   private handleResponse(history: MetricHistory, { span, metrics, points }: LoadRequest): void {

@@ -1,6 +1,10 @@
+import { Poll } from '@lumino/polling';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Clock } from '../clock';
+import { CancelablePoll } from '../cancelablePoll';
+import type { Result } from '../server/result';
+import type { ServerClient, Socket } from '../server/serverClient';
 import type { ActivityRequest, RateRequest, ReceivedMessage, Sample } from '../../wire/wire';
 import { applyChanges, parseStreamMessage } from '../../wire/streamMessages';
 
@@ -8,17 +12,8 @@ const FIRST_RETRY_MS = 500;
 const MAX_RETRY_MS = 10_000;
 /** Time until the next attempt if the server limits the number of connections or of messages. */
 const LIMIT_RETRY_MS = 30_000;
-/** HTTP status of a server that has too many clients. */
-const TOO_MANY_REQUESTS = 429;
-/**
- * HTTP statuses that only gpuwidget sends: it would accept a websocket, or it has less history than requested. Any
- * other status may come from a proxy, such as that of a JupyterHub whose server is stopped (424).
- */
-const ANSWERS: readonly (number | null)[] = [426, 400];
 /** Close code of a server that has received too many messages from this page. */
 const POLICY_VIOLATION = 1008;
-/** Timeout of a status request. On a dead connection it would otherwise be pending for minutes. */
-const STATUS_TIMEOUT_MS = 10_000;
 /** Timeout of the websocket's handshake, since a proxy may accept a websocket and never complete it. */
 const HANDSHAKE_TIMEOUT_MS = 15_000;
 /**
@@ -41,20 +36,6 @@ const ATTEMPTS_AFTER_UNREADABLE = 2;
 export type ConnectionState =
   'off' | 'opening' | 'open' | 'lost' | 'absent' | 'refused' | 'full' | 'limited' | 'blocked' | 'foreign';
 
-/** The part of a WebSocket that is used here. */
-export type Socket = Pick<WebSocket, 'onmessage' | 'onclose' | 'close' | 'send'>;
-
-/** The part of the server that a `Connection` uses. */
-export interface StreamServer {
-  /** Open the websocket. */
-  stream(): Socket;
-  /**
-   * Return the HTTP status of a request that opens no websocket: it may explain why a websocket failed, which a
-   * browser does not report. Rejects if the server is unreachable.
-   */
-  status(): Promise<number>;
-}
-
 /**
  * The connection for the stream of samples. It opens the websocket on `start()` and reopens it after each
  * failure until `stop()`.
@@ -62,8 +43,10 @@ export interface StreamServer {
 export class Connection {
   private currentState: ConnectionState = 'off';
   private socket: Socket | null = null;
-  /** The timer of the next attempt, or of the handshake while a websocket is opening. */
+  /** The timer of the handshake while a websocket is opening. */
   private timer: number | null = null;
+  /** Finds out why the websocket has closed, and opens the next one. */
+  private readonly retry: CancelablePoll<Result<null>>;
   private attempts = 0;
   /** Number of consecutive attempts that failed although gpuwidget answered. */
   private unexplained = 0;
@@ -75,10 +58,15 @@ export class Connection {
   private readonly messages = new Signal<this, ReceivedMessage>(this);
 
   constructor(
-    private readonly server: StreamServer,
+    private readonly server: Pick<ServerClient, 'stream' | 'probe'>,
     private readonly clock: Clock,
     private readonly random: () => number
-  ) {}
+  ) {
+    this.retry = new CancelablePoll(
+      signal => server.probe(signal),
+      result => this.handleProbe(result)
+    );
+  }
 
   /** The current state. */
   get state(): ConnectionState {
@@ -221,72 +209,41 @@ export class Connection {
     this.cancelTimer();
     this.socket = null;
     // Before the stream is open, this page has sent no messages: a proxy must have closed the websocket.
-    if (code === POLICY_VIOLATION && this.currentState === 'open') {
-      this.scheduleRetry(LIMIT_RETRY_MS);
-      this.setState('limited');
-      return;
-    }
-    const wait = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** this.attempts);
-    this.attempts++;
-    this.scheduleRetry(wait);
+    const isLimited = code === POLICY_VIOLATION && this.currentState === 'open';
+    const wait = isLimited ? LIMIT_RETRY_MS : Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** this.attempts++);
     if (this.currentState === 'open') {
-      this.setState('lost');
+      this.setState(isLimited ? 'limited' : 'lost');
+    }
+    if (this.needsSocket) {
+      this.retry.start(this.withJitter(wait));
     }
   }
 
-  /** Schedule the next attempt. This is done before listeners learn the state, as one of them may stop the stream. */
-  private scheduleRetry(wait: number): void {
-    // Add random jitter, so that the open pages do not all reconnect at the same time when the server becomes
-    // reachable again.
-    this.timer = this.clock.after(wait * (0.5 + this.random() / 2), () => {
-      void this.retry();
-    });
+  /** Whether the stream has no websocket, and no listener has stopped or restarted it meanwhile. */
+  private get needsSocket(): boolean {
+    return this.currentState !== 'off' && this.socket === null;
   }
 
-  private async retry(): Promise<void> {
-    // The timer's id identifies this attempt: `stop()` clears it, and a later attempt has another one.
-    const attempt = this.timer;
-    const status = await this.requestStatus();
-    if (attempt === null || this.timer !== attempt) {
-      return;
-    }
+  /** Return a random part of a time, so that the open pages do not all reconnect to a restarted server at once. */
+  private withJitter(milliseconds: number): number {
+    return milliseconds * (0.5 + this.random() / 2);
+  }
+
+  /** Open the next websocket, unless the server has too many clients. */
+  private handleProbe({ kind }: Result<null>): number {
     // An attempt that failed while the server was unreachable does not show that a proxy blocks websockets.
-    this.unexplained = ANSWERS.includes(status) ? this.unexplained + 1 : 0;
-    if (status === TOO_MANY_REQUESTS) {
+    this.unexplained = kind === 'ok' ? this.unexplained + 1 : 0;
+    if (kind === 'busy') {
       this.attempts = 0;
-      this.scheduleRetry(LIMIT_RETRY_MS);
       this.setState('full');
-      return;
+      return this.withJitter(LIMIT_RETRY_MS);
     }
-    this.setState(this.stateFor(status));
-    if (this.timer === attempt) {
+    const isBlocked = this.unexplained > MAX_UNEXPLAINED_FAILURES;
+    this.setState(kind === 'absent' || kind === 'refused' ? kind : isBlocked ? 'blocked' : 'lost');
+    if (this.needsSocket) {
       this.open();
     }
-  }
-
-  private requestStatus(): Promise<number | null> {
-    return new Promise(resolve => {
-      const timer = this.clock.after(STATUS_TIMEOUT_MS, () => {
-        resolve(null);
-      });
-      void this.server
-        .status()
-        .catch(() => null)
-        .then(status => {
-          this.clock.cancel(timer);
-          resolve(status);
-        });
-    });
-  }
-
-  private stateFor(status: number | null): ConnectionState {
-    if (status === 404) {
-      return 'absent';
-    }
-    if (status === 401 || status === 403) {
-      return 'refused';
-    }
-    return this.unexplained > MAX_UNEXPLAINED_FAILURES ? 'blocked' : 'lost';
+    return Poll.NEVER;
   }
 
   private cancelTimer(): void {
@@ -297,6 +254,7 @@ export class Connection {
   }
 
   private release(): void {
+    this.retry.stop();
     this.cancelTimer();
     if (this.socket !== null) {
       this.socket.onmessage = null;

@@ -3,6 +3,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import type { Connection, ConnectionState } from './connection';
 import type { ActiveKernel } from '../kernel/activeKernel';
 import type { StreamModel } from './streamModel';
+import { CancelablePoll } from '../cancelablePoll';
 import type { Clock } from '../clock';
 import type { IMonitor } from '../../tokens';
 import type { ReceivedMessage } from '../../wire/wire';
@@ -42,7 +43,10 @@ export class GpuMonitor implements IMonitor {
   /** Whether new data about the holders of memory has arrived and the views have not been notified yet. */
   private usagePending = false;
   private lastUpdate = -Infinity;
-  private timer: number | null = null;
+  private readonly check = new CancelablePoll(
+    () => Promise.resolve(),
+    () => this.checkSilence()
+  );
   private readonly changes = new Signal<this, void>(this);
 
   constructor(
@@ -142,16 +146,15 @@ export class GpuMonitor implements IMonitor {
   /** Open the stream if it is needed, otherwise close it. */
   private updateStream(): void {
     const wanted = this.panelVisible || this.backgroundUsers.size > 0 || this.visibleDashboards.size > 0;
-    if (wanted === (this.timer !== null)) {
+    if (wanted === this.check.isRunning) {
       return;
     }
     if (wanted) {
       this.lastMessage = this.silentSince = this.clock.now();
+      this.check.start(CHECK_MS);
       this.connection.start();
-      this.scheduleCheck();
-    } else if (this.timer !== null) {
-      this.clock.cancel(this.timer);
-      this.timer = null;
+    } else {
+      this.check.stop();
       this.connection.stop();
       this.model.usage = null; // It would be hours old by the time that someone asks for it.
     }
@@ -187,16 +190,14 @@ export class GpuMonitor implements IMonitor {
     }
   }
 
-  private scheduleCheck(): void {
-    this.timer = this.clock.after(CHECK_MS, () => {
-      this.scheduleCheck(); // First, so that a listener that ends the need for samples also ends the timer.
-      if (this.silentFor !== null) {
-        this.restartIfDead();
-        this.notify();
-      } else if (this.usagePending) {
-        this.notify();
-      }
-    });
+  private checkSilence(): number {
+    if (this.silentFor !== null) {
+      this.restartIfDead();
+      this.notify();
+    } else if (this.usagePending) {
+      this.notify();
+    }
+    return CHECK_MS;
   }
 
   private restartIfDead(): void {

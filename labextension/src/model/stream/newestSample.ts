@@ -1,9 +1,11 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Clock } from '../clock';
-import type { SampleServer } from './serverApi';
+import { CancelablePoll } from '../cancelablePoll';
+import type { Result } from '../server/result';
+import type { ServerClient } from '../server/serverClient';
 import type { IMonitor } from '../../tokens';
-import { SAMPLE_SCHEMA, type Sample } from '../../wire/wire';
+import type { Sample } from '../../wire/wire';
 
 /** Milliseconds between two requests for a sample while no stream is open. */
 export const SAMPLE_POLL_MS = 5000;
@@ -11,8 +13,6 @@ export const SAMPLE_POLL_MS = 5000;
 export const RETRY_MS = 30_000;
 /** Milliseconds until the next request if the server has no gpuwidget: it logs each of these requests. */
 export const ABSENT_MS = 300_000;
-/** Maximum time for a request. On a dead connection, it would otherwise be pending for minutes. */
-const TIMEOUT_MS = 10_000;
 
 /** The part of `IMonitor` that is used here. */
 export interface SampleStream extends Pick<
@@ -34,17 +34,18 @@ export class NewestSample {
   private requested: Sample | null = null;
   /** When `requested` was set, in milliseconds of this page's clock. */
   private received = -Infinity;
-  /** Whether the stream delivered the last sample. */
-  private wasStreamed = false;
-  private pending: AbortController | null = null;
-  private timer: number | null = null;
+  private readonly poll: CancelablePoll<Result<Sample>>;
   private readonly changes = new Signal<this, void>(this);
 
   constructor(
-    private readonly server: SampleServer,
+    server: Pick<ServerClient, 'sample'>,
     private readonly monitor: SampleStream,
     private readonly clock: Clock
   ) {
+    this.poll = new CancelablePoll(
+      signal => server.sample(signal),
+      result => this.handleResult(result)
+    );
     monitor.changed.connect(this.onMonitorChanged, this);
   }
 
@@ -64,20 +65,15 @@ export class NewestSample {
       return;
     }
     this.wanted = wanted;
-    if (wanted) {
-      if (this.clock.now() - this.received > RETRY_MS) {
-        this.requested = null; // The page was hidden for a long time.
-      }
-      void this.request();
-    } else {
-      this.stop();
+    if (wanted && this.clock.now() - this.received > RETRY_MS) {
+      this.requested = null; // The page was hidden for a long time.
     }
+    this.updatePoll();
   }
 
   /** Stop all requests and disconnect all signals. */
   dispose(): void {
-    this.wanted = false;
-    this.stop();
+    this.setWanted(false);
     this.monitor.changed.disconnect(this.onMonitorChanged, this);
     Signal.clearData(this);
   }
@@ -88,47 +84,28 @@ export class NewestSample {
   }
 
   private onMonitorChanged(): void {
-    const { isStreamed } = this;
-    if (isStreamed) {
+    if (this.isStreamed) {
       this.keep(this.monitor.model.sample);
-    } else if (this.wasStreamed && this.wanted) {
-      this.stop();
-      void this.request(); // The stream's last sample is not current any more.
     }
-    this.wasStreamed = isStreamed;
+    this.updatePoll();
     this.changes.emit();
   }
 
-  /** Request a sample, unless the stream delivers samples, and schedule the next request. */
-  private async request(): Promise<void> {
-    this.timer = null;
-    const delay = this.isStreamed ? SAMPLE_POLL_MS : await this.requestSample();
-    if (this.wanted && delay !== null) {
-      this.timer = this.clock.after(delay, () => void this.request());
+  /** Request samples while one is wanted and the stream delivers none. */
+  private updatePoll(): void {
+    if (!this.wanted || this.isStreamed) {
+      this.poll.stop();
+    } else if (!this.poll.isRunning) {
+      this.poll.start();
     }
   }
 
-  /** Request a sample. Return the milliseconds until the next request; null if this one was canceled. */
-  private async requestSample(): Promise<number | null> {
-    const request = (this.pending = new AbortController());
-    const timeout = this.clock.after(TIMEOUT_MS, () => {
-      request.abort();
-    });
-    let sample: Sample | null = null;
-    let absent = false;
-    try {
-      sample = await this.server.sample(request.signal);
-      absent = sample?.schema !== SAMPLE_SCHEMA;
-    } catch {
-      // The server is unreachable or has no sample. The previous sample would be outdated.
-    }
-    this.clock.cancel(timeout);
-    if (this.pending !== request) {
-      return null;
-    }
-    this.keep(absent ? null : sample);
+  /** Keep the result of a request. Return the milliseconds until the next one. */
+  private handleResult(result: Result<Sample>): number {
+    const sample = result.kind === 'ok' ? result.value : null;
+    this.keep(sample); // After a failure, the previous sample would be outdated.
     this.changes.emit();
-    if (absent) {
+    if (result.kind === 'absent' || result.kind === 'foreign') {
       return ABSENT_MS;
     }
     return (sample?.gpus.length ?? 0) > 0 ? SAMPLE_POLL_MS : RETRY_MS;
@@ -137,14 +114,5 @@ export class NewestSample {
   private keep(sample: Sample | null): void {
     this.requested = sample;
     this.received = this.clock.now();
-  }
-
-  private stop(): void {
-    this.pending?.abort();
-    this.pending = null;
-    if (this.timer !== null) {
-      this.clock.cancel(this.timer);
-      this.timer = null;
-    }
   }
 }

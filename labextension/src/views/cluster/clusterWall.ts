@@ -123,6 +123,10 @@ export class ClusterWall extends Widget {
     this.updateActive();
   }
 
+  protected override onAfterHide(): void {
+    this.updateActive();
+  }
+
   protected override onActivateRequest(): void {
     if (this.groups.length > 0) {
       this.grid.focus();

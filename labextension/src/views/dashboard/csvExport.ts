@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { HistoryServer } from '../../model/stream/serverApi';
+import type { ServerClient } from '../../model/server/serverClient';
 import type { MetricHistory, MetricSeries } from '../../wire/wire';
 import { twoDigits } from '../../model/format';
 import type { TimeRange } from '../../model/history/dashboardState';
@@ -38,28 +38,27 @@ export class CsvExport {
   /** `save` is called with a file's name and text, and offers the file to the user. */
   constructor(
     private readonly trans: TranslationBundle,
-    private readonly server: HistoryServer,
+    private readonly server: Pick<ServerClient, 'history'>,
     private readonly save: (name: string, text: string) => void = saveFile
   ) {}
 
   /**
-   * Load the data and save the file. Rejects with the server's error; resolves without a file if the export
-   * was canceled.
+   * Load the data and save the file. Return why that failed; null if the file was saved or the export was
+   * canceled.
    */
-  async run({ range, gpus, metrics, isRecording, node }: CsvRequest): Promise<void> {
+  async run({ range, gpus, metrics, isRecording, node }: CsvRequest): Promise<string | null> {
     this.cancel();
-    const request = (this.request = new AbortController());
+    const { signal } = (this.request = new AbortController());
     const part = { since: range.from, until: range.to };
-    try {
-      const history = await this.server.history({ part, metrics, points: MAX_ROWS, node }, request.signal);
-      if (!request.signal.aborted) {
-        this.save(fileName(range.to, isRecording, node), toCsv(this.trans, history, gpus, metrics));
-      }
-    } catch (error) {
-      if (!request.signal.aborted) {
-        throw error;
-      }
+    const result = await this.server.history({ part, metrics, points: MAX_ROWS, node }, signal);
+    if (signal.aborted) {
+      return null;
     }
+    if (result.kind !== 'ok') {
+      return result.reason;
+    }
+    this.save(fileName(range.to, isRecording, node), toCsv(this.trans, result.value, gpus, metrics));
+    return null;
   }
 
   /** Cancel the export that is under way. */

@@ -7,12 +7,12 @@ import { Widget } from '@lumino/widgets';
 import type { Clock } from '../../model/clock';
 import { NoticeView } from '../panel/notice';
 import { serverNotice, type Notice } from '../panel/panelMessages';
-import type { AlwaysOnServer } from '../../model/stream/serverApi';
+import type { ServerClient } from '../../model/server/serverClient';
 import type { ICellRuns, IClusterModel, IGpuSettings, IMonitor } from '../../tokens';
 import { metricTexts, type MetricName } from '../../wire/metricTable';
 import type { Band } from '../../model/cells/band';
 import { setAttribute, setHidden, TextElement } from '../../ui/dom';
-import { errorText, sentence, unitsChanged } from '../../model/format';
+import { sentence, unitsChanged } from '../../model/format';
 import { gpuIcon } from '../../ui/icon';
 import type { ReceivedMessage } from '../../wire/wire';
 import { ChartGrid } from './chartGrid';
@@ -59,7 +59,7 @@ const ERROR_MS = 10_000;
 export interface DashboardOptions {
   readonly trans: TranslationBundle;
   readonly monitor: IMonitor;
-  readonly server: AlwaysOnServer;
+  readonly server: ServerClient;
   readonly cluster: IClusterModel;
   readonly cells: ICellRuns;
   readonly settings: IGpuSettings;
@@ -661,28 +661,25 @@ export class GpuDashboard extends Widget {
     const { metrics, enlarged, node } = this.current;
     this.setError(null);
     this.toolbar.setExporting(true);
-    try {
-      await this.csvExport.run({
-        range: this.timeRange(),
-        gpus: this.shownGpus(),
-        metrics: enlarged === null ? metrics : [enlarged],
-        isRecording: (this.monitor.model.sample?.origin.recording ?? null) !== null,
-        node
-      });
-    } catch (error) {
-      this.setError(this.trans.__('The CSV file could not be made: %1', errorText(error)));
-    } finally {
-      this.toolbar.setExporting(false);
+    const failure = await this.csvExport.run({
+      range: this.timeRange(),
+      gpus: this.shownGpus(),
+      metrics: enlarged === null ? metrics : [enlarged],
+      isRecording: (this.monitor.model.sample?.origin.recording ?? null) !== null,
+      node
+    });
+    if (failure !== null) {
+      this.setError(this.trans.__('The CSV file could not be made: %1', failure));
     }
+    this.toolbar.setExporting(false);
   }
 
   /** Let the server store values even without pages, or not. The server tells all pages of the change. */
-  private async setAlwaysOn(server: AlwaysOnServer, on: boolean): Promise<void> {
+  private async setAlwaysOn(server: ServerClient, on: boolean): Promise<void> {
     this.setError(null);
-    try {
-      await server.setAlwaysOn(on);
-    } catch (error) {
-      this.setError(this.trans.__('Couldn’t change what the server stores: %1', errorText(error)));
+    const result = await server.setAlwaysOn(on);
+    if (result.kind !== 'ok') {
+      this.setError(this.trans.__('Couldn’t change what the server stores: %1', result.reason));
     }
   }
 

@@ -1,5 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import { failureText } from '../../model/server/result';
 import type { ConnectionState } from '../../model/stream/connection';
 import type { ServerInfo } from '../../model/stream/streamModel';
 import type { KernelView } from '../../model/kernel/activeKernel';
@@ -72,9 +73,8 @@ export function serverNotice(
         command: 'jupyter server extension enable gpuwidget'
       };
     case 'refused':
-      return {
-        text: trans.__('The server does not accept this login any more. Reload the page and log in.')
-      };
+    case 'foreign':
+      return { text: failureText(trans, link) };
     case 'full':
       return {
         text: trans.__(
@@ -92,10 +92,6 @@ export function serverNotice(
         text: trans.__(
           'The server answers, but its WebSocket can’t be opened: a proxy probably blocks WebSockets. Still trying.'
         )
-      };
-    case 'foreign':
-      return {
-        text: trans.__('The server and this page have different versions of gpuwidget. Reload the page.')
       };
   }
 }
