@@ -24,7 +24,8 @@ function visit(source, node) {
     if (Object.hasOwn(METHODS, method)) {
       const line = source.getLineAndCharacterOfPosition(node.getStart()).line + 1;
       const texts = node.arguments.slice(0, METHODS[method]).map(text);
-      found.push({ method, texts, argument: node.arguments[0].getText(), path: relative(ROOT, source.fileName), line });
+      const argument = (node.arguments[texts.indexOf(null)] ?? node.arguments[0]).getText();
+      found.push({ method, texts, argument, path: relative(ROOT, source.fileName), line });
     }
   }
   ts.forEachChild(node, child => visit(source, child));

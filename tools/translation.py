@@ -45,7 +45,10 @@ SCHEMAS = ROOT / "labextension" / "schema"
 TRANSLATED_ELSEWHERE = {
     "views/diagnostics/diagnosticsMessages.ts: title",
     "views/diagnostics/environmentView.ts: title",
-    "model/settings/settingsSchema.ts: where",
+    "model/settings/loadSettings.ts: description",
+    "model/settings/loadSettings.ts: title",
+    "model/settings/loadSettings.ts: value",
+    "model/settings/settings.ts: title",
     "views/panel/settingsSection.ts: setting.title",
     "views/panel/settingsSection.ts: setting.trades",
     "views/panel/settingsSection.ts: title",

@@ -9,8 +9,7 @@ import type { ActiveKernel } from './model/kernel/activeKernel';
 import type { ActionTarget } from './model/memory/holders';
 import type { StatusMessage } from './model/memory/statusMessage';
 import type { PanelState } from './model/panelState';
-import type { Settings } from './model/settings/settings';
-import type { ShownSections } from './model/settings/settingsSchema';
+import type { Part, Settings } from './model/settings/settings';
 import type { ConnectionState } from './model/stream/connection';
 import type { StreamModel } from './model/stream/streamModel';
 import type { Band } from './model/cells/band';
@@ -23,9 +22,9 @@ export const DOMAIN = 'jupyterlab_gpuwidget';
 export interface IGpuSettings {
   readonly current: Settings;
   /** Emitted after `current` has changed. */
-  readonly changed: ISignal<this, void>;
+  readonly changed: ISignal<unknown, void>;
   /** Show a part of the user interface, or hide it. */
-  togglePart(part: keyof ShownSections): Promise<void>;
+  togglePart(part: Part): Promise<void>;
 }
 
 export const IGpuSettings = new Token<IGpuSettings>('jupyterlab-gpuwidget:IGpuSettings');

@@ -11,8 +11,10 @@ const QUIET: AlertSettings = {
   lost: true,
   errors: true,
   throttle: false,
-  memory: null,
-  temperature: null
+  memory: false,
+  memoryPercent: 90,
+  temperature: false,
+  temperatureCelsius: 85
 };
 
 class FakeStore implements AlertStore {
@@ -95,7 +97,7 @@ test('a MIG slice that is lost with its parent raises no separate alert', () => 
 });
 
 test('an exceeded limit alerts after three seconds, and again only after a minute clearly below it', () => {
-  const page = new Page({ ...QUIET, memory: 90 });
+  const page = new Page({ ...QUIET, memory: true });
   const [full, nearly, empty] = [
     { memory_used: 130 * GIB },
     { memory_used: 122 * GIB },
@@ -112,7 +114,7 @@ test('an exceeded limit alerts after three seconds, and again only after a minut
 });
 
 test('short peaks raise no alert, and unknown values do not end a condition', () => {
-  const page = new Page({ ...QUIET, temperature: 85 });
+  const page = new Page({ ...QUIET, temperature: true });
   for (let round = 0; round < 20; round++) {
     assert.deepEqual([...page.pass(2, { temperature_c: 99 }), ...page.pass(1, { temperature_c: 84 })], []);
   }
@@ -122,7 +124,7 @@ test('short peaks raise no alert, and unknown values do not end a condition', ()
 });
 
 test('a condition does not last across a gap between samples', () => {
-  const page = new Page({ ...QUIET, temperature: 85 });
+  const page = new Page({ ...QUIET, temperature: true });
   assert.deepEqual(page.pass(1, { temperature_c: 99 }), []);
   page.time += 3600;
   assert.deepEqual(page.pass(3, { temperature_c: 99 }), []);
@@ -144,7 +146,7 @@ test('throttling by heat or a power brake alerts, throttling by the power limit 
 test('alerts that are off are not raised', () => {
   const bad = { lost_since: 1, memory_used: 140 * GIB, temperature_c: 110, throttle: ['too hot'] };
   assert.deepEqual(new Page({ ...QUIET, lost: false }).pass(60, bad), []);
-  const all = { ...QUIET, throttle: true, memory: 90, temperature: 85 };
+  const all = { ...QUIET, throttle: true, memory: true, temperature: true };
   assert.deepEqual(new Page({ ...all, when: 'never' }).pass(60, bad), []);
 });
 
@@ -153,13 +155,13 @@ test('the user who wants alerts only while a view of the GPUs is open gets none 
   const all = ['GPU 0 lost since', 'GPU 0', 'GPU 0'];
   const texts = (page: Page): string[] =>
     page.pass(10, problems).map(text => text.replace(/lost since.*/, 'lost since'));
-  const page = new Page({ ...QUIET, memory: 90 });
+  const page = new Page({ ...QUIET, memory: true });
   page.pass(1, { ecc_uncorrected: 1 });
   page.viewOpen = false;
   assert.deepEqual(texts(page), []);
   page.viewOpen = true; // Problems that still exist alert when a view is opened.
   assert.deepEqual(texts(page), all);
-  const always = new Page({ ...QUIET, when: 'always', memory: 90 });
+  const always = new Page({ ...QUIET, when: 'always', memory: true });
   always.viewOpen = false;
   always.pass(1, { ecc_uncorrected: 1 });
   assert.deepEqual(texts(always), all);
@@ -209,16 +211,16 @@ test('an unreadable store is ignored', () => {
 
 test('a limit that is turned off and on again while it is exceeded alerts again', () => {
   const hot = { temperature_c: 99 };
-  const page = new Page({ ...QUIET, temperature: 85 });
+  const page = new Page({ ...QUIET, temperature: true });
   assert.deepEqual(page.pass(10, hot), ['GPU 0']);
-  page.configure({ temperature: null });
-  page.configure({ temperature: 85 });
+  page.configure({ temperature: false });
+  page.configure({ temperature: true });
   assert.deepEqual(page.pass(10, hot), ['GPU 0']);
   page.configure({ when: 'never' });
   page.pass(10, hot);
   page.configure({ when: 'always' });
   assert.deepEqual(page.pass(10, hot), ['GPU 0']);
-  page.configure({ memory: 90 });
+  page.configure({ memory: true });
   assert.deepEqual(page.pass(10, hot), []);
 });
 

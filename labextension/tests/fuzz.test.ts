@@ -71,6 +71,7 @@ import type { Curve } from '../src/model/stream/historyBuffer';
 import { parseHistory, parseSample, parseStreamMessage } from '../src/wire/streamMessages';
 import { expandedByDefault, memoryShares, StreamModel } from '../src/model/stream/streamModel';
 import { memory, memoryOf, moment, powerOf, temperature, whole } from '../src/model/format';
+import { DEFAULTS } from '../src/model/settings/settings';
 import type { ClusterSnapshot, MemoryOwnership, MetricHistory, Sample } from '../src/wire/wire';
 import {
   ACTIVITY,
@@ -101,15 +102,8 @@ import { assertGiven, assertReadable, chosen, encoded, mutated, seeded } from '.
 /** Number of streams, of replies, and so on, that each test sends. */
 const SEEDS = 200;
 const NOW = 1_700_000_000;
-const ALERTS = {
-  when: 'panel',
-  lost: true,
-  errors: true,
-  throttle: true,
-  memory: 90,
-  temperature: 90
-} as const;
-const THRESHOLDS = { idle: 60, memory: GIB, utilization: 30, window: 300 };
+const ALERTS = { ...DEFAULTS.alerts, throttle: true, memory: true, temperature: true };
+const THRESHOLDS = { idleHours: 1 / 60, idleGib: 1, busyPercent: 30, busyMinutes: 5 };
 
 /** Return a sample of three GPUs of which one has all values, one is lost and one is a MIG slice. */
 function fullSample(time: number): Sample {

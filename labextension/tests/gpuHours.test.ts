@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { AlertTracker } from '../src/model/alerts/alertTracker';
 import { serverAlerts, ServerNotifications } from '../src/model/alerts/serverAlerts';
 import { gpuHoursText, jobText } from '../src/model/memory/gpuHours';
+import { DEFAULTS } from '../src/model/settings/settings';
 import type { GpuHours } from '../src/wire/wire';
 import { GIB, serverKernel, trans, usage } from './fakes';
 
@@ -74,14 +75,7 @@ test('a Slurm job has the time that is left, and leaves out what is unknown', ()
 test('an idle holder and the end of a job are notified once each, also after a reload', () => {
   let saved: string | null = null;
   const store = { load: () => saved, save: (text: string) => (saved = text) };
-  const settings = {
-    when: 'panel',
-    lost: true,
-    errors: true,
-    throttle: false,
-    memory: null,
-    temperature: null
-  } as const;
+  const settings = DEFAULTS.alerts;
   const idle = (since: number, complete = true) =>
     usage([serverKernel('a', { idle_holder: { since, memory: 60 * GIB, complete } }), serverKernel('b')], []);
   const texts = (tracker: AlertTracker, message: ReturnType<typeof idle>, now: number): string[] =>
@@ -118,8 +112,7 @@ test('a notification about an idle holder ends with its cause', () => {
     notification => log.push(`dismiss ${notification}`)
   );
   const store = { load: () => null, save: () => undefined };
-  const settings = { when: 'always', lost: false, errors: false, throttle: false } as const;
-  const tracker = new AlertTracker(store, { ...settings, memory: null, temperature: null });
+  const tracker = new AlertTracker(store, { ...DEFAULTS.alerts, when: 'always' });
   const idle = (id: string, since: number) =>
     serverKernel(id, { idle_holder: { since, memory: GIB, complete: true } });
   const take = (kernels: ReturnType<typeof serverKernel>[]): void => {

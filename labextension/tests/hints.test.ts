@@ -7,7 +7,7 @@ import type { GpuMemoryOwnership, ServerKernel } from '../src/wire/wire';
 
 const HOUR = 3600;
 const NOW = 100_000;
-const THRESHOLDS: Thresholds = { idle: 2 * HOUR, memory: GIB, utilization: 30, window: 1800 };
+const THRESHOLDS: Thresholds = { idleHours: 2, idleGib: 1, busyPercent: 30, busyMinutes: 30 };
 
 /** Return the hints at `time`. `gpus` contains the memory ownership of each GPU. */
 function hints(
@@ -175,7 +175,7 @@ test('a hint goes with its holder', () => {
 });
 
 test('a threshold of 0 % gives no hint', () => {
-  const never = { ...THRESHOLDS, utilization: 0 };
+  const never = { ...THRESHOLDS, busyPercent: 0 };
   const finder = new HintFinder();
   const idling = gpuUsage(0, JOB, means(0, 0, 0));
   assert.equal(afterSeconds(finder, BUSY, idling, NOW, 1800).length, 1);

@@ -15,9 +15,7 @@ import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { RunTimes } from '../views/cards/runTimes';
 import { GpuPanel } from '../views/panel/gpuPanel';
 import { databaseStore, PanelState } from '../model/panelState';
-import { SETTINGS_ID } from '../model/settings/settings';
-import type { ShownSections } from '../model/settings/settingsSchema';
-import { partTitles } from '../model/settings/settingsSchema';
+import { partTitles, SETTINGS_ID, type Part } from '../model/settings/settings';
 import {
   CommandIds,
   DOMAIN,
@@ -28,7 +26,7 @@ import {
   IHolderActions,
   IMonitor
 } from '../tokens';
-import { setUnits } from '../model/format';
+import { setUnits, type Units } from '../model/format';
 import { openMenu } from '../ui/menu';
 
 const RANK = 700;
@@ -63,23 +61,19 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
       const { chartSeconds, sampleSeconds, units } = settings.current;
       monitor.setHistorySeconds(chartSeconds);
       monitor.setSampleInterval(sampleSeconds);
-      setUnits(units);
+      setUnits(units as Units); // JupyterLab's validator allows only the schema's choices.
     };
     apply();
+    settings.changed.connect(apply);
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const widget = new GpuPanel(trans, monitor, {
       cells,
       panelState: new PanelState(database && databaseStore(database, SETTINGS_ID)),
       holders,
       times: new RunTimes(trans, cells, commands, cluster !== null),
-      thresholds: settings.current.hints,
-      shown: settings.current.show,
+      settings,
       hideOtherUsers: PageConfig.getOption('gpuwidgetHideOtherUsers') === 'true',
       locale: (translator ?? nullTranslator).languageCode
-    });
-    settings.changed.connect(() => {
-      apply();
-      widget.configure(settings.current.hints, settings.current.show);
     });
     // Open the panel if it is hidden, because it shows the result of an action that was started elsewhere,
     // such as in the command palette.
@@ -89,7 +83,7 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
       }
     });
     const titles = partTitles(trans);
-    const partOf = (args: ReadonlyPartialJSONObject): keyof ShownSections | undefined =>
+    const partOf = (args: ReadonlyPartialJSONObject): Part | undefined =>
       titles.find(([part]) => part === args.part)?.[0];
     commands.addCommand(CommandIds.togglePart, {
       label: args => titles.find(([part]) => part === args.part)?.[1] ?? trans.__('Parts to show'),

@@ -3,7 +3,7 @@ import { Notification, showErrorMessage } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { loadSettings } from '../model/settings/settingsLoader';
+import { loadSettings } from '../model/settings/loadSettings';
 import { DOMAIN, IGpuSettings } from '../tokens';
 
 /** JupyterLab cuts off a notification after this many characters. */

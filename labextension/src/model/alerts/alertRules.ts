@@ -2,24 +2,12 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { memoryShares } from '../stream/streamModel';
 import { HARMFUL_THROTTLE_REASONS, type Gpu, type Reading } from '../../wire/wire';
+import type { Settings } from '../settings/settings';
 import { gpuNumbers } from '../memory/holders';
 import { gpuNumber, moment, temperature, throttleReasons, whole } from '../format';
 
-/** Which alerts the user wants. If a limit is null, its alert is off. */
-export interface AlertSettings {
-  /**
-   * When alerts are raised. `panel`: only while a gpuwidget view is visible. `always`: even if no view is
-   * visible; the page then keeps the stream of samples open.
-   */
-  readonly when: 'panel' | 'always' | 'never';
-  readonly lost: boolean;
-  readonly errors: boolean;
-  readonly throttle: boolean;
-  /** Limit in percent of a GPU's memory. */
-  readonly memory: number | null;
-  /** Limit in degrees Celsius. */
-  readonly temperature: number | null;
-}
+/** Which alerts the user wants, and when. */
+export type AlertSettings = Settings['alerts'];
 
 export type AlertKind = 'lost' | 'errors' | 'xid' | 'memory' | 'temperature' | 'throttle';
 
@@ -71,12 +59,13 @@ export function checkLost(gpu: Gpu, { lost_since: since, answered }: Reading): F
  */
 export function checkLevels(gpu: Gpu, reading: Reading, settings: AlertSettings): Finding[] {
   const findings: Finding[] = [];
-  if (settings.memory !== null) {
-    findings.push(compare('memory', gpu, memoryPercent(gpu, reading), settings.memory, MEMORY_MARGIN));
+  if (settings.memory) {
+    const percent = memoryPercent(gpu, reading);
+    findings.push(compare('memory', gpu, percent, settings.memoryPercent, MEMORY_MARGIN));
   }
-  if (settings.temperature !== null) {
+  if (settings.temperature) {
     const { temperature_c: temperature } = reading;
-    findings.push(compare('temperature', gpu, temperature, settings.temperature, TEMPERATURE_MARGIN));
+    findings.push(compare('temperature', gpu, temperature, settings.temperatureCelsius, TEMPERATURE_MARGIN));
   }
   if (settings.throttle) {
     const reasons = reading.throttle?.filter(reason => HARMFUL_REASONS.has(reason)) ?? null;
@@ -88,20 +77,7 @@ export function checkLevels(gpu: Gpu, reading: Reading, settings: AlertSettings)
 
 /** Return whether the settings turn on alerts of this kind. */
 export function isEnabled(kind: AlertKind, settings: AlertSettings): boolean {
-  if (settings.when === 'never') {
-    return false;
-  }
-  switch (kind) {
-    case 'errors':
-    case 'xid':
-      return settings.errors;
-    case 'memory':
-    case 'temperature':
-      return settings[kind] !== null;
-    case 'lost':
-    case 'throttle':
-      return settings[kind];
-  }
+  return settings.when !== 'never' && settings[kind === 'xid' ? 'errors' : kind];
 }
 
 function compare(kind: AlertKind, gpu: Gpu, value: number | null, limit: number, margin: number): Finding {

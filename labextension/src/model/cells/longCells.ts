@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { FinishedCell } from './cellRuns';
 import { parseReport, REPORT_MIME, type CellReport } from './report';
-import type { LongCellSettings } from '../settings/settings';
+import type { Settings } from '../settings/settings';
 import { duration, memory, UNKNOWN } from '../format';
 
 /** The part of the browser that shows notifications. */
@@ -22,12 +22,12 @@ export class LongCellNotifier {
   constructor(
     private readonly trans: TranslationBundle,
     private readonly browser: BrowserNotifications,
-    private settings: LongCellSettings,
+    private settings: Settings['longCells'],
     private readonly warn: (sentence: string, retry: (() => void) | null) => void
   ) {}
 
   /** Apply new settings. If the user has turned notifications on, ask the browser for the permission. */
-  configure(settings: LongCellSettings): void {
+  configure(settings: Settings['longCells']): void {
     const turnedOn = settings.notify && !this.settings.notify;
     this.settings = settings;
     if (turnedOn) {

@@ -1,18 +1,12 @@
 import { holdersOf, kernelsOf, withoutMigParents, type Holder } from './holders';
 import { isGap } from '../stream/historyBuffer';
+import type { Settings } from '../settings/settings';
 import type { Gpu, GpuMemoryOwnership, Sample, ServerKernel, MemoryOwnership } from '../../wire/wire';
 
 /** The limits at which hints are shown. */
-export interface Thresholds {
-  /** A hint about an idle notebook is shown after the notebook has been idle for this many seconds. */
-  readonly idle: number;
-  /** A hint about an idle notebook is shown if it holds at least this many bytes. */
-  readonly memory: number;
-  /** A GPU is underused if its mean utilization is below this percentage. */
-  readonly utilization: number;
-  /** The mean utilization is computed over at least this many seconds. */
-  readonly window: number;
-}
+export type Thresholds = Settings['hints'];
+
+const GIB = 1024 ** 3;
 
 /** A kernel has been idle for a long time and holds memory. */
 export interface IdleHint {
@@ -104,8 +98,8 @@ export class HintFinder {
       const keys = new Set(each.holders.map(({ key }) => key));
       const isUnchanged =
         time - last.time < MIN_SHOWN_S &&
-        last.hint.utilization < thresholds.utilization &&
-        last.hint.seconds >= thresholds.window &&
+        last.hint.utilization < thresholds.busyPercent &&
+        last.hint.seconds >= 60 * thresholds.busyMinutes &&
         last.hint.holders.every(({ key }) => keys.has(key));
       if (!isUnchanged) {
         this.last.delete(uuid);
@@ -117,9 +111,10 @@ export class HintFinder {
   private underusedHint(
     { gpu, usage, holders }: GpuWithHolders,
     now: number,
-    { utilization, window }: Thresholds
+    { busyPercent, busyMinutes }: Thresholds
   ): UnderusedHint | null {
-    const low = usage.means.filter(mean => mean.utilization !== null && mean.utilization < utilization);
+    const window = 60 * busyMinutes;
+    const low = usage.means.filter(mean => mean.utilization !== null && mean.utilization < busyPercent);
     if (!low.some(({ seconds }) => seconds === window)) {
       return null;
     }
@@ -163,11 +158,11 @@ function idleHints(
   usage: MemoryOwnership,
   gpus: readonly GpuWithHolders[],
   now: number,
-  { idle: minIdle, memory: minMemory }: Thresholds
+  { idleHours, idleGib }: Thresholds
 ): IdleHint[] {
   const hints = usage.kernels.flatMap((kernel): IdleHint[] => {
     const { idle_since: since } = kernel;
-    if (kernel.state !== 'idle' || since === null || now - since < minIdle) {
+    if (kernel.state !== 'idle' || since === null || now - since < 3600 * idleHours) {
       return [];
     }
     const own = withoutMigParents(
@@ -178,7 +173,7 @@ function idleHints(
       })
     );
     const memory = own.reduce((sum, each) => sum + each.memory, 0);
-    return memory === 0 || memory < minMemory
+    return memory === 0 || memory < idleGib * GIB
       ? []
       : [
           {
@@ -193,6 +188,6 @@ function idleHints(
         ];
   });
   // Sort by whole GiB, largest first, so that hints with about the same size keep their order.
-  const size = (hint: IdleHint): number => Math.floor(hint.memory / 1024 ** 3);
+  const size = (hint: IdleHint): number => Math.floor(hint.memory / GIB);
   return hints.sort((one, other) => size(other) - size(one));
 }

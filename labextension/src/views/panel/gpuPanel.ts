@@ -14,12 +14,18 @@ import type { PanelState } from '../../model/panelState';
 import { BROWSER_CLOCK } from '../../model/clock';
 import { SettingsSection } from './settingsSection';
 import { gpuHoursText, gpuHoursTitle, jobText } from '../../model/memory/gpuHours';
-import { HintFinder, type Hint, type Thresholds } from '../../model/memory/hints';
+import { HintFinder, type Hint } from '../../model/memory/hints';
 import { kernelsOf, sharedReason } from '../../model/memory/holders';
 import { ActionResult } from '../../model/memory/statusMessage';
-import type { ShownSections } from '../../model/settings/settingsSchema';
 import { currentState } from '../../model/stream/streamModel';
-import type { ICellRuns, IGpuPanel, IHolderActions, IMonitor, PanelSection } from '../../tokens';
+import type {
+  ICellRuns,
+  IGpuPanel,
+  IGpuSettings,
+  IHolderActions,
+  IMonitor,
+  PanelSection
+} from '../../tokens';
 import { readPalette, type Palette } from '../../ui/chartBands';
 import type { Band } from '../../model/cells/band';
 import { element, setAttribute, setHidden, TextElement } from '../../ui/dom';
@@ -39,16 +45,13 @@ const LAYOUTS: readonly (readonly [width: number, name: string])[] = [
 ];
 const NO_BANDS: readonly Band[] = [];
 
-/** The dependencies and settings of the panel. */
+/** The dependencies of the panel. */
 export interface PanelOptions {
   readonly panelState: PanelState;
   readonly cells: ICellRuns;
   readonly holders: IHolderActions;
   readonly times: RunTimes;
-  /** The limits at which hints are shown. */
-  readonly thresholds: Thresholds;
-  /** Which parts of the panel are shown. */
-  readonly shown: ShownSections;
+  readonly settings: IGpuSettings;
   /** Whether the server hides the processes of other users. */
   readonly hideOtherUsers: boolean;
   /** The language tag of the page, such as `zh-CN`. */
@@ -69,7 +72,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private readonly use = new TextElement('panel-use', 'div');
   private readonly notice: NoticeView;
   private readonly device: DeviceSection;
-  private readonly settings: SettingsSection;
+  private readonly switches: SettingsSection;
   private readonly legend: HTMLElement;
   private readonly span = new TextElement('');
   /** Everything below the header, which scrolls as one part. */
@@ -84,8 +87,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private readonly sizes = new ResizeObserver(() => {
     this.updateLayout();
   });
-  private thresholds: Thresholds;
-  private shown: ShownSections;
+  private readonly settings: IGpuSettings;
   private readonly sections: PanelSection[] = [];
   private palette: Palette | null = null;
   /** Whether the next activation is to leave the focus where it is. */
@@ -96,7 +98,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   constructor(
     private readonly trans: TranslationBundle,
     private readonly monitor: IMonitor,
-    { cells, panelState, holders, times, thresholds, shown, hideOtherUsers, locale }: PanelOptions
+    { cells, panelState, holders, times, settings, hideOtherUsers, locale }: PanelOptions
   ) {
     super();
     this.id = 'jp-gpuwidget-panel';
@@ -109,8 +111,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     this.cells = cells;
     this.holders = holders;
     this.panelState = panelState;
-    this.thresholds = thresholds;
-    this.shown = shown;
+    this.settings = settings;
     this.notice = new NoticeView(trans, () => undefined);
     this.notice.node.classList.add('jp-gpuwidget-server-notice');
     this.cellsSection = new CellsSection(trans, cells, panelState, times, locale);
@@ -125,7 +126,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
         message.set(sentence);
       }
     );
-    this.settings = new SettingsSection(trans, monitor.kernels, panelState);
+    this.switches = new SettingsSection(trans, monitor.kernels, panelState);
     const palette = (): Palette => (this.palette ??= readPalette(this.node));
     this.list = new GpuList({
       trans,
@@ -158,7 +159,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
       'div',
       'panel-scroll',
       this.device.node,
-      this.settings.node,
+      this.switches.node,
       this.recording.node,
       this.reason.node,
       this.job.node,
@@ -176,6 +177,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     cells.changed.connect(this.update, this);
     panelState.changed.connect(this.update, this);
     message.changed.connect(this.update, this);
+    settings.changed.connect(this.updateVisibility, this);
     document.addEventListener('visibilitychange', this.updateVisibility);
   }
 
@@ -188,13 +190,6 @@ export class GpuPanel extends Widget implements IGpuPanel {
   addSection(section: PanelSection): void {
     this.sections.push(section);
     this.scroll.append(section.node);
-  }
-
-  /** Apply new settings. */
-  configure(thresholds: Thresholds, shown: ShownSections): void {
-    this.thresholds = thresholds;
-    this.shown = shown;
-    this.updateVisibility();
   }
 
   /** Let `shell` show the panel. The focus stays where the user types. */
@@ -218,7 +213,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     document.removeEventListener('visibilitychange', this.updateVisibility);
     this.sizes.disconnect();
     this.list.dispose();
-    this.settings.dispose();
+    this.switches.dispose();
     this.message.dispose();
     for (const section of this.sections) {
       section.dispose();
@@ -262,7 +257,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     const waiting = link === 'open' || link === 'opening';
     setAttribute(this.node, 'data-link', live ? 'live' : waiting ? 'waiting' : 'lost');
     const recording = origin?.recording ?? null;
-    const reason = this.shown.holders ? sharedReason(model.usage) : '';
+    const reason = this.settings.current.show.holders ? sharedReason(model.usage) : '';
     this.recording.set(recording ?? '', [recording ?? '', reason].join('\n').trim());
     setHidden(this.recording.node, recording === null);
     this.updateUse(kernels.view.kernel?.id ?? null);
@@ -281,28 +276,31 @@ export class GpuPanel extends Widget implements IGpuPanel {
       origin?.reason ?? null
     );
     this.moveRequestedFocus();
-    setHidden(this.settings.node, !this.shown.switches);
-    if (this.shown.switches) {
-      this.settings.update();
+    setHidden(this.switches.node, !this.settings.current.show.switches);
+    if (this.settings.current.show.switches) {
+      this.switches.update();
     }
-    this.span.set(this.spanText(model.seconds), this.shown.bands ? this.clockSkewTitle() : '');
+    this.span.set(
+      this.spanText(model.seconds),
+      this.settings.current.show.bands ? this.clockSkewTitle() : ''
+    );
     setHidden(this.legend, (model.sample?.gpus.length ?? 0) === 0);
     const { view } = kernels;
-    const hints = this.shown.hints ? this.hints() : [];
+    const hints = this.settings.current.show.hints ? this.hints() : [];
     this.hintList.update(hints, kernelsOf(model.usage));
     const { text, kernel } = this.holders.message;
     const result = text === '' || kernel === null ? null : new ActionResult(kernel, text);
     this.list.update(model, currentState(kernels), {
       activeKernel: view.kernel?.id ?? null,
       hinted: new Set(hints.flatMap(hint => (hint.kind === 'idle' ? hint.kernel.id : []))),
-      bands: uuid => (this.shown.bands ? this.cells.bands(uuid) : NO_BANDS),
-      holders: this.shown.holders,
+      bands: uuid => (this.settings.current.show.bands ? this.cells.bands(uuid) : NO_BANDS),
+      holders: this.settings.current.show.holders,
       sharedReason: reason,
       device: this.device.device,
       result
     });
     this.message.setAtHolder(result?.shown === true);
-    if (this.shown.cells) {
+    if (this.settings.current.show.cells) {
       this.cellsSection.update();
     } else {
       setHidden(this.cellsSection.node, true);
@@ -335,7 +333,10 @@ export class GpuPanel extends Widget implements IGpuPanel {
     const visible = this.isVisible && document.visibilityState === 'visible';
     this.monitor.setPanelVisible(visible);
     // Outputs are read and clocks are compared only if a section that needs them is shown.
-    this.cells.setVisible(this, visible && (this.shown.cells || this.shown.bands));
+    this.cells.setVisible(
+      this,
+      visible && (this.settings.current.show.cells || this.settings.current.show.bands)
+    );
     this.update();
   };
 
@@ -365,7 +366,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     const { usage, sample, server } = this.monitor.model;
     return usage === null || sample === null
       ? []
-      : this.hintFinder.find(usage, sample, server?.interval ?? 0, this.thresholds);
+      : this.hintFinder.find(usage, sample, server?.interval ?? 0, this.settings.current.hints);
   }
 
   private spanText(seconds: number): string {
