@@ -100,7 +100,9 @@ def test_a_gpu_that_only_a_child_used() -> None:
     first, second = result["gpus"][:2]
     assert (first["shown"], second["shown"]) == (True, True)
     assert second["process_memory"]["peak"] > 2 * GIB
-    assert [note["params"]["gpus"] for note in result["note_ids"] if note["id"] == "children-only"] == ["GPU 1"]
+    assert [note["params"]["gpus"] for note in result["note_ids"] if note["id"] == "children-only"] == [
+        "GPU 1"
+    ]
 
 
 def test_a_cell_waits_for_free_memory(kernel: Kernel) -> None:
