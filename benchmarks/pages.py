@@ -108,7 +108,7 @@ def jupyterlab(
     interpreter that runs JupyterLab, by default the one that the browser tests use. ``options`` are added to
     the server's command line.
     """
-    helpers, playwright = _browser_helpers(), importlib.import_module("playwright.sync_api")
+    helpers, playwright = browser_helpers(), importlib.import_module("playwright.sync_api")
     folder.mkdir()
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=chromium, args=list(helpers.CHROMIUM_ARGUMENTS))
@@ -211,7 +211,7 @@ def detached_notebook(
 
     ``size`` is the window's width and height in pixels. ``options`` are added to the server's command line.
     """
-    helpers, playwright = _browser_helpers(), importlib.import_module("playwright.sync_api")
+    helpers, playwright = browser_helpers(), importlib.import_module("playwright.sync_api")
     folder.mkdir()
     profile = folder / "profile"
     command = [
@@ -365,8 +365,9 @@ class Page:
         return {metric["name"]: metric["value"] for metric in metrics}
 
 
-def _browser_helpers() -> Any:
-    path = str(ROOT / "tests" / "browser")
+def browser_helpers() -> Any:
+    """Return the module of the browser tests that starts JupyterLab and opens notebooks."""
+    path = str(ROOT / "tests")
     if path not in sys.path:
         sys.path.insert(0, path)
     return importlib.import_module("helpers_lab")

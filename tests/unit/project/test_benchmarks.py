@@ -237,3 +237,10 @@ def test_starting_the_benchmarks_loads_no_torch() -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout == "False\n"
+
+
+def test_pages_start_with_the_helpers_of_the_browser_tests() -> None:
+    """The benchmarks of pages find the module with which the browser tests start JupyterLab."""
+    code = "from benchmarks import pages; print(pages.browser_helpers().Lab.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "Lab"
