@@ -52,6 +52,10 @@ observer.disconnect();
 const sorted = [...moments].sort((a, b) => a - b);
 return sorted.filter((moment, place) => place === 0 || moment - sorted[place - 1] > 20).length;
 """
+REMEMBER_CHART = """
+window.charts ??= [];
+window.charts.push(new WeakRef(document.querySelector('.gpuwidget-live .bqplot')));
+"""
 COLORS = """
 const style = name => getComputedStyle(document.querySelector(name));
 return {text: style('.gpuwidget-live .gpuwidget-header').color, page: style('.jp-Notebook').backgroundColor};
@@ -113,6 +117,29 @@ def test_chart_then_card(open_notebook: Open, tmp_path: Path, theme: str) -> Non
     assert notebook.script(LAST_PLOT) == pytest.approx(live, abs=1.5)
     heights = notebook.script("return window.heights;")
     assert min(heights) == heights[0]
+
+
+def test_the_page_frees_the_charts_of_ended_cells(open_notebook: Open, tmp_path: Path) -> None:
+    """After a cell has ended, the browser can free the elements of its live chart. The newest chart may stay
+    until the next one, because the browser keeps what it has laid out last."""
+    ends = [tmp_path / f"end{count}" for count in range(3)]
+    notebook = open_notebook([LOAD, *(f"%%gpuwatch\n{runs_until(end)}" for end in ends)])
+    notebook.run_to_the_end(0)
+    for cell, end in enumerate(ends, start=1):
+        notebook.run(cell)
+        # Playwright's selectors would keep the element.
+        notebook.page.wait_for_function(f"() => document.querySelector('{LINES}') !== null")
+        notebook.script(REMEMBER_CHART)
+        end.touch()
+        notebook.wait_until_done()
+    session = notebook.page.context.new_cdp_session(notebook.page)
+
+    def freed() -> bool:
+        session.send("HeapProfiler.collectGarbage")
+        left: list[bool] = notebook.script("return window.charts.map(chart => chart.deref() !== undefined);")
+        return not any(left[:-1])
+
+    notebook.wait_for(freed)
 
 
 def test_the_chart_of_a_kernel_that_has_died_is_not_live(open_notebook: Open) -> None:
