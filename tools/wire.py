@@ -1,7 +1,8 @@
-"""Generate the labextension's TypeScript types from the Python dataclasses.
+"""Generate the labextension's TypeScript types and parsers from the Python dataclasses.
 
 ``python -m tools.wire`` writes the file; with ``--check`` it compares the file instead. Each dataclass
-becomes an interface. The docstrings of the dataclass and its fields, including units, become comments.
+becomes an interface. The docstrings of the dataclass and its fields, including units, become comments. If the
+page receives the dataclass, it also becomes a parser with the interface's name.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ from gpuwidget.model import kernel_requests, kernel_state, samples
 from gpuwidget.model.messages import Message
 from gpuwidget.server import wire
 from gpuwidget.sources import throttle_reasons, xids
+from tools import wire_parsers
 
 _PROJECT = Path(__file__).resolve().parent.parent
 FILE = _PROJECT / "labextension" / "src" / "wire" / "wire.ts"
 
-HEADER = """\
+HEADER = f"""\
 // GENERATED from gpuwidget's dataclasses by `python -m tools.wire`: change those, never this file.
-"""
+
+{wire_parsers.IMPORTS}"""
 
 
 def _without_comments(code: str) -> str:
@@ -155,6 +158,10 @@ ROOTS: Sequence[type] = (
 """Dataclasses of the messages between the labextension and Python: the server or a kernel. The dataclasses of
 their fields need not be listed."""
 
+TAGS: Mapping[str, str] = {"StreamMessage": "type", "KernelReply": "status"}
+"""The unions that the page receives, with the field that tells their members apart. They have parsers, as
+have ``RECEIVED`` and the dataclasses of all their fields."""
+RECEIVED: Sequence[type] = (wire.MetricHistory, wire.ClusterSnapshot)
 _NAMES = {
     str: "string",
     bool: "boolean",
@@ -171,6 +178,8 @@ _WIDTH = 110
 
 def typescript() -> str:
     """Return the text of the generated file."""
+    received = _received()
+    common_fields = wire_parsers.common_fields(received)
     parts = [HEADER]
     for name, (value, comment) in CONSTANTS.items():
         parts.append(f"{_comment(comment, '')}export const {name} = {_literal(value)};\n")
@@ -183,7 +192,12 @@ def typescript() -> str:
         parts.append(
             f"{_comment(comment, '')}export const {name}: readonly {type_name}[] = {_list(values)};\n"
         )
-    parts += [_interface(message_type) for message_type in _reached(ROOTS)]
+    for message_type in _reached(ROOTS):
+        parts.append(_interface(message_type))
+        if message_type in received:
+            parts[-1] += wire_parsers.object_parser(
+                message_type, _field_docstrings(message_type), common_fields[message_type]
+            )
     for name, (members, comment) in UNIONS.items():
         names = [member.__name__ for member in members]
         line = f"export type {name} = {' | '.join(names)};"
@@ -193,6 +207,8 @@ def typescript() -> str:
                 below if len(below) <= _WIDTH else "  | " + "\n  | ".join(names) + ";"
             )
         parts.append(f"{_comment(comment, '')}{line}\n")
+        if name in TAGS:
+            parts[-1] += wire_parsers.union_parser(name, members, TAGS[name])
     return "\n".join(parts)
 
 
@@ -209,15 +225,22 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _reached(roots: Sequence[type]) -> list[type]:
-    """Return ``roots`` and all dataclasses of their fields. Each comes after the dataclasses that it
-    contains."""
+def _received() -> list[type]:
+    """Return the dataclasses that the page parses."""
+    members = [member for name, (members, _) in UNIONS.items() if name in TAGS for member in members]
+    return _reached([*RECEIVED, *members], read=True)
+
+
+def _reached(roots: Sequence[type], *, read: bool = False) -> list[type]:
+    """Return ``roots`` and all dataclasses of their fields; if ``read``, without those of unread fields. Each
+    comes after the dataclasses that it contains."""
     found: dict[type, None] = {}
 
     def visit(annotation: Any) -> None:
         if is_dataclass(annotation):
-            for hint in get_type_hints(annotation).values():
-                visit(hint)
+            for name, hint in get_type_hints(annotation).items():
+                if not read or wire_parsers.is_read(annotation, name):
+                    visit(hint)
             assert isinstance(annotation, type)
             found.setdefault(annotation)
         for argument in () if get_origin(annotation) is Literal else get_args(annotation):

@@ -79,8 +79,8 @@ class MetricHistory:
     step_s: float
     """Length in seconds of the step that begins at each time in ``t``; 0 if each entry is one sample."""
     newest: float | None
-    """Time of the newest sample in the response. Later samples arrive with the stream. None without
-    samples."""
+    """Time of the newest sample in the response, in epoch seconds. Later samples arrive with the stream. None
+    without samples."""
     t: tuple[float, ...]
     """Start of each step in epoch seconds, ascending. Steps without a sample are omitted."""
     samples: tuple[int | None, ...]
@@ -196,7 +196,7 @@ class SampleChanges:
 
     type: Literal["changes"]
     time: float
-    """``Sample.time`` of the new sample."""
+    """``Sample.time`` of the new sample, in epoch seconds."""
     readings: tuple[PartialReading, ...]
     """For each reading of the sample, in the same order: the fields whose values have changed."""
 

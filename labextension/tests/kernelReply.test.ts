@@ -54,9 +54,12 @@ test('a reply of this version is returned as it was sent', () => {
 });
 
 test('the kernel of the oldest version with this schema is understood: a new field must not be required', () => {
-  const oldest = JSON.parse(readFileSync('labextension/tests/oldest_replies.json', 'utf-8')) as unknown[];
+  const oldest = JSON.parse(readFileSync('labextension/tests/oldest_messages.json', 'utf-8')) as Record<
+    string,
+    unknown
+  >;
   assert.deepEqual(
-    oldest.map(reply => parseReply(reply).status),
+    ['OkReply', 'ErrorReply', 'DoctorReply'].map(name => parseReply(oldest[name]).status),
     ['ok', 'error', 'examined']
   );
 });

@@ -1,5 +1,33 @@
 // GENERATED from gpuwidget's dataclasses by `python -m tools.wire`: change those, never this file.
 
+import {
+  amount,
+  count,
+  dictionary,
+  flag,
+  index,
+  later,
+  list,
+  nullable,
+  number,
+  object,
+  oneOf,
+  orElse,
+  orNull,
+  record,
+  series,
+  size,
+  text,
+  texts,
+  time,
+  times,
+  union,
+  unread,
+  validItems,
+  webAddress,
+  within
+} from './parsing';
+
 /** Version of the stream's messages that this labextension reads. */
 export const STREAM_SCHEMA = 2;
 
@@ -156,6 +184,10 @@ export interface MessageId {
   /** The values that the message's text contains, by name. */
   readonly params: Readonly<Record<string, unknown>>;
 }
+export const MessageId = object<MessageId>({
+  id: text,
+  params: record
+});
 
 /** The source of the readings. */
 export interface Origin {
@@ -175,6 +207,14 @@ export interface Origin {
    */
   readonly cuda_driver: string | null;
 }
+export const Origin = object<Origin>({
+  kind: oneOf('nvml', 'replay', 'none'),
+  reason: orNull(text),
+  reason_id: unread(null),
+  recording: nullable(text),
+  driver: orNull(text),
+  cuda_driver: orNull(text)
+});
 
 /** Identity and constant properties of a GPU or MIG slice. */
 export interface Gpu {
@@ -216,6 +256,20 @@ export interface Gpu {
    */
   readonly memory_bandwidth: number | null;
 }
+export const Gpu = object<Gpu>({
+  uuid: text,
+  index: index,
+  mig_index: nullable(index),
+  mig_parent: nullable(text),
+  name: text,
+  pci_bus_id: orNull(text),
+  memory_total: count,
+  memory_reserved: count,
+  unified_memory: flag,
+  compute_capability: orNull(text),
+  peak_fp32_flops: amount,
+  memory_bandwidth: amount
+});
 
 /**
  * Hardware activity between two GPU performance-monitoring (GPM) samples; Hopper and later.
@@ -254,6 +308,22 @@ export interface Activity {
   /** Bytes per second received over all NVLinks, NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC. */
   readonly nvlink_rx: number | null;
 }
+export const Activity = object<Activity>({
+  since: time,
+  until: time,
+  graphics: amount,
+  sm: amount,
+  sm_occupancy: amount,
+  tensor: amount,
+  dram: amount,
+  fp64: amount,
+  fp32: amount,
+  fp16: amount,
+  pcie_tx: amount,
+  pcie_rx: amount,
+  nvlink_tx: amount,
+  nvlink_rx: amount
+});
 
 /** One process that has a context on a GPU. */
 export interface Process {
@@ -386,6 +456,36 @@ export interface Reading {
   /** The ids of `missing`, by field name. */
   readonly missing_ids: Readonly<Record<string, MessageId>>;
 }
+export const Reading = object<Reading>({
+  uuid: text,
+  answered: orNull(time),
+  silent_since: nullable(time),
+  lost_since: nullable(time),
+  measured: orNull(time),
+  utilization: amount,
+  memory_utilization: amount,
+  memory_used: count,
+  power_w: amount,
+  power_limit_w: amount,
+  temperature_c: number,
+  memory_temperature_c: number,
+  sm_clock_mhz: amount,
+  memory_clock_mhz: amount,
+  pstate: count,
+  fan_speed: amount,
+  encoder_utilization: amount,
+  decoder_utilization: amount,
+  throttle: orNull(list(text)),
+  energy_j: amount,
+  utilization_window: amount,
+  ecc_uncorrected: count,
+  xid: count,
+  xid_time: orNull(time),
+  activity: orNull(Activity),
+  processes: unread(null),
+  missing: texts,
+  missing_ids: unread({})
+});
 
 /** All GPUs at one moment. */
 export interface Sample {
@@ -398,6 +498,13 @@ export interface Sample {
   /** One reading per entry of `gpus`, in the same order. */
   readonly readings: readonly Reading[];
 }
+export const Sample = object<Sample>({
+  schema: oneOf(SAMPLE_SCHEMA),
+  time: time,
+  origin: Origin,
+  gpus: list(Gpu),
+  readings: list(Reading)
+});
 
 /** The history of one GPU. Every list has the same length as `History.t`; unknown values are null. */
 export interface GpuHistory {
@@ -409,6 +516,12 @@ export interface GpuHistory {
   /** Watts, like `Reading.power_w`. */
   readonly power_w: readonly (number | null)[];
 }
+export const GpuHistory = object<GpuHistory>({
+  uuid: text,
+  utilization: series(amount),
+  memory_used: series(count),
+  power_w: series(amount)
+});
 
 /**
  * The samples that were taken while there were clients, oldest first. `t` has a gap for each period without
@@ -419,6 +532,10 @@ export interface History {
   readonly t: readonly number[];
   readonly gpus: readonly GpuHistory[];
 }
+export const History = object<History>({
+  t: times,
+  gpus: validItems(GpuHistory)
+});
 
 /**
  * Time series of one metric. Every list has the same length as `MetricHistory.t`; unknown values are null.
@@ -430,6 +547,11 @@ export interface MetricSeries {
   /** The highest sample of each step, not rounded. null if `min` is null. */
   readonly max: readonly (number | null)[] | null;
 }
+export const MetricSeries = object<MetricSeries>({
+  mean: series(number),
+  min: nullable(series(number)),
+  max: nullable(series(number))
+});
 
 /** The time series of one GPU. */
 export interface GpuMetricHistory {
@@ -440,6 +562,10 @@ export interface GpuMetricHistory {
    */
   readonly metrics: Readonly<Record<string, MetricSeries>>;
 }
+export const GpuMetricHistory = object<GpuMetricHistory>({
+  uuid: text,
+  metrics: dictionary(MetricSeries)
+});
 
 /** A part of the history at the requested resolution: the response to `history?metrics=…`. */
 export interface MetricHistory {
@@ -450,7 +576,8 @@ export interface MetricHistory {
   /** Length in seconds of the step that begins at each time in `t`; 0 if each entry is one sample. */
   readonly step_s: number;
   /**
-   * Time of the newest sample in the response. Later samples arrive with the stream. null without samples.
+   * Time of the newest sample in the response, in epoch seconds. Later samples arrive with the stream. null
+   * without samples.
    */
   readonly newest: number | null;
   /** Start of each step in epoch seconds, ascending. Steps without a sample are omitted. */
@@ -459,6 +586,15 @@ export interface MetricHistory {
   readonly samples: readonly (number | null)[];
   readonly gpus: readonly GpuMetricHistory[];
 }
+export const MetricHistory = object<MetricHistory>({
+  since: time,
+  until: time,
+  step_s: size,
+  newest: orNull(time),
+  t: times,
+  samples: series(count),
+  gpus: validItems(GpuMetricHistory)
+});
 
 /** A client's request for the hardware counters. They are read as long as any client requests them. */
 export interface ActivityRequest {
@@ -482,6 +618,11 @@ export interface ClusterNode {
   /** Time of the newest value in epoch seconds; null if unknown. */
   readonly last_seen: number | null;
 }
+export const ClusterNode = object<ClusterNode>({
+  name: text,
+  up: flag,
+  last_seen: orNull(time)
+});
 
 /** One GPU in the cluster. A GPU that several exporters report is one entry. Unknown values are null. */
 export interface ClusterGpu {
@@ -528,6 +669,27 @@ export interface ClusterGpu {
   /** The job or pod that uses the GPU, as reported by dcgm-exporter, such as a Slurm job's id. */
   readonly job: string | null;
 }
+export const ClusterGpu = object<ClusterGpu>({
+  uuid: text,
+  node: text,
+  index: count,
+  model: orNull(text),
+  mig: orNull(text),
+  exporters: validItems(oneOf('gpuwidget', 'dcgm', 'nvidia_gpu')),
+  utilization: amount,
+  memory_used: count,
+  memory_total: count,
+  power_w: amount,
+  power_limit_w: amount,
+  temperature_c: number,
+  xid: count,
+  ecc_uncorrected: count,
+  lost: flag,
+  idle_s: amount,
+  users: list(text),
+  notebooks: list(text),
+  job: orNull(text)
+});
 
 /** The newest values of all GPUs in the cluster: the response to `GET api/cluster`. */
 export interface ClusterSnapshot {
@@ -542,6 +704,13 @@ export interface ClusterSnapshot {
   /** All GPUs, ordered by node and index. */
   readonly gpus: readonly ClusterGpu[];
 }
+export const ClusterSnapshot = object<ClusterSnapshot>({
+  time: nullable(time),
+  interval_s: size,
+  problem: nullable(text),
+  nodes: list(ClusterNode, 100_000),
+  gpus: list(ClusterGpu, 100_000)
+});
 
 /** The default torch device of one kernel: the user's choice, and torch's current setting. */
 export interface DeviceState {
@@ -562,6 +731,13 @@ export interface DeviceState {
   /** A remark for the user, or null. */
   readonly note: string | null;
 }
+export const DeviceState = object<DeviceState>({
+  chosen: nullable(text),
+  new_tensors: flag,
+  pending: flag,
+  present: orNull(text),
+  note: orNull(text)
+});
 
 /** A GPU that a device may be, as long as it is unknown which GPU the device is. */
 export interface CandidateGpu {
@@ -579,6 +755,15 @@ export interface CandidateGpu {
   /** Whether the GPU uses the host's memory. */
   readonly unified_memory: boolean;
 }
+export const CandidateGpu = object<CandidateGpu>({
+  uuid: text,
+  index: index,
+  name: text,
+  compute_capability: orNull(text),
+  memory_total: count,
+  memory_free: count,
+  unified_memory: later(flag, false)
+});
 
 /** A device that the user can choose as the default, and its GPU. */
 export interface DeviceChoice {
@@ -611,6 +796,18 @@ export interface DeviceChoice {
    */
   readonly candidates: readonly CandidateGpu[];
 }
+export const DeviceChoice = object<DeviceChoice>({
+  device: text,
+  uuid: orNull(text),
+  index: count,
+  name: orNull(text),
+  compute_capability: orNull(text),
+  memory_total: count,
+  memory_free: count,
+  unified_memory: later(flag, false),
+  holders: list(text),
+  candidates: list(CandidateGpu)
+});
 
 /** How certain it is which GPU each `cuda:N` is. */
 export interface DeviceOrder {
@@ -628,6 +825,11 @@ export interface DeviceOrder {
   /** The ids and parameters of `notes`, in the same order. */
   readonly note_ids: readonly MessageId[];
 }
+export const DeviceOrder = object<DeviceOrder>({
+  source: orNull(oneOf('cuda', 'environment')),
+  notes: list(text),
+  note_ids: list(MessageId)
+});
 
 /** What this kernel uses of one GPU. */
 export interface KernelGpu {
@@ -646,6 +848,13 @@ export interface KernelGpu {
    */
   readonly context: boolean;
 }
+export const KernelGpu = object<KernelGpu>({
+  uuid: text,
+  torch_device: orNull(text),
+  process_memory: count,
+  torch_reserved: count,
+  context: flag
+});
 
 /** One of torch's switches that trade speed for precision or reproducibility. */
 export interface Switch {
@@ -672,6 +881,17 @@ export interface Switch {
    */
   readonly note: string | null;
 }
+export const Switch = object<Switch>({
+  name: text,
+  title: text,
+  value: orNull(text),
+  choices: list(text),
+  default: text,
+  pending: nullable(text),
+  statement: orNull(text),
+  trades: text,
+  note: orNull(text)
+});
 
 /** The state that a kernel sends to a view. */
 export interface KernelState {
@@ -696,6 +916,20 @@ export interface KernelState {
   /** torch's switches. Their values are null while torch is not loaded. */
   readonly switches: readonly Switch[];
 }
+export const KernelState = object<KernelState>({
+  schema: oneOf(KERNEL_SCHEMA),
+  version: text,
+  pid: index,
+  torch: nullable(text),
+  cuda_initialized: flag,
+  watching: flag,
+  device: DeviceState,
+  choices: list(DeviceChoice),
+  order: DeviceOrder,
+  unavailable: nullable(text),
+  gpus: list(KernelGpu),
+  switches: list(Switch)
+});
 
 /** The first message of a stream. */
 export interface InitialMessage {
@@ -724,12 +958,28 @@ export interface InitialMessage {
   /** The stored history, including `sample`. */
   readonly history: History;
 }
+export const InitialMessage = object<InitialMessage>({
+  type: oneOf('hello'),
+  schema: oneOf(STREAM_SCHEMA),
+  version: text,
+  interval_s: within(0.01, 3600),
+  history_s: size,
+  install: orNull(text),
+  documentation: orNull(webAddress),
+  always_on: orNull(flag),
+  sample: nullable(Sample),
+  history: orElse(History, { t: [], gpus: [] })
+});
 
 /** A message of a stream: a whole sample. */
 export interface SampleMessage {
   readonly type: 'sample';
   readonly sample: Sample;
 }
+export const SampleMessage = object<SampleMessage>({
+  type: oneOf('sample'),
+  sample: Sample
+});
 
 /**
  * A message of a stream: the changes that turn the sample that the client received last into the new one.
@@ -738,11 +988,16 @@ export interface SampleMessage {
  */
 export interface SampleChanges {
   readonly type: 'changes';
-  /** `Sample.time` of the new sample. */
+  /** `Sample.time` of the new sample, in epoch seconds. */
   readonly time: number;
   /** For each reading of the sample, in the same order: the fields whose values have changed. */
   readonly readings: readonly Partial<Reading>[];
 }
+export const SampleChanges = object<SampleChanges>({
+  type: oneOf('changes'),
+  time: time,
+  readings: list(Reading.partial)
+});
 
 /**
  * What a notebook, or a kernel without a notebook, has used of this machine's GPUs since the server's start.
@@ -762,6 +1017,15 @@ export interface GpuHours {
   readonly price: number | null;
   readonly currency: string;
 }
+export const GpuHours = object<GpuHours>({
+  held_s: size,
+  busy_s: amount,
+  memory_byte_s: amount,
+  energy_j: amount,
+  shared: flag,
+  price: amount,
+  currency: text
+});
 
 /** A kernel that holds much memory and has neither run code nor worked on a GPU for a long time. */
 export interface IdleHolder {
@@ -772,6 +1036,11 @@ export interface IdleHolder {
   /** false if it holds memory of unknown size on a GPU too, so that `memory` is a lower bound. */
   readonly complete: boolean;
 }
+export const IdleHolder = object<IdleHolder>({
+  since: time,
+  memory: index,
+  complete: flag
+});
 
 /** One of this server's kernels. */
 export interface ServerKernel {
@@ -795,6 +1064,18 @@ export interface ServerKernel {
   /** null if the kernel is no idle holder, or if the administrator has set no limit. */
   readonly idle_holder: IdleHolder | null;
 }
+export const ServerKernel = object<ServerKernel>({
+  id: text,
+  spec: text,
+  state: oneOf('starting', 'idle', 'busy', 'restarting', 'dead', 'unknown'),
+  idle_since: orNull(time),
+  session: orNull(text),
+  kind: orNull(text),
+  path: orNull(text),
+  name: orNull(text),
+  gpu_hours: orNull(GpuHours),
+  idle_holder: orNull(IdleHolder)
+});
 
 /**
  * GPU memory that is held by one kernel and its child processes, by one terminal, or by one other process.
@@ -827,6 +1108,16 @@ export interface MemoryHolder {
   /** Whether the holder is all processes of other users together, which the server hides. */
   readonly other_users: boolean;
 }
+export const MemoryHolder = object<MemoryHolder>({
+  kernel: nullable(text),
+  terminal: nullable(text),
+  pid: count,
+  user: orNull(text),
+  program: orNull(text),
+  memory: count,
+  source: oneOf('driver', 'torch'),
+  other_users: later(flag, false)
+});
 
 /** The mean utilization of a GPU over a window that ends with the current sample. */
 export interface MeanUtilization {
@@ -835,6 +1126,10 @@ export interface MeanUtilization {
   /** Percent, or null if the window was not sampled completely. */
   readonly utilization: number | null;
 }
+export const MeanUtilization = object<MeanUtilization>({
+  seconds: size,
+  utilization: amount
+});
 
 /** The holders of the memory of one GPU. */
 export interface GpuMemoryOwnership {
@@ -860,6 +1155,15 @@ export interface GpuMemoryOwnership {
    */
   readonly older: boolean;
 }
+export const GpuMemoryOwnership = object<GpuMemoryOwnership>({
+  uuid: text,
+  holdings: list(MemoryHolder),
+  unattributed: count,
+  reason: orNull(text),
+  means: validItems(MeanUtilization),
+  memory_used: count,
+  older: later(flag, false)
+});
 
 /** The Slurm job in which this server runs. */
 export interface SlurmJob {
@@ -871,6 +1175,12 @@ export interface SlurmJob {
   /** How many seconds before the end the user is warned. */
   readonly warning_s: number;
 }
+export const SlurmJob = object<SlurmJob>({
+  id: text,
+  gpus: count,
+  end: orNull(time),
+  warning_s: size
+});
 
 /**
  * A message of a stream: the owners of the memory.
@@ -891,12 +1201,23 @@ export interface MemoryOwnership {
   /** The job in which this server runs; null if it runs in none. */
   readonly job: SlurmJob | null;
 }
+export const MemoryOwnership = object<MemoryOwnership>({
+  type: oneOf('usage'),
+  time: time,
+  kernels: validItems(ServerKernel),
+  gpus: validItems(GpuMemoryOwnership),
+  job: orNull(SlurmJob)
+});
 
 /** A message of a stream: a page has changed whether the server samples and stores even without pages. */
 export interface AlwaysOn {
   readonly type: 'always_on';
   readonly always_on: boolean;
 }
+export const AlwaysOn = object<AlwaysOn>({
+  type: oneOf('always_on'),
+  always_on: flag
+});
 
 /** Requests the kernel's state. */
 export interface StateRequest {
@@ -963,6 +1284,11 @@ export interface OkReply {
   /** The kernel's state after the request. */
   readonly state: KernelState;
 }
+export const OkReply = object<OkReply>({
+  status: oneOf('ok'),
+  done: orNull(text),
+  state: KernelState
+});
 
 /** The request failed. */
 export interface ErrorReply {
@@ -972,6 +1298,11 @@ export interface ErrorReply {
   /** The kernel's current state, or null if it can't be read either. */
   readonly state: KernelState | null;
 }
+export const ErrorReply = object<ErrorReply>({
+  status: oneOf('error'),
+  reason: text,
+  state: nullable(KernelState)
+});
 
 /** What the user can do about an issue: a text, which may contain a shell command. */
 export interface Fix {
@@ -989,6 +1320,13 @@ export interface Fix {
    */
   readonly after: string;
 }
+export const Fix = object<Fix>({
+  id: text,
+  params: record,
+  before: text,
+  command: nullable(text),
+  after: text
+});
 
 /** One cause with its fix, and the checks that fail because of it. */
 export interface Problem {
@@ -1005,6 +1343,14 @@ export interface Problem {
   /** The ids of the other checks that have issues that follow from the cause. */
   readonly affects: readonly string[];
 }
+export const Problem = object<Problem>({
+  check: text,
+  status: oneOf('broken', 'warning', 'unknown'),
+  issues: list(text),
+  reasons: list(text),
+  fix: nullable(Fix),
+  affects: list(text)
+});
 
 /** One problem that a check has found. */
 export interface Issue {
@@ -1018,6 +1364,13 @@ export interface Issue {
   /** What to do about the problem, or null if nothing can be done. */
   readonly fix: Fix | null;
 }
+export const Issue = object<Issue>({
+  id: text,
+  status: oneOf('broken', 'warning', 'unknown'),
+  params: record,
+  reason: text,
+  fix: nullable(Fix)
+});
 
 /** The result of one check, with a reason and a fix if the result is not `ok`. */
 export interface Check {
@@ -1051,6 +1404,17 @@ export interface Check {
   /** All problems that the check has found, the worst first. */
   readonly issues: readonly Issue[];
 }
+export const Check = object<Check>({
+  id: text,
+  title: text,
+  status: oneOf('ok', 'broken', 'warning', 'unknown', 'skipped'),
+  found: text,
+  reason: nullable(text),
+  remedy: nullable(text),
+  command: nullable(text),
+  evidence: texts,
+  issues: list(Issue)
+});
 
 /** The results of all checks of one environment on one machine at one moment. */
 export interface Diagnosis {
@@ -1076,6 +1440,19 @@ export interface Diagnosis {
   /** The results of the checks: first those from PyTorch down to the GPU, then the others. */
   readonly links: readonly Check[];
 }
+export const Diagnosis = object<Diagnosis>({
+  schema: index,
+  version: text,
+  time: time,
+  place: oneOf('kernel', 'server', 'shell'),
+  python: text,
+  variables: texts,
+  status: oneOf('ok', 'broken', 'warning'),
+  summary: text,
+  unfinished: list(text),
+  problems: list(Problem),
+  links: list(Check)
+});
 
 /** The reply to `DoctorRequest`. */
 export interface DoctorReply {
@@ -1086,9 +1463,22 @@ export interface DoctorReply {
   /** The kernel's current state, or null if it can't be read. */
   readonly state: KernelState | null;
 }
+export const DoctorReply = object<DoctorReply>({
+  status: oneOf('examined'),
+  doctor: Diagnosis,
+  texts: texts,
+  state: nullable(KernelState)
+});
 
 /** Messages of the stream. */
 export type StreamMessage = InitialMessage | SampleMessage | SampleChanges | MemoryOwnership | AlwaysOn;
+export const StreamMessage = union<StreamMessage>('type', {
+  hello: InitialMessage,
+  sample: SampleMessage,
+  changes: SampleChanges,
+  usage: MemoryOwnership,
+  always_on: AlwaysOn
+});
 
 /** Messages of the stream after changes were applied, so that every sample is whole. */
 export type ReceivedMessage = InitialMessage | SampleMessage | MemoryOwnership | AlwaysOn;
@@ -1099,3 +1489,8 @@ export type KernelRequest =
 
 /** Content of a kernel's reply. */
 export type KernelReply = OkReply | ErrorReply | DoctorReply;
+export const KernelReply = union<KernelReply>('status', {
+  ok: OkReply,
+  error: ErrorReply,
+  examined: DoctorReply
+});
