@@ -146,6 +146,9 @@ test('every metric has a value or a reason', () => {
   const without = reading(0, { missing: { activity: 'Hopper and later' } });
   assert.deepEqual([valueOf(without, 'sm'), reasonOf(without, 'sm')], [null, 'Hopper and later']);
   assert.equal(reasonOf(without, 'utilization'), '');
+  // The chart of a value that is about to be read keeps its place.
+  const early = reading(0, { memory_temperature_c: null, missing: { memory_temperature_c: 'not read yet' } });
+  assert.equal(reasonOf(early, 'memory_temperature_c'), '');
   assert.deepEqual([isMetric('sm'), isMetric('uuid'), isMetric(3)], [true, false, false]);
 });
 
