@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 from helpers_kernel_state import cell, state
 from helpers_lab import Lab, Notebook
-from helpers_panel import DEVICE, LOAD_BUTTON, NOTICE, PANEL, show, uuids, wait_for_text
+from helpers_panel import (
+    DEVICE,
+    LOAD_BUTTON,
+    NOTICE,
+    PANEL,
+    add_kernel,
+    show,
+    use_kernel,
+    uuids,
+    wait_for_text,
+)
 
 Open = Callable[..., Notebook]
 WATCH = f"{PANEL} .jp-gpuwidget-device-watch"
@@ -52,6 +62,14 @@ def _install():
     kernel.control_handlers["gpuwidget_request"] = handler
 _install()
 # gpuwidget"""
+
+_OLDER_GPUWIDGET = """
+import types
+older = sys.modules["gpuwidget"] = types.ModuleType("gpuwidget")
+older.__version__ = "0.0.1"
+older.load_ipython_extension = lambda shell: None
+"""
+"""Statements that replace gpuwidget by an older version, which does not know the panel's requests."""
 
 
 def sent_requests(notebook: Notebook, ask: str) -> list[dict[str, Any]]:
@@ -231,3 +249,23 @@ def test_a_kernel_of_another_version(open_notebook: Open, reply: dict[str, Any])
     wait_for_text(notebook, NOTICE, "This kernel has gpuwidget 9.0")
     assert notebook.page.is_disabled(DEVICE)
     assert errors == []
+
+
+def test_an_older_kernel_that_never_answers(open_notebook: Open, lab: Lab) -> None:
+    """If a kernel has a version of gpuwidget that doesn't know the panel's requests, the panel says which
+    version that is, and how to get the server's."""
+    add_kernel(lab, "older", "python", _OLDER_GPUWIDGET)
+    path = lab.write("older.ipynb", ["1"])
+    use_kernel(path, "older", "python")
+    notebook = open_notebook(path)
+    show(notebook)
+    notebook.page.click(LOAD_BUTTON)
+    wait_for_text(
+        notebook,
+        NOTICE,
+        "This kernel has gpuwidget 0.0.1 and the server has 0.1.0, which are not compatible.",
+    )
+    assert "How to install gpuwidget" in notebook.page.inner_text(NOTICE)
+    assert notebook.page.is_disabled(DEVICE)
+    notebook.run_to_the_end(0)
+    assert notebook.outputs(0)[0]["data"]["text/plain"] == "1"
