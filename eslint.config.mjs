@@ -50,6 +50,23 @@ export default ts.config(
     }
   },
   ...FOLDERS.slice(0, -1).map(folder => oneWay(folder, [`labextension/src/${folder}/**/*.ts`])),
+  {
+    files: ['labextension/src/plugins/**/*.ts'],
+    rules: {
+      '@typescript-eslint/no-restricted-imports': [
+        'error',
+        {
+          patterns: [
+            {
+              regex: '/views/(dashboard|cluster)/(?!clusterSection$)',
+              allowTypeImports: true,
+              message: 'Use import(), because these views are loaded when they are opened.'
+            }
+          ]
+        }
+      ]
+    }
+  },
   // The interfaces of the tokens describe models.
   oneWay('model', ['labextension/src/tokens.ts']),
   // Plain JavaScript, of no TypeScript project.

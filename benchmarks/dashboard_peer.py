@@ -82,10 +82,10 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 def _size(peer: peers.Peer) -> Figure:
     what = "jupyterlab-nvdashboard's labextension, compressed"
-    size = compressed_kib(peer.data / "share" / "jupyter" / "labextensions" / "jupyterlab-nvdashboard")
-    if size is None:
+    sizes = compressed_kib(peer.data / "share" / "jupyter" / "labextensions" / "jupyterlab-nvdashboard")
+    if sizes is None:
         return Figure(_NAME, what, "KiB", not_measured="its scripts are not where Jupyter looks for them")
-    return Figure(_NAME, what, "KiB", values=[size], details=peer.versions)
+    return Figure(_NAME, what, "KiB", values=[sum(sizes)], details=peer.versions)
 
 
 def _requests(settings: Settings, peer: peers.Peer, folder: Path) -> Figure:

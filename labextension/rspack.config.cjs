@@ -17,7 +17,8 @@ module.exports = {
   // of use make the build the same in every folder.
   optimization: {
     moduleIds: 'natural',
-    // All of the extension is loaded at once, and one file is compressed better than several.
+    // The only files are what is loaded at the start, and a file for each import(), because one file is compressed better
+    // than several.
     splitChunks: false,
     // More passes than by default make the scripts smaller.
     minimizer: [

@@ -4,19 +4,19 @@ import {
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import { ICommandPalette, type MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import { ICommandPalette } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { ClusterSection } from '../views/cluster/clusterSection';
-import { ClusterWall } from '../views/cluster/clusterWall';
-import { restoreWall, type WallState } from '../views/cluster/wallState';
+import type * as chunk from '../views/cluster/chunk';
+import type { ClusterWall } from '../views/cluster/clusterWall';
 import { CommandIds, DOMAIN, IClusterModel, IGpuPanel } from '../tokens';
 import { gpuIcon } from '../ui/icon';
-import { activateInMainArea, openInMainArea } from '../ui/mainArea';
+import { Tabs } from '../ui/mainArea';
 
 const RANK = 10;
-const WIDGET_ID = 'gpuwidget-cluster';
+const NAME = 'cluster';
 
 /** The wall in the main area, and the cluster's section in the panel. */
 export const cluster: JupyterFrontEndPlugin<void> = {
@@ -42,19 +42,15 @@ export const cluster: JupyterFrontEndPlugin<void> = {
     // The names of the launcher's categories are translated by JupyterLab's catalog.
     const labTrans = (translator ?? nullTranslator).load('jupyterlab');
     const { commands, shell } = app;
-    const tracker = new WidgetTracker<MainAreaWidget<ClusterWall>>({ namespace: 'gpuwidget-cluster' });
+    const tabs = new Tabs<ClusterWall>(NAME, { shell, labShell, trans });
     const openNode = (node: string): void => {
       void commands.execute(CommandIds.dashboard, { state: { node } });
     };
-    /** The state of the wall that was opened last, with which a new one starts. */
-    let lastState: WallState | undefined;
-    const open = (state: unknown): void => {
-      const content = new ClusterWall({ trans, model, openNode }, restoreWall(state));
-      lastState = content.state;
-      content.stateChanged.connect(() => {
-        lastState = content.state;
-      });
-      openInMainArea({ shell, labShell, tracker }, WIDGET_ID, content);
+    const loadChunk = (): Promise<typeof chunk> =>
+      import(/* webpackChunkName: "cluster" */ '../views/cluster/chunk');
+    const load = async (): Promise<(state: unknown) => ClusterWall> => {
+      const { ClusterWall } = await loadChunk();
+      return state => new ClusterWall({ trans, model, openNode }, state);
     };
     commands.addCommand(CommandIds.cluster, {
       label: trans.__('GPU Cluster'),
@@ -67,10 +63,13 @@ export const cluster: JupyterFrontEndPlugin<void> = {
         }
       },
       execute: args => {
-        if (tracker.currentWidget === null) {
-          open(args.state ?? lastState);
+        const content = tabs.find(NAME);
+        if (content === undefined) {
+          tabs.open(NAME, trans.__('GPU Cluster'), args.state ?? tabs.lastState, load);
+        } else if (args.state !== undefined) {
+          content.showState(args.state);
         }
-        activateInMainArea({ shell, labShell, tracker }, WIDGET_ID);
+        tabs.activate(NAME);
       }
     });
     palette?.addItem({ command: CommandIds.cluster, category: trans.__('GPU') });
@@ -86,18 +85,17 @@ export const cluster: JupyterFrontEndPlugin<void> = {
         model,
         panelState: panel.panelState,
         isPanelVisible: () => panel.isVisible,
+        load: async () => (await loadChunk()).ClusterOverview,
         openWall: () => {
           void commands.execute(CommandIds.cluster);
         },
         openNode
       })
     );
-    void restorer?.restore(tracker, {
+    void restorer?.restore(tabs.tracker, {
       command: CommandIds.cluster,
-      args: ({ content: { state } }) => ({
-        state: { ...state, search: state.search && { ...state.search } }
-      }),
-      name: () => 'cluster'
+      args: ({ content: { state } }) => ({ state }),
+      name: () => NAME
     });
   }
 };

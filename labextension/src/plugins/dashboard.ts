@@ -4,21 +4,22 @@ import {
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import { ICommandPalette, IThemeManager, type MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import { ICommandPalette, IThemeManager } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { BROWSER_CLOCK } from '../model/clock';
-import { restoreState, type DashboardState } from '../model/history/dashboardState';
-import { GpuDashboard } from '../views/dashboard/gpuDashboard';
+import type { GpuDashboard } from '../views/dashboard/gpuDashboard';
 import { ServerClient } from '../model/server/serverClient';
 import { isMetric } from '../model/metrics';
-import type { MetricName } from '../wire/metricTable';
+import { metricTexts, type MetricName } from '../wire/metricTable';
 import { CommandIds, DOMAIN, ICellRuns, IClusterModel, IGpuSettings, IMonitor } from '../tokens';
 import { dashboardIcon, gpuIcon } from '../ui/icon';
-import { activateInMainArea, openInMainArea } from '../ui/mainArea';
+import { Tabs } from '../ui/mainArea';
 
 const RANK = 9;
+/** The name of the tab with all metrics. The other tabs are named after their metric. */
+const MAIN = 'dashboard';
 
 /** The dashboard in the main area. */
 export const dashboard: JupyterFrontEndPlugin<void> = {
@@ -44,32 +45,26 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
     // The names of the launcher's categories are translated by JupyterLab's catalog.
     const labTrans = (translator ?? nullTranslator).load('jupyterlab');
     const { commands, serviceManager, shell } = app;
-    const tracker = new WidgetTracker<MainAreaWidget<GpuDashboard>>({ namespace: 'gpuwidget-dashboard' });
+    const tabs = new Tabs<GpuDashboard>(MAIN, { shell, labShell, trans });
     const server = new ServerClient(serviceManager.serverSettings, trans);
-    /**
-     * The state of the dashboard that was opened last. After that dashboard is closed, a new one starts with
-     * this state.
-     */
-    let lastState: DashboardState | undefined;
-    const openTab = (metric: MetricName, state: DashboardState): void => {
-      void commands.execute(CommandIds.dashboard, { metric, state: { ...state, zoom: copyZoom(state) } });
+    const openTab = (metric: MetricName, state: object): void => {
+      void commands.execute(CommandIds.dashboard, { metric, state: { ...state } });
     };
-    /** Open the dashboard of all metrics, or a tab with the chart of one `metric`. */
-    const open = (state: unknown, metric: MetricName | null): void => {
-      const content = new GpuDashboard(
-        { trans, monitor, server, cluster, cells, settings, clock: BROWSER_CLOCK, metric, openTab },
-        restoreState(state, Date.now() / 1000)
-      );
-      const remember = (last: DashboardState): void => {
-        if (metric === null) {
-          lastState = last;
-        }
+    /** Load the dashboard of all metrics, or the chart of one `metric`. */
+    const load = async (metric: MetricName | null): Promise<(state: unknown) => GpuDashboard> => {
+      const { GpuDashboard } = await import(/* webpackChunkName: "dashboard" */ '../views/dashboard/chunk');
+      const options = {
+        trans,
+        monitor,
+        server,
+        cluster,
+        cells,
+        settings,
+        clock: BROWSER_CLOCK,
+        metric,
+        openTab
       };
-      remember(content.state);
-      content.stateChanged.connect(() => {
-        remember({ ...content.state, zoom: null });
-      });
-      openInMainArea({ shell, labShell, tracker }, widgetId(metric), content);
+      return state => new GpuDashboard(options, state);
     };
     commands.addCommand(CommandIds.dashboard, {
       label: trans.__('GPU Dashboard'),
@@ -93,19 +88,20 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
       },
       execute: args => {
         const metric = isMetric(args.metric) ? args.metric : null;
-        const content = tracker.find(widget => widget.content.metric === metric)?.content;
+        const name = metric ?? MAIN;
+        const content = tabs.find(name);
+        const state = withChoice(content?.state ?? tabs.lastState, args.state);
         if (content === undefined) {
-          open(args.state === undefined ? lastState : withChoice(lastState, args.state), metric);
+          const title = metric === null ? trans.__('GPU Dashboard') : metricTexts(trans, metric)[0];
+          tabs.open(name, title, state, () => load(metric));
         } else if (args.state !== undefined) {
-          content.showState(restoreState(withChoice(content.state, args.state), Date.now() / 1000));
+          content.showState(state);
         }
-        activateInMainArea({ shell, labShell, tracker }, widgetId(metric));
+        tabs.activate(name);
       }
     });
     themes?.themeChanged.connect(() => {
-      tracker.forEach(({ content }) => {
-        content.handleThemeChange();
-      });
+      tabs.tracker.forEach(({ content: { view } }) => view?.handleThemeChange());
     });
     palette?.addItem({ command: CommandIds.dashboard, category: trans.__('GPU') });
     launcher?.add({
@@ -114,28 +110,20 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
       category: labTrans.__('Other'),
       rank: RANK
     });
-    void restorer?.restore(tracker, {
+    void restorer?.restore(tabs.tracker, {
       command: CommandIds.dashboard,
-      args: ({ content: { state, metric } }) => ({ metric, state: { ...state, zoom: copyZoom(state) } }),
-      name: ({ content: { metric } }) => metric ?? 'dashboard'
+      args: ({ content: { name, state } }) => ({ metric: name, state }),
+      name: ({ content: { name } }) => name
     });
   }
 };
 
-/** Return the id of the dashboard, or of the tab with the chart of one `metric`. */
-function widgetId(metric: MetricName | null): string {
-  return metric === null ? 'gpuwidget-dashboard' : `gpuwidget-dashboard-${metric}`;
-}
-
-/** Return the zoom as JSON, whose type does not include read-only interfaces. */
-function copyZoom({ zoom }: DashboardState): { from: number; to: number } | null {
-  return zoom && { ...zoom };
-}
-
 /**
- * Return a dashboard's state with some fields replaced by those of `args`. A machine is shown live, and a part
- * of the history is the own machine's, unless `args` contains both.
+ * Return a dashboard's state with some fields replaced by those of `choice`. A machine is shown live, and a part
+ * of the history is the own machine's, unless `choice` contains both.
  */
-function withChoice(state: DashboardState | undefined, args: unknown): object {
-  return { ...state, zoom: null, node: null, ...(args as Partial<DashboardState>) };
+function withChoice(state: object, choice: unknown): object {
+  return choice === undefined
+    ? { ...state, zoom: null }
+    : { ...state, zoom: null, node: null, ...(choice as object) };
 }

@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from benchmarks import __main__ as bench
 from benchmarks.figures import Figure, table
 from benchmarks.growth import growth
+from benchmarks.labextensions import compressed_kib
 from benchmarks.settings import ROOT, Settings
 from benchmarks.statistics import alternating, median_interval, overhead_ratio, p99, ratios, slope
 
@@ -244,3 +245,17 @@ def test_pages_start_with_the_helpers_of_the_browser_tests() -> None:
     code = "from benchmarks import pages; print(pages.browser_helpers().Lab.__name__)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "Lab"
+
+
+def test_the_size_of_a_labextension_is_what_a_page_loads_at_the_start(tmp_path: Path) -> None:
+    """The scripts that a page loads at the start are counted separately from those of views that somebody
+    opens. A folder without scripts has no size."""
+    static = tmp_path / "static"
+    static.mkdir()
+    assert compressed_kib(tmp_path) is None
+    for name in ("remoteEntry.0f.js", "12.3a.js", "dashboard.4b.js", "licenses.json"):
+        (static / name).write_bytes(bytes(1_000_000))
+    sizes = compressed_kib(tmp_path)
+    assert sizes is not None
+    assert sizes.at_start == pytest.approx(2 * sizes.later)
+    assert 0.9 < sizes.later < 1.0

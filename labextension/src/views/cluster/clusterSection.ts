@@ -1,58 +1,36 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDisposable } from '@lumino/disposable';
 
-import type { PanelState } from '../../model/panelState';
-import { element, setAttribute, setHidden, TextElement } from '../../ui/dom';
-import { model as modelName, UNKNOWN } from '../../model/format';
-import type { ClusterSnapshot } from '../../wire/wire';
-import { clusterEmptyText, clusterNotice, clusterSummary } from './clusterMessages';
 import type { ClusterModel } from '../../model/cluster/clusterModel';
-import { gpuTitle, MARKS } from './gpuGrid';
-import { errorText, hasErrors, quantity, summaryText } from './quantities';
-import { isFree, models, nodesUp } from './wallRows';
-
-/** Maximum number of problems that the section lists. */
-const MAX_PROBLEMS = 5;
+import type { PanelState } from '../../model/panelState';
+import { element, TextElement } from '../../ui/dom';
+import { loadPart } from '../../ui/loadPart';
+import type { ClusterOverview, OverviewOptions } from './clusterOverview';
 
 /** The dependencies of the section. */
-export interface ClusterSectionOptions {
+export interface ClusterSectionOptions extends OverviewOptions {
   readonly trans: TranslationBundle;
   readonly model: ClusterModel;
   readonly panelState: PanelState;
   /** Whether the panel is visible. */
   readonly isPanelVisible: () => boolean;
-  readonly openWall: () => void;
-  readonly openNode: (node: string) => void;
+  /** Load the section's contents. */
+  readonly load: () => Promise<typeof ClusterOverview>;
 }
 
-/** The panel's section with the cluster: GPUs per model and problems. It requests data only while expanded. */
+/** The panel's section with the cluster. It loads its contents and requests data only while expanded. */
 export class ClusterSection {
   readonly node: HTMLDetailsElement;
   private readonly summary = new TextElement('section-summary');
-  private readonly notice = new TextElement('cluster-notice', 'div');
-  private readonly body = element('tbody', '');
-  private readonly table: HTMLTableElement;
-  private readonly problems = element('ul', 'cluster-problems');
+  private readonly body = element('div', 'section-body');
   private readonly binding: IDisposable;
   private readonly view: IDisposable;
-  /** The snapshot in the table, which is rebuilt only for a new one. */
-  private shown: ClusterSnapshot | null = null;
+  private isLoading = false;
+  /** The contents; null until they are loaded. */
+  private overview: ClusterOverview | null = null;
 
   constructor(private readonly options: ClusterSectionOptions) {
-    const { trans, model, panelState, openWall, isPanelVisible } = options;
-    const heads = [trans.__('Model'), trans.__('GPUs'), trans.__('Free'), trans.__('Util')];
-    this.table = element(
-      'table',
-      'cluster-models',
-      element('thead', '', element('tr', '', ...heads.map(head => element('th', '', head)))),
-      this.body
-    );
-    for (const head of this.table.querySelectorAll('th')) {
-      head.scope = 'col';
-    }
-    const button = element('button', 'button jp-gpuwidget-cluster-open', trans.__('Show all nodes'));
-    button.type = 'button';
-    button.onclick = openWall;
+    const { trans, model, panelState, isPanelVisible } = options;
     this.node = element(
       'details',
       'section jp-gpuwidget-cluster-section',
@@ -62,9 +40,8 @@ export class ClusterSection {
         element('span', 'section-title', trans.__('Cluster')),
         this.summary.node
       ),
-      element('div', 'section-body', this.notice.node, this.table, this.problems, button)
+      this.body
     );
-    setAttribute(this.notice.node, 'role', 'status');
     this.view = model.addView(
       () => this.node.open && isPanelVisible() && document.visibilityState === 'visible'
     );
@@ -76,26 +53,13 @@ export class ClusterSection {
 
   /** Show the current state, and request a new one if it is due. */
   update(): void {
-    const { trans, model } = this.options;
-    model.wake();
-    const { snapshot } = model;
-    if (!this.node.open) {
-      this.summary.set(''); // It would be as old as the last request.
-      return;
+    this.options.model.wake();
+    if (this.node.open) {
+      void this.load();
     }
-    const empty = snapshot === null || (snapshot.nodes.length === 0 && snapshot.gpus.length === 0);
-    const text = clusterEmptyText(trans, model, empty) ?? clusterNotice(trans, model);
-    this.notice.set(text ?? '');
-    setHidden(this.notice.node, text === null);
-    setHidden(this.table, empty);
-    setHidden(this.problems, empty);
-    const summary = empty ? '' : clusterSummary(trans, snapshot, false);
+    // The numbers of a collapsed section would be as old as the last request.
+    const summary = this.node.open ? (this.overview?.update() ?? '') : '';
     this.summary.set(summary, summary);
-    if (snapshot !== null && snapshot !== this.shown) {
-      this.shown = snapshot;
-      this.body.replaceChildren(...modelRows(trans, snapshot));
-      this.updateProblems(snapshot);
-    }
   }
 
   /** Disconnect from the model. */
@@ -105,53 +69,13 @@ export class ClusterSection {
     this.options.model.changed.disconnect(this.update, this);
   }
 
-  /** List lost nodes, lost GPUs and errors. The rest is only counted. */
-  private updateProblems(snapshot: ClusterSnapshot): void {
-    const { trans, openNode } = this.options;
-    const up = nodesUp(snapshot);
-    const found: [node: string, text: string][] = [];
-    for (const { name } of snapshot.nodes.filter(node => !node.up)) {
-      found.push([name, `${MARKS.lost} ${trans.__('%1: lost', name)}`]);
+  private async load(): Promise<void> {
+    if (!this.isLoading) {
+      this.isLoading = true;
+      const Overview = await loadPart(this.options.trans, this.body, this.options.load);
+      this.overview = new Overview(this.options);
+      this.body.append(...this.overview.nodes);
+      this.update();
     }
-    for (const gpu of snapshot.gpus.filter(({ node }) => up.has(node))) {
-      if (gpu.lost) {
-        found.push([gpu.node, `${MARKS.lost} ${trans.__('%1, %2: lost', gpu.node, gpuTitle(trans, gpu))}`]);
-      } else if (hasErrors(gpu)) {
-        const where = trans.__('%1, %2: %3', gpu.node, gpuTitle(trans, gpu), errorText(trans, gpu));
-        found.push([gpu.node, `${MARKS.error} ${where}`]);
-      }
-    }
-    const items = found.slice(0, MAX_PROBLEMS).map(([node, text]) => {
-      const button = element('button', 'cluster-problem', text);
-      button.type = 'button';
-      button.title = trans.__('Show the charts of %1', node);
-      button.onclick = () => {
-        openNode(node);
-      };
-      return element('li', '', button);
-    });
-    if (found.length > MAX_PROBLEMS) {
-      items.push(element('li', 'cluster-more', trans.__('and %1 more', found.length - MAX_PROBLEMS)));
-    }
-    this.problems.replaceChildren(...items);
   }
-}
-
-function modelRows(trans: TranslationBundle, snapshot: ClusterSnapshot): HTMLTableRowElement[] {
-  const up = nodesUp(snapshot);
-  const known: readonly (string | null)[] = models(snapshot);
-  const names = snapshot.gpus.some(gpu => gpu.model === null) ? [...known, null] : known;
-  return names.map(name => {
-    const gpus = snapshot.gpus.filter(gpu => gpu.model === name);
-    const free = gpus.filter(gpu => up.has(gpu.node) && isFree(gpu)).length;
-    const mean = summaryText(trans, quantity('utilization'), gpus);
-    const head = element('th', '', name === null ? UNKNOWN : modelName(name));
-    head.scope = 'row';
-    return element(
-      'tr',
-      '',
-      head,
-      ...[String(gpus.length), String(free), mean].map(text => element('td', '', text))
-    );
-  });
 }

@@ -15,7 +15,7 @@ import type { ClusterModel } from '../../model/cluster/clusterModel';
 import { GpuGrid } from './gpuGrid';
 import { WallLegend } from './wallLegend';
 import { findFree, models, wallGroups, type WallGroup } from './wallRows';
-import type { FreeSearch, WallState } from './wallState';
+import { restoreWall, type FreeSearch, type WallState } from './wallState';
 import { WallToolbar } from './wallToolbar';
 
 /** The dependencies of a wall. */
@@ -41,18 +41,15 @@ export class ClusterWall extends Widget {
   private readonly view: IDisposable;
   private groups: readonly WallGroup[] = [];
   private readonly stateChanges = new Signal<this, void>(this);
+  private current: WallState;
 
-  constructor(
-    { trans, model, openNode }: ClusterWallOptions,
-    private current: WallState
-  ) {
+  constructor({ trans, model, openNode }: ClusterWallOptions, state: unknown) {
     super();
+    this.current = restoreWall(state);
     this.trans = trans;
     this.model = model;
     this.id = 'jp-gpuwidget-cluster';
     this.addClass('jp-gpuwidget-cluster');
-    this.title.icon = gpuIcon;
-    this.title.label = trans.__('GPU Cluster');
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', trans.__('GPU Cluster'));
     this.node.tabIndex = -1;
@@ -104,6 +101,11 @@ export class ClusterWall extends Widget {
   /** Emitted when `state` changes. */
   get stateChanged(): ISignal<this, void> {
     return this.stateChanges;
+  }
+
+  /** Show another state. */
+  showState(state: unknown): void {
+    this.setState(restoreWall(state));
   }
 
   override dispose(): void {

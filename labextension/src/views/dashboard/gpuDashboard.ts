@@ -21,6 +21,7 @@ import { gpusOfNode, gpusOfSample, type DashboardGpu } from './dashboardGpus';
 import {
   historyLength,
   isRecent,
+  restoreState,
   SERVER_HISTORY_S,
   withGpu,
   withMetric,
@@ -106,7 +107,7 @@ export class GpuDashboard extends Widget {
   /** The only metric; null for the dashboard of all metrics. */
   readonly metric: MetricName | null;
 
-  constructor(options: DashboardOptions, state: DashboardState) {
+  constructor(options: DashboardOptions, state: unknown) {
     super();
     const { trans, monitor, server, cluster, cells, settings, clock, metric, openTab } = options;
     this.metric = metric;
@@ -120,9 +121,7 @@ export class GpuDashboard extends Widget {
     this.monitor = monitor;
     this.id = `jp-gpuwidget-dashboard${metric === null ? '' : `-${metric}`}`;
     this.addClass('jp-gpuwidget-dashboard');
-    this.title.icon = gpuIcon;
     const title = metric === null ? trans.__('GPU Dashboard') : metricTexts(trans, metric)[0];
-    this.title.label = title;
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', title);
     this.node.tabIndex = -1;
@@ -258,11 +257,12 @@ export class GpuDashboard extends Widget {
   }
 
   /** Show another part of the history, or another machine. */
-  showState(state: DashboardState): void {
+  showState(state: unknown): void {
     this.setState(this.normalize(state));
   }
 
-  private normalize(state: DashboardState): DashboardState {
+  private normalize(saved: unknown): DashboardState {
+    const state = restoreState(saved, Date.now() / 1000);
     const possible = this.cluster === null ? withoutPrometheus(state, Date.now() / 1000) : state;
     return this.metric === null ? possible : { ...possible, metrics: [this.metric], enlarged: null };
   }
