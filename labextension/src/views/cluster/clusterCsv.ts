@@ -1,25 +1,15 @@
 import { CSV_LINE_END, quoteField } from '../dashboard/csvExport';
 import type { ClusterGpu } from '../../wire/wire';
+import { quantity, QUANTITY_NAMES, type CsvColumn } from './quantities';
 import type { WallGroup } from './wallRows';
 
-type Field = string | number | boolean | null;
-
-/** The columns. Units do not depend on the user's settings, because programs read them. */
-const COLUMNS: readonly (readonly [title: string, value: (gpu: ClusterGpu) => Field])[] = [
+/** The columns. */
+const COLUMNS: readonly CsvColumn[] = [
   ['GPU index', gpu => gpu.index],
   ['UUID', gpu => gpu.uuid],
   ['model', gpu => gpu.model],
   ['MIG profile', gpu => gpu.mig],
-  ['utilization (%)', gpu => gpu.utilization],
-  ['memory used (B)', gpu => gpu.memory_used],
-  ['memory total (B)', gpu => gpu.memory_total],
-  ['power (W)', gpu => gpu.power_w],
-  ['power limit (W)', gpu => gpu.power_limit_w],
-  ['temperature (°C)', gpu => gpu.temperature_c],
-  ['newest XID in the last hour', gpu => gpu.xid],
-  ['uncorrected memory errors in the last hour', gpu => gpu.ecc_uncorrected],
-  ['lost', gpu => gpu.lost],
-  ['held while idle (s)', gpu => gpu.idle_s],
+  ...QUANTITY_NAMES.flatMap(name => quantity(name).csv),
   ['users', gpu => gpu.users.join(' ')],
   ['notebooks', gpu => gpu.notebooks.join(' ')],
   ['job', gpu => gpu.job],
@@ -47,6 +37,6 @@ export function clusterCsv(time: number, groups: readonly WallGroup[]): string {
   return lines.join(CSV_LINE_END) + CSV_LINE_END;
 }
 
-function field(value: Field): string {
+function field(value: string | number | boolean | null): string {
   return typeof value === 'string' ? quoteField(value) : value === null ? '' : String(value);
 }

@@ -1,9 +1,9 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { element, KeyedList, setAttribute, setHidden, TextElement } from '../../ui/dom';
-import { duration, gpuNumber, model as modelName, moment, UNKNOWN } from '../../model/format';
+import { gpuNumber, model as modelName, moment, UNKNOWN } from '../../model/format';
 import type { ClusterGpu, ClusterNode } from '../../wire/wire';
-import { errorText, hasErrors, level, quantity, summaryText } from './quantities';
+import { errorText, hasErrors, level, quantity, remarks, summaryText } from './quantities';
 import { isEnough, isFound, isFree, type WallGroup, type WallRow } from './wallRows';
 import type { WallState } from './wallState';
 
@@ -332,17 +332,7 @@ export function describeGpu(
   if (problem !== null) {
     parts.push(problem);
   }
-  for (const name of ['utilization', 'memory', 'power', 'temperature'] as const) {
-    const text = quantity(name).text(trans, gpu);
-    parts.push(text === UNKNOWN ? `${quantity(name).title(trans)} ${text}` : text);
-  }
-  if (hasErrors(gpu)) {
-    parts.push(errorText(trans, gpu));
-  }
-  if (gpu.idle_s !== null && gpu.idle_s > 0) {
-    parts.push(trans.__('held while idle for %1', duration(gpu.idle_s)));
-  }
-  parts.push(...gpu.users, ...gpu.notebooks);
+  parts.push(...remarks(trans, gpu), ...gpu.users, ...gpu.notebooks);
   if (gpu.job !== null) {
     parts.push(trans.__('job %1', gpu.job));
   }

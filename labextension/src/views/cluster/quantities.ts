@@ -1,4 +1,7 @@
-/** What the cells of the wall can be colored by. */
+/**
+ * The table of the quantities that the wall shows. An entry has all that there is about a quantity: its place in the
+ * toolbar, the colors, the legend, the texts and the CSV file.
+ */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
@@ -14,15 +17,17 @@ import {
 } from '../../model/format';
 import type { ClusterGpu } from '../../wire/wire';
 
-export const QUANTITY_NAMES = ['utilization', 'memory', 'power', 'temperature', 'errors', 'idle'] as const;
-export type QuantityName = (typeof QUANTITY_NAMES)[number];
-
 /** Number of levels of the color scale. */
 export const LEVELS = 6;
 
+/** A column of the CSV file. Its unit does not depend on the user's settings, because programs read it. */
+export type CsvColumn = readonly [
+  title: string,
+  value: (gpu: ClusterGpu) => string | number | boolean | null
+];
+
 /** One quantity, its color scale and its texts. */
 export interface Quantity {
-  readonly name: QuantityName;
   /** Whether high values need attention: they then have the warm colors. */
   readonly warm: boolean;
   /** The level of a value is the number of bounds that it exceeds. Same unit as `value`. */
@@ -41,6 +46,9 @@ export interface Quantity {
   readonly text: (trans: TranslationBundle, gpu: ClusterGpu) => string;
   /** Return a known value of several GPUs together with its unit. */
   readonly summaryText: (trans: TranslationBundle, value: number) => string;
+  /** Return what the description of a GPU says; null for nothing. By default, it says `text`. */
+  readonly remark?: (trans: TranslationBundle, gpu: ClusterGpu) => string | null;
+  readonly csv: readonly CsvColumn[];
 }
 
 const SAME_UNIT = (bound: number): number => bound;
@@ -51,37 +59,42 @@ const PERCENT = {
   summaryText: (trans: TranslationBundle, value: number) => trans.__('%1 %', whole(value))
 } as const;
 
-const QUANTITIES: Readonly<Record<QuantityName, Quantity>> = {
+const QUANTITIES = {
   utilization: {
     ...PERCENT,
-    name: 'utilization',
     bounds: [0, 20, 40, 60, 80],
     value: gpu => gpu.utilization,
     title: trans => trans.__('Utilization'),
     legendTitle: trans => trans.__('GPU utilization, %'),
-    text: (_, gpu) => withUnit(whole(gpu.utilization), '%')
+    text: (_, gpu) => withUnit(whole(gpu.utilization), '%'),
+    csv: [['utilization (%)', gpu => gpu.utilization]]
   },
   memory: {
     ...PERCENT,
-    name: 'memory',
     bounds: [1, 25, 50, 75, 90],
     value: gpu => percent(gpu.memory_used, gpu.memory_total),
     title: trans => trans.__('Memory'),
     legendTitle: trans => trans.__('Memory used, % of the total'),
     text: (trans, { memory_used: used, memory_total: total }) =>
-      used === null || total === null ? memory(used) : trans.__('%1 of %2', memory(used), memory(total))
+      used === null || total === null ? memory(used) : trans.__('%1 of %2', memory(used), memory(total)),
+    csv: [
+      ['memory used (B)', gpu => gpu.memory_used],
+      ['memory total (B)', gpu => gpu.memory_total]
+    ]
   },
   power: {
     ...PERCENT,
-    name: 'power',
     bounds: [20, 40, 60, 80, 95],
     value: gpu => percent(gpu.power_w, gpu.power_limit_w),
     title: trans => trans.__('Power'),
     legendTitle: trans => trans.__('Power, % of the limit'),
-    text: (trans, gpu) => powerOf(trans, gpu.power_w, gpu.power_limit_w)
+    text: (trans, gpu) => powerOf(trans, gpu.power_w, gpu.power_limit_w),
+    csv: [
+      ['power (W)', gpu => gpu.power_w],
+      ['power limit (W)', gpu => gpu.power_limit_w]
+    ]
   },
   temperature: {
-    name: 'temperature',
     warm: true,
     bounds: [40, 55, 70, 80, 90],
     summary: 'highest',
@@ -90,10 +103,10 @@ const QUANTITIES: Readonly<Record<QuantityName, Quantity>> = {
     legendTitle: trans => trans.__('Temperature, %1', temperatureUnit().name),
     legendValue: bound => bound / temperatureUnit().size + temperatureUnit().zero,
     text: (_, gpu) => temperature(gpu.temperature_c),
-    summaryText: (_, value) => temperature(value)
+    summaryText: (_, value) => temperature(value),
+    csv: [['temperature (°C)', gpu => gpu.temperature_c]]
   },
   errors: {
-    name: 'errors',
     warm: true,
     bounds: [0],
     summary: 'sum',
@@ -102,10 +115,15 @@ const QUANTITIES: Readonly<Record<QuantityName, Quantity>> = {
     legendTitle: trans => trans.__('XID and uncorrected memory errors in the last hour'),
     legendValue: SAME_UNIT,
     text: errorText,
-    summaryText: (_, value) => whole(value)
+    summaryText: (_, value) => whole(value),
+    remark: (trans, gpu) => (hasErrors(gpu) ? errorText(trans, gpu) : null),
+    csv: [
+      ['newest XID in the last hour', gpu => gpu.xid],
+      ['uncorrected memory errors in the last hour', gpu => gpu.ecc_uncorrected],
+      ['lost', gpu => gpu.lost]
+    ]
   },
   idle: {
-    name: 'idle',
     warm: true,
     bounds: [0, 300, 900, 1800, 3540],
     summary: 'highest',
@@ -114,13 +132,32 @@ const QUANTITIES: Readonly<Record<QuantityName, Quantity>> = {
     legendTitle: trans => trans.__('Memory held without utilization, minutes'),
     legendValue: bound => bound / 60,
     text: (_, gpu) => (gpu.idle_s === null ? UNKNOWN : duration(gpu.idle_s)),
-    summaryText: (_, value) => duration(value)
+    summaryText: (_, value) => duration(value),
+    remark: (trans, { idle_s: idle }) =>
+      idle !== null && idle > 0 ? trans.__('held while idle for %1', duration(idle)) : null,
+    csv: [['held while idle (s)', gpu => gpu.idle_s]]
   }
-};
+} as const satisfies Record<string, Quantity>;
+
+export type QuantityName = keyof typeof QUANTITIES;
+
+/** The names in the order of the toolbar, of a GPU's description and of the CSV file. */
+export const QUANTITY_NAMES = Object.keys(QUANTITIES) as readonly QuantityName[];
 
 /** Return the quantity with this name. */
 export function quantity(name: QuantityName): Quantity {
   return QUANTITIES[name];
+}
+
+/** Return what the description of a GPU says about its quantities. */
+export function remarks(trans: TranslationBundle, gpu: ClusterGpu): string[] {
+  return QUANTITY_NAMES.map(quantity).flatMap(({ title, text, remark }) => {
+    if (remark !== undefined) {
+      return remark(trans, gpu) ?? [];
+    }
+    const value = text(trans, gpu);
+    return value === UNKNOWN ? `${title(trans)} ${value}` : value;
+  });
 }
 
 /** Return the level of a value, from 0 to `LEVELS` - 1; null if the value is unknown. */
