@@ -130,18 +130,11 @@ UNIONS: Mapping[str, tuple[Sequence[type], str]] = {
         "Messages of the stream after changes were applied, so that every sample is whole.",
     ),
     "KernelRequest": (
-        (
-            kernel_requests.StateRequest,
-            kernel_requests.SetDeviceRequest,
-            kernel_requests.WatchRequest,
-            kernel_requests.FreeCacheRequest,
-            kernel_requests.SwitchRequest,
-            kernel_requests.DoctorRequest,
-        ),
+        get_args(kernel_requests.Request),
         "Content of a request to a kernel.",
     ),
     "KernelReply": (
-        (kernel_requests.OkReply, kernel_requests.ErrorReply, kernel_requests.DoctorReply),
+        get_args(kernel_requests.Reply),
         "Content of a kernel's reply.",
     ),
 }

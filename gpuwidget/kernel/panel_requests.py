@@ -23,6 +23,7 @@ from gpuwidget.model.kernel_requests import (
     ErrorReply,
     FreeCacheRequest,
     OkReply,
+    Reply,
     Request,
     SetDeviceRequest,
     SwitchRequest,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-_Reply = OkReply | ErrorReply | DoctorReply
 _DEVICE_TIMEOUT_S = 0.05
 """Seconds to wait for a reading from the driver when the panel sets the device."""
 
@@ -88,7 +88,7 @@ class PanelRequests:
     async def _handle(self, stream: Any, ident: Any, parent: Mapping[str, Any]) -> None:
         # ipykernel awaits this method and writes its exceptions to the Jupyter server's log. So catch errors
         # here.
-        def send(reply: _Reply) -> None:
+        def send(reply: Reply) -> None:
             try:
                 self._kernel.session.send(stream, REPLY, to_json(reply), parent, ident)
             except BaseException as error:
@@ -114,7 +114,7 @@ class PanelRequests:
         else:
             send(self._answer(request))
 
-    def _send_later(self, send: Callable[[_Reply], None], answer: Awaitable[_Reply]) -> None:
+    def _send_later(self, send: Callable[[Reply], None], answer: Awaitable[Reply]) -> None:
         """Send an answer once it is known. Awaiting it would block every other request on the channel,
         Jupyter's interrupt and the kernel's shutdown."""
 
@@ -125,7 +125,7 @@ class PanelRequests:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run_checks(self) -> _Reply:
+    async def _run_checks(self) -> Reply:
         try:
             if self._diagnosis is None:
                 from gpuwidget.kernel.commands.doctor_command import SharedDiagnosis
@@ -136,7 +136,7 @@ class PanelRequests:
         except Exception as error:
             return self._error(error)
 
-    def _answer(self, request: Request) -> _Reply:
+    def _answer(self, request: Request) -> Reply:
         """Return the reply to a request; never raises."""
         try:
             done = self._do(request)

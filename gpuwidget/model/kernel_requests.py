@@ -158,3 +158,6 @@ class DoctorReply:
     """The diagnosis's texts in the page's language, by the English text; empty in English."""
     state: KernelState | None
     """The kernel's current state, or None if it can't be read."""
+
+
+Reply = OkReply | ErrorReply | DoctorReply

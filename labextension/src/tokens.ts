@@ -2,10 +2,11 @@ import { Token } from '@lumino/coreutils';
 import type { ISignal } from '@lumino/signaling';
 import type { Widget } from '@lumino/widgets';
 
-import type { ClockSkew, FinishedCell, RunningCell, RunningCells } from './model/cells/cellRuns';
+import type { ClockSkew, ExecutedNotebook, FinishedCell, RunningCell } from './model/cells/cellRuns';
 import type { ClusterModel } from './model/cluster/clusterModel';
 import type { CellRun } from './model/cells/runTable';
-import type { ActiveKernel } from './model/kernel/activeKernel';
+import type { KernelActivities } from './model/kernel/kernelActivity';
+import type { IKernels } from './model/kernel/kernels';
 import type { ActionTarget } from './model/memory/holders';
 import type { StatusMessage } from './model/memory/statusMessage';
 import type { PanelState } from './model/panelState';
@@ -34,7 +35,9 @@ export interface IMonitor {
   /** The newest sample and the recent history. */
   readonly model: StreamModel;
   /** The kernel of the active notebook. */
-  readonly kernels: ActiveKernel;
+  readonly kernels: IKernels;
+  /** What the kernels of all notebooks are doing. */
+  readonly activities: KernelActivities;
   /** Emitted when displayed data may have changed. */
   readonly changed: ISignal<this, void>;
   /** Emitted for every message of the stream, before `changed`. */
@@ -82,8 +85,8 @@ export interface ICellRuns {
   readonly incompatible: number;
   /** Number of reports in the notebook. `runs` contains only the last ones if there are very many. */
   readonly reports: number;
-  /** The running cells of all notebooks, and what the present processes of their kernels have run. */
-  readonly runningCells: Pick<RunningCells, 'changed' | 'knows'>;
+  /** Emitted when a cell of any open notebook starts or ends, or the process of its kernel has ended. */
+  readonly executed: ISignal<this, ExecutedNotebook>;
   /** The running cell, or null if no cell runs. */
   readonly running: RunningCell | null;
   /** Set whether `view` is visible. Outputs are read only while any view is visible. */

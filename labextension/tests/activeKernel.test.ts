@@ -1,9 +1,10 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import type { Kernel, LoadResult, Phase } from '../src/model/kernel/kernel';
+import type { LoadResult, RequestContent } from '../src/model/kernel/kernel';
 import { ActiveKernel, POLL_MS, STATUS_POLL_MS } from '../src/model/kernel/activeKernel';
-import type { KernelRequest } from '../src/wire/wire';
+import type { Phase } from '../src/model/kernel/kernelActivity';
+import { pendingRequest } from '../src/model/kernel/kernels';
 import { FakeKernel, FakeClock, kernelState, ok, settled, torchSwitch } from './fakes';
 
 function made(): { kernels: ActiveKernel; clock: FakeClock } {
@@ -13,9 +14,27 @@ function made(): { kernels: ActiveKernel; clock: FakeClock } {
   return { kernels, clock };
 }
 
-async function show(kernels: ActiveKernel, kernel: Kernel | null, phase: Phase | null): Promise<void> {
-  kernels.setActive({ name: 'train.ipynb', kernel, phase });
+async function show(kernels: ActiveKernel, kernel: FakeKernel, phase: Phase): Promise<void> {
+  kernel.activity.set(phase);
+  kernels.setActive({ name: 'train.ipynb', kernel });
   await settled();
+}
+
+/** Show a notebook without a kernel. */
+function showNone(kernels: ActiveKernel): void {
+  kernels.setActive({ name: 'train.ipynb', kernel: null, phase: null });
+}
+
+function setDevice(kernels: ActiveKernel, device: string): Promise<void> {
+  return kernels.request({ ask: 'set_device', device, new_tensors: true });
+}
+
+function setWatching(kernels: ActiveKernel, on: boolean): Promise<void> {
+  return kernels.request({ ask: 'watch', on });
+}
+
+function setSwitch(kernels: ActiveKernel, name: string, value: string): Promise<void> {
+  return kernels.request({ ask: 'set_switch', name, value });
 }
 
 function kind(kernels: ActiveKernel): string {
@@ -34,7 +53,7 @@ test('the kernel of the active notebook is queried', async () => {
   await show(kernels, kernel, 'idle');
   assert.equal(kind(kernels), 'ready');
   assert.equal(kernels.state?.watching, true);
-  assert.deepEqual(kernel.requests, [{ schema: 1, ask: 'state' }]);
+  assert.deepEqual(kernel.requests, [{ ask: 'state' }]);
 });
 
 test('a kernel of another language receives no request', async () => {
@@ -141,7 +160,7 @@ test('a restart discards the state of the old process', async () => {
   kernel.reply = ok();
   await show(kernels, kernel, 'idle');
   kernel.reply = null;
-  kernels.setEnded(kernel);
+  kernel.activity.changed.emit({ kind: 'process-ended' });
   await show(kernels, kernel, 'restarting');
   assert.deepEqual([kind(kernels), kernels.state], ['restarting', null]);
   await show(kernels, kernel, 'idle');
@@ -155,9 +174,8 @@ test('choosing a device sends a request and shows the state of its reply', async
   await show(kernels, kernel, 'idle');
   const device = { chosen: 'cuda:1', new_tensors: true, pending: false, present: 'cuda:1', note: null };
   kernel.reply = ok({ device });
-  await kernels.setDevice('cuda:1', true);
+  await setDevice(kernels, 'cuda:1');
   assert.deepEqual(kernel.requests.at(-1), {
-    schema: 1,
     ask: 'set_device',
     device: 'cuda:1',
     new_tensors: true
@@ -171,10 +189,10 @@ test('the reason of a rejected request is shown until another one is accepted', 
   kernel.reply = ok();
   await show(kernels, kernel, 'idle');
   kernel.reply = { status: 'error', reason: 'There is no cuda:9.', state: null };
-  await kernels.setDevice('cuda:9', true);
+  await setDevice(kernels, 'cuda:9');
   assert.deepEqual([kind(kernels), kernels.view.rejection?.reason], ['ready', 'There is no cuda:9.']);
   kernel.reply = ok();
-  await kernels.setWatching(true);
+  await setWatching(kernels, true);
   assert.equal(kernels.view.rejection, null);
 });
 
@@ -210,10 +228,10 @@ test('while gpuwidget is being loaded, other tabs, cells and clicks neither chan
   const requests = kernel.requests.length;
   await clock.pass(10 * POLL_MS);
   assert.deepEqual([kind(kernels), loads.length, kernel.requests.length], ['loading', 1, requests]);
-  await kernels.setWatching(true);
+  await setWatching(kernels, true);
   await show(kernels, kernel, 'idle');
-  await kernels.setWatching(true);
-  await kernels.setWatching(true);
+  await setWatching(kernels, true);
+  await setWatching(kernels, true);
   assert.equal(kind(kernels), 'loading');
   kernel.reply = ok();
   loads[0]?.({ outcome: 'loaded', version: '0.1.0' });
@@ -252,7 +270,7 @@ test('without polling only the end of a cell and a request lead to a query', asy
   const kernel = new FakeKernel();
   kernel.reply = ok();
   await show(kernels, kernel, 'idle');
-  kernels.disablePolling();
+  kernel.activity.showsRequests = true;
   await clock.pass(10 * POLL_MS);
   assert.deepEqual([kernel.requests.length, clock.running], [1, 0]);
   await show(kernels, kernel, 'busy');
@@ -292,12 +310,12 @@ test('a requested device is shown until the reply arrives', async () => {
   kernel.reply = ok();
   await show(kernels, kernel, 'idle');
   const answer = kernel.hold();
-  const wish = kernels.setDevice('cuda:1', true);
+  const wish = setDevice(kernels, 'cuda:1');
   await settled();
-  assert.equal(kernels.view.requested.device, 'cuda:1');
+  assert.equal(pendingRequest(kernels.view, 'set_device')?.device, 'cuda:1');
   answer(ok());
   await wish;
-  assert.equal(kernels.view.requested.device, undefined);
+  assert.equal(pendingRequest(kernels.view, 'set_device')?.device, undefined);
 });
 
 test('toggling queries the state first', async () => {
@@ -306,7 +324,7 @@ test('toggling queries the state first', async () => {
   await show(kernels, kernel, 'idle');
   kernel.reply = ok({ watching: true });
   await kernels.toggleWatching();
-  assert.deepEqual(kernel.requests.at(-1), { schema: 1, ask: 'watch', on: false });
+  assert.deepEqual(kernel.requests.at(-1), { ask: 'watch', on: false });
 });
 
 test('a rejection is outdated when the device changes', async () => {
@@ -315,7 +333,7 @@ test('a rejection is outdated when the device changes', async () => {
   kernel.reply = ok();
   await show(kernels, kernel, 'idle');
   kernel.reply = { status: 'error', reason: 'There is no cuda:9.', state: null };
-  await kernels.setDevice('cuda:9', true);
+  await setDevice(kernels, 'cuda:9');
   kernel.reply = ok();
   await clock.pass(POLL_MS);
   assert.equal(kernels.view.rejection?.reason, 'There is no cuda:9.');
@@ -357,7 +375,7 @@ test('the phase of the kernel takes precedence over everything else', async () =
     await show(kernels, kernel, phase);
     assert.equal(kind(kernels), phase);
   }
-  await show(kernels, null, null);
+  showNone(kernels);
   assert.equal(kind(kernels), 'no-kernel');
   assert.deepEqual(kernel.requests, []);
 });
@@ -421,8 +439,8 @@ test('without polling the status item queries only after a cell', async () => {
   const { kernels, clock } = made();
   kernels.setPanelVisible(false);
   kernels.setStatusVisible(true);
-  kernels.disablePolling();
   const kernel = new FakeKernel();
+  kernel.activity.showsRequests = true;
   kernel.reply = ok();
   kernels.setMentionsGpuwidget(kernel);
   await show(kernels, kernel, 'idle');
@@ -454,9 +472,8 @@ test('a switch is requested by its name, and a rejection names the request', asy
   kernel.reply = ok();
   await show(kernels, kernel, 'idle');
   kernel.reply = { status: 'error', reason: 'torch refused it.', state: kernelState() };
-  await kernels.setSwitch('cudnn.benchmark', 'on');
+  await setSwitch(kernels, 'cudnn.benchmark', 'on');
   assert.deepEqual(kernel.requests.at(-1), {
-    schema: 1,
     ask: 'set_switch',
     name: 'cudnn.benchmark',
     value: 'on'
@@ -473,24 +490,11 @@ test('a rejection is outdated when a switch changes', async () => {
   kernel.reply = ok({ switches: [torchSwitch()] });
   await show(kernels, kernel, 'idle');
   kernel.reply = { status: 'error', reason: 'torch refused it.', state: null };
-  await kernels.setSwitch('cudnn.benchmark', 'on');
+  await setSwitch(kernels, 'cudnn.benchmark', 'on');
   kernel.reply = ok({ switches: [torchSwitch({ value: 'on' })] });
   kernels.refresh();
   await settled();
   assert.equal(kernels.view.rejection, null);
-});
-
-test('a diagnosis runs on request with a long timeout; a kernel that went away gives none', async () => {
-  const { kernels } = made();
-  const kernel = new FakeKernel();
-  kernel.reply = ok();
-  await show(kernels, kernel, 'idle');
-  assert.deepEqual(await kernels.diagnose(), kernel.reply);
-  assert.deepEqual(kernel.requests.at(-1), { schema: 1, ask: 'doctor' });
-  kernel.gone = true;
-  assert.equal(await kernels.diagnose(), null);
-  await show(kernels, null, null);
-  assert.equal(await kernels.diagnose(), null);
 });
 
 test('a state of another version, which has no switches, is reported as another version', async () => {
@@ -537,7 +541,7 @@ class WatchingKernel extends FakeKernel {
   private watching = false;
   private waiting: (() => void)[] = [];
 
-  override async request(content: KernelRequest): ReturnType<FakeKernel['request']> {
+  override async request(content: RequestContent): ReturnType<FakeKernel['request']> {
     await new Promise<void>(resolve => this.waiting.push(resolve));
     this.watching = content.ask === 'watch' ? content.on : this.watching;
     this.reply = ok({ watching: this.watching });
@@ -584,7 +588,7 @@ test('two quick clicks on the button request on and then off, and it shows the l
   await settled();
   await kernel.release();
   for (const expected of [true, false]) {
-    void kernels.setWatching(!kernels.watching);
+    void setWatching(kernels, !kernels.watching);
     assert.equal(kernels.watching, expected);
   }
   await settled();
@@ -598,9 +602,9 @@ test('a choice of a device in between does not change what a click on the button
   await show(kernels, kernel, 'idle');
   await settled();
   await kernel.release();
-  void kernels.setWatching(!kernels.watching);
-  void kernels.setDevice('cpu', true);
-  void kernels.setWatching(!kernels.watching);
+  void setWatching(kernels, !kernels.watching);
+  void setDevice(kernels, 'cpu');
+  void setWatching(kernels, !kernels.watching);
   await settled();
   await kernel.release();
   assert.deepEqual(watched(kernel), [true, false]);

@@ -6,7 +6,6 @@ import { Signal } from '@lumino/signaling';
 import {
   comparableKeys,
   CellRuns,
-  RunningCells,
   runName,
   type CellNotebook,
   type CellRunSources
@@ -14,11 +13,13 @@ import {
 import { parseReport } from '../src/model/cells/report';
 import { ReportReader } from '../src/model/cells/reportReader';
 import type { CellRun } from '../src/model/cells/runTable';
-import type { KernelView } from '../src/model/kernel/activeKernel';
+import type { KernelView } from '../src/model/kernel/kernels';
 import { runningTitle } from '../src/views/panel/cellRow';
 import type { KernelState, Sample } from '../src/wire/wire';
+import { KernelActivity } from '../src/model/kernel/kernelActivity';
 import { FakeClock, GIB, gpu, kernelGpu, kernelState, reading, sample, trans } from './fakes';
 import { codeCell, FakeCells, FakeOutput, report, reportedGpu } from './fakes_cells';
+import { CELL, FakeConnection, PAGE } from './fakes_notebook';
 
 const NOW = Date.now() / 1000;
 
@@ -26,16 +27,11 @@ const NOW = Date.now() / 1000;
 class FakeKernels {
   readonly changed = new Signal<never, void>(this as never);
   state: KernelState | null = null;
-  view = { busy: false, silentFor: null } as KernelView;
+  view = { silentFor: null } as KernelView;
 
   say(state: KernelState | null, silentFor: number | null = null): void {
     this.state = state;
     this.view = { ...this.view, silentFor };
-    this.changed.emit();
-  }
-
-  work(busy: boolean): void {
-    this.view = { ...this.view, busy };
     this.changed.emit();
   }
 }
@@ -72,7 +68,7 @@ function reserving(...gib: (number | null)[]): KernelState {
 function made(cells: FakeCells = new FakeCells([codeCell('a')])): {
   cells: CellRuns;
   kernels: FakeKernels;
-  running: RunningCells;
+  connection: FakeConnection;
   clock: FakeClock;
   notebook: CellNotebook;
   server: { sample: Sample | null };
@@ -81,15 +77,25 @@ function made(cells: FakeCells = new FakeCells([codeCell('a')])): {
 } {
   const clock = new FakeClock();
   const kernels = new FakeKernels();
-  const running = new RunningCells();
+  const connection = new FakeConnection();
+  connection.publish('idle');
   const server = { sample: sample(NOW, [reading(0), reading(1)]) };
   const sources = { model: server, kernels } as unknown as CellRunSources;
-  const found = new CellRuns(sources, new ReportReader(), running, clock);
+  const found = new CellRuns(sources, new ReportReader(), clock);
   const revealed: string[] = [];
   const ran: string[] = [];
-  const notebook = {
-    key: {},
+  const activity = new KernelActivity(connection.real, clock);
+  const key = {};
+  activity.changed.connect((_, { kind }) => {
+    if (kind !== 'phase') {
+      found.executed.emit({ notebook: key, activity });
+    }
+  });
+  const notebook: CellNotebook = {
+    key,
+    activity,
     models: cells,
+    cellOf: ({ request }) => (request === CELL.msg_id ? 'a' : null),
     reveal: (cellId: string) => {
       revealed.push(cellId);
     },
@@ -99,17 +105,15 @@ function made(cells: FakeCells = new FakeCells([codeCell('a')])): {
   };
   found.setNotebook(notebook);
   found.setVisible(found, true);
-  return { cells: found, kernels, running, clock, notebook, server, revealed, ran };
+  return { cells: found, kernels, connection, clock, notebook, server, revealed, ran };
 }
 
-function begin({ running, notebook, kernels, clock }: ReturnType<typeof made>, count = 4): void {
-  running.begin(notebook.key, 'message', {
-    cellId: 'a',
-    executionCount: count,
-    started: NOW - 1,
-    received: clock.now()
-  });
-  kernels.work(true);
+function begin({ connection }: ReturnType<typeof made>, count = 4): void {
+  connection.begin(CELL, count, NOW - 1);
+}
+
+function end({ connection }: ReturnType<typeof made>): void {
+  connection.publish('idle', CELL);
 }
 
 /** Return the memory growth of the running cell, in total and per GPU. */
@@ -146,26 +150,25 @@ test('the running cell’s time is updated every second while a view is visible'
 test('a cell ends with its request, or with its kernel', () => {
   const all = made();
   begin(all);
-  all.running.end(all.notebook.key, 'another message');
+  all.connection.publishUntracked('idle', { ...CELL, msg_id: 'another' });
   assert.ok(all.cells.running);
-  all.running.end(all.notebook.key, 'message');
+  end(all);
   assert.equal(all.cells.running, null);
   begin(all);
-  all.running.end(all.notebook.key, null);
+  all.connection.change('restarting');
   assert.equal(all.cells.running, null);
 });
 
 test('an idle kernel runs nothing, even if the end of a cell was lost', () => {
   const all = made();
   begin(all);
-  all.kernels.work(false);
+  all.connection.publish('idle', { msg_id: 'info', msg_type: 'kernel_info_request', session: PAGE });
   assert.equal(all.cells.running, null);
 });
 
 test('cells of other notebooks are not shown', () => {
   const all = made();
-  all.running.begin({}, 'message', { cellId: 'z', executionCount: 1, started: NOW, received: 0 });
-  all.kernels.work(true);
+  all.connection.begin({ ...CELL, msg_id: 'of another notebook' });
   assert.equal(all.cells.running, null);
 });
 
@@ -194,7 +197,7 @@ test('without the driver’s figures, the growth is what torch has reserved', ()
   begin(all);
   all.kernels.say(reserving(3, 0, null));
   assert.deepEqual(growth(all), [3 * GIB, [3 * GIB, 0, null]]);
-  all.running.end(all.notebook.key, 'message');
+  end(all);
   all.kernels.say(reserving(3, 1, null));
   begin(all, 5);
   all.kernels.say(reserving(5, 1, null));
@@ -208,7 +211,7 @@ test('without a state before the cell the growth is unknown', () => {
   all.kernels.say(holding(2));
   begin(all);
   all.kernels.say(holding(5));
-  all.running.end(all.notebook.key, 'message');
+  end(all);
   // The next cell begins immediately, so it is unknown what the kernel held between the two cells.
   begin(all, 5);
   all.kernels.say(holding(6));
@@ -268,24 +271,26 @@ test('the running cell has an open band on the notebook’s GPUs, or on all if n
 test('with different clocks of kernel and server there are no bands', t => {
   t.mock.timers.enable({ apis: ['Date'], now: 1000 * NOW });
   const all = made(new FakeCells([codeCell('a', FakeOutput.report(report(1)))]));
-  const at = (seconds: number): string => new Date(1000 * (NOW + seconds)).toISOString();
-  all.cells.clockSkew.observeKernel(at(-30), NOW); // This message arrived late.
+  const observe = (seconds: number): void => {
+    all.notebook.activity?.clockOffset.observe(NOW + seconds, NOW);
+  };
+  observe(-30); // This message arrived late.
   assert.equal(all.cells.bands('GPU-0').length, 0);
   assert.equal(skew(all), -30);
-  all.cells.clockSkew.observeKernel(at(0), NOW);
+  observe(0);
   assert.equal(skew(all), null);
   assert.equal(all.cells.bands('GPU-0').length, 1);
-  all.cells.clockSkew.observeKernel(at(60), NOW);
+  observe(60);
   assert.equal(skew(all), 60);
   assert.deepEqual(all.cells.bands('GPU-0'), []);
-  all.cells.setNotebook({ ...all.notebook, key: {} });
+  all.cells.setNotebook({ ...all.notebook, key: {}, activity: null });
   assert.equal(skew(all), null);
 });
 
 test('times of runs are converted to the server’s clock, also if there are no bands to draw', () => {
   const all = made();
   const minute = (seconds: number): number => Math.round((seconds - NOW) / 60);
-  all.cells.clockSkew.observeKernel(new Date(1000 * (NOW + 600)).toISOString(), NOW);
+  all.notebook.activity?.clockOffset.observe(NOW + 600, NOW);
   assert.equal(minute(all.cells.clockSkew.onServer(NOW + 1200)), 10);
   all.server.sample = sample(NOW + 1800);
   assert.equal(minute(all.cells.clockSkew.pageOnServer(NOW)), 30);
@@ -341,7 +346,7 @@ test('the label of a report, which anyone may have written, never becomes code',
 
 test('only runs of the present process of the kernel can be compared', () => {
   const all = made();
-  const { cells, kernels, running, notebook } = all;
+  const { cells, kernels, connection, notebook } = all;
   kernels.say(holding(1));
   const started = NOW - 1;
   const comparable = (count: number, at = started): boolean => cells.comparable(run(count, at));
@@ -359,14 +364,14 @@ test('only runs of the present process of the kernel can be compared', () => {
   begin(all, 9);
   const { report } = run(9, started);
   assert.deepEqual(
-    [running.knows(notebook.key, report, [4, 9]), running.knows(notebook.key, report, [5, 9])],
+    [notebook.activity?.hasRun(report, [4, 9]), notebook.activity?.hasRun(report, [5, 9])],
     [true, false]
   );
   begin(all, 1); // The counts start again after a restart that this page did not see.
   assert.deepEqual([comparable(4), comparable(9), comparable(1)], [false, false, true]);
   let emitted = 0;
-  running.changed.connect(() => emitted++);
-  running.end(notebook.key, 'message');
-  running.end(notebook.key, null);
+  cells.executed.connect(() => emitted++);
+  end(all);
+  connection.change('restarting');
   assert.deepEqual([comparable(1), emitted], [false, 2]);
 });

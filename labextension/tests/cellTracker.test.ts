@@ -6,12 +6,13 @@ import { test } from 'node:test';
 import type { Notebook } from '@jupyterlab/notebook';
 import { Signal } from '@lumino/signaling';
 
-import { CellRuns, RunningCells, type CellRunSources, type FinishedCell } from '../src/model/cells/cellRuns';
+import { CellRuns, type CellRunSources, type FinishedCell } from '../src/model/cells/cellRuns';
 import { CellTracker, insertBelow } from '../src/model/cells/cellTracker';
 import { ReportReader } from '../src/model/cells/reportReader';
-import type { KernelView } from '../src/model/kernel/activeKernel';
+import { KernelActivities } from '../src/model/kernel/kernelActivity';
 import { FakeClock, sample, settled } from './fakes';
 import { FakeCells } from './fakes_cells';
+import { CELL, FakeConnection } from './fakes_notebook';
 
 /** A notebook of JupyterLab with code cells, whose kernel's messages a test sends. */
 class FakePanel {
@@ -19,10 +20,8 @@ class FakePanel {
   isDisposed = false;
   readonly node = document.createElement('div');
   readonly sessionContext = {
-    session: null,
-    iopubMessage: new Signal<object, unknown>({}),
-    kernelChanged: new Signal<object, unknown>({}),
-    statusChanged: new Signal<object, string>({})
+    session: { kernel: new FakeConnection() },
+    kernelChanged: new Signal<object, unknown>({})
   };
   readonly context: { localPath: string };
   /** The indexes of the cells to which the notebook has scrolled. */
@@ -68,27 +67,23 @@ class FakePanel {
     cell.outputArea = { future: { msg: { header: { msg_id: id } } } };
   }
 
-  send(type: string, request: string, content: object, date = new Date().toISOString()): void {
-    this.sessionContext.iopubMessage.emit({
-      header: { msg_type: type, date },
-      parent_header: { msg_id: request },
-      content
-    });
+  get connection(): FakeConnection {
+    return this.sessionContext.session.kernel;
   }
 
   start(request: string, count: number): void {
-    this.send('execute_input', request, { execution_count: count });
+    this.connection.begin({ ...CELL, msg_id: request }, count);
   }
 
   end(request: string): void {
-    this.send('status', request, { execution_state: 'idle' });
+    this.connection.publishUntracked('idle', { ...CELL, msg_id: request });
   }
 }
 
 interface SetUp {
   readonly clock: FakeClock;
   readonly runs: CellRuns;
-  readonly running: RunningCells;
+  readonly running: () => string | null;
   readonly finished: FinishedCell[];
   readonly activated: string[];
   show(panel: FakePanel | null): void;
@@ -96,14 +91,14 @@ interface SetUp {
 
 function setUp(...panels: FakePanel[]): SetUp {
   const clock = new FakeClock();
-  const running = new RunningCells();
   const kernels = {
     changed: new Signal<object, void>({}),
     state: null,
-    view: { busy: true, silentFor: null } as KernelView
+    view: { silentFor: null }
   };
   const sources = { model: { sample: sample(1000) }, kernels } as unknown as CellRunSources;
-  const runs = new CellRuns(sources, new ReportReader(), running, clock);
+  const runs = new CellRuns(sources, new ReportReader(), clock);
+  const running = (): string | null => runs.running?.cellId ?? null;
   const finished: FinishedCell[] = [];
   runs.finished.connect((_, cell) => finished.push(cell));
   const tracker = {
@@ -116,7 +111,7 @@ function setUp(...panels: FakePanel[]): SetUp {
   };
   const activated: string[] = [];
   const shell = { activateById: (id: string) => activated.push(id) };
-  new CellTracker(tracker as never, shell as never, runs, running, clock);
+  new CellTracker(tracker as never, shell as never, runs, new KernelActivities(clock), clock);
   mount(document.createElement('div'));
   document.body.append(...panels.map(({ node }) => node));
   return {
@@ -130,11 +125,8 @@ function setUp(...panels: FakePanel[]): SetUp {
 
 test('a queued cell runs once the kernel has started it, until the kernel is idle again for it', async () => {
   const panel = new FakePanel('train');
-  const { clock, running, finished } = setUp(panel);
-  const runningCell = (): unknown[] => {
-    const cell = running.get(panel);
-    return [cell?.cellId, cell?.executionCount];
-  };
+  const { clock, runs, finished } = setUp(panel);
+  const runningCell = (): unknown[] => [runs.running?.cellId, runs.running?.executionCount];
   panel.request(0, 'first');
   panel.request(1, 'second');
   assert.deepEqual(runningCell(), [undefined, undefined]);
@@ -159,50 +151,69 @@ test('code that another client runs is no cell of this notebook', () => {
   const { running } = setUp(panel);
   panel.request(0, 'first');
   panel.start('of another page', 3);
-  assert.equal(running.get(panel), null);
+  assert.equal(running(), null);
 });
 
 test('a cell that starts and ends while another notebook is active is known', () => {
   const [train, other] = [new FakePanel('train'), new FakePanel('other')];
-  const { running, show, runs } = setUp(train, other);
+  const { running, show } = setUp(train, other);
   show(other);
   train.request(0, 'first');
   train.start('first', 3);
-  const shown = [runs.running?.cellId];
+  const shown = [running()];
   show(train);
-  shown.push(runs.running?.cellId);
+  shown.push(running());
   show(other);
   train.end('first');
   show(train);
-  shown.push(runs.running?.cellId);
-  assert.deepEqual([shown, running.get(train)], [[undefined, 'a', undefined], null]);
+  shown.push(running());
+  assert.deepEqual(shown, [null, 'a', null]);
 });
 
 test('a kernel that dies ends its cell, which is reported; a restart by the user ends it silently', () => {
-  const panel = new FakePanel('train');
-  const { running, finished } = setUp(panel);
-  for (const status of ['dead', 'autorestarting', 'restarting']) {
-    panel.request(0, status);
-    panel.start(status, 3);
-    panel.sessionContext.statusChanged.emit(status);
-    assert.equal(running.get(panel), null);
+  // JupyterLab reports 'restarting' in any case, and then 'autorestarting' if the process has died.
+  for (const [died, ...statuses] of [
+    [true, 'dead'],
+    [true, 'restarting', 'autorestarting'],
+    [false, 'restarting', 'unknown', 'idle']
+  ] as const) {
+    const panel = new FakePanel('train');
+    const { running, finished } = setUp(panel);
+    panel.request(0, 'first');
+    panel.start('first', 3);
+    for (const status of statuses) {
+      panel.connection.change(status);
+      assert.equal(running(), null);
+    }
+    assert.deepEqual(
+      finished.map(cell => cell.died),
+      died ? [true] : []
+    );
   }
-  assert.deepEqual(
-    finished.map(({ died }) => died),
-    [true, true]
-  );
+});
+
+test('a cell is not shown as running while the connection to its kernel is lost', () => {
+  const panel = new FakePanel('train');
+  const { running } = setUp(panel);
+  panel.request(0, 'first');
+  panel.start('first', 3);
+  panel.connection.connect('connecting');
+  assert.equal(running(), null);
+  panel.connection.connect('connected');
+  assert.equal(running(), 'a');
 });
 
 test('another kernel of the notebook has no running cell and an unknown clock', () => {
   const panel = new FakePanel('train');
-  const { running, runs } = setUp(panel);
-  const ahead = new Date(Date.now() + 600_000).toISOString();
+  const { running, runs, finished } = setUp(panel);
   panel.request(0, 'first');
   panel.start('first', 3);
-  panel.send('status', 'first', { execution_state: 'busy' }, ahead);
+  panel.connection.publishUntracked('busy', {}, 'process 1', Date.now() / 1000 + 600);
   assert.ok(runs.clockSkew.seconds !== null);
+  panel.connection.dispose();
+  panel.sessionContext.session.kernel = new FakeConnection();
   panel.sessionContext.kernelChanged.emit(null);
-  assert.deepEqual([running.get(panel), runs.clockSkew.seconds], [null, null]);
+  assert.deepEqual([running(), runs.clockSkew.seconds, finished], [null, null, []]);
 });
 
 /** Return a panel whose second cell is in the document only after the notebook has scrolled twice. */

@@ -3,20 +3,20 @@ import { test } from 'node:test';
 
 import { Signal } from '@lumino/signaling';
 
-import { releaseClosedComms, type Session } from '../src/model/kernel/closedComms';
+import { releaseClosedComms, type Connection } from '../src/model/kernel/closedComms';
+import { FakeActivity } from './fakes';
 
 interface Comm {
   onClose: unknown;
   onMsg: unknown;
 }
 
-/** A notebook's session and its kernel connection, as JupyterLab 4.6 has them. */
-class FakeSession {
-  readonly comms = new Map<string, Comm>();
-  readonly session: { kernel: object | null } | null = { kernel: { _comms: this.comms } };
+/** A connection to a kernel, as JupyterLab 4.6 has it. */
+class FakeConnection {
+  private readonly comms = new Map<string, Comm>();
+  _comms: { readonly get?: unknown } | undefined = this.comms;
+  readonly activity = new FakeActivity();
   readonly iopubMessage = new Signal<this, unknown>(this);
-  readonly kernelChanged = new Signal<this, unknown>(this);
-  readonly statusChanged = new Signal<this, string>(this);
 
   /** Open a comm as the kernel does: JupyterLab has added it when it emits the message. */
   open(id: string, target = 'jupyter.widget'): Comm {
@@ -41,54 +41,44 @@ function results({ onClose, onMsg }: Comm): unknown[] {
   return [onClose, onMsg].map(callback => (callback as () => unknown)());
 }
 
-function watched(): FakeSession {
-  const session = new FakeSession();
-  releaseClosedComms(session as unknown as Session);
-  return session;
+function watched(): FakeConnection {
+  const connection = new FakeConnection();
+  releaseClosedComms(connection as unknown as Connection, connection.activity);
+  return connection;
 }
 
 test('a comm that the kernel has closed no longer references its widget', () => {
-  const session = watched();
-  const first = session.open('a');
-  const second = session.open('b');
-  session.close('a');
+  const connection = watched();
+  const first = connection.open('a');
+  const second = connection.open('b');
+  connection.close('a');
   assert.deepEqual(results(first), [undefined, undefined]);
   assert.deepEqual(results(second), ['close', 'message']);
 });
 
 test('comms that are no widgets keep their callbacks', () => {
-  const session = watched();
-  const comm = session.open('a', 'another.target');
-  session.close('a');
+  const connection = watched();
+  const comm = connection.open('a', 'another.target');
+  connection.close('a');
   assert.deepEqual(results(comm), ['close', 'message']);
 });
 
-test('comms of an earlier kernel are forgotten', () => {
-  for (const end of [
-    (session: FakeSession) => {
-      session.kernelChanged.emit({});
-    },
-    (session: FakeSession) => {
-      session.statusChanged.emit('restarting');
-    }
-  ]) {
-    const session = watched();
-    const comm = session.open('a');
-    end(session);
-    session.close('a');
-    assert.deepEqual(results(comm), ['close', 'message']);
-  }
+test('comms of an earlier process are forgotten', () => {
+  const connection = watched();
+  const comm = connection.open('a');
+  connection.activity.changed.emit({ kind: 'process-ended' });
+  connection.close('a');
+  assert.deepEqual(results(comm), ['close', 'message']);
 });
 
-test('a JupyterLab without this list of comms, or without a kernel, changes nothing', () => {
-  const session = watched();
-  for (const kernel of [{}, null]) {
-    assert.ok(session.session !== null);
-    session.session.kernel = kernel;
-    const comm = session.open('a');
-    session.close('a');
-    session.emit('comm_close', { comm_id: 'never opened' });
-    session.emit('status', { execution_state: 'idle' });
+test('a JupyterLab without this list of comms changes nothing', () => {
+  const connection = watched();
+  for (const comms of [{}, undefined]) {
+    connection._comms = comms;
+    const comm = connection.open('a');
+    connection.close('a');
+    connection.emit('comm_close', { comm_id: 'never opened' });
+    connection.emit('status', { execution_state: 'idle' });
     assert.deepEqual(results(comm), ['close', 'message']);
   }
 });

@@ -85,7 +85,7 @@ function setUp(): { model: DiagnosticsModel; server: FakeDoctor; kernels: Active
 async function openNotebook(kernels: ActiveKernel, pid = 1): Promise<FakeKernel> {
   const kernel = new FakeKernel();
   kernel.reply = ok({ pid });
-  kernels.setActive({ name: 'train.ipynb', kernel, phase: 'idle' });
+  kernels.setActive({ name: 'train.ipynb', kernel });
   await settled();
   return kernel;
 }
@@ -108,10 +108,7 @@ test('the checks run once, and again only on request', async () => {
   assert.equal(server.requests, 1);
   await model.run();
   assert.equal(server.requests, 2);
-  assert.deepEqual(kernel.requests.slice(1), [
-    { schema: 1, ask: 'doctor' },
-    { schema: 1, ask: 'doctor' }
-  ]);
+  assert.deepEqual(kernel.requests.slice(1), [{ ask: 'doctor' }, { ask: 'doctor' }]);
 });
 
 test('the previous diagnosis stays while the checks run, which run only once at a time', async () => {
@@ -136,6 +133,9 @@ test('a failed diagnosis has a reason', async () => {
   kernel.reply = null;
   await model.run();
   assert.deepEqual(model.kernel, { kind: 'failed', reason: NO_REPLY });
+  kernel.gone = true;
+  await model.run();
+  assert.deepEqual(model.kernel, { kind: 'failed', reason: NO_REPLY });
 });
 
 test('a restarted kernel has no diagnosis', async () => {
@@ -148,7 +148,7 @@ test('a restarted kernel has no diagnosis', async () => {
   kernels.refresh();
   await settled();
   assert.deepEqual(model.kernel, { kind: 'none' });
-  kernels.setActive({ name: null, kernel: null, phase: null });
+  kernels.setActive(null);
   assert.equal(model.kernel, null);
 });
 

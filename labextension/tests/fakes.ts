@@ -1,6 +1,8 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
+import { Signal } from '@lumino/signaling';
 
-import type { Kernel, LoadResult } from '../src/model/kernel/kernel';
+import type { Kernel, LoadResult, RequestContent } from '../src/model/kernel/kernel';
+import type { ActivityChange, Phase } from '../src/model/kernel/kernelActivity';
 import { parseReply, type ParsedReply } from '../src/wire/kernelReply';
 import type { FailureKind, Result } from '../src/model/server/result';
 import type { ServerClient, Socket } from '../src/model/server/serverClient';
@@ -15,7 +17,6 @@ import {
   type MemoryHolder,
   type KernelGpu,
   type KernelReply,
-  type KernelRequest,
   type KernelState,
   type Reading,
   type Sample,
@@ -148,9 +149,24 @@ export class FakeServer implements Pick<ServerClient, 'stream' | 'probe'> {
   }
 }
 
+/** The activity of a kernel, which the test sets. */
+export class FakeActivity {
+  phase: Phase = 'idle';
+  showsRequests = false;
+  readonly changed = new Signal<never, ActivityChange>(this as never);
+
+  set(phase: Phase): void {
+    if (phase !== this.phase) {
+      this.phase = phase;
+      this.changed.emit({ kind: 'phase' });
+    }
+  }
+}
+
 /** A kernel whose replies the test sets, in the form in which a real kernel sends them. */
 export class FakeKernel implements Kernel {
-  readonly requests: KernelRequest[] = [];
+  readonly requests: RequestContent[] = [];
+  readonly activity = new FakeActivity();
   /** The content of the next replies; null if the kernel does not reply. */
   reply: unknown = null;
   private readonly held: Promise<unknown>[] = [];
@@ -183,7 +199,7 @@ export class FakeKernel implements Kernel {
     return Promise.resolve(this.spec);
   }
 
-  async request(content: KernelRequest): Promise<ParsedReply | null> {
+  async request(content: RequestContent): Promise<ParsedReply | null> {
     if (this.gone) {
       throw new Error('Kernel is dead');
     }

@@ -202,7 +202,7 @@ class Page {
   /** Set the kernel's reply to all further requests, and query the kernel. */
   async answer(reply: unknown): Promise<void> {
     this.kernel.reply = reply;
-    this.kernels.setActive({ name: 'a.ipynb', kernel: this.kernel, phase: 'idle' });
+    this.kernels.setActive({ name: 'a.ipynb', kernel: this.kernel });
     this.kernels.refresh();
     await settled();
     this.readViews();

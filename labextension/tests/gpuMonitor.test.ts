@@ -171,7 +171,7 @@ test('every sample is delivered', () => {
 test('samples arrive for alerts without a visible view, and no kernel is queried', async () => {
   const { monitor, server, clock, updates } = setUp();
   const kernel = new FakeKernel();
-  monitor.kernels.setActive({ name: 'train.ipynb', kernel, phase: 'idle' });
+  monitor.kernels.setActive({ name: 'train.ipynb', kernel });
   monitor.setBackground(clock, true);
   server.socket.receive(hello({ sample: sample(1) }));
   assert.deepEqual([monitor.connectionState, kernel.requests.length], ['open', 0]);

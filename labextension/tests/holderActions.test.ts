@@ -6,7 +6,7 @@ import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { ServerConnection } from '@jupyterlab/services';
 
 import { disabledFreeCacheLabel, HolderActions } from '../src/views/memory/holderActions';
-import type { KernelView } from '../src/model/kernel/activeKernel';
+import type { KernelView } from '../src/model/kernel/kernels';
 import { ActionResult, StatusMessage } from '../src/model/memory/statusMessage';
 import { currentState, StreamModel } from '../src/model/stream/streamModel';
 import {

@@ -1,9 +1,11 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import type { Kernel } from '@jupyterlab/services';
+import type { Kernel, KernelMessage } from '@jupyterlab/services';
 
 import { ConnectedKernel, loadResult } from '../src/model/kernel/kernel';
+import { KERNEL_SCHEMA } from '../src/wire/wire';
+import { FakeClock } from './fakes';
 
 function result(outcome: string, detail = ''): ReturnType<typeof loadResult> {
   const text = `'${outcome} ${Buffer.from(detail).toString('hex')}'`;
@@ -39,4 +41,23 @@ test('gpuwidget is loaded although failing cells abort what is queued behind the
   const kernel = new ConnectedKernel(connection, 'en');
   assert.deepEqual(await kernel.load(), { outcome: 'loaded', version: null });
   assert.deepEqual(await kernel.load(), { outcome: 'failed', reason: 'aborted' });
+});
+
+test('every request has the version of the protocol and the language of the page', () => {
+  const sent: KernelMessage.IMessage[] = [];
+  const connection = {
+    clientId: 'this page',
+    username: 'ada',
+    sendControlMessage: (message: KernelMessage.IMessage) => {
+      sent.push(message);
+      return { done: new Promise(() => undefined), dispose: () => undefined };
+    }
+  } as unknown as Kernel.IKernelConnection;
+  globalThis.window = globalThis as unknown as typeof window;
+  new FakeClock(); // The timeout of the request never ends.
+  void new ConnectedKernel(connection, 'de').request({ ask: 'watch', on: true });
+  assert.deepEqual(
+    sent.map(({ channel, content }) => [channel, content]),
+    [['control', { schema: KERNEL_SCHEMA, ask: 'watch', on: true, locale: 'de' }]]
+  );
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import type { Condition, KernelView } from '../src/model/kernel/activeKernel';
+import type { Condition, KernelView } from '../src/model/kernel/kernels';
 import { kernelNotice, serverNotice } from '../src/views/panel/panelMessages';
 import type { ServerInfo } from '../src/model/stream/streamModel';
 import { trans } from './fakes';
@@ -18,7 +18,7 @@ function view(condition: Condition): KernelView {
     restarted: false,
     silentFor: null,
     rejection: null,
-    requested: { device: undefined, watching: undefined, switches: new Map() }
+    pending: []
   };
 }
 

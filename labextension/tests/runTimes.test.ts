@@ -2,6 +2,7 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { ClockSkew } from '../src/model/cells/cellRuns';
+import { ClockOffset } from '../src/model/clock';
 import { RunTimes } from '../src/views/cards/runTimes';
 import { trans } from './fakes';
 
@@ -10,7 +11,8 @@ const NOW = Date.now() / 1000;
 function times(skew: number, hasPrometheus = false): { shown: unknown[]; times: RunTimes } {
   const clockSkew = new ClockSkew();
   clockSkew.observeServer(NOW, NOW);
-  clockSkew.observeKernel(new Date((NOW + skew) * 1000).toISOString(), NOW);
+  clockSkew.kernel = new ClockOffset();
+  clockSkew.kernel.observe(NOW + skew, NOW);
   const shown: unknown[] = [];
   const commands = {
     execute: (id: string, args: unknown): Promise<void> => {

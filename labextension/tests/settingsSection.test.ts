@@ -1,7 +1,8 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { ActiveKernel, type KernelView } from '../src/model/kernel/activeKernel';
+import { ActiveKernel } from '../src/model/kernel/activeKernel';
+import type { KernelView } from '../src/model/kernel/kernels';
 import { disabledReason, settingsLog, settingsSummary } from '../src/views/panel/settingsSection';
 import { FakeKernel, FakeClock, ok, settled, torchSwitch, trans } from './fakes';
 import type { KernelState } from '../src/wire/wire';
@@ -14,7 +15,7 @@ async function view(state: Partial<KernelState>): Promise<KernelView> {
   const kernel = new FakeKernel();
   kernel.reply = ok(state);
   kernels.setPanelVisible(true);
-  kernels.setActive({ name: 'train.ipynb', kernel, phase: 'idle' });
+  kernels.setActive({ name: 'train.ipynb', kernel });
   await settled();
   return kernels.view;
 }

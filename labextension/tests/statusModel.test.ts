@@ -3,7 +3,8 @@ import { test } from 'node:test';
 
 import { Signal } from '@lumino/signaling';
 
-import { ActiveKernel, type KernelView } from '../src/model/kernel/activeKernel';
+import { ActiveKernel } from '../src/model/kernel/activeKernel';
+import type { KernelView } from '../src/model/kernel/kernels';
 import {
   ABSENT_MS,
   NewestSample,
@@ -38,7 +39,7 @@ function view(state: Partial<KernelState>, changes: Partial<KernelView> = {}): K
     restarted: false,
     silentFor: null,
     rejection: null,
-    requested: { device: undefined, watching: undefined, switches: new Map() },
+    pending: [],
     ...changes
   };
 }
@@ -246,12 +247,12 @@ async function setUp(): Promise<{
   const kernel = new FakeKernel();
   kernel.reply = ok({ gpus: [kernelGpu(0)], device: device('cuda:0') });
   kernels.setMentionsGpuwidget(kernel);
-  kernels.disablePolling();
+  kernel.activity.showsRequests = true;
   const server = { sample: () => Promise.resolve({ kind: 'ok', value: sample(1) } as const) };
   const newest = new NewestSample(server, fakeMonitor(), clock);
   const model = new StatusModel(trans, kernels, newest, clock);
   model.setWanted(true, true);
-  kernels.setActive({ name: 'train.ipynb', kernel, phase: 'idle' });
+  kernels.setActive({ name: 'train.ipynb', kernel });
   await clock.pass(0);
   return { model, kernels, kernel, clock };
 }
@@ -303,14 +304,14 @@ test('the sparkline has a point of every five seconds, over two minutes', async 
 
 test('a disposed item has no timer and no connection', async () => {
   const { model, kernels, kernel, clock } = await setUp();
-  kernels.setActive({ name: 'train.ipynb', kernel, phase: 'busy' });
+  kernel.activity.set('busy');
   assert.equal(clock.running, 2);
   model.dispose();
   assert.equal(clock.running, 0);
   let updates = 0;
   model.changed.connect(() => updates++);
   await clock.pass(60_000);
-  kernels.setActive({ name: null, kernel: null, phase: null });
+  kernels.setActive(null);
   assert.equal(updates, 0);
 });
 

@@ -75,7 +75,7 @@ test('alerts and the status bar use the units of the settings', () => {
   const view = { notebook: 'a', kernel: null, busy: false, restarted: false, silentFor: null };
   const still = {
     rejection: null,
-    requested: { device: undefined, watching: undefined, switches: new Map() }
+    pending: []
   };
   const said = statusText(trans, { ...view, ...still, condition: { kind: 'ready', state } }, null, false);
   assert.equal(said?.text, 'Default: cpu · 14.0 GB GPU memory');

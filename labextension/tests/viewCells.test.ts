@@ -5,16 +5,17 @@ import { test } from 'node:test';
 
 import { Signal } from '@lumino/signaling';
 
-import { CellRuns, RunningCells, type CellRunSources } from '../src/model/cells/cellRuns';
+import { CellRuns, type CellRunSources } from '../src/model/cells/cellRuns';
 import { ReportReader } from '../src/model/cells/reportReader';
 import { PanelState } from '../src/model/panelState';
 import { RunTimes } from '../src/views/cards/runTimes';
 import { CellsSection } from '../src/views/panel/cellsSection';
 import type { CellModel } from '../src/model/cells/reportReader';
-import type { KernelView } from '../src/model/kernel/activeKernel';
+import { KernelActivity } from '../src/model/kernel/kernelActivity';
 import { FakeClock, kernelState, sample, trans } from './fakes';
 import { codeCell, FakeCells, FakeOutput, report } from './fakes_cells';
 import { find, mount, press, textOf, texts } from './fakes_dom';
+import { CELL, FakeConnection } from './fakes_notebook';
 
 const NOW = Math.floor(Date.now() / 1000);
 
@@ -31,7 +32,7 @@ function cell(count: number, ago = 60, changes: object = {}, run: object = {}): 
 class Shown {
   readonly clock = new FakeClock();
   readonly panelState = new PanelState(null);
-  readonly running = new RunningCells();
+  readonly connection = new FakeConnection();
   readonly revealed: string[] = [];
   /** The code of the cells that the list has run. */
   readonly ran: string[] = [];
@@ -41,13 +42,20 @@ class Shown {
   private readonly kernels = {
     changed: new Signal<object, void>({}),
     state: kernelState(),
-    view: { busy: false, silentFor: null } as KernelView
+    view: { silentFor: null }
   };
+  private readonly activity: KernelActivity;
   private notebook = {};
 
   constructor(...cells: CellModel[]) {
     const sources = { model: { sample: sample(NOW) }, kernels: this.kernels } as unknown as CellRunSources;
-    this.runs = new CellRuns(sources, new ReportReader(), this.running, this.clock);
+    this.runs = new CellRuns(sources, new ReportReader(), this.clock);
+    this.activity = new KernelActivity(this.connection.real, this.clock);
+    this.activity.changed.connect((_, { kind }) => {
+      if (kind !== 'phase') {
+        this.runs.executed.emit({ notebook: this.notebook, activity: this.activity });
+      }
+    });
     const commands = {
       execute: (_: string, args: unknown) => Promise.resolve(this.dashboards.push(args))
     };
@@ -63,6 +71,8 @@ class Shown {
     this.notebook = {};
     this.runs.setNotebook({
       key: this.notebook,
+      activity: this.activity,
+      cellOf: ({ request }) => request,
       models,
       reveal: cellId => this.revealed.push(cellId),
       run: code => this.ran.push(code)
@@ -72,27 +82,19 @@ class Shown {
 
   /** Start a cell, as the kernel of this page does. */
   begin(count: number, ago = 60): void {
-    const cellId = `cell-${String(count)}`;
-    const started = { cellId, executionCount: count, started: NOW - ago, received: this.clock.now() };
-    this.running.begin(this.notebook, cellId, started);
-    this.setBusy(true);
+    this.connection.begin({ ...CELL, msg_id: `cell-${String(count)}` }, count, NOW - ago);
+    this.section.update();
   }
 
   /** End a cell. */
   end(count: number): void {
-    this.running.end(this.notebook, `cell-${String(count)}`);
-    this.setBusy(false);
+    this.connection.publish('idle', { ...CELL, msg_id: `cell-${String(count)}` });
+    this.section.update();
   }
 
   /** End the process of the kernel. */
   restart(): void {
-    this.running.end(this.notebook, null);
-    this.section.update();
-  }
-
-  private setBusy(busy: boolean): void {
-    this.kernels.view = { ...this.kernels.view, busy };
-    this.kernels.changed.emit();
+    this.connection.change('restarting');
     this.section.update();
   }
 

@@ -4,7 +4,7 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { ActiveKernel } from '../src/model/kernel/activeKernel';
-import type { Phase } from '../src/model/kernel/kernel';
+import type { Phase } from '../src/model/kernel/kernelActivity';
 import { PanelState } from '../src/model/panelState';
 import { DeviceSection } from '../src/views/panel/deviceSection';
 import type { DeviceChoice, KernelState } from '../src/wire/wire';
@@ -53,7 +53,8 @@ class Shown {
   }
 
   async show(phase: Phase = 'idle'): Promise<void> {
-    this.kernels.setActive({ name: 'train.ipynb', kernel: this.kernel, phase });
+    this.kernel.activity.set(phase);
+    this.kernels.setActive({ name: 'train.ipynb', kernel: this.kernel });
     await settled();
     this.update();
   }
@@ -108,7 +109,7 @@ test('the GPU with the most free memory is chosen by its name, since another one
   await shown.show();
   choose(shown.select, 'most-free');
   await settled();
-  assert.deepEqual(shown.changes, [{ schema: 1, ask: 'set_device', device: 'cuda:1', new_tensors: true }]);
+  assert.deepEqual(shown.changes, [{ ask: 'set_device', device: 'cuda:1', new_tensors: true }]);
   assert.equal(shown.select.value, 'cuda:1');
   assert.equal(shown.messages.length, 1);
   assert.match(shown.messages[0] ?? '', /cuda:1/);
@@ -124,7 +125,7 @@ test('the option for new tensors changes no device unless one is chosen', async 
   assert.equal(texts(shown.select, 'option').at(-1), '☐ Also for new tensors (+1–3 µs per torch call)');
   choose(shown.select, 'cuda:0');
   await settled();
-  assert.deepEqual(shown.changes, [{ schema: 1, ask: 'set_device', device: 'cuda:0', new_tensors: false }]);
+  assert.deepEqual(shown.changes, [{ ask: 'set_device', device: 'cuda:0', new_tensors: false }]);
 });
 
 test('an open list stays open: options are updated in place', async () => {
@@ -187,8 +188,8 @@ test('two quick clicks on Watch cells undo each other', async () => {
   shown.part('watch').click();
   await settled();
   assert.deepEqual(shown.changes, [
-    { schema: 1, ask: 'watch', on: true },
-    { schema: 1, ask: 'watch', on: false }
+    { ask: 'watch', on: true },
+    { ask: 'watch', on: false }
   ]);
   replies.forEach((reply, index) => {
     reply(ok({ choices: CHOICES, watching: index === 0 }));

@@ -37,11 +37,10 @@ export const cards: JupyterFrontEndPlugin<void> = {
         }
       }
     };
-    const { runningCells } = cells;
-    runningCells.changed.connect((_, notebook) => {
+    cells.executed.connect((_, { notebook, activity }) => {
       const panel = tracker?.find(each => each === notebook);
       for (const { node } of panel?.content.widgets ?? []) {
-        updateCompareButtons(node, (report, counts) => runningCells.knows(notebook, report, counts));
+        updateCompareButtons(node, (report, counts) => activity.hasRun(report, counts));
       }
     });
     renderers.addFactory(

@@ -2,7 +2,7 @@ import { ILabShell, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@ju
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import type { ActiveKernel } from '../model/kernel/activeKernel';
+import type { IKernels } from '../model/kernel/kernels';
 import { CommandIds, DOMAIN, IGpuPanel, IMonitor } from '../tokens';
 import { gpuIcon } from '../ui/icon';
 import { showInSidebar } from '../ui/notebook7Layout';
@@ -101,7 +101,7 @@ export const commands: JupyterFrontEndPlugin<void> = {
 };
 
 /** Return whether there is a kernel that is, or may be, a Python kernel. */
-function mayHavePython({ view }: ActiveKernel): boolean {
+function mayHavePython({ view }: IKernels): boolean {
   return !['no-notebook', 'no-kernel', 'not-python'].includes(view.condition.kind);
 }
 

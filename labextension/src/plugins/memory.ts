@@ -10,7 +10,7 @@ import { StatusMessage } from '../model/memory/statusMessage';
 import { DOMAIN, IHolderActions, IMonitor, HolderCommandIds } from '../tokens';
 import { holderOf, holderSelector } from '../views/memory/runningHolders';
 import type { ActionTarget, HolderKind } from '../model/memory/holders';
-import type { ActiveKernel } from '../model/kernel/activeKernel';
+import type { IKernels } from '../model/kernel/kernels';
 import { disabledFreeCacheLabel } from '../views/memory/holderActions';
 import { openMenu } from '../ui/menu';
 
@@ -67,7 +67,7 @@ export const memory: JupyterFrontEndPlugin<IHolderActions> = {
 function addHolderCommands(
   app: JupyterFrontEnd,
   actions: HolderActions,
-  activeKernel: ActiveKernel,
+  activeKernel: IKernels,
   trans: TranslationBundle,
   palette: ICommandPalette | null
 ): void {

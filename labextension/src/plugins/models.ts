@@ -13,7 +13,7 @@ import { StreamModel } from '../model/stream/streamModel';
 import { DOMAIN, IClusterModel, IMonitor, ICellRuns } from '../tokens';
 import { translateUnknown } from '../model/format';
 import { ClusterModel } from '../model/cluster/clusterModel';
-import { CellRuns, RunningCells } from '../model/cells/cellRuns';
+import { CellRuns } from '../model/cells/cellRuns';
 import { CellTracker } from '../model/cells/cellTracker';
 import { ReportReader } from '../model/cells/reportReader';
 
@@ -32,18 +32,13 @@ export const monitor: JupyterFrontEndPlugin<IMonitor> = {
     const server = new ServerClient(app.serviceManager.serverSettings, trans, () => model.seconds);
     const connection = new Connection(server, BROWSER_CLOCK, Math.random);
     const kernels = new ActiveKernel(BROWSER_CLOCK);
+    const monitor = new GpuMonitor(model, kernels, connection, BROWSER_CLOCK);
     if (tracker !== null) {
-      const notebooks = new ActiveNotebookTracker(
-        tracker,
-        kernels,
-        (translator ?? nullTranslator).languageCode,
-        NotebookActions.executed
-      );
-      connection.received.connect((_, message) => {
-        notebooks.receive(message);
-      });
+      const { languageCode } = translator ?? nullTranslator;
+      const { executed } = NotebookActions;
+      new ActiveNotebookTracker(tracker, kernels, monitor.activities, languageCode, executed);
     }
-    return new GpuMonitor(model, kernels, connection, BROWSER_CLOCK);
+    return monitor;
   }
 };
 
@@ -72,10 +67,9 @@ export const cells: JupyterFrontEndPlugin<ICellRuns> = {
   requires: [IMonitor],
   optional: [INotebookTracker],
   activate: ({ shell }: JupyterFrontEnd, monitor: IMonitor, tracker: INotebookTracker | null) => {
-    const runningCells = new RunningCells();
-    const runs = new CellRuns(monitor, new ReportReader(), runningCells, BROWSER_CLOCK);
+    const runs = new CellRuns(monitor, new ReportReader(), BROWSER_CLOCK);
     if (tracker !== null) {
-      new CellTracker(tracker, shell, runs, runningCells, BROWSER_CLOCK);
+      new CellTracker(tracker, shell, runs, monitor.activities, BROWSER_CLOCK);
     }
     return runs;
   }

@@ -1245,6 +1245,16 @@ export interface WatchRequest {
   readonly on: boolean;
 }
 
+/** Sets one of torch's switches immediately or, if a cell is running, before the next cell. */
+export interface SwitchRequest {
+  readonly schema: number;
+  readonly ask: 'set_switch';
+  /** Name of the switch, as in `Switch.name`. */
+  readonly name: string;
+  /** The new value: one of the switch's choices. */
+  readonly value: string;
+}
+
 /**
  * Releases torch's cached memory to the driver, even while a cell runs.
  *
@@ -1254,16 +1264,6 @@ export interface WatchRequest {
 export interface FreeCacheRequest {
   readonly schema: number;
   readonly ask: 'free_cache';
-}
-
-/** Sets one of torch's switches immediately or, if a cell is running, before the next cell. */
-export interface SwitchRequest {
-  readonly schema: number;
-  readonly ask: 'set_switch';
-  /** Name of the switch, as in `Switch.name`. */
-  readonly name: string;
-  /** The new value: one of the switch's choices. */
-  readonly value: string;
 }
 
 /**
@@ -1485,7 +1485,7 @@ export type ReceivedMessage = InitialMessage | SampleMessage | MemoryOwnership |
 
 /** Content of a request to a kernel. */
 export type KernelRequest =
-  StateRequest | SetDeviceRequest | WatchRequest | FreeCacheRequest | SwitchRequest | DoctorRequest;
+  StateRequest | SetDeviceRequest | WatchRequest | SwitchRequest | FreeCacheRequest | DoctorRequest;
 
 /** Content of a kernel's reply. */
 export type KernelReply = OkReply | ErrorReply | DoctorReply;

@@ -2,11 +2,11 @@ import { Signal, type ISignal } from '@lumino/signaling';
 
 import { MemoryGrowth, type GpuGrowth } from './memoryGrowth';
 import { firstCodeLine, type CellModels, type ReportReader } from './reportReader';
-import type { CellReport } from './report';
 import type { CellRun } from './runTable';
-import type { ActiveKernel } from '../kernel/activeKernel';
+import type { Execution, KernelActivity } from '../kernel/kernelActivity';
+import type { IKernels } from '../kernel/kernels';
 import type { StreamModel } from '../stream/streamModel';
-import type { Clock } from '../clock';
+import { ClockOffset, type Clock } from '../clock';
 import type { Band } from './band';
 import { elapsedTime } from '../format';
 
@@ -15,50 +15,15 @@ import { elapsedTime } from '../format';
  * visible.
  */
 const TOLERANCE_S = 2;
-/** The offset is computed from this many of the latest observations. */
-const WINDOW = 16;
-
-/**
- * The offset of a remote clock from this page's clock, computed from the times in its messages.
- *
- * A delayed message makes the remote clock appear to be behind, never ahead, so the largest offset is the
- * best estimate.
- */
-class ClockOffset {
-  private readonly offsets: number[] = [];
-
-  /** Add an observation: the remote clock showed `time` when this page's clock showed `now`. */
-  observe(time: number, now: number): void {
-    if (Number.isFinite(time)) {
-      this.offsets.push(time - now);
-      this.offsets.splice(0, this.offsets.length - WINDOW);
-    }
-  }
-
-  /** Seconds by which the remote clock is ahead of this page's clock; null before the first observation. */
-  get seconds(): number | null {
-    return this.offsets.length === 0 ? null : Math.max(...this.offsets);
-  }
-}
-
 /**
  * Compares the kernel's clock, from which the times of runs are taken, with the server's clock, from which
  * the times of samples are taken. All times are in epoch seconds.
  */
 export class ClockSkew {
-  private kernel = new ClockOffset();
+  /** The clock of the kernel; null if there is no kernel. */
+  kernel: ClockOffset | null = null;
   private readonly server = new ClockOffset();
   private lastSample = NaN;
-
-  /** Forget the kernel's clock when the kernel changes, since the new kernel may run on another machine. */
-  resetKernel(): void {
-    this.kernel = new ClockOffset();
-  }
-
-  /** Add an observation of the kernel's clock: a message with the timestamp `date` arrived at `now`. */
-  observeKernel(date: string, now: number): void {
-    this.kernel.observe(Date.parse(date) / 1000, now);
-  }
 
   /**
    * Add an observation of the server's clock: the newest sample has the timestamp `time`. Further calls with
@@ -76,7 +41,7 @@ export class ClockSkew {
    * unknown.
    */
   get seconds(): number | null {
-    const [kernel, server] = [this.kernel.seconds, this.server.seconds];
+    const [kernel, server] = [this.kernel?.seconds ?? null, this.server.seconds];
     if (kernel === null || server === null || Math.abs(kernel - server) <= TOLERANCE_S) {
       return null;
     }
@@ -103,22 +68,22 @@ const NO_BANDS: readonly Band[] = [];
 export interface CellNotebook {
   /** Identifies the notebook. */
   readonly key: object;
+  /** What the notebook's kernel is doing; null if the notebook has no kernel. */
+  readonly activity: KernelActivity | null;
   /** The notebook's cells; null before the notebook is loaded. */
   readonly models: CellModels | null;
+  /** Return the id of the notebook's cell that is executed; null if it is a cell of another document. */
+  cellOf(execution: Execution): string | null;
   /** Scroll to a cell and select it. */
   reveal(cellId: string): void;
   /** Insert a cell with this code below the active cell, and run it. */
   run(code: string): void;
 }
 
-/** A cell that has started and has not ended yet. */
-export interface StartedCell {
-  readonly cellId: string;
-  readonly executionCount: number | null;
-  /** Start of the cell in epoch seconds, by the clock of the kernel's machine. */
-  readonly started: number;
-  /** When this page received the message about the start, in milliseconds of this page's clock. */
-  readonly received: number;
+/** A notebook whose kernel has executed a cell. */
+export interface ExecutedNotebook {
+  readonly notebook: object;
+  readonly activity: Pick<KernelActivity, 'hasRun'>;
 }
 
 /** A cell that has run to its end. */
@@ -150,80 +115,10 @@ export interface RunningCell {
   readonly gpus: readonly GpuGrowth[];
 }
 
-/**
- * Tracks the running cell of each notebook from the kernels' messages, and which cells the present process of
- * its kernel has run. A queued cell is not running yet.
- */
-export class RunningCells {
-  /** The starts of the cells that the present process of each notebook's kernel has run, by execution count. */
-  private readonly starts = new WeakMap<object, Map<number, number>>();
-  private readonly cells = new WeakMap<object, { readonly request: string; readonly cell: StartedCell }>();
-  private readonly changes = new Signal<this, object>(this);
-
-  /** Emitted with the notebook when one of its cells starts or ends, or the process of its kernel has ended. */
-  get changed(): ISignal<this, object> {
-    return this.changes;
-  }
-
-  /** Return the running cell of `notebook`, or null if no cell runs. */
-  get(notebook: object): StartedCell | null {
-    return this.cells.get(notebook)?.cell ?? null;
-  }
-
-  /** Set the running cell of `notebook`, which was started by the execute request with the id `request`. */
-  begin(notebook: object, request: string, cell: StartedCell): void {
-    this.cells.set(notebook, { request, cell });
-    const { executionCount, started } = cell;
-    let starts = this.starts.get(notebook);
-    // A count that was used before is that of a new process.
-    if (starts === undefined || (executionCount !== null && executionCount <= Math.max(...starts.keys()))) {
-      starts = new Map();
-      this.starts.set(notebook, starts);
-    }
-    if (executionCount !== null) {
-      starts.set(executionCount, started);
-    }
-    this.changes.emit(notebook);
-  }
-
-  /**
-   * End the running cell if the execute request with the id `request` started it. If `request` is null, the
-   * kernel's process has ended: end any running cell. Return the ended cell; null if there is none.
-   */
-  end(notebook: object, request: string | null): StartedCell | null {
-    const running = this.cells.get(notebook);
-    const cell =
-      running === undefined || (request !== null && running.request !== request) ? null : running.cell;
-    const forgotten = request === null && this.starts.delete(notebook);
-    if (cell !== null) {
-      this.cells.delete(notebook);
-    }
-    if (cell !== null || forgotten) {
-      this.changes.emit(notebook);
-    }
-    return cell;
-  }
-
-  /**
-   * Return whether this page has seen the present process of a notebook's kernel run the cell of this report,
-   * and the cells with these execution counts.
-   */
-  knows(notebook: object, { executionCount, started }: CellReport, counts: readonly number[] = []): boolean {
-    const starts = this.starts.get(notebook);
-    const start = executionCount === null ? undefined : starts?.get(executionCount);
-    return (
-      start !== undefined &&
-      started !== null &&
-      started > start - 1 && // The two times are from two readings of the clock.
-      counts.every(count => starts?.has(count) === true)
-    );
-  }
-}
-
 /** The sources of the data that `CellRuns` combines with the reports. */
 export interface CellRunSources {
   readonly model: Pick<StreamModel, 'sample'>;
-  readonly kernels: Pick<ActiveKernel, 'changed' | 'state' | 'view'>;
+  readonly kernels: Pick<IKernels, 'changed' | 'state' | 'view'>;
 }
 
 /**
@@ -234,6 +129,7 @@ export class CellRuns {
   private readonly skew = new ClockSkew();
   /** Emitted when a cell of any open notebook has ended. */
   readonly finished = new Signal<this, FinishedCell>(this);
+  readonly executed = new Signal<this, ExecutedNotebook>(this);
   private notebook: CellNotebook | null = null;
   private readonly visibleViews = new Set<object>();
   private timer: number | null = null;
@@ -244,11 +140,10 @@ export class CellRuns {
   constructor(
     private readonly sources: CellRunSources,
     private readonly reader: ReportReader,
-    readonly runningCells: RunningCells,
     private readonly clock: Clock
   ) {
     reader.changed.connect(this.onChanged, this);
-    runningCells.changed.connect(this.onRunningChanged, this);
+    this.executed.connect(this.onExecuted, this);
     sources.kernels.changed.connect(this.onKernelChanged, this);
   }
 
@@ -281,14 +176,14 @@ export class CellRuns {
   }
 
   get running(): RunningCell | null {
-    const cell = this.runningCell();
-    return cell === null
+    const { execution, cellId } = this.runningCell() ?? {};
+    return execution === undefined || cellId === undefined
       ? null
       : {
-          cellId: cell.cellId,
-          executionCount: cell.executionCount,
-          code: this.codeOf(cell.cellId),
-          seconds: (this.clock.now() - cell.received) / 1000,
+          cellId,
+          executionCount: execution.executionCount,
+          code: this.codeOf(cellId),
+          seconds: (this.clock.now() - execution.received) / 1000,
           delta: this.growth.bytes,
           gpus: this.growth.gpus
         };
@@ -306,10 +201,11 @@ export class CellRuns {
 
   /** Set the active notebook and its cells, or null if no notebook is open. */
   setNotebook(notebook: CellNotebook | null): void {
-    if (notebook?.key !== this.notebook?.key) {
+    const activity = notebook?.activity ?? null;
+    if (notebook?.key !== this.notebook?.key || activity !== this.notebook?.activity) {
       this.growth.reset();
-      this.skew.resetKernel();
     }
+    this.skew.kernel = activity?.clockOffset ?? null;
     this.notebook = notebook;
     this.reader.setCells(notebook?.models ?? null);
     this.onChanged();
@@ -321,13 +217,8 @@ export class CellRuns {
   }
 
   comparable({ trusted, report }: CellRun): boolean {
-    const { notebook } = this;
-    return (
-      notebook !== null &&
-      this.sources.kernels.state !== null &&
-      trusted &&
-      this.runningCells.knows(notebook.key, report)
-    );
+    const activity = this.notebook?.activity;
+    return this.sources.kernels.state !== null && trusted && activity?.hasRun(report) === true;
   }
 
   compare(one: CellRun, other: CellRun): void {
@@ -367,9 +258,10 @@ export class CellRuns {
     }
     const cell = this.runningCell();
     if (cell !== null) {
-      const label = cell.executionCount === null ? '' : String(cell.executionCount);
+      const { executionCount, started } = cell.execution;
+      const label = executionCount === null ? '' : String(executionCount);
       for (const uuid of this.gpusInUse()) {
-        add(uuid, { from: cell.started, until: null, label, title: `[${label}]` });
+        add(uuid, { from: started, until: null, label, title: `[${label}]` });
       }
     }
     for (const bands of all.values()) {
@@ -395,15 +287,23 @@ export class CellRuns {
     return cell === undefined ? '' : firstCodeLine(cell);
   }
 
-  private runningCell(): StartedCell | null {
+  private runningCell(): { readonly execution: Execution; readonly cellId: string } | null {
     const { notebook } = this;
-    // An idle kernel runs no cell, even if the message about the end of the last cell was lost.
-    return notebook === null || !this.sources.kernels.view.busy ? null : this.runningCells.get(notebook.key);
+    if (notebook?.activity?.phase !== 'busy') {
+      return null; // While the connection is lost, it is unknown what the kernel runs.
+    }
+    for (const execution of notebook.activity.executions) {
+      const cellId = notebook.cellOf(execution);
+      if (cellId !== null) {
+        return { execution, cellId };
+      }
+    }
+    return null;
   }
 
-  private onRunningChanged(_: RunningCells, notebook: object): void {
+  private onExecuted(_: this, { notebook }: ExecutedNotebook): void {
     if (notebook === this.notebook?.key) {
-      if (this.runningCells.get(notebook) === null) {
+      if (this.runningCell() === null) {
         this.growth.end();
       } else {
         this.growth.begin();

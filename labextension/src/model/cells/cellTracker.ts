@@ -7,35 +7,39 @@ import {
   type Notebook,
   type NotebookPanel
 } from '@jupyterlab/notebook';
-import type { Kernel as JupyterKernel, KernelMessage } from '@jupyterlab/services';
+import type { Kernel as JupyterKernel } from '@jupyterlab/services';
 
-import type { CellRuns, RunningCells, StartedCell } from './cellRuns';
+import type { CellRuns } from './cellRuns';
 import { MAX_REPORTS, reportIn, type Outputs } from './reportReader';
 import type { Clock } from '../clock';
-import { releaseClosedComms } from '../kernel/closedComms';
+import type { ActivityChange, Execution, KernelActivities, KernelActivity } from '../kernel/kernelActivity';
 
 const MAX_SCROLL_ATTEMPTS = 5;
 
-/** Passes the active notebook to `CellRuns`, and the running cells of all notebooks to `RunningCells`. */
+interface NotebookCell {
+  readonly panel: NotebookPanel;
+  readonly cellId: string;
+}
+
+/** Passes the active notebook to `CellRuns`, and which of the notebooks' cells are executed. */
 export class CellTracker {
   private panel: NotebookPanel | null = null;
+  /** The cells that were executed. */
+  private readonly cells = new WeakMap<Execution, NotebookCell>();
 
   constructor(
     private readonly tracker: INotebookTracker,
     private readonly shell: JupyterFrontEnd.IShell,
     private readonly runs: CellRuns,
-    private readonly runningCells: RunningCells,
+    private readonly activities: KernelActivities,
     private readonly clock: Clock
   ) {
+    activities.follow(tracker, (activity, panel) => {
+      activity.changed.connect((_, change) => {
+        this.onActivityChanged(panel, activity, change);
+      });
+    });
     tracker.currentChanged.connect(this.onCurrentChanged, this);
-    // Connect to all notebooks: a cell's start is published only once, and the notebook may become active
-    // later.
-    tracker.widgetAdded.connect((_, panel) => {
-      this.connect(panel);
-    });
-    tracker.forEach(panel => {
-      this.connect(panel);
-    });
     this.onCurrentChanged();
   }
 
@@ -43,8 +47,10 @@ export class CellTracker {
     const panel = this.tracker.currentWidget;
     if (panel !== this.panel) {
       this.panel?.content.modelChanged.disconnect(this.update, this);
+      this.panel?.sessionContext.kernelChanged.disconnect(this.update, this);
       this.panel = panel;
       panel?.content.modelChanged.connect(this.update, this);
+      panel?.sessionContext.kernelChanged.connect(this.update, this);
     }
     this.update();
   }
@@ -55,8 +61,14 @@ export class CellTracker {
       this.runs.setNotebook(null);
       return;
     }
+    const connection = panel.sessionContext.session?.kernel;
     this.runs.setNotebook({
       key: panel,
+      activity: connection ? this.activities.of(connection) : null,
+      cellOf: execution => {
+        const cell = this.cells.get(execution);
+        return cell?.panel === panel ? cell.cellId : null;
+      },
       models: panel.content.model?.cells ?? null,
       reveal: cellId => {
         void this.reveal(panel, cellId);
@@ -100,33 +112,30 @@ export class CellTracker {
     }
   }
 
-  private connect(panel: NotebookPanel): void {
-    const { sessionContext } = panel;
-    releaseClosedComms(sessionContext);
-    sessionContext.iopubMessage.connect((_, message) => {
-      this.onIopubMessage(panel, message);
-    });
-    sessionContext.kernelChanged.connect(() => {
-      this.runningCells.end(panel, null);
-      if (panel === this.panel) {
-        this.runs.clockSkew.resetKernel();
+  private onActivityChanged(panel: NotebookPanel, activity: KernelActivity, change: ActivityChange): void {
+    if (change.kind === 'started') {
+      const cell = panel.content.widgets.find(
+        widget =>
+          widget instanceof CodeCell && futureOf(widget)?.msg.header.msg_id === change.execution.request
+      );
+      if (cell !== undefined) {
+        this.cells.set(change.execution, { panel, cellId: cell.model.id });
       }
-    });
-    sessionContext.statusChanged.connect((_, status) => {
-      if (status === 'restarting' || status === 'autorestarting' || status === 'dead') {
-        const cell = this.runningCells.end(panel, null);
-        if (status !== 'restarting') {
-          this.emitFinished(panel, cell, true);
-        }
-      }
-    });
+    }
+    const cell = 'execution' in change ? this.cells.get(change.execution) : undefined;
+    if (cell?.panel === panel || change.kind === 'process-ended') {
+      this.runs.executed.emit({ notebook: panel, activity });
+    }
+    if (cell?.panel === panel && change.kind === 'ended' && change.outcome !== 'lost') {
+      this.emitFinished(cell, change.execution, change.outcome === 'died');
+    }
   }
 
-  private emitFinished(panel: NotebookPanel, cell: StartedCell | null, died: boolean): void {
-    if (cell === null) {
-      return;
-    }
-    const { cellId, executionCount, started, received } = cell;
+  private emitFinished(
+    { panel, cellId }: NotebookCell,
+    { executionCount, started, received }: Execution,
+    died: boolean
+  ): void {
     this.runs.finished.emit({
       notebook: PathExt.basename(panel.context.localPath),
       executionCount,
@@ -141,33 +150,6 @@ export class CellTracker {
         void this.reveal(panel, cellId);
       }
     });
-  }
-
-  private onIopubMessage(panel: NotebookPanel, message: KernelMessage.IMessage): void {
-    const { msg_type: type, date } = message.header;
-    const request = 'msg_id' in message.parent_header ? message.parent_header.msg_id : null;
-    if (type === 'execute_input' && request !== null) {
-      const cell = panel.content.widgets.find(
-        widget => widget instanceof CodeCell && futureOf(widget)?.msg.header.msg_id === request
-      );
-      if (cell !== undefined) {
-        const { execution_count: executionCount } = message.content as { execution_count: number | null };
-        this.runningCells.begin(panel, request, {
-          cellId: cell.model.id,
-          executionCount,
-          started: Date.parse(date) / 1000,
-          received: this.clock.now()
-        });
-      }
-    } else if (type === 'status') {
-      const { execution_state: state } = message.content as { execution_state: string };
-      if (state === 'idle' && request !== null) {
-        this.emitFinished(panel, this.runningCells.end(panel, request), false);
-      }
-      if (panel === this.panel) {
-        this.runs.clockSkew.observeKernel(date, Date.now() / 1000);
-      }
-    }
   }
 }
 

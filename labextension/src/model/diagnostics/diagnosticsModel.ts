@@ -1,9 +1,9 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Kernel } from '../kernel/kernel';
-import type { ActiveKernel } from '../kernel/activeKernel';
+import type { IKernels } from '../kernel/kernels';
 import type { Result } from '../server/result';
-import type { TranslatedDiagnosis } from '../../wire/kernelReply';
+import type { ParsedReply, TranslatedDiagnosis } from '../../wire/kernelReply';
 
 /** The state of one environment's diagnosis. */
 export type DiagnosisState =
@@ -11,6 +11,9 @@ export type DiagnosisState =
   | { readonly kind: 'running'; readonly previous: TranslatedDiagnosis | null }
   | { readonly kind: 'failed'; readonly reason: string }
   | { readonly kind: 'done'; readonly diagnosis: TranslatedDiagnosis };
+
+/** Maximum time that a kernel may take to reply to a request for a diagnosis of its environment. */
+const TIMEOUT_MS = 75_000;
 
 /** Return the newest diagnosis. While the checks are running, it is the previous one. */
 export function newestDiagnosis(state: DiagnosisState | null): TranslatedDiagnosis | null {
@@ -38,7 +41,7 @@ export class DiagnosticsModel {
    */
   constructor(
     private readonly runServerChecks: () => Promise<Result<TranslatedDiagnosis>>,
-    private readonly kernels: ActiveKernel,
+    private readonly kernels: Pick<IKernels, 'view'>,
     private readonly noReply: string
   ) {}
 
@@ -110,12 +113,21 @@ export class DiagnosticsModel {
       state: { kind: 'running', previous: newestDiagnosis(this.kernel) }
     });
     this.changes.emit();
-    const reply = await this.kernels.diagnose();
+    const reply = await diagnose(kernel);
     const state: DiagnosisState =
       reply?.status === 'examined'
         ? { kind: 'done', diagnosis: { ...reply.doctor, texts: reply.texts } }
         : { kind: 'failed', reason: reply?.status === 'error' ? reply.reason : this.noReply };
     this.kernelStates.set(kernel, { pid, state });
     this.changes.emit();
+  }
+}
+
+/** Request a diagnosis of the kernel's environment. Return null if the kernel does not reply. */
+async function diagnose(kernel: Kernel): Promise<ParsedReply | null> {
+  try {
+    return await kernel.request({ ask: 'doctor' }, TIMEOUT_MS);
+  } catch {
+    return null; // The kernel was shut down or restarted meanwhile.
   }
 }

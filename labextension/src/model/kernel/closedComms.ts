@@ -1,40 +1,33 @@
-import type { ISessionContext } from '@jupyterlab/apputils';
 import type { Kernel, KernelMessage } from '@jupyterlab/services';
+
+import type { KernelActivity } from './kernelActivity';
 
 const WIDGET_TARGET = 'jupyter.widget';
 
 /** A kernel connection of JupyterLab, with the open comms, for which its interface has no method. */
-interface Connection {
+export type Connection = Pick<Kernel.IKernelConnection, 'iopubMessage'> & {
   readonly _comms?: { get?: (id: string) => Kernel.IComm | undefined };
-}
-
-/** A notebook's session, as far as it is needed here. */
-export type Session = Pick<ISessionContext, 'iopubMessage' | 'kernelChanged' | 'statusChanged'> & {
-  readonly session: { readonly kernel: object | null } | null;
 };
 
 /**
- * Let the browser free the widgets of a notebook when the kernel closes them, such as those of a live chart.
+ * Let the browser free the widgets of a notebook when its kernel closes them, such as those of a live chart.
  *
  * JupyterLab (4.6 at least) connects each comm to its kernel's signal `statusChanged` and never disconnects
  * it. A closed comm therefore stays in memory until the kernel's connection is disposed, and through its
  * callbacks also the widget's model and its elements: up to 1 MiB for each live chart of 16 GPUs. The
  * callbacks of a closed comm are never called again, so they are removed.
  */
-export function releaseClosedComms(context: Session): void {
+export function releaseClosedComms(connection: Connection, activity: Pick<KernelActivity, 'changed'>): void {
   const open = new Map<string, Kernel.IComm>();
-  context.kernelChanged.connect(() => {
-    open.clear();
-  });
-  context.statusChanged.connect((_, status) => {
-    if (status === 'restarting' || status === 'autorestarting' || status === 'dead') {
-      open.clear(); // The kernel's process has ended without closing its comms.
+  activity.changed.connect((_, { kind }) => {
+    if (kind === 'process-ended') {
+      open.clear(); // The process has not closed its comms.
     }
   });
-  context.iopubMessage.connect((_, { header: { msg_type: type }, content }) => {
+  connection.iopubMessage.connect((_, { header: { msg_type: type }, content }) => {
     if (type === 'comm_open') {
       const { comm_id: id, target_name: target } = content as KernelMessage.ICommOpenMsg['content'];
-      const comm = (context.session?.kernel as Connection | null | undefined)?._comms?.get?.(id);
+      const comm = connection._comms?.get?.(id);
       if (target === WIDGET_TARGET && comm !== undefined) {
         open.set(id, comm);
       }

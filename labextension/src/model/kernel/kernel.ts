@@ -2,10 +2,13 @@ import { KernelMessage, type Kernel as JupyterKernel } from '@jupyterlab/service
 
 import { parseReply, type ParsedReply } from '../../wire/kernelReply';
 import { errorText } from '../format';
-import { KERNEL_REPLY, KERNEL_REQUEST, LOAD_CODE, type KernelRequest } from '../../wire/wire';
+import type { KernelActivity } from './kernelActivity';
+import { KERNEL_REPLY, KERNEL_REQUEST, KERNEL_SCHEMA, LOAD_CODE, type KernelRequest } from '../../wire/wire';
 
-/** What a kernel is doing. It is `unreachable` while the connection to it is lost. */
-export type Phase = 'starting' | 'idle' | 'busy' | 'restarting' | 'dead' | 'unreachable';
+type WithoutSchema<Request> = Request extends unknown ? Omit<Request, 'schema'> : never;
+
+/** The content of a request to a kernel, without the version that every request contains. */
+export type RequestContent = WithoutSchema<KernelRequest>;
 
 /** The result of loading gpuwidget in a kernel. */
 export type LoadResult =
@@ -20,24 +23,16 @@ export type LoadResult =
 export interface Kernel {
   /** The kernel's id in the server's `GET api/kernels`. */
   readonly id: string;
+  readonly activity: Pick<KernelActivity, 'phase' | 'changed' | 'showsRequests'>;
   /** Return the kernel's language, such as `python`, which is taken from the kernelspec. */
   language(): Promise<string>;
   /**
    * Send a request on the control channel, on which a kernel replies even while it is busy. Resolves to null
    * if no reply arrives within `timeoutMs`, which is two seconds by default.
    */
-  request(content: KernelRequest, timeoutMs?: number): Promise<ParsedReply | null>;
+  request(content: RequestContent, timeoutMs?: number): Promise<ParsedReply | null>;
   /** Load gpuwidget without changing the history, the outputs or the user's namespace. */
   load(): Promise<LoadResult>;
-}
-
-/** The active notebook, which is the current widget of JupyterLab's notebook tracker. */
-export interface ActiveNotebook {
-  /** The notebook's file name; null if no notebook is open. */
-  readonly name: string | null;
-  readonly kernel: Kernel | null;
-  /** What the kernel is doing; null if the notebook has no kernel. */
-  readonly phase: Phase | null;
 }
 
 const REPLY_TIMEOUT_MS = 2000;
@@ -50,7 +45,7 @@ const MAX_LOADS = 20;
 const LOAD_EXPRESSION = `(lambda names: (exec(${JSON.stringify(LOAD_CODE)}, names), names['load'](get_ipython()))[1])({})`;
 
 /** A kernel with which this page communicates over JupyterLab's connection. */
-export class ConnectedKernel implements Kernel {
+export class ConnectedKernel implements Omit<Kernel, 'activity'> {
   /** `locale` is the language of this page, in which the kernel's texts and cards are shown. */
   constructor(
     private readonly connection: JupyterKernel.IKernelConnection,
@@ -70,14 +65,15 @@ export class ConnectedKernel implements Kernel {
     return spec?.language ?? (await this.connection.info).language_info.name;
   }
 
-  request(content: KernelRequest, timeoutMs = REPLY_TIMEOUT_MS): Promise<ParsedReply | null> {
+  request(content: RequestContent, timeoutMs = REPLY_TIMEOUT_MS): Promise<ParsedReply | null> {
+    const request = { schema: KERNEL_SCHEMA, ...content };
     // JupyterLab's types include only the standard message types, although the protocol allows others.
     const message = KernelMessage.createMessage({
       channel: 'control',
       msgType: KERNEL_REQUEST as 'debug_request',
       session: this.connection.clientId,
       username: this.connection.username,
-      content: { ...content, locale: this.locale } as unknown as KernelMessage.IDebugRequestMsg['content']
+      content: { ...request, locale: this.locale } as unknown as KernelMessage.IDebugRequestMsg['content']
     });
     const future = this.connection.sendControlMessage(message, true, true);
     return new Promise(resolve => {

@@ -2,6 +2,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Connection, ConnectionState } from './connection';
 import type { ActiveKernel } from '../kernel/activeKernel';
+import { KernelActivities } from '../kernel/kernelActivity';
 import type { StreamModel } from './streamModel';
 import { CancelablePoll } from '../cancelablePoll';
 import type { Clock } from '../clock';
@@ -31,6 +32,7 @@ const UPDATE_MANY_MS = 900;
  * The live data that the views display. Keeps the stream open while at least one view or the alerts need it.
  */
 export class GpuMonitor implements IMonitor {
+  readonly activities: KernelActivities;
   private panelVisible = false;
   /** Who needs samples without a visible view. */
   private readonly backgroundUsers = new Set<object>();
@@ -55,6 +57,7 @@ export class GpuMonitor implements IMonitor {
     private readonly connection: Connection,
     private readonly clock: Clock
   ) {
+    this.activities = new KernelActivities(clock);
     connection.received.connect(this.handleMessage, this);
     connection.changed.connect(this.notify, this);
     kernels.changed.connect(this.notify, this);
@@ -163,6 +166,7 @@ export class GpuMonitor implements IMonitor {
   private handleMessage(_: Connection, message: ReceivedMessage): void {
     this.lastMessage = this.clock.now();
     if (message.type === 'usage') {
+      this.activities.receive(message);
       const first = this.model.usage === null;
       this.model.take(message);
       // The views display this data together with the next sample, so that the page is painted only once.

@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDisposable } from '@lumino/disposable';
 
-import type { ActiveKernel } from '../../model/kernel/activeKernel';
+import type { IKernels } from '../../model/kernel/kernels';
 import type { PanelState } from '../../model/panelState';
 import type { Copy } from '../../ui/copyButton';
 import { element, setAttribute, setHidden, TextElement } from '../../ui/dom';
@@ -20,7 +20,7 @@ import { EnvironmentView, stateSentence } from './environmentView';
 export interface DiagnosticsOptions {
   readonly trans: TranslationBundle;
   readonly model: DiagnosticsModel;
-  readonly kernels: ActiveKernel;
+  readonly kernels: IKernels;
   readonly panelState: PanelState;
   readonly copy: Copy;
 }

@@ -14,12 +14,12 @@ import {
   losses
 } from '../../model/memory/holders';
 import type { MessageKind, StatusMessage } from '../../model/memory/statusMessage';
-import type { ActiveKernel } from '../../model/kernel/activeKernel';
+import type { IKernels } from '../../model/kernel/kernels';
 import { ConnectedKernel } from '../../model/kernel/kernel';
 import type { StreamModel } from '../../model/stream/streamModel';
 import { element } from '../../ui/dom';
 import { errorText } from '../../model/format';
-import { KERNEL_SCHEMA, type ServerKernel } from '../../wire/wire';
+import type { ServerKernel } from '../../wire/wire';
 
 const CONNECT_TIMEOUT_MS = 5000;
 /** Timeout for freeing torch's cache: torch first waits for the GPU's pending work. */
@@ -233,7 +233,7 @@ export class HolderActions {
   private async requestFreeCache(kernel: ConnectedKernel): Promise<readonly [string, MessageKind]> {
     // A kernel that has loaded gpuwidget replies to a state request at once. If there is no reply, do not
     // send the request to free the cache, which has a long timeout.
-    if ((await kernel.request({ schema: KERNEL_SCHEMA, ask: 'state' })) === null) {
+    if ((await kernel.request({ ask: 'state' })) === null) {
       return [
         this.trans.__(
           'the kernel did not reply: gpuwidget is not loaded in it (%load_ext gpuwidget), or a long call blocks it. To free all of its memory, choose “%1”.',
@@ -242,7 +242,7 @@ export class HolderActions {
         'error'
       ];
     }
-    const reply = await kernel.request({ schema: KERNEL_SCHEMA, ask: 'free_cache' }, FREE_CACHE_TIMEOUT_MS);
+    const reply = await kernel.request({ ask: 'free_cache' }, FREE_CACHE_TIMEOUT_MS);
     if (reply === null) {
       return [
         this.trans.__('the cache has not been freed yet: PyTorch waits for the GPU’s pending work.'),
@@ -302,7 +302,7 @@ export class HolderActions {
  */
 export function disabledFreeCacheLabel(
   trans: TranslationBundle,
-  { view }: Pick<ActiveKernel, 'view'>,
+  { view }: Pick<IKernels, 'view'>,
   kernel: string | null
 ): string | null {
   const active = view.kernel?.id ?? null;

@@ -19,7 +19,7 @@ import { NoticeView } from './notice';
 import { deviceNotes, kernelNotice } from './panelMessages';
 import type { PanelState } from '../../model/panelState';
 import type { Clock } from '../../model/clock';
-import type { ActiveKernel } from '../../model/kernel/activeKernel';
+import { pendingRequest, type IKernels, type KernelView } from '../../model/kernel/kernels';
 import type { ServerInfo } from '../../model/stream/streamModel';
 import { element, openListOnKeys, setAttribute, TextElement } from '../../ui/dom';
 import type { DeviceChoice, KernelState } from '../../wire/wire';
@@ -48,7 +48,7 @@ export class DeviceSection {
   /** If `hideOtherUsers` is true, the names of processes that the kernel lists are not shown. */
   constructor(
     private readonly trans: TranslationBundle,
-    private readonly kernels: ActiveKernel,
+    private readonly kernels: IKernels,
     private readonly panelState: PanelState,
     private readonly hideOtherUsers: boolean,
     private readonly clock: Clock,
@@ -64,7 +64,7 @@ export class DeviceSection {
         const chosen = kernels.state?.device.chosen ?? null;
         panelState.newTensors = !this.newTensors;
         if (chosen !== null) {
-          void kernels.setDevice(chosen, panelState.newTensors);
+          this.setDevice(chosen, panelState.newTensors);
         }
       }
     );
@@ -73,7 +73,7 @@ export class DeviceSection {
     this.watch.title = trans.__('Show a one-line GPU summary under every cell (%gpu watch on)');
     this.watch.onclick = () => {
       // Read the state from the model: the button itself is updated only in the next frame.
-      void kernels.setWatching(!kernels.watching);
+      void kernels.request({ ask: 'watch', on: !kernels.watching });
     };
     this.notice = new NoticeView(trans, () => {
       void kernels.load();
@@ -95,10 +95,7 @@ export class DeviceSection {
   /** The default device of the active notebook, or the device that the user has requested; null if unknown. */
   get device(): string | null {
     const { view, state } = this.kernels;
-    const { device } = view.requested;
-    return state === null
-      ? null
-      : ((device === undefined ? state.device.chosen : device) ?? state.device.present);
+    return state === null ? null : (chosenDevice(view, state) ?? state.device.present);
   }
 
   /** Make a device the default device; null restores PyTorch's own. */
@@ -111,7 +108,7 @@ export class DeviceSection {
       this.confirmed = null;
       this.updateTitle();
     });
-    void this.kernels.setDevice(device, this.newTensors);
+    this.setDevice(device, this.newTensors);
   }
 
   /**
@@ -123,8 +120,7 @@ export class DeviceSection {
     const { view, state, age } = this.kernels;
     const notice = kernelNotice(this.trans, view, server);
     this.updateTitle();
-    const { requested } = view;
-    const device = requested.device === undefined ? (state?.device.chosen ?? null) : requested.device;
+    const device = chosenDevice(view, state);
     const listed = state?.choices ?? [];
     const shown = this.hideOtherUsers ? withoutOtherProcesses(listed) : listed;
     const choices = withCurrentFree(shown, data.gpus, age);
@@ -153,10 +149,15 @@ export class DeviceSection {
     return true;
   }
 
+  private setDevice(device: string | null, newTensors: boolean): void {
+    void this.kernels.request({ ask: 'set_device', device, new_tensors: newTensors });
+  }
+
   /** Whether a chosen device also applies to new tensors. */
   private get newTensors(): boolean {
     const device = this.kernels.state?.device;
-    return device === undefined || device.chosen === null || this.kernels.view.requested.device !== undefined
+    const isRequested = pendingRequest(this.kernels.view, 'set_device') !== undefined;
+    return device === undefined || device.chosen === null || isRequested
       ? this.panelState.newTensors
       : device.new_tensors;
   }
@@ -176,6 +177,12 @@ export class DeviceSection {
       view.busy ? trans.__('The kernel is running a cell. A choice takes effect in the next cell') : ''
     );
   }
+}
+
+/** Return the chosen device, or the requested one; null for PyTorch's own default device. */
+function chosenDevice(view: KernelView, state: KernelState | null): string | null {
+  const requested = pendingRequest(view, 'set_device');
+  return requested === undefined ? (state?.device.chosen ?? null) : requested.device;
 }
 
 const NO_DEVICE = '';

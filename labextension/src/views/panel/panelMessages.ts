@@ -3,7 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { failureText } from '../../model/server/result';
 import type { ConnectionState } from '../../model/stream/connection';
 import type { ServerInfo } from '../../model/stream/streamModel';
-import type { KernelView } from '../../model/kernel/activeKernel';
+import type { KernelView } from '../../model/kernel/kernels';
 import { metricTexts, PANEL_METRICS } from '../../wire/metricTable';
 import { duration, model, moment, throttleReasons } from '../../model/format';
 import { HARMFUL_THROTTLE_REASONS, type Gpu, type Reading, type ThrottleReason } from '../../wire/wire';

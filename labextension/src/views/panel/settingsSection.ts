@@ -3,7 +3,7 @@ import type { IDisposable } from '@lumino/disposable';
 
 import { kernelNotice } from './panelMessages';
 import type { PanelState } from '../../model/panelState';
-import type { ActiveKernel, KernelView } from '../../model/kernel/activeKernel';
+import { pendingRequest, type IKernels, type KernelView } from '../../model/kernel/kernels';
 import type { Kernel } from '../../model/kernel/kernel';
 import { element, openListOnKeys, setAttribute, TextElement } from '../../ui/dom';
 import { UNKNOWN } from '../../model/format';
@@ -26,7 +26,7 @@ export class SettingsSection {
 
   constructor(
     private readonly trans: TranslationBundle,
-    private readonly kernels: ActiveKernel,
+    private readonly kernels: IKernels,
     panelState: PanelState
   ) {
     this.node = element(
@@ -67,8 +67,8 @@ export class SettingsSection {
     } else {
       this.reconcile(state.switches);
       for (const setting of state.switches) {
-        const requested = view.requested.switches.get(setting.name) ?? null;
-        this.rows.get(keyOf(setting))?.update(setting, requested, reason);
+        const requested = pendingRequest(view, 'set_switch', ({ name }) => name === setting.name);
+        this.rows.get(keyOf(setting))?.update(setting, requested?.value ?? null, reason);
       }
     }
     this.log.set(settingsLog(this.trans, view, this.latest));
@@ -94,7 +94,7 @@ export class SettingsSection {
         before.get(key) ??
         new SettingRow(this.trans, setting, value => {
           this.latest = setting.name;
-          void this.kernels.setSwitch(setting.name, value);
+          void this.kernels.request({ ask: 'set_switch', name: setting.name, value });
         });
       this.rows.set(key, row);
     }

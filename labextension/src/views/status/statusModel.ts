@@ -9,7 +9,7 @@ import {
   withoutMigParents,
   type HeldMemory
 } from '../../model/memory/holders';
-import type { ActiveKernel, KernelView } from '../../model/kernel/activeKernel';
+import type { IKernels, KernelView } from '../../model/kernel/kernels';
 import {
   duration,
   gpuNumber,
@@ -59,7 +59,7 @@ export class StatusModel {
 
   constructor(
     private readonly trans: TranslationBundle,
-    private readonly kernels: ActiveKernel,
+    private readonly kernels: IKernels,
     private readonly newest: Pick<NewestSample, 'changed' | 'sample' | 'setWanted' | 'dispose'>,
     private readonly clock: Clock
   ) {
