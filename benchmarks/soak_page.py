@@ -12,8 +12,12 @@ JupyterLab's cell toolbar is disabled: JupyterLab 4.6 keeps the toolbar of each 
 would hide what gpuwidget itself adds. Without gpuwidget, these toolbars add 12 MiB of heap and 47 MiB of
 private memory per hour (measured once by hand).
 
-With ``GPUWIDGET_BENCH_SOAK_WITHOUT=1``, the labextension is disabled, and the cells run without gpuwidget's
-magics, for comparison. The server extension stays enabled.
+For comparison, ``GPUWIDGET_BENCH_SOAK_WITHOUT`` leaves something out:
+
+- ``gpuwidget``: the labextension is disabled, and the cells run without gpuwidget's magics. The server
+  extension stays enabled.
+- ``chart``: the watched cell has no live chart. What a run with the chart adds is from bqplot, ipywidgets and
+  JupyterLab's comms.
 
 ``GPUWIDGET_BENCH_SOAK=FILE python -m benchmarks soak-page`` appends each sample to FILE, one JSON object per
 line. ``python -m benchmarks.soak_page FILE [RESULTS]`` prints the figures of such a file, also of a run that
@@ -43,6 +47,8 @@ from tools import chromium
 
 SAMPLES_VARIABLE = "GPUWIDGET_BENCH_SOAK"
 WITHOUT_VARIABLE = "GPUWIDGET_BENCH_SOAK_WITHOUT"
+_WITHOUT = {None: "", "gpuwidget": " without gpuwidget", "chart": " without the live chart"}
+"""What can be left out, and what this adds to the benchmark's name."""
 _GPUS = 16
 _HOURS = 130 / 60
 _PERIOD_S = 60.0
@@ -135,8 +141,8 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 def figures(samples: Sequence[Mapping[str, Any]], settings: Settings) -> Iterator[Figure]:
     """Return the slope of each quantity after the warm-up."""
-    (with_gpuwidget,) = {sample["gpuwidget"] for sample in samples}
-    benchmark = "soak-page" if with_gpuwidget else "soak-page without gpuwidget"
+    (without,) = {sample["without"] for sample in samples}
+    benchmark = f"soak-page{_WITHOUT[without]}"
     warm_up = settings.pick(_WARM_UP_S, 0.0)
     for name in ("kernel", "idle kernel", "server", "renderer"):
         full = settings.pick(_FULL_S.get(name, _WARM_UP_S), 0.0)
@@ -158,20 +164,23 @@ def figures(samples: Sequence[Mapping[str, Any]], settings: Settings) -> Iterato
 
 
 def _run(path: str, folder: Path, samples: Path, settings: Settings) -> None:
-    without = bool(os.environ.get(WITHOUT_VARIABLE))
+    without = os.environ.get(WITHOUT_VARIABLE) or None
+    if without not in _WITHOUT:
+        raise ValueError(f"{WITHOUT_VARIABLE} is {without!r}, not one of {', '.join(filter(None, _WITHOUT))}")
+    bare = without == "gpuwidget"
     standin = machine(folder, _GPUS)
     page_config = folder / "config" / "labconfig" / "page_config.json"
     page_config.parent.mkdir(parents=True)
-    disabled = {"@jupyterlab/cell-toolbar-extension": True, "jupyterlab-gpuwidget": without}
+    disabled = {"@jupyterlab/cell-toolbar-extension": True, "jupyterlab-gpuwidget": bare}
     page_config.write_text(json.dumps({"disabledExtensions": disabled}), encoding="utf-8")
     variables = environment({**standin.environment(), "JUPYTER_CONFIG_PATH": str(folder / "config")})
-    cells = [_without_magics(cell) for cell in _CELLS] if without else _CELLS
+    cells = _cells(without)
     processes: dict[str, psutil.Process] = {}
     held: list[int] = []
 
     def prepare(notebook: Any) -> None:
         notebook.script(_OPEN_IDLE, cells[0])
-        if not without:
+        if not bare:
             notebook.script(_OPEN_VIEWS)
             notebook.page.wait_for_selector(_CHART)
         for cell in (0, 1):
@@ -203,7 +212,7 @@ def _run(path: str, folder: Path, samples: Path, settings: Settings) -> None:
                 raise RuntimeError("The page ran no cells in the last period.")
             sample = {
                 "time": time.time(),
-                "gpuwidget": not without,
+                "without": without,
                 "seconds": round(seconds, 1),
                 "page": counts,
                 **{name: _process(process) for name, process in processes.items()},
@@ -211,6 +220,15 @@ def _run(path: str, folder: Path, samples: Path, settings: Settings) -> None:
             }
             with samples.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(sample) + "\n")
+
+
+def _cells(without: str | None) -> Sequence[str]:
+    """Return the cells of the notebook, without what is left out."""
+    if without == "gpuwidget":
+        return [_without_magics(cell) for cell in _CELLS]
+    if without == "chart":
+        return [cell.replace("%%gpuwatch\n", "%%gpuwatch --no-live\n") for cell in _CELLS]
+    return _CELLS
 
 
 def _without_magics(cell: str) -> str:
