@@ -46,7 +46,7 @@ while (walker.nextNode()) {
     const node = walker.currentNode;
     const parent = node.parentElement;
     if (node.data.trim() === '' || !parent.checkVisibility({visibilityProperty: true}) ||
-        parent.closest('select, .jp-gpuwidget-settings-description, .jp-gpuwidget-settings-log')) {
+        parent.closest('select, .jp-gpuwidget-switches-description, .jp-gpuwidget-switches-log')) {
         continue;
     }
     const range = document.createRange();

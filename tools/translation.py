@@ -49,9 +49,9 @@ TRANSLATED_ELSEWHERE = {
     "model/settings/loadSettings.ts: title",
     "model/settings/loadSettings.ts: value",
     "model/settings/settings.ts: title",
-    "views/panel/settingsSection.ts: setting.title",
-    "views/panel/settingsSection.ts: setting.trades",
-    "views/panel/settingsSection.ts: title",
+    "views/panel/switchesSection.ts: torchSwitch.title",
+    "views/panel/switchesSection.ts: torchSwitch.trades",
+    "views/panel/switchesSection.ts: title",
     "model/format.ts: reason",
 }
 """Places at which the labextension translates a text that is not a literal. The catalog contains these

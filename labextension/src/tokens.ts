@@ -135,7 +135,7 @@ export interface IHolderActions {
   /** Activate the tab of a kernel or terminal; open it if it is closed. */
   goTo(target: ActionTarget): void;
   /** Shut down a kernel without a confirmation. */
-  shutDown(kernel: string): void;
+  shutDownNow(kernel: string): void;
 }
 
 export const IHolderActions = new Token<IHolderActions>('jupyterlab-gpuwidget:IHolderActions');
@@ -160,5 +160,5 @@ export const HolderCommandIds = {
   interrupt: 'gpuwidget:interrupt-kernel',
   restart: 'gpuwidget:restart-kernel',
   freeCache: 'gpuwidget:free-cache',
-  shutDown: 'gpuwidget:shut-down-kernel'
+  confirmShutDown: 'gpuwidget:shut-down-kernel'
 } as const;

@@ -63,7 +63,7 @@ import {
   unavailability,
   unknownValues
 } from '../src/views/panel/panelMessages';
-import { settingsLog, settingsSummary } from '../src/views/panel/settingsSection';
+import { switchesLog, switchesSummary } from '../src/views/panel/switchesSection';
 import { statusText } from '../src/views/status/statusModel';
 import { Connection } from '../src/model/stream/connection';
 import { GpuMonitor } from '../src/model/stream/gpuMonitor';
@@ -181,7 +181,7 @@ class Page {
   private readonly running = new RunningHolders(
     trans,
     this.monitor,
-    { goTo: () => undefined, shutDown: () => undefined, shutDownNow: () => undefined },
+    { goTo: () => undefined, confirmShutDown: () => undefined, shutDownNow: () => undefined },
     () => ({ name: 'icon' }) as unknown as LabIcon,
     () => undefined
   );
@@ -303,8 +303,8 @@ class Page {
     assertReadable(
       kernelNotice(trans, view, model.server)?.text,
       deviceNotes(trans, view, model.server?.version ?? null, null),
-      settingsSummary(trans, view),
-      settingsLog(trans, view, null),
+      switchesSummary(trans, view),
+      switchesLog(trans, view, null),
       defaultText(trans, state?.device ?? null)
     );
     const data = {

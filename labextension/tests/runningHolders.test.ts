@@ -36,8 +36,8 @@ function setUp(): {
     goTo: (target: ActionTarget) => {
       actions.push(['goTo', target]);
     },
-    shutDown: (kernel: string) => {
-      actions.push(['shutDown', kernel]);
+    confirmShutDown: (kernel: string) => {
+      actions.push(['confirmShutDown', kernel]);
     },
     shutDownNow: (kernel: string) => {
       actions.push(['shutDownNow', kernel]);
@@ -82,7 +82,7 @@ test('an item opens its holder, and its button shuts the kernel down; all are sh
   section.shutdownAll();
   assert.deepEqual(actions, [
     ['goTo', { kernel: 'train', terminal: null }],
-    ['shutDown', 'train'],
+    ['confirmShutDown', 'train'],
     ['goTo', { kernel: null, terminal: '1' }],
     ['shutDownNow', 'train']
   ]);

@@ -305,7 +305,7 @@ def panel_switches(stage: Stage) -> Iterator[Notebook]:
         notebook.run(0)
         notebook.wait_until_done()
         open_part(notebook, "switches")
-        notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-settings-row")
+        notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-switches-row")
         yield notebook
 
 

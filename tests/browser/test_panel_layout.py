@@ -34,7 +34,7 @@ from playwright.sync_api import BrowserContext, Page
 
 Open = Callable[..., Notebook]
 SCROLL = f"{PANEL} .jp-gpuwidget-panel-scroll"
-SWITCHES = f"{PANEL} .jp-gpuwidget-settings"
+SWITCHES = f"{PANEL} .jp-gpuwidget-switches"
 DIAGNOSTICS = f"{PANEL} .jp-gpuwidget-diagnostics"
 CELLS = f"{PANEL} .jp-gpuwidget-cells-toggle"
 ENERGY = f"{PANEL} .jp-gpuwidget-cells-column:last-child"
@@ -137,7 +137,7 @@ def test_everything_expanded_in_a_small_panel(open_notebook: Open, lab: Lab) -> 
     assert [name for name in scrolled if "settings-log" not in name] == ["jp-gpuwidget-panel-scroll"]
     for part in (
         DEVICE,
-        f"{SWITCHES} .jp-gpuwidget-settings-row",
+        f"{SWITCHES} .jp-gpuwidget-switches-row",
         f"{CARD} .jp-gpuwidget-gpu-row",
         RUN_CHECKS,
         ROW,

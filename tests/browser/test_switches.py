@@ -10,9 +10,9 @@ from helpers_lab import Notebook, runs_until
 from helpers_panel import NOTICE, PANEL, open_part, show, wait_for_text
 
 Open = Callable[..., Notebook]
-SETTINGS = f"{PANEL} .jp-gpuwidget-settings"
+SETTINGS = f"{PANEL} .jp-gpuwidget-switches"
 SUMMARY = f"{SETTINGS} > summary"
-LOG = f"{SETTINGS} .jp-gpuwidget-settings-log"
+LOG = f"{SETTINGS} .jp-gpuwidget-switches-log"
 BENCHMARK = f"{SETTINGS} label:has-text('cuDNN benchmark') input"
 MATMUL = f"{SETTINGS} label:has-text('float32 matmul') select"
 UNAVAILABLE = "The switches are available once gpuwidget is loaded in the kernel."
@@ -75,7 +75,7 @@ def test_the_panel_shows_what_a_cell_sets(notebook: Notebook) -> None:
     """If a cell sets a switch with %gpu switches, the panel shows the new value."""
     notebook.run_to_the_end(3)
     notebook.page.wait_for_function(
-        "() => [...document.querySelectorAll('.jp-gpuwidget-settings-row')]"
+        "() => [...document.querySelectorAll('.jp-gpuwidget-switches-row')]"
         ".some(row => row.innerText.includes('cuDNN benchmark') && row.querySelector('input').checked)"
     )
     assert "Ran: torch.backends.cudnn.benchmark = True" in notebook.page.inner_text(LOG)

@@ -50,7 +50,7 @@ function holderActions(
     {
       label: trans.__('Shut down…'),
       caption: trans.__('Shut down the kernel, after a confirmation that lists what you will lose'),
-      callback: () => void commands.execute(HolderCommandIds.shutDown, { kernel })
+      callback: () => void commands.execute(HolderCommandIds.confirmShutDown, { kernel })
     }
   ];
 }

@@ -20,7 +20,7 @@ const KERNEL_COMMANDS = [
   HolderCommandIds.interrupt,
   HolderCommandIds.restart,
   HolderCommandIds.freeCache,
-  HolderCommandIds.shutDown
+  HolderCommandIds.confirmShutDown
 ] as const;
 
 /** The actions on holders of GPU memory. */
@@ -58,7 +58,7 @@ export const memory: JupyterFrontEndPlugin<IHolderActions> = {
         );
       },
       goTo: target => void actions.goTo(target),
-      shutDown: kernel => void actions.shutDownNow(kernel)
+      shutDownNow: kernel => void actions.shutDownNow(kernel)
     };
   }
 };
@@ -157,10 +157,10 @@ function addHolderCommands(
     }
   });
   addKernelCommand(
-    HolderCommandIds.shutDown,
+    HolderCommandIds.confirmShutDown,
     shutDownLabel(trans),
     trans.__('Shut down the kernel, after a confirmation that lists what you will lose'),
-    kernel => actions.shutDown(kernel)
+    kernel => actions.confirmShutDown(kernel)
   );
   activeKernel.changed.connect(() => {
     commands.notifyCommandChanged(HolderCommandIds.freeCache);

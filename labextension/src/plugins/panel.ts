@@ -3,12 +3,13 @@ import {
   createToolbarFactory,
   IThemeManager,
   IToolbarWidgetRegistry,
+  Notification,
   setToolbar
 } from '@jupyterlab/apputils';
 import { PageConfig } from '@jupyterlab/coreutils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStateDB } from '@jupyterlab/statedb';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
 import { settingsIcon } from '@jupyterlab/ui-components';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
@@ -27,13 +28,18 @@ import {
   IMonitor
 } from '../tokens';
 import { setUnits, type Units } from '../model/format';
+import { SHOWN_MS, type StatusMessage } from '../model/memory/statusMessage';
 import { openMenu } from '../ui/menu';
+import { notify } from '../ui/notification';
 
 const RANK = 700;
 /** The name of the panel's toolbar in JupyterLab's toolbar registry and in the settings schema. */
 const TOOLBAR = 'GpuPanel';
 /** The id of the settings with the buttons in the panel's header. */
 const TOOLBAR_SETTINGS_ID = 'jupyterlab-gpuwidget:toolbar';
+
+/** The types of notifications for messages. */
+const NOTIFICATION_TYPES = { progress: 'in-progress', result: 'info', error: 'error' } as const;
 
 /** The panel in the right sidebar. */
 export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
@@ -75,13 +81,7 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
       hideOtherUsers: PageConfig.getOption('gpuwidgetHideOtherUsers') === 'true',
       locale: (translator ?? nullTranslator).languageCode
     });
-    // Open the panel if it is hidden, because it shows the result of an action that was started elsewhere,
-    // such as in the command palette.
-    holders.message.changed.connect(({ text }) => {
-      if (text !== '' && !widget.isVisible) {
-        widget.open(shell);
-      }
-    });
+    showMessagesOfHiddenPanel(widget, holders.message, trans);
     const titles = partTitles(trans);
     const partOf = (args: ReadonlyPartialJSONObject): Part | undefined =>
       titles.find(([part]) => part === args.part)?.[0];
@@ -133,3 +133,21 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
     return widget;
   }
 };
+
+/**
+ * Show messages as notifications while the panel is hidden, such as the result of an action in the command
+ * palette.
+ */
+function showMessagesOfHiddenPanel(panel: GpuPanel, message: StatusMessage, trans: TranslationBundle): void {
+  let progress: string | null = null;
+  message.changed.connect(({ text, kind }) => {
+    if (progress !== null) {
+      Notification.dismiss(progress);
+      progress = null;
+    }
+    if (text !== '' && !panel.isVisible) {
+      const id = notify(trans, trans.__('GPUs'), text, NOTIFICATION_TYPES[kind], SHOWN_MS[kind] ?? false);
+      progress = kind === 'progress' ? id : null;
+    }
+  });
+}

@@ -1,14 +1,12 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { IRunningSessionManagers } from '@jupyterlab/running';
+import { IRunningSessionManagers, RunningSessions } from '@jupyterlab/running';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { consoleIcon, kernelIcon, notebookIcon, terminalIcon, type LabIcon } from '@jupyterlab/ui-components';
+import { TabPanel, type Widget } from '@lumino/widgets';
 
 import type { ActionTarget, HolderKind } from '../model/memory/holders';
 import { RunningHolders } from '../views/memory/runningHolders';
 import { DOMAIN, HolderCommandIds, IHolderActions, IMonitor } from '../tokens';
-
-/** The class of the Running panel in JupyterLab and on Notebook's page with the files. */
-const RUNNING_PANEL = '.jp-RunningSessions';
 
 const ICONS: Readonly<Partial<Record<HolderKind, LabIcon>>> = {
   notebook: notebookIcon,
@@ -37,11 +35,11 @@ export const running: JupyterFrontEndPlugin<void> = {
       goTo: (target: ActionTarget) => {
         holders.goTo(target);
       },
-      shutDown: (kernel: string) => {
-        void app.commands.execute(HolderCommandIds.shutDown, { kernel });
+      confirmShutDown: (kernel: string) => {
+        void app.commands.execute(HolderCommandIds.confirmShutDown, { kernel });
       },
       shutDownNow: (kernel: string) => {
-        holders.shutDown(kernel);
+        holders.shutDownNow(kernel);
       }
     };
     // Samples are needed only while the Running panel is visible. JupyterLab adds the panel to the page after
@@ -52,9 +50,9 @@ export const running: JupyterFrontEndPlugin<void> = {
       updateVisibility();
     });
     const observe = (): void => {
-      const panel = document.querySelector(RUNNING_PANEL);
+      const panel = runningPanel(app.shell);
       if (panel !== null) {
-        observer.observe(panel);
+        observer.observe(panel.node);
       }
     };
     const section = new RunningHolders(
@@ -77,3 +75,10 @@ export const running: JupyterFrontEndPlugin<void> = {
     void app.restored.then(observe);
   }
 };
+
+/** Return the Running panel: in a sidebar of JupyterLab, or in a tab of Notebook's page with the files. */
+function runningPanel(shell: JupyterFrontEnd.IShell): Widget | null {
+  const widgets = ['left', 'right', 'main'].flatMap(area => [...shell.widgets(area)]);
+  const tabs = widgets.flatMap(widget => (widget instanceof TabPanel ? widget.widgets : []));
+  return [...widgets, ...tabs].find(widget => widget instanceof RunningSessions) ?? null;
+}

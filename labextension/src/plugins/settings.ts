@@ -1,13 +1,11 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { Notification, showErrorMessage } from '@jupyterlab/apputils';
+import { showErrorMessage } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { loadSettings } from '../model/settings/loadSettings';
 import { DOMAIN, IGpuSettings } from '../tokens';
-
-/** JupyterLab cuts off a notification after this many characters. */
-const NOTIFICATION_LENGTH = 140;
+import { notify } from '../ui/notification';
 
 /** The user's settings. */
 export const settings: JupyterFrontEndPlugin<IGpuSettings> = {
@@ -22,22 +20,16 @@ export const settings: JupyterFrontEndPlugin<IGpuSettings> = {
     translator: ITranslator | null
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    const show = (sentence: string): void => {
-      void showErrorMessage(trans.__('GPU Settings'), sentence);
+    const heading = trans.__('GPU Settings');
+    const warn = (sentence: string): void => {
+      // Without a settings registry, JupyterLab has no theme, so the text of a notification would be white on
+      // white.
+      if (registry === null) {
+        void showErrorMessage(heading, sentence);
+      } else {
+        notify(trans, heading, sentence, 'warning', false);
+      }
     };
-    const notify = (sentence: string): void => {
-      const showAll = {
-        label: trans.__('Show All'),
-        callback: () => {
-          show(sentence);
-        }
-      };
-      const actions = sentence.length > NOTIFICATION_LENGTH ? [showAll] : [];
-      Notification.warning(sentence, { autoClose: false, actions });
-    };
-    // Without a settings registry, JupyterLab has no theme, so the text of a notification would be white on
-    // white.
-    const warn = registry === null ? show : notify;
     return loadSettings({ registry, manager: serviceManager.settings, trans, warn });
   }
 };

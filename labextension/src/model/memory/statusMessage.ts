@@ -6,7 +6,7 @@ import type { Clock } from '../clock';
 export type MessageKind = 'progress' | 'result' | 'error';
 
 /** How long a message is shown, in milliseconds. The result of the action replaces the message about its progress. */
-const SHOWN_MS: Readonly<Record<MessageKind, number | null>> = {
+export const SHOWN_MS: Readonly<Record<MessageKind, number | null>> = {
   progress: null,
   result: 20_000,
   error: 60_000
@@ -19,6 +19,7 @@ const SHOWN_MS: Readonly<Record<MessageKind, number | null>> = {
 export class StatusMessage {
   /** The id of the kernel that the message is about; null if it is about none. */
   kernel: string | null = null;
+  kind: MessageKind = 'result';
   private sentence = '';
   private timer: number | null = null;
   private readonly changes = new Signal<this, void>(this);
@@ -49,6 +50,7 @@ export class StatusMessage {
     }
     this.sentence = sentence;
     this.kernel = kernel;
+    this.kind = kind;
     this.changes.emit();
   }
 

@@ -114,7 +114,7 @@ export class HolderActions {
   }
 
   /** Shut down a kernel after the user has confirmed it. */
-  async shutDown(id: string): Promise<void> {
+  async confirmShutDown(id: string): Promise<void> {
     const title = this.trans.__('Shut down the kernel of %1?', this.nameOf(id));
     if (await this.confirm(id, title, this.trans.__('Shut Down'))) {
       await this.shutDownNow(id);

@@ -26,7 +26,7 @@ export interface RunningHolderActions {
   /** Activate the tab of a kernel or terminal; open it if it is closed. */
   goTo(target: ActionTarget): void;
   /** Shut down a kernel after the user has confirmed it. */
-  shutDown(kernel: string): void;
+  confirmShutDown(kernel: string): void;
   /** Shut down a kernel without a confirmation. */
   shutDownNow(kernel: string): void;
 }
@@ -130,7 +130,7 @@ export class RunningHolders implements IRunningSessions.IManager {
           ? {}
           : {
               shutdown: () => {
-                this.actions.shutDown(kernel);
+                this.actions.confirmShutDown(kernel);
               }
             })
       };

@@ -1,4 +1,3 @@
-import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Toolbar } from '@jupyterlab/ui-components';
 import { Panel, PanelLayout, Widget } from '@lumino/widgets';
@@ -12,7 +11,7 @@ import { NoticeView, StatusMessageView } from './notice';
 import { serverNotice, type Notice } from './panelMessages';
 import type { PanelState } from '../../model/panelState';
 import { BROWSER_CLOCK } from '../../model/clock';
-import { SettingsSection } from './settingsSection';
+import { SwitchesSection } from './switchesSection';
 import { gpuHoursText, gpuHoursTitle, jobText } from '../../model/memory/gpuHours';
 import { HintFinder, type Hint } from '../../model/memory/hints';
 import { kernelsOf, sharedReason } from '../../model/memory/holders';
@@ -72,7 +71,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private readonly use = new TextElement('panel-use', 'div');
   private readonly notice: NoticeView;
   private readonly device: DeviceSection;
-  private readonly switches: SettingsSection;
+  private readonly switches: SwitchesSection;
   private readonly legend: HTMLElement;
   private readonly span = new TextElement('');
   /** Everything below the header, which scrolls as one part. */
@@ -90,8 +89,6 @@ export class GpuPanel extends Widget implements IGpuPanel {
   private readonly settings: IGpuSettings;
   private readonly sections: PanelSection[] = [];
   private palette: Palette | null = null;
-  /** Whether the next activation is to leave the focus where it is. */
-  private keepsFocus = false;
   /** Whether the device dropdown must be focused once it is enabled. */
   private deviceFocusRequested = false;
 
@@ -126,7 +123,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
         message.set(sentence);
       }
     );
-    this.switches = new SettingsSection(trans, monitor.kernels, panelState);
+    this.switches = new SwitchesSection(trans, monitor.kernels, panelState);
     const palette = (): Palette => (this.palette ??= readPalette(this.node));
     this.list = new GpuList({
       trans,
@@ -192,12 +189,6 @@ export class GpuPanel extends Widget implements IGpuPanel {
     this.scroll.append(section.node);
   }
 
-  /** Let `shell` show the panel. The focus stays where the user types. */
-  open(shell: JupyterFrontEnd.IShell): void {
-    this.keepsFocus = true;
-    shell.activateById(this.id);
-  }
-
   focusDevice(): void {
     this.deviceFocusRequested = !this.device.focus();
     if (this.deviceFocusRequested) {
@@ -240,10 +231,9 @@ export class GpuPanel extends Widget implements IGpuPanel {
 
   protected override onActivateRequest(): void {
     // A command may already have focused another part of the panel.
-    if (!this.keepsFocus && !this.node.contains(document.activeElement)) {
+    if (!this.node.contains(document.activeElement)) {
       this.focusDevice();
     }
-    this.keepsFocus = false;
   }
 
   protected override onUpdateRequest(): void {

@@ -12,16 +12,16 @@ import type { Switch } from '../../wire/wire';
 const ON = 'on';
 const OFF = 'off';
 
-/** The section for torch's settings in the active notebook's kernel. It is collapsed by default. */
-export class SettingsSection {
+/** The section for torch's switches in the active notebook's kernel. It is collapsed by default. */
+export class SwitchesSection {
   readonly node: HTMLDetailsElement;
   private readonly summary = new TextElement('section-summary');
-  private readonly list = element('div', 'settings-list');
-  private readonly log = new TextElement('settings-log', 'div');
-  private readonly rows = new Map<string, SettingRow>();
+  private readonly list = element('div', 'switches-list');
+  private readonly log = new TextElement('switches-log', 'div');
+  private readonly rows = new Map<string, SwitchRow>();
   private readonly binding: IDisposable;
   private shown: Kernel | null = null;
-  /** The setting that the user changed last in this kernel. */
+  /** The switch that the user changed last in this kernel. */
   private latest: string | null = null;
 
   constructor(
@@ -31,7 +31,7 @@ export class SettingsSection {
   ) {
     this.node = element(
       'details',
-      'section jp-gpuwidget-settings',
+      'section jp-gpuwidget-switches',
       element(
         'summary',
         'section-head',
@@ -55,7 +55,7 @@ export class SettingsSection {
       this.shown = view.kernel;
       this.latest = null;
     }
-    this.summary.set(settingsSummary(this.trans, view));
+    this.summary.set(switchesSummary(this.trans, view));
     if (!this.node.open) {
       return;
     }
@@ -66,12 +66,12 @@ export class SettingsSection {
       }
     } else {
       this.reconcile(state.switches);
-      for (const setting of state.switches) {
-        const requested = pendingRequest(view, 'set_switch', ({ name }) => name === setting.name);
-        this.rows.get(keyOf(setting))?.update(setting, requested?.value ?? null, reason);
+      for (const torchSwitch of state.switches) {
+        const requested = pendingRequest(view, 'set_switch', ({ name }) => name === torchSwitch.name);
+        this.rows.get(keyOf(torchSwitch))?.update(torchSwitch, requested?.value ?? null, reason);
       }
     }
-    this.log.set(settingsLog(this.trans, view, this.latest));
+    this.log.set(switchesLog(this.trans, view, this.latest));
   }
 
   dispose(): void {
@@ -79,22 +79,22 @@ export class SettingsSection {
   }
 
   /**
-   * Create a row for each setting, and remove all other rows. A kernel with another version of gpuwidget may
-   * have other settings.
+   * Create a row for each switch, and remove all other rows. A kernel with another version of gpuwidget may
+   * have other switches.
    */
-  private reconcile(settings: readonly Switch[]): void {
-    if (settings.map(keyOf).join() === [...this.rows.keys()].join()) {
+  private reconcile(switches: readonly Switch[]): void {
+    if (switches.map(keyOf).join() === [...this.rows.keys()].join()) {
       return;
     }
     const before = new Map(this.rows);
     this.rows.clear();
-    for (const setting of settings) {
-      const key = keyOf(setting);
+    for (const torchSwitch of switches) {
+      const key = keyOf(torchSwitch);
       const row =
         before.get(key) ??
-        new SettingRow(this.trans, setting, value => {
-          this.latest = setting.name;
-          void this.kernels.request({ ask: 'set_switch', name: setting.name, value });
+        new SwitchRow(this.trans, torchSwitch, value => {
+          this.latest = torchSwitch.name;
+          void this.kernels.request({ ask: 'set_switch', name: torchSwitch.name, value });
         });
       this.rows.set(key, row);
     }
@@ -102,13 +102,13 @@ export class SettingsSection {
   }
 }
 
-/** One setting: a toggle, or a dropdown if there are more than two choices. */
-class SettingRow {
+/** One switch: a toggle, or a dropdown if there are more than two choices. */
+class SwitchRow {
   readonly node: HTMLElement;
-  private readonly title = new TextElement('settings-title');
+  private readonly title = new TextElement('switches-title');
   /** The tooltip's text for screen readers. */
-  private readonly description = new TextElement('settings-description');
-  private readonly value = new TextElement('settings-value');
+  private readonly description = new TextElement('switches-description');
+  private readonly value = new TextElement('switches-value');
   private readonly control: HTMLInputElement | HTMLSelectElement;
 
   /** `onChosen` is called with the value that the user has chosen. */
@@ -118,7 +118,7 @@ class SettingRow {
     onChosen: (value: string) => void
   ) {
     if (choices.every(choice => choice === ON || choice === OFF)) {
-      const toggle = element('input', 'settings-toggle');
+      const toggle = element('input', 'switches-toggle');
       toggle.type = 'checkbox';
       toggle.setAttribute('role', 'switch');
       toggle.onchange = () => {
@@ -126,7 +126,7 @@ class SettingRow {
       };
       this.control = toggle;
     } else {
-      const dropdown = element('select', 'settings-dropdown');
+      const dropdown = element('select', 'switches-dropdown');
       dropdown.append(...choices.map(choice => new Option(choice, choice)));
       dropdown.onchange = () => {
         onChosen(dropdown.value);
@@ -134,13 +134,13 @@ class SettingRow {
       openListOnKeys(dropdown);
       this.control = dropdown;
     }
-    this.title.node.id = `jp-gpuwidget-setting-${name}`;
+    this.title.node.id = `jp-gpuwidget-switch-${name}`;
     this.description.node.id = `${this.title.node.id}-description`;
     this.control.setAttribute('aria-labelledby', this.title.node.id);
     this.control.setAttribute('aria-describedby', this.description.node.id);
     this.node = element(
       'label',
-      'settings-row',
+      'switches-row',
       this.title.node,
       this.value.node,
       this.control,
@@ -149,21 +149,21 @@ class SettingRow {
   }
 
   /**
-   * Show the setting's value, or its `requested` value while the kernel has not replied to the request. If
+   * Show the switch's value, or its `requested` value while the kernel has not replied to the request. If
    * `reason` is not empty, the control is disabled.
    */
-  update(setting: Switch, requested: string | null, reason: string): void {
+  update(torchSwitch: Switch, requested: string | null, reason: string): void {
     const { trans } = this;
-    const value = requested ?? setting.pending ?? setting.value;
-    this.title.set(trans.__(setting.title));
-    const pending = setting.pending !== null && (requested === null || requested === setting.pending);
-    const changed = value !== null && value !== setting.default;
+    const value = requested ?? torchSwitch.pending ?? torchSwitch.value;
+    this.title.set(trans.__(torchSwitch.title));
+    const pending = torchSwitch.pending !== null && (requested === null || requested === torchSwitch.pending);
+    const changed = value !== null && value !== torchSwitch.default;
     this.describe(
       [
         pending ? trans.__('Takes effect in the next cell') : '',
-        trans.__(setting.trades),
-        trans.__('PyTorch default: %1', setting.default),
-        setting.note ?? '',
+        trans.__(torchSwitch.trades),
+        trans.__('PyTorch default: %1', torchSwitch.default),
+        torchSwitch.note ?? '',
         reason
       ].filter(line => line !== '')
     );
@@ -172,7 +172,7 @@ class SettingRow {
     this.show(value, pending ? trans.__('next cell') : null, reason);
   }
 
-  /** Show the setting's value as unknown and disable the control. */
+  /** Show the switch's value as unknown and disable the control. */
   clear(reason: string): void {
     this.describe([reason]);
     setAttribute(this.node, 'data-changed', '');
@@ -198,8 +198,8 @@ class SettingRow {
   }
 }
 
-/** Return a summary of all settings for the section's header. */
-export function settingsSummary(trans: TranslationBundle, view: KernelView): string {
+/** Return a summary of all switches for the section's header. */
+export function switchesSummary(trans: TranslationBundle, view: KernelView): string {
   if (view.condition.kind !== 'ready') {
     return '';
   }
@@ -207,17 +207,19 @@ export function settingsSummary(trans: TranslationBundle, view: KernelView): str
   if (torch === null) {
     return trans.__('torch is not imported');
   }
-  const pending = switches.filter(setting => setting.pending !== null).length;
+  const pending = switches.filter(torchSwitch => torchSwitch.pending !== null).length;
   if (pending > 0) {
     return trans._n('%1 change in the next cell', '%1 changes in the next cell', pending);
   }
-  const changed = switches.filter(setting => setting.value !== null && setting.value !== setting.default);
+  const changed = switches.filter(
+    torchSwitch => torchSwitch.value !== null && torchSwitch.value !== torchSwitch.default
+  );
   return changed.length === 0
     ? trans.__('all default')
     : trans._n('%1 changed', '%1 changed', changed.length);
 }
 
-/** Return a sentence about why no setting can be changed; an empty text if the settings can be changed. */
+/** Return a sentence about why no switch can be changed; an empty text if the switches can be changed. */
 export function disabledReason(trans: TranslationBundle, view: KernelView): string {
   if (view.condition.kind !== 'ready') {
     return kernelNotice(trans, view)?.text ?? '';
@@ -231,11 +233,11 @@ export function disabledReason(trans: TranslationBundle, view: KernelView): stri
 }
 
 /**
- * Return the log of the settings, one entry per line: the reason of a rejected change, then the Python
- * statements that this kernel has run or will run, with the statement of the `latest` setting before the
+ * Return the log of the switches, one entry per line: the reason of a rejected change, then the Python
+ * statements that this kernel has run or will run, with the statement of the `latest` switch before the
  * others. Why the kernel is not ready or does not answer is not repeated: the section above shows it.
  */
-export function settingsLog(trans: TranslationBundle, view: KernelView, latest: string | null): string {
+export function switchesLog(trans: TranslationBundle, view: KernelView, latest: string | null): string {
   const rejected = view.rejection?.ask === 'set_switch' ? [view.rejection.reason] : [];
   if (view.condition.kind !== 'ready') {
     return [...rejected, trans.__('The switches are available once gpuwidget is loaded in the kernel.')].join(
@@ -244,8 +246,8 @@ export function settingsLog(trans: TranslationBundle, view: KernelView, latest: 
   }
   const { state } = view.condition;
   const rank = ({ name, pending }: Switch): number => (name === latest ? 0 : pending === null ? 2 : 1);
-  const settings = [...state.switches].sort((one, other) => rank(one) - rank(other));
-  const lines = settings.flatMap(({ name, title, statement, pending, note, value }) => {
+  const switches = [...state.switches].sort((one, other) => rank(one) - rank(other));
+  const lines = switches.flatMap(({ name, title, statement, pending, note, value }) => {
     const hasNote = state.torch !== null && note !== null && (value === null || name === latest);
     const notes = hasNote ? [`${trans.__(title)}: ${note}`] : [];
     if (statement === null) {
@@ -265,7 +267,7 @@ export function settingsLog(trans: TranslationBundle, view: KernelView, latest: 
 }
 
 /**
- * Return the key of a setting's row. It includes the choices, because different choices need a different row.
+ * Return the key of a switch's row. It includes the choices, because different choices need a different row.
  */
 function keyOf({ name, choices }: Switch): string {
   return [name, ...choices].join(' ');
