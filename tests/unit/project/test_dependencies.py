@@ -214,3 +214,17 @@ def test_no_other_file_repeats_the_address() -> None:
     """package.json in the sources contains no project URLs, because the build adds them."""
     package = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))
     assert {"homepage", "repository", "bugs"} & set(package) == set()
+
+
+def test_the_package_has_what_jupyterlabs_template_has(tmp_path: Path) -> None:
+    """With the project's URLs, package.json has the fields and scripts of JupyterLab's template for
+    extensions."""
+    copy = tmp_path / "package.json"
+    shutil.copy(ROOT / "package.json", copy)
+    add_urls(copy, URLS)
+    package = json.loads(copy.read_text(encoding="utf-8"))
+    fields = """name version description keywords homepage bugs license author repository files main types
+        style styleModule scripts dependencies devDependencies sideEffects jupyterlab"""
+    assert [name for name in fields.split() if not package.get(name)] == []
+    assert "jupyterlab-extension" in package["keywords"]
+    assert {"build", "watch", "check", "test"} <= set(package["scripts"])
