@@ -19,6 +19,7 @@ export async function loadPart<Part>(
     try {
       return await load().finally(() => {
         spinner.node.remove();
+        spinner.dispose();
       });
     } catch (error) {
       await untilRetry(trans, place, errorText(error));
