@@ -25,8 +25,11 @@ from helpers_panel import (
 )
 
 Open = Callable[..., Notebook]
+STATUS = ".jp-gpuwidget-status button"
 WATCH = f"{PANEL} .jp-gpuwidget-device-watch"
 CHOSEN = {"chosen": "cuda:1", "new_tensors": True, "pending": False, "present": "cuda:1", "note": None}
+_OLDEST = Path(__file__).parents[2] / "labextension" / "tests" / "oldest_messages.json"
+"""Messages of the oldest version that the panel understands, by their types."""
 _COUNT_REQUESTS = """
 window.requests = [];
 panel.sessionContext.session.kernel.anyMessage.connect((_, {msg, direction}) => {
@@ -248,6 +251,35 @@ def test_a_kernel_of_another_version(open_notebook: Open, reply: dict[str, Any])
     notebook.wait_until_done()
     wait_for_text(notebook, NOTICE, "This kernel has gpuwidget 9.0")
     assert notebook.page.is_disabled(DEVICE)
+    assert errors == []
+
+
+def test_the_first_schema(open_notebook: Open, lab: Lab) -> None:
+    """If a kernel's reply has the fields of the first version only, the panel offers its devices, and shows
+    memory that the reply lacks as unknown, with the reason."""
+    _, second, *_ = uuids(lab)
+    older = json.loads(_OLDEST.read_text())["OkReply"]["state"]
+    (choice,) = older["choices"]
+    (gpu,) = older["gpus"]
+    choice["uuid"] = gpu["uuid"] = second
+    choice["candidates"] = []
+    gpu |= {"process_memory": None, "torch_reserved": None}
+    notebook = open_notebook([cell(older)])
+    errors: list[str] = []
+    notebook.page.on("pageerror", lambda error: errors.append(str(error)))
+    show(notebook)
+    notebook.run_to_the_end(0)
+    notebook.page.wait_for_selector(f"{DEVICE}:enabled")
+    options = notebook.page.locator(f"{DEVICE} option").all_inner_texts()
+    assert [text.partition(" \N{MIDDLE DOT} ")[0] for text in options[:2]] == [
+        "PyTorch default (cpu)",
+        "cuda:1",
+    ]
+    notebook.page.wait_for_selector(f"{STATUS}[aria-label^='Default: cpu \N{MIDDLE DOT} n/a GPU memory']")
+    title = notebook.page.get_attribute(STATUS, "title") or ""
+    assert "The driver does not report this notebook\N{RIGHT SINGLE QUOTATION MARK}s share" in title
+    notebook.page.select_option(DEVICE, "cuda:1")
+    wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-device-notebook", "next cell runs on cuda:1")
     assert errors == []
 
 
