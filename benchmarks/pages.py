@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -218,7 +220,10 @@ def detached_notebook(
         *(chromium, "--headless=new", *helpers.CHROMIUM_ARGUMENTS),
         *(f"--user-data-dir={profile}", "--window-size={},{}".format(*size), "--remote-debugging-port=0"),
     ]
-    with (folder / "chromium.log").open("wb") as log, subprocess.Popen(command, stderr=log) as browser:
+    with (
+        (folder / "chromium.log").open("wb") as log,
+        subprocess.Popen(command, stderr=log, start_new_session=True) as browser,
+    ):
         try:
             lab = helpers.Lab(folder, "nvml", variables=variables, python=helpers.PYTHON, options=options)
             try:
@@ -234,7 +239,9 @@ def detached_notebook(
             finally:
                 lab.stop()
         finally:
-            browser.terminate()
+            # The command may be a script that runs Chromium as its child. If only the script were terminated,
+            # the page would go on running.
+            os.killpg(browser.pid, signal.SIGKILL)
 
 
 def _debugging_port(browser: subprocess.Popen[bytes], profile: Path) -> int:
