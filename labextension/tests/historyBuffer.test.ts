@@ -82,3 +82,38 @@ test('an unknown GPU has an empty curve', () => {
   new HistoryBuffer(4).curve('GPU-7', 0, TOTAL, 10, into);
   assert.deepEqual(into, [[], [], []]);
 });
+
+test('each GPU has its own curve of the same samples, also after the next sample', () => {
+  const buffer = new HistoryBuffer(10);
+  const [first, second]: [Curve, Curve] = [
+    [[], [], []],
+    [[], [], []]
+  ];
+  for (const time of [1, 2]) {
+    buffer.add(sample(time, [reading(0, { utilization: time }), reading(1, { utilization: 10 * time })]));
+    buffer.curve('GPU-0', 0, TOTAL, 10, first);
+    buffer.curve('GPU-1', 0, 2 * TOTAL, 10, second);
+  }
+  assert.deepEqual(first, [
+    [1, 2],
+    [1, 2],
+    [25, 25]
+  ]);
+  assert.deepEqual(second, [
+    [1, 2],
+    [10, 20],
+    [12.5, 12.5]
+  ]);
+});
+
+test('a buffer that became full drops only its oldest samples, however often it wraps around', () => {
+  const buffer = new HistoryBuffer(4);
+  for (let time = 1; time <= 11; time++) {
+    buffer.add(sample(time, [reading(0, { utilization: time })]));
+  }
+  assert.deepEqual(curve(buffer, 9).slice(0, 2), [
+    [9, 10, 11],
+    [9, 10, 11]
+  ]);
+  assert.deepEqual(curve(buffer)[0], [8, 9, 10, 11]);
+});

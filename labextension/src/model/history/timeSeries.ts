@@ -2,16 +2,19 @@ import type { MetricHistory, Sample } from '../../wire/wire';
 import type { MetricName } from '../../wire/metricTable';
 import { valueOf } from '../metrics';
 
-/** The values of one metric of one GPU, one per step; NaN if unknown. */
+/**
+ * The values of one metric of one GPU, one per step; NaN if unknown. If every sample is a step, `low`, `mean` and
+ * `high` are the same array.
+ */
 interface Columns {
   readonly low: Float64Array;
   readonly mean: Float64Array;
   readonly high: Float64Array;
   /**
    * Number of samples with a known value in each step. It may be less than the number of all samples in the
-   * step.
+   * step. Null if every sample is a step.
    */
-  readonly counts: Float64Array;
+  readonly counts: Float64Array | null;
 }
 
 /** The times to draw, and the index of the step at each time. A gap is a time whose index is -1. */
@@ -117,6 +120,7 @@ export function gapsOf(
 }
 
 const UNKNOWN = NaN;
+const NO_VALUES = new Float64Array(0);
 /** With fewer spacings than this, the usual one is unknown. */
 const MIN_SPACINGS = 4;
 const MIN_GAP_S = 2;
@@ -126,14 +130,15 @@ const GAP_INTERVALS = 4;
 /**
  * A part of the history in steps with minimum, mean and maximum, so that no spike is lost.
  *
- * It begins with the server's history, to which new samples are appended. The typed arrays have a fixed size,
- * so that memory use does not grow over time.
+ * It begins with the server's history, to which new samples are appended. It is a ring buffer of typed arrays, so
+ * that memory use does not grow over time.
  */
 export class TimeSeries {
   private readonly times: Float64Array;
   private readonly columns = new Map<string, Map<MetricName, Columns>>();
+  /** Place of the oldest step in the arrays. */
   private first = 0;
-  private end = 0;
+  private size = 0;
   private stepLength = 0;
   /** The usual time between two steps of the server's history; at least `stepLength`. */
   private spacing = 0;
@@ -164,29 +169,30 @@ export class TimeSeries {
     this.columns.clear();
     this.first = 0;
     const skipped = Math.max(0, history.t.length - this.capacity);
-    this.end = history.t.length - skipped;
+    this.size = history.t.length - skipped;
     this.stepLength = history.step_s;
     this.spacing = Math.max(this.stepLength, usualSpacing(history.t));
     this.last = history.newest ?? -Infinity;
     this.since = history.since;
-    for (let index = 0; index < this.end; index++) {
-      this.times[index] = history.t[index + skipped] ?? NaN;
-    }
     const copy = (from: readonly (number | null)[], to: Float64Array): void => {
-      for (let index = 0; index < this.end; index++) {
+      for (let index = 0; index < this.size; index++) {
         to[index] = from[index + skipped] ?? UNKNOWN;
       }
     };
+    copy(history.t, this.times);
     for (const { uuid, metrics } of history.gpus) {
       for (const name of this.metrics) {
         const steps = metrics[name];
-        if (steps !== undefined) {
-          const columns = this.columnsOf(uuid, name);
-          copy(steps.mean, columns.mean);
-          copy(steps.min ?? steps.mean, columns.low);
-          copy(steps.max ?? steps.mean, columns.high);
-          columns.mean.subarray(0, this.end).forEach((value, index) => {
-            columns.counts[index] = Number.isNaN(value) ? 0 : (history.samples[index + skipped] ?? 1);
+        if (steps === undefined) {
+          continue;
+        }
+        const { low, mean, high, counts } = this.columnsOf(uuid, name);
+        copy(steps.mean, mean);
+        if (counts !== null) {
+          copy(steps.min ?? steps.mean, low);
+          copy(steps.max ?? steps.mean, high);
+          mean.subarray(0, this.size).forEach((value, index) => {
+            counts[index] = Number.isNaN(value) ? 0 : (history.samples[index + skipped] ?? 1);
           });
         }
       }
@@ -194,8 +200,8 @@ export class TimeSeries {
   }
 
   /**
-   * Add a sample unless the series already contains it. If the sample begins a new step, drop the steps
-   * before `since` first.
+   * Add a sample unless the series already contains it. If there is no room for a new step, the oldest step makes
+   * room if it is before `since`.
    *
    * Return false if there is no room left or if the server's clock was set back. The caller must then load
    * the history again.
@@ -208,15 +214,15 @@ export class TimeSeries {
       this.stepLength === 0
         ? sample.time
         : Math.floor(Math.round((sample.time / this.stepLength) * 1e3) / 1e3) * this.stepLength;
-    const open = this.end - 1;
-    const continues =
-      this.stepLength > 0 &&
-      this.end > this.first &&
-      start <= (this.times[open] ?? NaN) + this.stepLength / 2;
+    const open = this.times[this.place(this.size - 1)] ?? NaN;
+    const continues = this.stepLength > 0 && this.size > 0 && start <= open + this.stepLength / 2;
     if (!continues) {
-      this.removeBefore(since);
-      if (this.end === this.capacity) {
-        return false;
+      if (this.size === this.capacity) {
+        if ((this.times[this.first] ?? NaN) + this.stepLength >= since) {
+          return false;
+        }
+        this.first = this.place(1);
+        this.size--;
       }
       this.beginStep(start);
     }
@@ -230,11 +236,16 @@ export class TimeSeries {
    * a gap is inserted between them.
    */
   axis(since: number, interval: number, into: TimeAxis): void {
-    const gap = Math.max(MIN_GAP_S, GAP_STEPS * this.spacing, GAP_INTERVALS * interval);
+    this.axisWithGaps(since, Math.max(MIN_GAP_S, GAP_STEPS * this.spacing, GAP_INTERVALS * interval), into);
+  }
+
+  /** Write the times after `since` into `into`, with a gap between two times that are more than `gap` apart. */
+  axisWithGaps(since: number, gap: number, into: TimeAxis): void {
     const { times, indices } = into;
     let length = 0;
     let before = NaN;
-    for (let index = this.first; index < this.end; index++) {
+    for (let step = 0; step < this.size; step++) {
+      const index = this.place(step);
       const start = this.times[index] ?? NaN;
       if (start + this.stepLength < since) {
         continue;
@@ -279,6 +290,28 @@ export class TimeSeries {
     into.varies = varies;
   }
 
+  /** Write the means of one metric of one GPU, in percent of `total`, into `into`, at the places of an axis. */
+  percentages(
+    uuid: string,
+    name: MetricName,
+    total: number | null,
+    indices: readonly number[],
+    into: (number | null)[]
+  ): void {
+    const means = this.columns.get(uuid)?.get(name)?.mean ?? NO_VALUES;
+    const whole = total !== null && total > 0 ? total : NaN;
+    for (let row = 0; row < indices.length; row++) {
+      const value = (100 * (means[indices[row] ?? -1] ?? NaN)) / whole;
+      into[row] = Number.isNaN(value) ? null : value;
+    }
+    into.length = indices.length;
+  }
+
+  /** Return the place in the arrays of the step with a number, of which 0 is the oldest. */
+  private place(step: number): number {
+    return (this.first + step) % this.capacity;
+  }
+
   private columnsOf(uuid: string, name: MetricName): Columns {
     let metrics = this.columns.get(uuid);
     if (metrics === undefined) {
@@ -288,45 +321,31 @@ export class TimeSeries {
     let columns = metrics.get(name);
     if (columns === undefined) {
       const create = (): Float64Array => new Float64Array(this.capacity).fill(UNKNOWN);
-      columns = { low: create(), mean: create(), high: create(), counts: new Float64Array(this.capacity) };
+      const mean = create();
+      columns =
+        this.stepLength === 0
+          ? { low: mean, mean, high: mean, counts: null }
+          : { low: create(), mean, high: create(), counts: new Float64Array(this.capacity) };
       metrics.set(name, columns);
     }
     return columns;
   }
 
-  private removeBefore(since: number): void {
-    while (this.first < this.end && (this.times[this.first] ?? NaN) + this.stepLength < since) {
-      this.first++;
-    }
-    if (this.end < this.capacity || this.first === 0) {
-      return;
-    }
-    const move = (values: Float64Array): void => {
-      values.copyWithin(0, this.first, this.end);
-    };
-    move(this.times);
-    for (const metrics of this.columns.values()) {
-      for (const { low, mean, high, counts } of metrics.values()) {
-        [low, mean, high, counts].forEach(move);
-      }
-    }
-    this.end -= this.first;
-    this.first = 0;
-  }
-
   private beginStep(time: number): void {
-    const index = this.end++;
+    const index = this.place(this.size++);
     this.times[index] = time;
     for (const metrics of this.columns.values()) {
       for (const { low, mean, high, counts } of metrics.values()) {
         low[index] = mean[index] = high[index] = UNKNOWN;
-        counts[index] = 0;
+        if (counts !== null) {
+          counts[index] = 0;
+        }
       }
     }
   }
 
   private addToStep(sample: Sample): void {
-    const index = this.end - 1;
+    const index = this.place(this.size - 1);
     for (const reading of sample.readings) {
       for (const name of this.metrics) {
         const value = valueOf(reading, name);
@@ -335,8 +354,10 @@ export class TimeSeries {
         }
         const { low, mean, high, counts } = this.columnsOf(reading.uuid, name);
         const before = mean[index] ?? NaN;
-        const count = (counts[index] ?? 0) + 1;
-        counts[index] = count;
+        const count = (counts?.[index] ?? 0) + 1;
+        if (counts !== null) {
+          counts[index] = count;
+        }
         if (Number.isNaN(before)) {
           low[index] = mean[index] = high[index] = value;
         } else {

@@ -1,14 +1,8 @@
-import type { History, Sample } from '../../wire/wire';
+import { TimeSeries, type TimeAxis } from '../history/timeSeries';
+import type { History, MetricSeries, Sample } from '../../wire/wire';
 
 /** One GPU's curve as uPlot data: times in seconds, utilization and memory in percent; null if unknown. */
 export type Curve = [number[], (number | null)[], (number | null)[]];
-
-interface Columns {
-  readonly utilization: Float64Array;
-  readonly memory: Float64Array;
-}
-
-const UNKNOWN = NaN;
 
 /** A shorter pause is not a gap at any sampling rate, because a busy page may process samples late. */
 const MIN_GAP_S = 10;
@@ -22,37 +16,35 @@ export function isGap(before: number, now: number, interval: number): boolean {
   return now < before || now - before > Math.max(MIN_GAP_S, GAP_INTERVALS * interval);
 }
 
-/**
- * The recent history of every GPU, which the panel's charts draw. It is a ring buffer of typed arrays, so
- * that memory does not grow while the panel is open.
- */
+/** The recent history of every GPU, which the panel's charts draw: a time series of which each sample is a step. */
 export class HistoryBuffer {
-  private readonly times: Float64Array;
-  private readonly columns = new Map<string, Columns>();
-  private next = 0;
-  private size = 0;
+  private readonly series: TimeSeries;
+  /** The axis of the last curve, which the charts of all GPUs share until the next sample. */
+  private readonly axis: TimeAxis = { times: [], indices: [] };
+  private since = NaN;
+  private gap = NaN;
 
   /** `capacity` is the maximum number of samples. */
-  constructor(private readonly capacity: number) {
-    this.times = new Float64Array(capacity);
+  constructor(capacity: number) {
+    this.series = new TimeSeries(capacity, ['utilization', 'memory_used']);
   }
 
   /** Replace the content by the server's history. */
-  restart(history: History): void {
-    this.next = 0;
-    this.size = 0;
-    this.columns.clear();
-    const first = Math.max(0, history.t.length - this.capacity);
-    for (const gpu of history.gpus) {
-      const columns = this.columnsOf(gpu.uuid);
-      for (let index = first; index < history.t.length; index++) {
-        columns.utilization[index - first] = gpu.utilization[index] ?? UNKNOWN;
-        columns.memory[index - first] = gpu.memory_used[index] ?? UNKNOWN;
-      }
-    }
-    history.t.slice(first).forEach((time, index) => (this.times[index] = time));
-    this.size = history.t.length - first;
-    this.next = this.size % this.capacity;
+  restart({ t, gpus }: History): void {
+    this.since = NaN;
+    const only = (mean: readonly (number | null)[]): MetricSeries => ({ mean, min: null, max: null });
+    this.series.restart({
+      since: -Infinity,
+      until: Infinity,
+      step_s: 0,
+      newest: t.at(-1) ?? null,
+      t,
+      samples: [],
+      gpus: gpus.map(({ uuid, utilization, memory_used }) => ({
+        uuid,
+        metrics: { utilization: only(utilization), memory_used: only(memory_used) }
+      }))
+    });
   }
 
   /**
@@ -60,30 +52,17 @@ export class HistoryBuffer {
    * history, as the server does.
    */
   add(sample: Sample): void {
-    if (sample.time === this.newest) {
-      return;
-    }
-    if (sample.time < this.newest) {
+    if (sample.time < this.series.newest) {
       this.restart({ t: [], gpus: [] });
     }
-    const index = this.next;
-    this.times[index] = sample.time;
-    for (const columns of this.columns.values()) {
-      columns.utilization[index] = UNKNOWN;
-      columns.memory[index] = UNKNOWN;
-    }
-    for (const reading of sample.readings) {
-      const columns = this.columnsOf(reading.uuid);
-      columns.utilization[index] = reading.utilization ?? UNKNOWN;
-      columns.memory[index] = reading.memory_used ?? UNKNOWN;
-    }
-    this.next = (index + 1) % this.capacity;
-    this.size = Math.min(this.size + 1, this.capacity);
+    this.series.add(sample, Infinity);
+    this.since = NaN;
   }
 
   /** Time of the newest sample in epoch seconds; NaN if the buffer is empty. */
   get newest(): number {
-    return this.size === 0 ? NaN : (this.times[(this.next + this.capacity - 1) % this.capacity] ?? NaN);
+    const { newest } = this.series;
+    return newest === -Infinity ? NaN : newest;
   }
 
   /**
@@ -91,46 +70,15 @@ export class HistoryBuffer {
    * interrupted between two samples that are more than `gap` seconds apart.
    */
   curve(uuid: string, since: number, total: number | null, gap: number, into: Curve): void {
-    const columns = this.columns.get(uuid);
+    const { series, axis } = this;
+    if (since !== this.since || gap !== this.gap) {
+      series.axisWithGaps(since, gap, axis);
+      [this.since, this.gap] = [since, gap];
+    }
     const [times, utilization, memory] = into;
-    let length = 0;
-    const put = (time: number, used: number | null, held: number | null): void => {
-      times[length] = time;
-      utilization[length] = used;
-      memory[length] = held;
-      length++;
-    };
-    let before = NaN;
-    for (let step = this.size; step > 0; step--) {
-      const index = (this.next + this.capacity - step) % this.capacity;
-      const time = this.times[index] ?? NaN;
-      if (time < since) {
-        continue;
-      }
-      if (time - before > gap) {
-        put((time + before) / 2, null, null);
-      }
-      before = time;
-      const used = columns?.utilization[index] ?? UNKNOWN;
-      const held = columns?.memory[index] ?? UNKNOWN;
-      put(
-        time,
-        Number.isNaN(used) ? null : used,
-        Number.isNaN(held) || total === null || total <= 0 ? null : (100 * held) / total
-      );
-    }
-    times.length = utilization.length = memory.length = length;
-  }
-
-  private columnsOf(uuid: string): Columns {
-    let columns = this.columns.get(uuid);
-    if (columns === undefined) {
-      columns = {
-        utilization: new Float64Array(this.capacity).fill(UNKNOWN),
-        memory: new Float64Array(this.capacity).fill(UNKNOWN)
-      };
-      this.columns.set(uuid, columns);
-    }
-    return columns;
+    axis.times.forEach((time, row) => (times[row] = time));
+    times.length = axis.times.length;
+    series.percentages(uuid, 'utilization', 100, axis.indices, utilization);
+    series.percentages(uuid, 'memory_used', total, axis.indices, memory);
   }
 }
