@@ -12,7 +12,8 @@ import type { StatusMessage } from './model/memory/statusMessage';
 import type { PanelState } from './model/panelState';
 import type { Part, Settings } from './model/settings/settings';
 import type { ConnectionState } from './model/stream/connection';
-import type { StreamModel } from './model/stream/streamModel';
+import type { Fresh } from './model/freshness';
+import type { Outage, StreamData, StreamModel } from './model/stream/streamModel';
 import type { Band } from './model/cells/band';
 import type { ReceivedMessage } from './wire/wire';
 
@@ -32,8 +33,10 @@ export const IGpuSettings = new Token<IGpuSettings>('jupyterlab-gpuwidget:IGpuSe
 
 /** The server's samples and the kernel of the active notebook. */
 export interface IMonitor {
-  /** The newest sample and the recent history. */
+  /** The newest sample and the recent history, which may be old: `data` says whether they are current. */
   readonly model: StreamModel;
+  /** `model`, and whether the stream keeps it current. */
+  readonly data: Fresh<StreamData, Outage>;
   /** The kernel of the active notebook. */
   readonly kernels: IKernels;
   /** What the kernels of all notebooks are doing. */
@@ -44,10 +47,6 @@ export interface IMonitor {
   readonly received: ISignal<unknown, ReceivedMessage>;
   /** The state of the connection to the server. */
   readonly connectionState: ConnectionState;
-  /** Whether the current stream has delivered a sample. */
-  readonly hasSample: boolean;
-  /** Seconds since the last sample or since the stream was opened; null while samples arrive. */
-  readonly silentFor: number | null;
   /** Set whether the panel is visible. While it is visible, the active notebook's kernel is polled. */
   setPanelVisible(visible: boolean): void;
   /** Set whether `user`, such as the alerts, needs samples while neither the panel nor a dashboard is visible. */

@@ -1,7 +1,8 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { ClusterModel } from '../src/model/cluster/clusterModel';
+import { ClusterModel, type ClusterData } from '../src/model/cluster/clusterModel';
+import { lastValue } from '../src/model/freshness';
 import type { Result } from '../src/model/server/result';
 import { clusterCsv } from '../src/views/cluster/clusterCsv';
 import { clusterNotice } from '../src/views/cluster/clusterMessages';
@@ -68,7 +69,7 @@ test('a snapshot is requested only while a view is visible', async () => {
   model.wake();
   model.wake();
   await clock.pass(11_000);
-  assert.deepEqual([requests, model.snapshot?.gpus.length], [3, 4]);
+  assert.deepEqual([requests, lastValue(model.data)?.gpus.length], [3, 4]);
   visible = false;
   model.wake();
   assert.equal(clock.running, 0);
@@ -92,15 +93,44 @@ test('after a failure the last values stay, with the reason', async () => {
   await clock.pass(0);
   result = failed('unreachable', 'Away.');
   await clock.pass(5000);
-  assert.deepEqual([model.failure, model.snapshot], ['Away.', SNAPSHOT]);
+  const reason = { failure: 'Away.', problem: null };
+  assert.deepEqual(model.data, { kind: 'stale', value: SNAPSHOT, reason });
   result = { kind: 'ok', value: SNAPSHOT };
   await clock.pass(5000);
-  assert.equal(model.failure, null);
+  assert.deepEqual(model.data, { kind: 'live', value: SNAPSHOT });
+});
+
+test('the values of a Prometheus that does not answer, and those of a view that was hidden, are old', async () => {
+  const clock = new FakeClock();
+  let problem: string | null = 'Prometheus does not answer.';
+  const cluster = (): Promise<Result<ClusterSnapshot>> =>
+    Promise.resolve({ kind: 'ok', value: { ...SNAPSHOT, problem } });
+  const model = new ClusterModel({ cluster }, clock);
+  let visible = true;
+  model.addView(() => visible);
+  model.wake();
+  await clock.pass(0);
+  assert.deepEqual([model.data.kind, clusterNotice(trans, model.data)], ['stale', problem]);
+  problem = null;
+  await clock.pass(5000);
+  assert.deepEqual([model.data.kind, clusterNotice(trans, model.data)], ['live', null]);
+  visible = false;
+  model.wake();
+  await clock.pass(60_000);
+  visible = true;
+  model.wake();
+  assert.equal(model.data.kind, 'stale');
+  assert.match(clusterNotice(trans, model.data) ?? '', /^Reading the cluster… Showing the values from 2023/);
+  await clock.pass(0);
+  assert.equal(model.data.kind, 'live');
 });
 
 test('the reason for old values is a sentence, and has their time', () => {
-  const notice = (failure: string, snapshot: ClusterSnapshot | null = null): string =>
-    clusterNotice(trans, { failure, snapshot }) ?? '';
+  const notice = (failure: string, value?: ClusterSnapshot): string => {
+    const reason = { failure, problem: null };
+    const data = value === undefined ? { kind: 'none', reason } : { kind: 'stale', value, reason };
+    return clusterNotice(trans, data as ClusterData) ?? '';
+  };
   assert.equal(notice('Failed to fetch'), 'The cluster could not be read: Failed to fetch.');
   assert.equal(notice('Away.'), 'The cluster could not be read: Away.');
   assert.match(

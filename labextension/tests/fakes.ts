@@ -7,6 +7,8 @@ import { parseReply, type ParsedReply } from '../src/wire/kernelReply';
 import type { FailureKind, Result } from '../src/model/server/result';
 import type { ServerClient, Socket } from '../src/model/server/serverClient';
 import type { Clock } from '../src/model/clock';
+import type { Fresh } from '../src/model/freshness';
+import type { Outage, StreamData, StreamModel } from '../src/model/stream/streamModel';
 import {
   STREAM_SCHEMA,
   type Diagnosis,
@@ -119,6 +121,17 @@ export class FakeSocket implements Socket {
 /** Return the result of a request that has failed. */
 export function failed(kind: FailureKind, reason = ''): Result<never> {
   return { kind, reason };
+}
+
+/** Return what a monitor offers while samples arrive. */
+export function liveData(model: StreamModel): Fresh<StreamData, Outage> {
+  return { kind: 'live', value: model as StreamData };
+}
+
+/** Return what a monitor offers after the connection was lost. */
+export function staleData(model: StreamModel): Fresh<StreamData, Outage> {
+  const reason = { link: 'lost', seconds: null, hasSample: true } as const;
+  return { kind: 'stale', value: model as StreamData, reason };
 }
 
 /** A server whose probes have the result `state`. */

@@ -480,7 +480,7 @@ test('snapshots of the cluster of every shape break no view of the wall', () => 
     const groups = wallGroups(snapshot, { ...DEFAULT_WALL, grouping, search, filter: 'a' });
     findFree(snapshot, search);
     models(snapshot);
-    clusterNotice(trans, { snapshot, failure: null });
+    clusterNotice(trans, { kind: 'stale', value: snapshot, reason: { failure: null, problem: null } });
     assertReadable(
       clusterCsv(snapshot.time ?? 0, groups),
       clusterSummary(trans, snapshot, true),

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { Connection } from '../src/model/stream/connection';
 import { ActiveKernel } from '../src/model/kernel/activeKernel';
-import { StreamModel } from '../src/model/stream/streamModel';
+import { StreamModel, type Outage } from '../src/model/stream/streamModel';
 import { GpuMonitor } from '../src/model/stream/gpuMonitor';
 import { FakeKernel, FakeServer, FakeClock, hello, reading, sample, settled, usage } from './fakes';
 
@@ -15,6 +15,15 @@ function setUp(): { monitor: GpuMonitor; server: FakeServer; clock: FakeClock; u
   let count = 0;
   monitor.changed.connect(() => count++);
   return { monitor, server, clock, updates: () => count };
+}
+
+/** Return why the monitor has no current sample; null if it has one. */
+function outage({ data }: GpuMonitor): Outage | null {
+  return data.kind === 'live' ? null : data.reason;
+}
+
+function silentFor(monitor: GpuMonitor): number | null {
+  return outage(monitor)?.seconds ?? null;
 }
 
 test('the stream is open only while a view is visible', async () => {
@@ -42,7 +51,7 @@ test('a listener may end the need for samples at any time, and they can be wante
   monitor.setPanelVisible(true);
   server.socket.receive(hello({ sample: sample(1) }));
   monitor.changed.connect(() => {
-    if (monitor.silentFor !== null) {
+    if (silentFor(monitor) !== null) {
       monitor.setPanelVisible(false);
     }
   });
@@ -57,24 +66,75 @@ test('the seconds since the last sample are reported', async () => {
   monitor.setPanelVisible(true);
   server.socket.receive(hello({ sample: sample(1) }));
   await clock.pass(2000);
-  assert.equal(monitor.silentFor, null);
+  assert.equal(silentFor(monitor), null);
   await clock.pass(10_000);
-  assert.equal(monitor.silentFor, 12);
+  assert.equal(silentFor(monitor), 12);
   server.socket.receive({ type: 'sample', sample: sample(2) });
-  assert.equal(monitor.silentFor, null);
+  assert.equal(silentFor(monitor), null);
 });
 
 test('a server without a reply is distinguished from a driver without samples', async () => {
   const { monitor, server, clock } = setUp();
   monitor.setPanelVisible(true);
   await clock.pass(5000);
-  assert.deepEqual([monitor.connectionState, monitor.silentFor, monitor.hasSample], ['opening', 5, false]);
+  assert.deepEqual(
+    [monitor.connectionState, silentFor(monitor), outage(monitor)?.hasSample],
+    ['opening', 5, false]
+  );
   server.socket.receive(hello({ sample: null }));
   await clock.pass(5000);
-  assert.deepEqual([monitor.connectionState, monitor.silentFor, monitor.hasSample], ['open', 5, false]);
+  assert.deepEqual(
+    [monitor.connectionState, silentFor(monitor), outage(monitor)?.hasSample],
+    ['open', 5, false]
+  );
   server.socket.receive({ type: 'sample', sample: sample(1) });
   await clock.pass(5000);
-  assert.deepEqual([monitor.connectionState, monitor.silentFor, monitor.hasSample], ['open', 5, true]);
+  assert.deepEqual(
+    [monitor.connectionState, silentFor(monitor), outage(monitor)?.hasSample],
+    ['open', 5, true]
+  );
+});
+
+test('the last sample is current only while the stream delivers samples', async () => {
+  const { monitor, server, clock } = setUp();
+  const kinds: string[] = [monitor.data.kind];
+  const step = async (act: () => void): Promise<void> => {
+    act();
+    await clock.pass(0);
+    kinds.push(monitor.data.kind);
+  };
+  await step(() => {
+    monitor.setPanelVisible(true);
+    server.socket.receive(hello({ sample: null }));
+  });
+  await step(() => {
+    server.socket.receive({ type: 'sample', sample: sample(1) });
+  });
+  await step(() => {
+    monitor.setPanelVisible(false);
+  });
+  await clock.pass(3_600_000);
+  await step(() => {
+    monitor.setPanelVisible(true); // The sample is of an hour ago.
+  });
+  await step(() => {
+    server.socket.receive(hello({ sample: null }));
+  });
+  await step(() => {
+    server.socket.receive({ type: 'sample', sample: sample(2) });
+  });
+  await clock.pass(4000);
+  await step(() => undefined);
+  await step(() => {
+    server.socket.receive({ type: 'sample', sample: sample(3) });
+  });
+  await step(() => {
+    server.socket.disconnect();
+  });
+  assert.deepEqual(kinds, [
+    ...['none', 'none', 'live', 'stale', 'stale', 'stale', 'live'],
+    ...['stale', 'live', 'stale']
+  ]);
 });
 
 test('a silent stream is reopened from time to time and still counts as silent', async () => {
@@ -82,14 +142,14 @@ test('a silent stream is reopened from time to time and still counts as silent',
   monitor.setPanelVisible(true);
   server.socket.receive(hello({ sample: sample(1) }));
   await clock.pass(16_000);
-  assert.deepEqual([server.sockets.length, monitor.silentFor], [2, 16]);
+  assert.deepEqual([server.sockets.length, silentFor(monitor)], [2, 16]);
   server.socket.receive(hello({ sample: null }));
   await clock.pass(29_000);
-  assert.deepEqual([server.sockets.length, monitor.silentFor], [2, 45]);
+  assert.deepEqual([server.sockets.length, silentFor(monitor)], [2, 45]);
   await clock.pass(2000);
   assert.equal(server.sockets.length, 3);
   server.socket.receive(hello({ sample: sample(2) }));
-  assert.equal(monitor.silentFor, null);
+  assert.equal(silentFor(monitor), null);
 });
 
 for (const [gpus, times] of [
@@ -298,7 +358,7 @@ test('a server with a long interval counts as silent only after several interval
   monitor.setPanelVisible(true);
   server.socket.receive(hello({ sample: sample(1) }));
   await clock.pass(20_000);
-  assert.equal(monitor.silentFor, null);
+  assert.equal(silentFor(monitor), null);
   await clock.pass(12_000);
-  assert.equal(monitor.silentFor, 32);
+  assert.equal(silentFor(monitor), 32);
 });

@@ -9,15 +9,18 @@ import { disabledFreeCacheLabel, HolderActions } from '../src/views/memory/holde
 import type { KernelView } from '../src/model/kernel/kernels';
 import { ActionResult, StatusMessage } from '../src/model/memory/statusMessage';
 import { currentState, StreamModel } from '../src/model/stream/streamModel';
+import type { IMonitor } from '../src/tokens';
 import {
   FakeClock,
   gpuUsage,
   holding,
   kernelGpu,
   kernelState,
+  liveData,
   reading,
   sample,
   serverKernel,
+  staleData,
   trans,
   usage
 } from './fakes';
@@ -25,6 +28,8 @@ import {
 /** Return the actions on the kernels of a server that has those with the ids `running`. */
 function setUp(running: readonly string[]): {
   actions: HolderActions;
+  model: StreamModel;
+  monitor: { data: IMonitor['data'] };
   message: StatusMessage;
   ended: string[];
 } {
@@ -54,7 +59,9 @@ function setUp(running: readonly string[]): {
   };
   const message = new StatusMessage(new FakeClock());
   const app = { serviceManager: services } as unknown as JupyterFrontEnd;
-  return { actions: new HolderActions(app, model, message, trans, 'en'), message, ended };
+  const monitor = { data: liveData(model) };
+  const actions = new HolderActions(app, monitor, message, trans, 'en');
+  return { actions, model, monitor, message, ended };
 }
 
 test('the message about a kernel that was shut down says what it held', async () => {
@@ -64,6 +71,13 @@ test('the message about a kernel that was shut down says what it held', async ()
     [message.text, ended],
     ['The kernel of train.ipynb was shut down. It held 3.0 GiB on GPU 0.', ['train']]
   );
+});
+
+test('what a kernel holds is unknown without current data, and its name is still known', async () => {
+  const { actions, model, monitor, message } = setUp(['train']);
+  monitor.data = staleData(model);
+  await actions.shutDownNow('train');
+  assert.equal(message.text, 'The kernel of train.ipynb was shut down.');
 });
 
 test('a kernel that no longer existed was not shut down', async () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import type { Condition, KernelView } from '../src/model/kernel/kernels';
-import { kernelNotice, serverNotice } from '../src/views/panel/panelMessages';
+import { kernelNotice, serverNotice, type Notice } from '../src/views/panel/panelMessages';
 import type { ServerInfo } from '../src/model/stream/streamModel';
 import { trans } from './fakes';
 
@@ -75,9 +75,10 @@ test('a kernel without gpuwidget offers to load it once it is installed', () => 
 });
 
 test('a server that limits connections or messages is named as the reason', () => {
-  const now = { quiet: null, sampled: true, known: true };
-  const full = serverNotice(trans, { ...now, link: 'full' });
+  const notice = (link: 'full' | 'limited'): Notice | null =>
+    serverNotice(trans, { kind: 'none', reason: { link, seconds: null, hasSample: true } });
+  const full = notice('full');
   assert.match(full?.text ?? '', /as many pages and programs as it allows.*again within 30 seconds\.$/);
-  const limited = serverNotice(trans, { ...now, link: 'limited' });
+  const limited = notice('limited');
   assert.match(limited?.text ?? '', /too many messages\. Trying again within 30 seconds\.$/);
 });

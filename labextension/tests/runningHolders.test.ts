@@ -5,14 +5,14 @@ import type { LabIcon } from '@jupyterlab/ui-components';
 
 import type { ActionTarget } from '../src/model/memory/holders';
 import { holderOf, RunningHolders } from '../src/views/memory/runningHolders';
-import type { ConnectionState } from '../src/model/stream/connection';
 import { StreamModel } from '../src/model/stream/streamModel';
-import { gpuUsage, holding, reading, sample, serverKernel, trans, usage } from './fakes';
+import type { IMonitor } from '../src/tokens';
+import { gpuUsage, holding, liveData, reading, sample, serverKernel, staleData, trans, usage } from './fakes';
 
 function setUp(): {
   section: RunningHolders;
   model: StreamModel;
-  monitor: { connectionState: ConnectionState; silentFor: number | null };
+  monitor: { data: IMonitor['data'] };
   actions: [string, ActionTarget | string][];
 } {
   const actions: [string, ActionTarget | string][] = [];
@@ -43,7 +43,7 @@ function setUp(): {
       actions.push(['shutDownNow', kernel]);
     }
   };
-  const monitor = { model, connectionState: 'open' as ConnectionState, silentFor: null as number | null };
+  const monitor = { data: liveData(model) };
   const section = new RunningHolders(
     trans,
     monitor,
@@ -114,13 +114,11 @@ test('the context of an item names its kernel or terminal', () => {
 });
 
 test('holders are listed, and shut down together, only while they are known', () => {
-  const { section, monitor, actions } = setUp();
-  for (const unknown of [{ connectionState: 'off' }, { connectionState: 'lost' }, { silentFor: 20 }]) {
-    Object.assign(monitor, { connectionState: 'open', silentFor: null }, unknown);
-    section.update();
-    section.shutdownAll();
-    assert.deepEqual([section.running(), actions], [[], []]);
-  }
-  Object.assign(monitor, { connectionState: 'open', silentFor: null });
+  const { section, model, monitor, actions } = setUp();
+  monitor.data = staleData(model);
+  section.update();
+  section.shutdownAll();
+  assert.deepEqual([section.running(), actions], [[], []]);
+  monitor.data = liveData(model);
   assert.equal(section.running().length, 2);
 });

@@ -24,9 +24,11 @@ import {
   gpu,
   kernelGpu,
   kernelState,
+  liveData,
   ok,
   reading,
   sample,
+  staleData,
   trans
 } from './fakes';
 
@@ -223,13 +225,10 @@ test('there is no text if neither the kernel nor the server reports a GPU', () =
 });
 
 /** Return a monitor without a stream. */
-function fakeMonitor(): SampleStream & { readonly changed: Signal<object, void> } {
+function fakeMonitor(): { data: SampleStream['data']; readonly changed: Signal<object, void> } {
   return {
     changed: new Signal<object, void>({}),
-    connectionState: 'off',
-    hasSample: false,
-    model: new StreamModel(),
-    silentFor: null
+    data: { kind: 'none', reason: { link: 'off', seconds: null, hasSample: false } }
   };
 }
 
@@ -350,8 +349,9 @@ test('an open stream replaces the requests', async () => {
   const { newest, monitor, clock, sent } = requests([sample(1)]);
   newest.setWanted(true);
   await clock.pass(0);
-  monitor.model.take({ type: 'sample', sample: sample(9) });
-  Object.assign(monitor, { connectionState: 'open', hasSample: true });
+  const model = new StreamModel();
+  model.take({ type: 'sample', sample: sample(9) });
+  monitor.data = liveData(model);
   monitor.changed.emit();
   await clock.pass(3 * SAMPLE_POLL_MS);
   assert.deepEqual([sent(), newest.sample?.time], [1, 9]);
@@ -379,11 +379,12 @@ test('after the panel was closed, a new sample is requested at once, also of a s
   const { newest, monitor, clock, sent } = requests(['absent', sample(10), 'failed']);
   newest.setWanted(true);
   await clock.pass(0);
-  monitor.model.take({ type: 'sample', sample: sample(9) });
-  Object.assign(monitor, { connectionState: 'open', hasSample: true });
+  const model = new StreamModel();
+  model.take({ type: 'sample', sample: sample(9) });
+  monitor.data = liveData(model);
   monitor.changed.emit();
   assert.deepEqual([sent(), newest.sample?.time], [1, 9]);
-  Object.assign(monitor, { connectionState: 'off' });
+  monitor.data = staleData(model);
   monitor.changed.emit();
   await clock.pass(0);
   assert.deepEqual([sent(), newest.sample?.time], [2, 10]);

@@ -104,7 +104,7 @@ def test_the_history_is_late_or_fails(two_gpu_lab: Lab, browser: BrowserContext)
 
 def test_the_connection_is_lost(browser: BrowserContext, tmp_path: Path) -> None:
     """If the connection to the server is lost, the dashboard shows that above the charts, which stay visible
-    but dimmed until the connection is back."""
+    but dimmed until the connection is back. So do the last values and the holders."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         notebook = lab.open(browser, lab.write("lost.ipynb", ["1"]), kernel=False)
         page = notebook.page
@@ -112,10 +112,15 @@ def test_the_connection_is_lost(browser: BrowserContext, tmp_path: Path) -> None
         wait_for_text(notebook, f"{CHART}[data-metric=utilization]", "97 · 11 %")
         lab.stop()
         wait_for_text(notebook, NOTICE, "The server does not answer.")
-        page.wait_for_selector(f"{DASHBOARD}[data-link=lost] {CHART.split()[-1]} canvas", state="visible")
+        page.wait_for_selector(f"{DASHBOARD}[data-link=stale] {CHART.split()[-1]} canvas", state="visible")
+        for old in (
+            f"{CHART} .jp-gpuwidget-dashboard-chart-values",
+            f"{DASHBOARD} .jp-gpuwidget-dashboard-holders",
+        ):
+            assert page.locator(old).first.evaluate("node => getComputedStyle(node).opacity") == "0.5"
         lab.start()
         lab.wait_until_ready()
-        page.wait_for_selector(f"{DASHBOARD}:not([data-link])")
+        page.wait_for_selector(f"{DASHBOARD}[data-link=live]")
         assert page.is_hidden(NOTICE)
         page.close(run_before_unload=False)
 

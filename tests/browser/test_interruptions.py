@@ -173,7 +173,7 @@ def test_the_hub_stops_the_server(browser: BrowserContext, tmp_path: Path) -> No
             hub.remove_route()
             # After four attempts, the panel would blame a proxy that blocks websockets.
             notebook.wait_for(lambda: streams.count("open") >= 6)
-            assert page.get_attribute(PANEL, "data-link") == "lost"
+            assert page.get_attribute(PANEL, "data-link") == "stale"
             standin.scenario(*machine(2, 2))
             lab.start()
             hub.add_route()

@@ -386,6 +386,7 @@ def test_the_server_restarts(browser: BrowserContext, tmp_path: Path) -> None:
             SERVER_NOTICE,
             "The server does not answer. Trying again. Showing the last known values.",
         )
+        notebook.page.wait_for_selector(f"{PANEL}[data-link=stale]")
         lab.start()
         lab.wait_until_ready()
         notebook.page.wait_for_selector(f"{PANEL}[data-link=live]")

@@ -5,6 +5,7 @@ import { ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab
 
 import { alertText, type AlertKind } from '../model/alerts/alertRules';
 import { AlertTracker, type AlertStore } from '../model/alerts/alertTracker';
+import { liveValue } from '../model/freshness';
 import { serverAlerts, ServerNotifications } from '../model/alerts/serverAlerts';
 import { CommandIds, DOMAIN, HolderCommandIds, IGpuSettings, IMonitor } from '../tokens';
 
@@ -93,11 +94,12 @@ export const alerts: JupyterFrontEndPlugin<void> = {
       updateMonitor();
     });
     document.addEventListener('visibilitychange', updateMonitor);
-    monitor.changed.connect(({ model }) => {
-      const { sample, server, usage } = model;
-      if (sample === null) {
-        return;
+    monitor.changed.connect(() => {
+      const data = liveValue(monitor.data);
+      if (data === null) {
+        return; // Alerts are about the present.
       }
+      const { sample, server, usage } = data;
       if (usage !== null) {
         const alerts = serverAlerts(trans, usage, sample.time);
         notifications.update(alerts, tracker.takeServerAlerts(alerts));

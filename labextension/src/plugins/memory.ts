@@ -44,7 +44,7 @@ export const memory: JupyterFrontEndPlugin<IHolderActions> = {
       message.clear();
     });
     const { languageCode } = translator ?? nullTranslator;
-    const actions = new HolderActions(app, monitor.model, message, trans, languageCode);
+    const actions = new HolderActions(app, monitor, message, trans, languageCode);
     addHolderCommands(app, actions, monitor.kernels, trans, palette);
     return {
       message,

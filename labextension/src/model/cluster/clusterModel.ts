@@ -3,6 +3,7 @@ import { Poll } from '@lumino/polling';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Clock } from '../clock';
+import type { Fresh } from '../freshness';
 import { CancelablePoll } from '../cancelablePoll';
 import type { Result } from '../server/result';
 import type { ServerClient } from '../server/serverClient';
@@ -12,13 +13,21 @@ import type { ClusterSnapshot } from '../../wire/wire';
 const RETRY_S = 5;
 /** Minimum seconds between two requests. */
 const MIN_INTERVAL_S = 1;
+/** A snapshot is old if the next one is late by more than this, for example because no view was visible. */
+const GRACE_MS = 5000;
+
+/** The newest snapshot, or why there is no current one: a request failed, or the server's own query did. */
+export type ClusterData = Fresh<
+  ClusterSnapshot,
+  { readonly failure: string | null; readonly problem: string | null }
+>;
 
 /** The newest snapshot of the cluster. It is requested repeatedly, but only while a view is visible. */
 export class ClusterModel {
-  /** Null before the first response. After a failure, it stays. */
-  snapshot: ClusterSnapshot | null = null;
+  /** After a failure, the previous snapshot stays. */
+  private snapshot: ClusterSnapshot | null = null;
   /** Why the last request failed; null if it succeeded. */
-  failure: string | null = null;
+  private failure: string | null = null;
   private readonly views = new Set<() => boolean>();
   /** When the next snapshot is due, in milliseconds of the clock. */
   private due = -Infinity;
@@ -38,6 +47,19 @@ export class ClusterModel {
   /** Emitted after a response or a failure. */
   get changed(): ISignal<this, void> {
     return this.changes;
+  }
+
+  /** The newest snapshot. */
+  get data(): ClusterData {
+    const { snapshot, failure } = this;
+    if (snapshot === null) {
+      return { kind: 'none', reason: { failure, problem: null } };
+    }
+    const { problem } = snapshot;
+    const isOverdue = this.clock.now() > this.due + GRACE_MS;
+    return failure === null && problem === null && !isOverdue
+      ? { kind: 'live', value: snapshot }
+      : { kind: 'stale', value: snapshot, reason: { failure, problem } };
   }
 
   /** Add a view. `isVisible` returns whether the view is visible now. Dispose of the result to remove it. */

@@ -326,7 +326,7 @@ export function losses(
 /** Return the name of the kernel with this id, or `fallback` if the server does not list the kernel. */
 export function kernelNameById(
   trans: TranslationBundle,
-  { usage }: StreamModel,
+  usage: MemoryOwnership | null,
   id: string,
   fallback: string | null
 ): string {

@@ -3,9 +3,10 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import type { Connection, ConnectionState } from './connection';
 import type { ActiveKernel } from '../kernel/activeKernel';
 import { KernelActivities } from '../kernel/kernelActivity';
-import type { StreamModel } from './streamModel';
+import type { Outage, StreamData, StreamModel } from './streamModel';
 import { CancelablePoll } from '../cancelablePoll';
 import type { Clock } from '../clock';
+import type { Fresh } from '../freshness';
 import type { IMonitor } from '../../tokens';
 import type { ReceivedMessage } from '../../wire/wire';
 
@@ -71,11 +72,19 @@ export class GpuMonitor implements IMonitor {
     return this.connection.state;
   }
 
-  get hasSample(): boolean {
-    return this.sampled;
+  get data(): Fresh<StreamData, Outage> {
+    const { model, silentFor: seconds, connectionState: link, sampled: hasSample } = this;
+    const reason = { link, seconds, hasSample };
+    if (!model.hasSample()) {
+      return { kind: 'none', reason };
+    }
+    return link === 'open' && hasSample && seconds === null
+      ? { kind: 'live', value: model }
+      : { kind: 'stale', value: model, reason };
   }
 
-  get silentFor(): number | null {
+  /** Seconds since the last sample or since the stream was opened; null while samples arrive. */
+  private get silentFor(): number | null {
     const seconds = (this.clock.now() - this.silentSince) / 1000;
     const limit = Math.max(SILENT_S, 3 * (this.model.server?.interval ?? 0));
     const expected = this.connectionState === 'open' || this.connectionState === 'opening';

@@ -2,6 +2,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { Clock } from '../clock';
 import { CancelablePoll } from '../cancelablePoll';
+import { liveValue } from '../freshness';
 import type { Result } from '../server/result';
 import type { ServerClient } from '../server/serverClient';
 import type { IMonitor } from '../../tokens';
@@ -15,10 +16,7 @@ export const RETRY_MS = 30_000;
 export const ABSENT_MS = 300_000;
 
 /** The part of `IMonitor` that is used here. */
-export interface SampleStream extends Pick<
-  IMonitor,
-  'connectionState' | 'hasSample' | 'model' | 'silentFor'
-> {
+export interface SampleStream extends Pick<IMonitor, 'data'> {
   readonly changed: ISignal<unknown, void>;
 }
 
@@ -51,7 +49,7 @@ export class NewestSample {
 
   /** The newest sample; null if there is none. */
   get sample(): Sample | null {
-    return this.isStreamed ? this.monitor.model.sample : this.requested;
+    return this.streamed ?? this.requested;
   }
 
   /** Emitted when `sample` may have changed. */
@@ -78,14 +76,13 @@ export class NewestSample {
     Signal.clearData(this);
   }
 
-  private get isStreamed(): boolean {
-    const { connectionState, hasSample, silentFor } = this.monitor;
-    return connectionState === 'open' && hasSample && silentFor === null;
+  private get streamed(): Sample | null {
+    return liveValue(this.monitor.data)?.sample ?? null;
   }
 
   private onMonitorChanged(): void {
-    if (this.isStreamed) {
-      this.keep(this.monitor.model.sample);
+    if (this.streamed !== null) {
+      this.keep(this.streamed);
     }
     this.updatePoll();
     this.changes.emit();
@@ -93,7 +90,7 @@ export class NewestSample {
 
   /** Request samples while one is wanted and the stream delivers none. */
   private updatePoll(): void {
-    if (!this.wanted || this.isStreamed) {
+    if (!this.wanted || this.streamed !== null) {
       this.poll.stop();
     } else if (!this.poll.isRunning) {
       this.poll.start();

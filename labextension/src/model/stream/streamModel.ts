@@ -8,6 +8,7 @@ import type {
   Sample,
   MemoryOwnership
 } from '../../wire/wire';
+import type { ConnectionState } from './connection';
 import { HistoryBuffer } from './historyBuffer';
 
 /**
@@ -60,7 +61,19 @@ export interface MemoryShares {
   readonly free: number | null;
 }
 
-/** The newest data of the stream and the recent history. */
+/** Why the stream delivers no current sample. */
+export interface Outage {
+  readonly link: ConnectionState;
+  /** Seconds since the last sample or since the stream was opened; null if that is not unusually long. */
+  readonly seconds: number | null;
+  /** Whether the present stream has delivered a sample. */
+  readonly hasSample: boolean;
+}
+
+/** The stream's data after the first sample. */
+export type StreamData = StreamModel & { readonly sample: Sample };
+
+/** The newest data of the stream and the recent history. They stay when the stream ends: see `IMonitor.data`. */
 export class StreamModel {
   /** Null before the first message. */
   server: ServerInfo | null = null;
@@ -75,6 +88,11 @@ export class StreamModel {
   /** Minimum seconds between two samples. */
   minInterval = 0;
   private longestInterval = 0;
+
+  /** Return whether a sample has ever arrived. */
+  hasSample(): this is StreamData {
+    return this.sample !== null;
+  }
 
   /** Set the minimum number of seconds between two samples that this page requests from the server. */
   setMinInterval(seconds: number): void {

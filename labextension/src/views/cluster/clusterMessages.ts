@@ -2,19 +2,25 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { moment, sentence } from '../../model/format';
 import type { ClusterSnapshot } from '../../wire/wire';
-import type { ClusterModel } from '../../model/cluster/clusterModel';
+import type { ClusterData } from '../../model/cluster/clusterModel';
+import { lastValue } from '../../model/freshness';
 import { hasErrors } from './quantities';
 import { isFree, nodesUp } from './wallRows';
 
-type ClusterData = Pick<ClusterModel, 'snapshot' | 'failure'>;
-
 /** Return why the values are missing or old; null if they are current. */
-export function clusterNotice(trans: TranslationBundle, { snapshot, failure }: ClusterData): string | null {
-  if (failure === null) {
-    return snapshot?.problem ?? null;
+export function clusterNotice(trans: TranslationBundle, data: ClusterData): string | null {
+  if (data.kind === 'live') {
+    return null;
   }
-  const time = snapshot?.time ?? null;
-  const reason = trans.__('The cluster could not be read: %1', sentence(failure));
+  const { failure, problem } = data.reason;
+  if (failure === null && problem !== null) {
+    return problem;
+  }
+  const time = lastValue(data)?.time ?? null;
+  const reason =
+    failure === null
+      ? trans.__('Reading the cluster…')
+      : trans.__('The cluster could not be read: %1', sentence(failure));
   return time === null
     ? reason
     : trans.__('%1 Showing the values from %2.', reason, moment(time, Date.now() / 1000));
@@ -29,14 +35,11 @@ export function clusterEmptyText(
   if (!nothingShown) {
     return null;
   }
-  const { snapshot } = data;
-  const notice = clusterNotice(trans, data);
+  const snapshot = lastValue(data);
   if (snapshot === null || (snapshot.nodes.length === 0 && snapshot.gpus.length === 0)) {
     return (
-      notice ??
-      (snapshot === null
-        ? trans.__('Reading the cluster…')
-        : trans.__('Prometheus reports no GPUs: it does not scrape any exporter that gpuwidget supports.'))
+      clusterNotice(trans, data) ??
+      trans.__('Prometheus reports no GPUs: it does not scrape any exporter that gpuwidget supports.')
     );
   }
   return trans.__('No GPU matches the filter.');

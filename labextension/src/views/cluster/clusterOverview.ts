@@ -5,6 +5,7 @@ import { model as modelName, UNKNOWN } from '../../model/format';
 import type { ClusterSnapshot } from '../../wire/wire';
 import { clusterEmptyText, clusterNotice, clusterSummary } from './clusterMessages';
 import type { ClusterModel } from '../../model/cluster/clusterModel';
+import { lastValue } from '../../model/freshness';
 import { gpuTitle, MARKS } from './gpuGrid';
 import { errorText, hasErrors, quantity, summaryText } from './quantities';
 import { isFree, models, nodesUp } from './wallRows';
@@ -52,13 +53,16 @@ export class ClusterOverview {
   /** Show the current state. Return the numbers of GPUs and nodes, which the section's head has. */
   update(): string {
     const { trans, model } = this.options;
-    const { snapshot } = model;
+    const { data } = model;
+    const snapshot = lastValue(data);
     const empty = snapshot === null || (snapshot.nodes.length === 0 && snapshot.gpus.length === 0);
-    const text = clusterEmptyText(trans, model, empty) ?? clusterNotice(trans, model);
+    const text = clusterEmptyText(trans, data, empty) ?? clusterNotice(trans, data);
     this.notice.set(text ?? '');
     setHidden(this.notice.node, text === null);
-    setHidden(this.table, empty);
-    setHidden(this.problems, empty);
+    for (const node of [this.table, this.problems]) {
+      setHidden(node, empty);
+      setAttribute(node, 'data-stale', data.kind === 'live' ? '' : 'true');
+    }
     if (snapshot !== null && snapshot !== this.shown) {
       this.shown = snapshot;
       this.body.replaceChildren(...modelRows(trans, snapshot));

@@ -12,6 +12,7 @@ import type { ClusterSnapshot } from '../../wire/wire';
 import { clusterCsv } from './clusterCsv';
 import { clusterEmptyText, clusterNotice, clusterSummary } from './clusterMessages';
 import type { ClusterModel } from '../../model/cluster/clusterModel';
+import { lastValue } from '../../model/freshness';
 import { GpuGrid } from './gpuGrid';
 import { WallLegend } from './wallLegend';
 import { findFree, models, wallGroups, type WallGroup } from './wallRows';
@@ -141,17 +142,18 @@ export class ClusterWall extends Widget {
     if (!this.isActive) {
       return;
     }
-    const { trans, model } = this;
-    const { snapshot } = model;
-    const notice = clusterNotice(trans, model);
+    const { trans } = this;
+    const { data } = this.model;
+    const snapshot = lastValue(data);
+    const notice = clusterNotice(trans, data);
     const time = snapshot?.time ?? 0;
     this.groups = snapshot === null ? [] : wallGroups(snapshot, this.current);
-    const emptyText = clusterEmptyText(trans, model, this.groups.length === 0);
+    const emptyText = clusterEmptyText(trans, data, this.groups.length === 0);
     this.emptyView.show(emptyText === null ? null : { text: emptyText });
     // The reason in the empty state is not shown twice.
     this.notice.set(notice === emptyText ? '' : (notice ?? ''));
     setHidden(this.notice.node, this.notice.value === '');
-    setAttribute(this.node, 'data-stale', notice === null ? '' : 'true');
+    setAttribute(this.node, 'data-stale', data.kind === 'live' ? '' : 'true');
     setHidden(this.grid.node, emptyText !== null);
     setHidden(this.legend.node, emptyText !== null);
     this.grid.update(this.groups, this.current, time);
@@ -211,13 +213,13 @@ export class ClusterWall extends Widget {
               what,
               total
             );
-    return clusterNotice(trans, this.model) === null || snapshot.time === null
+    return this.model.data.kind === 'live' || snapshot.time === null
       ? sentence
       : trans.__('%1 (values from %2)', sentence, moment(snapshot.time, Date.now() / 1000));
   }
 
   private exportCsv(): void {
-    const time = this.model.snapshot?.time ?? null;
+    const time = lastValue(this.model.data)?.time ?? null;
     if (time !== null) {
       saveFile(csvName('gpu cluster', time), clusterCsv(time, this.groups));
     }

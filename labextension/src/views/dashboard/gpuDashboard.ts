@@ -7,6 +7,7 @@ import { Widget } from '@lumino/widgets';
 import type { Clock } from '../../model/clock';
 import { NoticeView } from '../panel/notice';
 import { serverNotice, type Notice } from '../panel/panelMessages';
+import { lastValue } from '../../model/freshness';
 import type { ServerClient } from '../../model/server/serverClient';
 import type { ICellRuns, IClusterModel, IGpuSettings, IMonitor } from '../../tokens';
 import { metricTexts, type MetricName } from '../../wire/metricTable';
@@ -14,7 +15,7 @@ import type { Band } from '../../model/cells/band';
 import { setAttribute, setHidden, TextElement } from '../../ui/dom';
 import { sentence, unitsChanged } from '../../model/format';
 import { gpuIcon } from '../../ui/icon';
-import type { ReceivedMessage } from '../../wire/wire';
+import type { ClusterSnapshot, ReceivedMessage } from '../../wire/wire';
 import { ChartGrid } from './chartGrid';
 import { CsvExport } from './csvExport';
 import { gpusOfNode, gpusOfSample, type DashboardGpu } from './dashboardGpus';
@@ -324,8 +325,7 @@ export class GpuDashboard extends Widget {
     const recording = node === null ? (sample?.origin.recording ?? null) : null;
     this.recording.set(recording ?? '');
     setHidden(this.recording.node, recording === null);
-    const server = this.serverNotice();
-    const problem = server ?? this.dataNotice();
+    const problem = this.serverNotice() ?? this.dataNotice();
     const empty = this.emptyState(problem);
     // If the notice and the empty state have the same text, show only the empty state.
     const notice = problem?.text === empty?.text ? null : problem;
@@ -333,9 +333,11 @@ export class GpuDashboard extends Widget {
     this.emptyView.show(empty);
     this.showCharts(empty === null);
     setHidden(this.toolbar.node, this.cluster === null && sample?.gpus.length === 0);
-    this.toolbar.setNodes(this.cluster?.snapshot?.nodes.map(({ name }) => name) ?? [], node);
+    this.toolbar.setNodes(this.snapshot?.nodes.map(({ name }) => name) ?? [], node);
     this.toolbar.setEmpty(empty !== null);
-    setAttribute(this.node, 'data-link', server !== null && this.current.zoom === null ? 'lost' : '');
+    const { kind } = this.monitor.data;
+    setAttribute(this.node, 'data-link', node === null && this.current.zoom === null ? kind : '');
+    setAttribute(this.holders.node, 'data-stale', kind === 'live' ? '' : 'true');
     const gpus = this.gpus();
     const { mean, lines } = this.current;
     const hasHeatMaps = !mean && this.shownGpus().length > MAX_LINES;
@@ -377,8 +379,7 @@ export class GpuDashboard extends Widget {
   private emptyState(notice: Notice | null): EmptyState | null {
     const { sample } = this.monitor.model;
     const { node } = this.current;
-    const snapshot = this.cluster?.snapshot ?? null;
-    const known = node === null ? sample !== null : snapshot !== null;
+    const known = node === null ? sample !== null : this.snapshot !== null;
     return emptyState(this.trans, {
       gpus: known ? this.gpus().length : null,
       reason:
@@ -518,14 +519,18 @@ export class GpuDashboard extends Widget {
     return this.shownGpus().length > MANY_GPUS;
   }
 
+  /** The last known state of the cluster. */
+  private get snapshot(): ClusterSnapshot | null {
+    return this.cluster === null ? null : lastValue(this.cluster.data);
+  }
+
   /** Return all GPUs of the chosen machine. */
   private gpus(): DashboardGpu[] {
     const { node } = this.current;
     if (node === null) {
       return gpusOfSample(this.trans, this.monitor.model.sample);
     }
-    const snapshot = this.cluster?.snapshot ?? null;
-    return snapshot === null ? [] : gpusOfNode(this.trans, snapshot, node);
+    return this.snapshot === null ? [] : gpusOfNode(this.trans, this.snapshot, node);
   }
 
   private shownGpus(): DashboardGpu[] {
@@ -594,18 +599,9 @@ export class GpuDashboard extends Widget {
     if (this.current.node !== null) {
       return null; // Prometheus has the values of other machines.
     }
-    const { connectionState, hasSample, model, silentFor } = this.monitor;
-    const known = model.sample !== null;
-    const connecting = connectionState === 'open' || connectionState === 'opening';
-    if (!known && silentFor === null && connecting) {
-      return null;
-    }
-    return serverNotice(this.trans, {
-      link: connectionState,
-      quiet: silentFor,
-      sampled: hasSample,
-      known
-    });
+    const { connectionState: link, data } = this.monitor;
+    const isExpected = data.kind === 'none' && data.reason.seconds === null;
+    return isExpected && (link === 'open' || link === 'opening') ? null : serverNotice(this.trans, data);
   }
 
   /**
@@ -622,7 +618,9 @@ export class GpuDashboard extends Widget {
       };
     }
     if (this.current.node !== null) {
-      const problem = this.cluster?.failure ?? this.cluster?.snapshot?.problem ?? null;
+      const data = this.cluster?.data;
+      const reason = data === undefined || data.kind === 'live' ? null : data.reason;
+      const problem = reason?.failure ?? reason?.problem ?? null;
       return problem === null ? null : { text: problem };
     }
     const reason = this.monitor.model.sample?.origin.reason ?? null;

@@ -16,7 +16,8 @@ import {
 import type { MessageKind, StatusMessage } from '../../model/memory/statusMessage';
 import type { IKernels } from '../../model/kernel/kernels';
 import { ConnectedKernel } from '../../model/kernel/kernel';
-import type { StreamModel } from '../../model/stream/streamModel';
+import { lastValue, liveValue } from '../../model/freshness';
+import type { IMonitor } from '../../tokens';
 import { element } from '../../ui/dom';
 import { errorText } from '../../model/format';
 import type { ServerKernel } from '../../wire/wire';
@@ -34,7 +35,7 @@ export class HolderActions {
 
   constructor(
     private readonly app: JupyterFrontEnd,
-    private readonly model: StreamModel,
+    private readonly monitor: Pick<IMonitor, 'data'>,
     private readonly message: StatusMessage,
     private readonly trans: TranslationBundle,
     private readonly locale: string
@@ -88,7 +89,7 @@ export class HolderActions {
   /** Restart a kernel after the user has confirmed it. */
   async restart(id: string): Promise<void> {
     const name = this.nameOf(id);
-    const held = holdingsText(this.trans, holdingsOf(this.model, id));
+    const held = this.heldText(id);
     const title = this.trans.__('Restart the kernel of %1?', name);
     if (!(await this.confirm(id, title, this.trans.__('Restart')))) {
       return;
@@ -124,7 +125,7 @@ export class HolderActions {
   /** Shut down a kernel without a confirmation. */
   async shutDownNow(id: string): Promise<void> {
     const name = this.nameOf(id);
-    const held = holdingsText(this.trans, holdingsOf(this.model, id));
+    const held = this.heldText(id);
     const session = this.sessionOf(id)?.id ?? null;
     try {
       // Jupyter's interfaces report a shutdown also for a kernel that the server does not have.
@@ -152,7 +153,7 @@ export class HolderActions {
   private async confirm(id: string, title: string, label: string): Promise<boolean> {
     this.message.clear();
     const { trans } = this;
-    const held = holdingsText(trans, holdingsOf(this.model, id));
+    const held = this.heldText(id);
     const kernel = this.serverKernel(id);
     const own = this.sessionOf(id);
     const others = this.sessionsOf(id)
@@ -271,8 +272,15 @@ export class HolderActions {
     return (widget as { sessionContext?: ISessionContext } | null)?.sessionContext ?? null;
   }
 
+  /** Return what a kernel holds now; an empty text if that is nothing or unknown. */
+  private heldText(id: string): string {
+    const data = liveValue(this.monitor.data);
+    return data === null ? '' : holdingsText(this.trans, holdingsOf(data, id));
+  }
+
+  /** Return the server's last data about a kernel. Its state may be old. */
   private serverKernel(id: string): ServerKernel | null {
-    return this.model.usage?.kernels.find(each => each.id === id) ?? null;
+    return lastValue(this.monitor.data)?.usage?.kernels.find(each => each.id === id) ?? null;
   }
 
   /** Return the session of the kernel's own notebook or console; undefined if the kernel has no session. */
@@ -287,12 +295,20 @@ export class HolderActions {
   }
 
   private isBusy(kernel: string): boolean {
-    const state = this.serverKernel(kernel)?.state;
-    return state === 'busy' || this.contextOf(this.widgetOf(kernel))?.session?.kernel?.status === 'busy';
+    const isKnown = this.monitor.data.kind === 'live';
+    return (
+      (isKnown && this.serverKernel(kernel)?.state === 'busy') ||
+      this.contextOf(this.widgetOf(kernel))?.session?.kernel?.status === 'busy'
+    );
   }
 
   private nameOf(kernel: string): string {
-    return kernelNameById(this.trans, this.model, kernel, this.sessionsOf(kernel)[0]?.name ?? null);
+    return kernelNameById(
+      this.trans,
+      lastValue(this.monitor.data)?.usage ?? null,
+      kernel,
+      this.sessionsOf(kernel)[0]?.name ?? null
+    );
   }
 }
 

@@ -14,6 +14,7 @@ import {
   type Holder,
   type HolderKind
 } from '../../model/memory/holders';
+import { liveValue } from '../../model/freshness';
 import type { IMonitor } from '../../tokens';
 import { gpuNumber, memory } from '../../model/format';
 import type { Gpu } from '../../wire/wire';
@@ -64,7 +65,7 @@ export class RunningHolders implements IRunningSessions.IManager {
 
   constructor(
     private readonly trans: TranslationBundle,
-    private readonly monitor: Pick<IMonitor, 'model' | 'connectionState' | 'silentFor'>,
+    private readonly monitor: Pick<IMonitor, 'data'>,
     private readonly actions: RunningHolderActions,
     private readonly icon: (kind: HolderKind) => LabIcon,
     private readonly onListed: () => void
@@ -106,7 +107,7 @@ export class RunningHolders implements IRunningSessions.IManager {
   }
 
   private items(): IRunningSessions.IRunningItem[] {
-    const kernels = [...kernelsOf(this.monitor.model.usage).values()];
+    const kernels = [...kernelsOf(liveValue(this.monitor.data)?.usage ?? null).values()];
     return this.holders().map(({ holder, target, holdings }) => {
       const { trans } = this;
       const [name, fullName] = holderName(trans, holder, kernels);
@@ -139,13 +140,13 @@ export class RunningHolders implements IRunningSessions.IManager {
 
   /** Return the kernels and terminals that hold GPU memory now, the largest first; none while that is unknown. */
   private holders(): RunningHolder[] {
-    const { model, connectionState, silentFor } = this.monitor;
-    if (connectionState !== 'open' || silentFor !== null) {
+    const data = liveValue(this.monitor.data);
+    if (data === null) {
       return [];
     }
-    const kernels = kernelsOf(model.usage);
+    const kernels = kernelsOf(data.usage);
     const found = new Map<string, RunningHolder>();
-    for (const { gpu, usage } of withoutMigParents(model.gpus(null, null))) {
+    for (const { gpu, usage } of withoutMigParents(data.gpus(null, null))) {
       for (const holder of usage === null ? [] : holdersOf(usage, kernels, null)) {
         const target = targetOf(holder);
         if (target !== null && holder.memory !== 0) {

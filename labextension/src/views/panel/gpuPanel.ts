@@ -11,6 +11,7 @@ import { NoticeView, StatusMessageView } from './notice';
 import { serverNotice, type Notice } from './panelMessages';
 import type { PanelState } from '../../model/panelState';
 import { BROWSER_CLOCK } from '../../model/clock';
+import { liveValue } from '../../model/freshness';
 import { SwitchesSection } from './switchesSection';
 import { gpuHoursText, gpuHoursTitle, jobText } from '../../model/memory/gpuHours';
 import { HintFinder, type Hint } from '../../model/memory/hints';
@@ -240,18 +241,15 @@ export class GpuPanel extends Widget implements IGpuPanel {
     if (!this.isVisible) {
       return;
     }
-    const { model, kernels, connectionState: link } = this.monitor;
+    const { model, data, kernels } = this.monitor;
     const origin = model.sample?.origin;
-    const quiet = this.monitor.silentFor;
-    const live = link === 'open' && quiet === null;
-    const waiting = link === 'open' || link === 'opening';
-    setAttribute(this.node, 'data-link', live ? 'live' : waiting ? 'waiting' : 'lost');
+    setAttribute(this.node, 'data-link', data.kind);
     const recording = origin?.recording ?? null;
     const reason = this.settings.current.show.holders ? sharedReason(model.usage) : '';
     this.recording.set(recording ?? '', [recording ?? '', reason].join('\n').trim());
     setHidden(this.recording.node, recording === null);
     this.updateUse(kernels.view.kernel?.id ?? null);
-    this.notice.show(this.serverNotice(quiet, origin?.reason ?? null));
+    this.notice.show(this.serverNotice(origin?.reason ?? null));
     this.placeNotice((model.sample?.gpus.length ?? 0) > 0);
     this.reason.set(reason);
     // With a recording, the tooltip of its label has the reason.
@@ -259,7 +257,7 @@ export class GpuPanel extends Widget implements IGpuPanel {
     this.device.update(
       model.server,
       {
-        gpus: live && this.monitor.hasSample ? model.gpus(null, kernels.view.kernel?.id ?? null) : [],
+        gpus: liveValue(data)?.gpus(null, kernels.view.kernel?.id ?? null) ?? [],
         kernels: kernelsOf(model.usage),
         time: model.sample?.time ?? NaN
       },
@@ -373,9 +371,8 @@ export class GpuPanel extends Widget implements IGpuPanel {
         );
   }
 
-  private serverNotice(quiet: number | null, reason: string | null): Notice | null {
-    const { connectionState: link, hasSample: sampled, model } = this.monitor;
-    const notice = serverNotice(this.trans, { link, quiet, sampled, known: model.sample !== null });
+  private serverNotice(reason: string | null): Notice | null {
+    const notice = serverNotice(this.trans, this.monitor.data);
     return notice ?? (reason === null ? null : { text: reason });
   }
 }

@@ -1,8 +1,8 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { failureText } from '../../model/server/result';
-import type { ConnectionState } from '../../model/stream/connection';
-import type { ServerInfo } from '../../model/stream/streamModel';
+import type { Fresh } from '../../model/freshness';
+import type { Outage, ServerInfo } from '../../model/stream/streamModel';
 import type { KernelView } from '../../model/kernel/kernels';
 import { metricTexts, PANEL_METRICS } from '../../wire/metricTable';
 import { duration, model, moment, throttleReasons } from '../../model/format';
@@ -27,31 +27,22 @@ export interface Notice {
   readonly countsSeconds?: true;
 }
 
-/**
- * Return a notice about the connection to the server; null while samples arrive.
- *
- * `quiet` is the number of seconds without a sample; null while samples arrive as usual. `sampled` is whether
- * a sample has arrived since the stream was opened. `known` is whether the page has ever received a sample.
- */
-export function serverNotice(
-  trans: TranslationBundle,
-  {
-    link,
-    quiet,
-    sampled,
-    known
-  }: { link: ConnectionState; quiet: number | null; sampled: boolean; known: boolean }
-): Notice | null {
-  if (quiet !== null) {
+/** Return a notice about why there is no current sample; null while samples arrive or are about to. */
+export function serverNotice(trans: TranslationBundle, data: Fresh<unknown, Outage>): Notice | null {
+  if (data.kind === 'live') {
+    return null;
+  }
+  const { link, seconds, hasSample } = data.reason;
+  if (seconds !== null) {
     return {
       countsSeconds: true,
       text:
-        link === 'open' && !sampled
+        link === 'open' && !hasSample
           ? trans.__(
               'The driver has not answered for %1. Without persistence mode, it takes longer to start. If nvidia-smi hangs too, the driver or a GPU is stuck: see the kernel log (dmesg).',
-              duration(quiet)
+              duration(seconds)
             )
-          : trans.__('No data from the server for %1.', duration(quiet))
+          : trans.__('No data from the server for %1.', duration(seconds))
     };
   }
   switch (link) {
@@ -60,7 +51,7 @@ export function serverNotice(
     case 'opening':
     case 'open':
       // If the page has received a sample before, the panel shows that sample until the next one arrives.
-      return known ? null : { text: trans.__('Waiting for the first sample…') };
+      return data.kind === 'stale' ? null : { text: trans.__('Waiting for the first sample…') };
     case 'lost':
       return {
         text: trans.__('The server does not answer. Trying again. Showing the last known values.')
