@@ -105,20 +105,20 @@ export interface ICellRuns {
 
 export const ICellRuns = new Token<ICellRuns>('jupyterlab-gpuwidget:ICellRuns');
 
-/** A part of the panel that another plugin adds. */
-export interface PanelSection {
-  readonly node: HTMLElement;
-  /** Show the current state; called only while the panel is visible. */
-  update(): void;
-  dispose(): void;
+/** The place of a section in the panel. */
+export interface SectionOptions {
+  /** Sections are sorted by rank. The panel's own sections are in `views/panel/sections.ts`. */
+  readonly rank: number;
+  /** Whether the section is below everything that scrolls. */
+  readonly below?: boolean;
 }
 
 /** The GPU panel in the sidebar. */
 export interface IGpuPanel extends Widget {
   /** What the user has expanded, sorted and chosen in the panel. */
   readonly panelState: PanelState;
-  /** Add a section below the GPUs. */
-  addSection(section: PanelSection): void;
+  /** Add a section, usually a `PanelSection`. */
+  addSection(section: Widget, options: SectionOptions): void;
   /** Focus the device dropdown. While the dropdown is disabled, focus the panel instead. */
   focusDevice(): void;
 }

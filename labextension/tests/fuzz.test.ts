@@ -3,6 +3,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
+import './lab_stubs';
 import type { LabIcon } from '@jupyterlab/ui-components';
 
 import { alertText } from '../src/model/alerts/alertRules';

@@ -1,6 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
+import './lab_stubs';
 import { ActiveKernel } from '../src/model/kernel/activeKernel';
 import type { KernelView } from '../src/model/kernel/kernels';
 import { disabledReason, switchesLog, switchesSummary } from '../src/views/panel/switchesSection';

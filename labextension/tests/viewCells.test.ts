@@ -14,8 +14,9 @@ import type { CellModel } from '../src/model/cells/reportReader';
 import { KernelActivity } from '../src/model/kernel/kernelActivity';
 import { FakeClock, kernelState, sample, trans } from './fakes';
 import { codeCell, FakeCells, FakeOutput, report } from './fakes_cells';
-import { find, mount, press, textOf, texts } from './fakes_dom';
+import { find, press, textOf, texts } from './fakes_dom';
 import { CELL, FakeConnection } from './fakes_notebook';
+import { mountSection, panelContext, render } from './fakes_panel';
 
 const NOW = Math.floor(Date.now() / 1000);
 
@@ -60,9 +61,10 @@ class Shown {
       execute: (_: string, args: unknown) => Promise.resolve(this.dashboards.push(args))
     };
     const times = new RunTimes(trans, this.runs, commands, false);
-    this.section = new CellsSection(trans, this.runs, this.panelState, times, 'en');
+    const { runs, panelState } = this;
+    this.section = new CellsSection(panelContext({ cells: runs, panelState, times }));
     this.runs.setVisible(this, true);
-    mount(this.section.node);
+    mountSection(this.section);
     this.open(new FakeCells(cells));
   }
 
@@ -77,25 +79,25 @@ class Shown {
       reveal: cellId => this.revealed.push(cellId),
       run: code => this.ran.push(code)
     });
-    this.section.update();
+    render(this.section);
   }
 
   /** Start a cell, as the kernel of this page does. */
   begin(count: number, ago = 60): void {
     this.connection.begin({ ...CELL, msg_id: `cell-${String(count)}` }, count, NOW - ago);
-    this.section.update();
+    render(this.section);
   }
 
   /** End a cell. */
   end(count: number): void {
     this.connection.publish('idle', { ...CELL, msg_id: `cell-${String(count)}` });
-    this.section.update();
+    render(this.section);
   }
 
   /** End the process of the kernel. */
   restart(): void {
     this.connection.change('restarting');
-    this.section.update();
+    render(this.section);
   }
 
   get names(): string[] {
@@ -138,8 +140,8 @@ test('the list of another notebook has nothing of the last one, before its repor
   shown.open(new FakeCells([cell(2)]));
   assert.deepEqual([shown.section.node.dataset.open, shown.names], ['true', ['[2]']]);
   shown.runs.setNotebook(null);
-  shown.section.update();
-  assert.equal(shown.section.node.hidden, true);
+  render(shown.section);
+  assert.equal(shown.section.isHidden, true);
 });
 
 test('figures that JupyterLab does not trust are marked, and no trusted notebook has the mark', () => {
@@ -212,7 +214,7 @@ test('a click on a header sorts the list, and the focus stays in it', () => {
   const [, , , time] = shown.section.node.querySelectorAll<HTMLElement>('[role=columnheader]');
   assert.ok(time);
   find(time, 'button').click();
-  shown.section.update();
+  render(shown.section);
   assert.deepEqual(shown.names, ['[2]', '[3]', '[1]']);
   assert.equal(time.getAttribute('aria-sort'), 'descending');
   assert.equal(document.activeElement, focused);
@@ -245,7 +247,7 @@ test('the running cell has its time, and its row keeps its place when it ends', 
   assert.equal(running.dataset.idle, 'true');
   shown.begin(7, 0);
   await shown.clock.pass(3000);
-  shown.section.update();
+  render(shown.section);
   assert.equal(running.dataset.idle, undefined);
   assert.match(textOf(running), /^\[7\] \| ▸ \| .* \| 3 s$/);
   shown.end(7);

@@ -4,10 +4,13 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { PanelState } from '../src/model/panelState';
-import { ActionResult } from '../src/model/memory/statusMessage';
+import { StatusMessage } from '../src/model/memory/statusMessage';
 import { StreamModel } from '../src/model/stream/streamModel';
-import { GpuList, type GpuListContext } from '../src/views/panel/gpuList';
+import type { DeviceSection } from '../src/views/panel/deviceSection';
+import { GpuSection } from '../src/views/panel/gpuSection';
+import type { HintSection } from '../src/views/panel/hintSection';
 import {
+  FakeClock,
   GIB,
   gpu,
   gpuUsage,
@@ -17,57 +20,64 @@ import {
   reading,
   sample,
   serverKernel,
-  trans,
   usage
 } from './fakes';
-import { find, mount, textOf, texts, updated } from './fakes_dom';
+import { find, textOf, texts, updated } from './fakes_dom';
+import { mountSection, panelContext, render } from './fakes_panel';
 import type { KernelState, MemoryOwnership, Sample } from '../src/wire/wire';
-
-const NO_COLORS = { utilization: '', memory: '', area: '', band: '', text: '' };
-const CONTEXT: GpuListContext = {
-  activeKernel: 'mine',
-  hinted: new Set(),
-  device: null,
-  result: null,
-  bands: () => [],
-  holders: true,
-  sharedReason: ''
-};
 
 /** The list of GPUs as the user sees it. */
 class ShownList {
   readonly model = new StreamModel();
   readonly panelState = new PanelState(null);
+  readonly message = new StatusMessage(new FakeClock());
   readonly chosen: string[] = [];
   /** The holders whose menus or tabs the user has opened. */
   readonly opened: unknown[] = [];
-  readonly list = new GpuList({
-    trans,
-    palette: () => NO_COLORS as never,
-    holders: {
-      openMenu: (target, button) => this.opened.push(['menu', target, button]),
-      goTo: target => this.opened.push(['tab', target])
-    },
-    panelState: this.panelState,
-    choose: device => this.chosen.push(device)
-  });
+  readonly shownParts = { holders: true, bands: true };
+  private readonly kernels = {
+    state: null as KernelState | null,
+    view: { kernel: { id: 'mine' }, silentFor: null }
+  };
+  private readonly device = {
+    device: null as string | null,
+    choose: (device: string) => this.chosen.push(device)
+  };
+  private readonly context = panelContext({});
+  readonly list = new GpuSection(
+    panelContext({
+      monitor: { ...this.context.monitor, model: this.model, kernels: this.kernels },
+      cells: { changed: this.context.monitor.changed, bands: () => [] },
+      holders: {
+        message: this.message,
+        openMenu: (target: unknown, button: unknown) => this.opened.push(['menu', target, button]),
+        goTo: (target: unknown) => this.opened.push(['tab', target])
+      },
+      settings: { ...this.context.settings, current: { show: this.shownParts } },
+      panelState: this.panelState
+    }),
+    this.device as unknown as DeviceSection,
+    { hints: [] } as unknown as HintSection
+  );
 
   constructor() {
-    mount(this.list.node);
+    mountSection(this.list);
   }
 
-  /** Show these messages of the server and this state of the kernel. */
+  /** Show these messages of the server, this state of the kernel and this default device. */
   async show(
     newest: Sample,
     owned: MemoryOwnership | null = null,
     state: KernelState | null = null,
-    context: Partial<GpuListContext> = {}
+    device: string | null = null
   ): Promise<void> {
     this.model.take({ type: 'sample', sample: newest });
     if (owned !== null) {
       this.model.take(owned);
     }
-    this.list.update(this.model, state, { ...CONTEXT, ...context });
+    this.kernels.state = state;
+    this.device.device = device;
+    render(this.list);
     await updated();
   }
 
@@ -140,7 +150,7 @@ test('a click on a GPU’s row collapses the card, a click on its chip chooses t
   assert.deepEqual([shown.card(0).dataset.open, row.getAttribute('aria-expanded')], ['false', 'false']);
   find<HTMLButtonElement>(shown.card(0), '.jp-gpuwidget-gpu-chip').click();
   assert.deepEqual([shown.chosen, shown.card(0).dataset.open], [['cuda:0'], 'false']);
-  await shown.show(sample(1001), null, state, { device: 'cuda:0' });
+  await shown.show(sample(1001), null, state, 'cuda:0');
   assert.deepEqual(
     [shown.card(0).dataset.open, shown.part(0, 'gpu-chip').getAttribute('aria-pressed')],
     ['false', 'true']
@@ -260,7 +270,7 @@ test('if it is unknown who holds the memory, the card has the reason, and nobody
   await shown.show(sample(1000), unknown);
   assert.deepEqual(texts(shown.card(0), '.jp-gpuwidget-holder'), []);
   assert.equal(textOf(shown.part(0, 'holder-reason')), 'The driver refuses.');
-  await shown.show(sample(1001), unknown, null, { sharedReason: 'The driver refuses.' });
+  await shown.show(sample(1001), { ...unknown, gpus: [...unknown.gpus, ...unknown.gpus] });
   assert.equal(textOf(shown.part(0, 'holder-reason')), '');
 });
 
@@ -270,9 +280,9 @@ test('the result of an action is at one line of its kernel, which keeps it', asy
     [TRAIN],
     [gpuUsage(0, [holding(20, { kernel: 'train' })]), gpuUsage(1, [holding(3, { kernel: 'train' })])]
   );
-  const result = new ActionResult('train', 'Freed 2 GiB.');
+  shown.message.set('Freed 2 GiB.', 'result', 'train');
   for (const time of [1000, 1001]) {
-    await shown.show(sample(time, [reading(0), reading(1)]), both, null, { result });
+    await shown.show(sample(time, [reading(0), reading(1)]), both);
     assert.deepEqual(texts(shown.list.node, '.jp-gpuwidget-holder-result'), ['Freed 2 GiB.', '']);
   }
 });
@@ -280,7 +290,8 @@ test('the result of an action is at one line of its kernel, which keeps it', asy
 test('holders that the settings hide are nowhere, also not in the row', async () => {
   const shown = new ShownList();
   const owned = usage([TRAIN], [gpuUsage(0, [holding(20, { kernel: 'train' })])]);
-  await shown.show(sample(1000), owned, null, { holders: false });
+  shown.shownParts.holders = false;
+  await shown.show(sample(1000), owned);
   assert.doesNotMatch(textOf(shown.list.node), /train/);
   assert.equal(shown.list.node.dataset.users, 'none');
 });

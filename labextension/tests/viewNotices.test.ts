@@ -4,9 +4,11 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import { StatusMessage } from '../src/model/memory/statusMessage';
-import { NoticeView, StatusMessageView } from '../src/views/panel/notice';
+import { MessageSection } from '../src/views/panel/messageSection';
+import { NoticeView } from '../src/views/panel/notice';
 import { FakeClock, trans } from './fakes';
-import { find, mount, textOf } from './fakes_dom';
+import { find, mount, textOf, updated } from './fakes_dom';
+import { mountSection, panelContext } from './fakes_panel';
 
 test('a notice shows foreign text as text, never as markup', () => {
   const view = new NoticeView(trans, () => undefined);
@@ -40,24 +42,32 @@ test('a sentence that counts seconds is not read aloud every second', () => {
 test('the result of an action is announced also while it is shown at its line, and disappears after 20 s', async () => {
   const clock = new FakeClock();
   const message = new StatusMessage(clock);
-  const view = new StatusMessageView(trans, message);
+  const view = new MessageSection(panelContext({ holders: { message } }));
+  mountSection(view);
   const status = find(view.node, '[role=status]');
   assert.deepEqual([view.node.dataset.empty, textOf(status)], ['true', '']);
   message.set('Freed 2 GiB.', 'result', 'kernel-1');
+  await updated();
   assert.deepEqual([view.node.dataset.empty, textOf(status)], [undefined, 'Freed 2 GiB.']);
-  view.setAtHolder(true);
+  message.shownAtHolder = true;
+  await updated();
   assert.deepEqual([view.node.dataset.empty, textOf(status), status.hidden], ['true', 'Freed 2 GiB.', false]);
   await clock.pass(20_000);
+  await updated();
   assert.deepEqual([textOf(status), clock.running], ['', 0]);
 });
 
-test('a message can be dismissed, and a disposed view shows no further ones', () => {
+test('a message can be dismissed, and a disposed view shows no further ones', async () => {
   const message = new StatusMessage(new FakeClock());
-  const view = new StatusMessageView(trans, message);
+  const view = new MessageSection(panelContext({ holders: { message } }));
+  mountSection(view);
   message.set('It failed.', 'error');
+  await updated();
   find<HTMLButtonElement>(view.node, '[aria-label=Dismiss]').click();
+  await updated();
   assert.deepEqual([message.text, view.node.dataset.empty], ['', 'true']);
   view.dispose();
   message.set('Later.');
+  await updated();
   assert.equal(view.node.dataset.empty, 'true');
 });

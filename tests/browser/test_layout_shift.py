@@ -35,7 +35,7 @@ def test_the_panel(open_notebook: Open) -> None:
     notebook.run(1)
     page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-busy:text('busy')")
     # Wait for the memory ownership, which arrives after the first samples and adds text to the cards.
-    page.wait_for_selector(f"{PANEL} .jp-gpuwidget-panel-reason:not(:empty)", state="attached")
+    page.wait_for_selector(f"{PANEL} .jp-gpuwidget-panel-recording[title*='recorded processes']")
     notebook.record_layout_shifts(f"{CARD}, {PANEL} .jp-gpuwidget-cells-body")
     notebook.wait_for_changes(f"{PANEL} .jp-gpuwidget-gpu-list", UPDATES)
     notebook.wait_for_changes(f"{PANEL} .jp-gpuwidget-cells-running", UPDATES)

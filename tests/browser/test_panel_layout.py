@@ -50,7 +50,8 @@ COUNT_VISIBLE = """
 """
 SCROLLED = """
 nodes => nodes.filter(node => node.checkVisibility() && node.scrollHeight > node.clientHeight + 1)
-    .filter(node => ['auto', 'scroll'].includes(getComputedStyle(node).overflowY)).map(node => node.className)
+    .filter(node => ['auto', 'scroll'].includes(getComputedStyle(node).overflowY))
+    .map(node => node.className.split(' ').at(-1))
 """
 # Show a text in a dropdown, and return the places of its lines and of the caret. The text of a dropdown is
 # not in the document, so a copy with the same font and width is measured.

@@ -16,6 +16,7 @@ import { gpuIcon } from '../ui/icon';
 import { Tabs } from '../ui/mainArea';
 
 const RANK = 10;
+const SECTION_RANK = 1100;
 const NAME = 'cluster';
 
 /** The wall in the main area, and the cluster's section in the panel. */
@@ -84,13 +85,13 @@ export const cluster: JupyterFrontEndPlugin<void> = {
         trans,
         model,
         panelState: panel.panelState,
-        isPanelVisible: () => panel.isVisible,
         load: async () => (await loadChunk()).ClusterOverview,
         openWall: () => {
           void commands.execute(CommandIds.cluster);
         },
         openNode
-      })
+      }),
+      { rank: SECTION_RANK }
     );
     void restorer?.restore(tabs.tracker, {
       command: CommandIds.cluster,

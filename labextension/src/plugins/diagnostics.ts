@@ -6,9 +6,11 @@ import { DiagnosticsModel } from '../model/diagnostics/diagnosticsModel';
 import { DiagnosticsSection } from '../views/diagnostics/diagnosticsSection';
 import { ServerClient } from '../model/server/serverClient';
 import { CommandIds, DOMAIN, IGpuPanel, IGpuSettings, IMonitor } from '../tokens';
-import { setAttribute, setHidden } from '../ui/dom';
+import { setAttribute } from '../ui/dom';
 import { doctorIcon } from '../ui/icon';
 import { showInSidebar } from '../ui/notebook7Layout';
+
+const SECTION_RANK = 1200;
 
 /**
  * The doctor's section in the panel. It shows the checks, from PyTorch down to the GPU, for the kernel and
@@ -40,22 +42,19 @@ export const diagnostics: JupyterFrontEndPlugin<void> = {
       model,
       kernels,
       panelState: panel.panelState,
+      settings,
       copy: text => {
         Clipboard.copyToSystem(text);
       }
     });
-    setHidden(section.node, !settings.current.show.health);
-    settings.changed.connect(() => {
-      setHidden(section.node, !settings.current.show.health);
-    });
-    panel.addSection(section);
+    panel.addSection(section, { rank: SECTION_RANK });
     let shown = '';
     const update = (): void => {
-      section.update();
-      const now = `${section.status} ${section.summaryText}`;
+      const [status, summary] = section.diagnosis;
+      const now = `${status ?? ''} ${summary}`;
       if (now !== shown) {
         shown = now;
-        setAttribute(panel.node, 'data-doctor', section.status);
+        setAttribute(panel.node, 'data-doctor', status ?? '');
         commands.notifyCommandChanged(CommandIds.doctor);
       }
     };
@@ -65,7 +64,7 @@ export const diagnostics: JupyterFrontEndPlugin<void> = {
       label: trans.__('GPU Doctor'),
       caption: args =>
         args.toolbar === true
-          ? trans.__('GPU Doctor: %1', section.summaryText)
+          ? trans.__('GPU Doctor: %1', section.diagnosis[1])
           : trans.__(
               'Check everything between PyTorch and the GPU, in the active notebook’s kernel and in the server'
             ),
@@ -73,12 +72,10 @@ export const diagnostics: JupyterFrontEndPlugin<void> = {
       describedBy: { args: { type: 'object', properties: {} } },
       execute: args => {
         if (args.toolbar === true && section.isOpen) {
-          section.node.open = false;
-          setHidden(section.node, !settings.current.show.health);
+          section.collapse();
           return;
         }
         showInSidebar(shell, panel);
-        setHidden(section.node, false); // The command shows the section even if the settings hide it.
         section.open();
       }
     });

@@ -15,6 +15,7 @@ import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import { RunTimes } from '../views/cards/runTimes';
 import { GpuPanel } from '../views/panel/gpuPanel';
+import { BROWSER_CLOCK } from '../model/clock';
 import { databaseStore, PanelState } from '../model/panelState';
 import { partTitles, SETTINGS_ID, type Part } from '../model/settings/settings';
 import {
@@ -70,14 +71,18 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
       setUnits(units as Units); // JupyterLab's validator allows only the schema's choices.
     };
     apply();
-    settings.changed.connect(apply);
+    settings.changed.connect(apply); // Before the panel shows the new values.
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    const widget = new GpuPanel(trans, monitor, {
+    const widget = new GpuPanel({
+      trans,
+      monitor,
       cells,
-      panelState: new PanelState(database && databaseStore(database, SETTINGS_ID)),
       holders,
-      times: new RunTimes(trans, cells, commands, cluster !== null),
       settings,
+      panelState: new PanelState(database && databaseStore(database, SETTINGS_ID)),
+      times: new RunTimes(trans, cells, commands, cluster !== null),
+      clock: BROWSER_CLOCK,
+      themes,
       hideOtherUsers: PageConfig.getOption('gpuwidgetHideOtherUsers') === 'true',
       locale: (translator ?? nullTranslator).languageCode
     });
@@ -125,9 +130,8 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
         TOOLBAR_SETTINGS_ID,
         translator ?? nullTranslator
       );
-      setToolbar(widget, factory, widget.toolbar);
+      setToolbar(widget, factory);
     }
-    themes?.themeChanged.connect(widget.redraw, widget);
     shell.add(widget, 'right', { rank: RANK, type: 'GPUs' });
     restorer?.add(widget, widget.id);
     return widget;

@@ -1,10 +1,11 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import type { IDisposable } from '@lumino/disposable';
 
 import type { IKernels } from '../../model/kernel/kernels';
 import type { PanelState } from '../../model/panelState';
+import type { IGpuSettings } from '../../tokens';
 import type { Copy } from '../../ui/copyButton';
 import { element, setAttribute, setHidden, TextElement } from '../../ui/dom';
+import { FoldedSection } from '../../ui/panelSection';
 import type { TranslatedDiagnosis } from '../../wire/kernelReply';
 import {
   diagnosticsSummary,
@@ -22,6 +23,7 @@ export interface DiagnosticsOptions {
   readonly model: DiagnosticsModel;
   readonly kernels: IKernels;
   readonly panelState: PanelState;
+  readonly settings: IGpuSettings;
   readonly copy: Copy;
 }
 
@@ -29,19 +31,16 @@ export interface DiagnosticsOptions {
  * The panel's section with the diagnoses. The checks run when the user expands the section or clicks its
  * button.
  */
-export class DiagnosticsSection {
-  readonly node: HTMLDetailsElement;
+export class DiagnosticsSection extends FoldedSection {
   private readonly symbol = new TextElement('diagnostics-symbol');
-  private readonly summary = new TextElement('section-summary');
   private readonly runLabel = new TextElement('');
   private readonly runButton = element('button', 'button jp-gpuwidget-diagnostics-run', this.runLabel.node);
-  private readonly binding: IDisposable;
   /** The checks with the same result in the kernel and in the server. */
   private readonly sharedView: EnvironmentView;
   private readonly kernelView: EnvironmentView;
   private readonly serverView: EnvironmentView;
-
-  private readonly body = element('div', 'section-body', this.runButton);
+  /** Whether the user has opened the section by the command, which shows it even if the settings hide it. */
+  private isRequested = false;
   /** Whether the section was just opened, and grows with the results of the checks. */
   private isOpening = false;
   private merged: {
@@ -51,7 +50,14 @@ export class DiagnosticsSection {
   } | null = null;
 
   constructor(private readonly options: DiagnosticsOptions) {
-    const { trans, model, panelState, copy } = options;
+    const { trans, model, kernels, panelState, settings, copy } = options;
+    super({
+      className: 'diagnostics',
+      title: trans.__('Doctor'),
+      panelState,
+      name: 'health',
+      sources: [model.changed, kernels.changed] // Another kernel has another diagnosis.
+    });
     this.sharedView = new EnvironmentView(trans, copy);
     this.kernelView = new EnvironmentView(trans, copy);
     this.serverView = new EnvironmentView(trans, copy);
@@ -60,52 +66,68 @@ export class DiagnosticsSection {
       void model.run();
     };
     this.symbol.node.setAttribute('aria-hidden', 'true');
-    this.node = element(
-      'details',
-      'section jp-gpuwidget-diagnostics',
-      element(
-        'summary',
-        'section-head',
-        element('span', 'section-title', trans.__('Doctor')),
-        this.symbol.node,
-        this.summary.node
-      ),
-      this.body
-    );
+    this.summary.node.before(this.symbol.node);
     this.summary.node.setAttribute('aria-live', 'polite');
-    // If the section is restored as expanded after a reload, the checks do not run.
-    this.binding = panelState.bindDetails(this.node, 'health', byUser => {
-      this.isOpening = byUser && this.node.open;
-      if (this.isOpening) {
-        void model.runOnce();
-      }
-      this.update();
-      this.reveal();
-    });
-    model.changed.connect(this.handleChange, this);
-    this.update();
+    this.body.append(this.runButton);
+    settings.changed.connect(() => {
+      this.isRequested = false;
+    }, this);
   }
 
-  /** The worst status of the checks; empty before they have run. */
-  get status(): string {
-    return this.node.dataset.status ?? '';
-  }
-
-  /** A short description of the status. */
-  get summaryText(): string {
-    return this.summary.value;
+  /** The worst status of the checks, which is null before they have run, and its description. */
+  get diagnosis(): ReturnType<typeof diagnosticsSummary> {
+    const { trans, model } = this.options;
+    return diagnosticsSummary(trans, [model.kernel, model.server]);
   }
 
   /** Whether the section is visible and expanded. */
   get isOpen(): boolean {
-    return this.node.open && !this.node.hidden;
+    return this.node.open && !this.isHidden;
   }
 
-  /** Show the current state. */
-  update(): void {
+  /** Show and expand the section, focus it and run the checks that have not been run yet. */
+  open(): void {
+    this.isRequested = true;
+    this.show();
+    this.node.open = true;
+    this.isOpening = true;
+    void this.options.model.runOnce();
+    this.head.focus({ preventScroll: true });
+    this.update();
+  }
+
+  /** Collapse the section, and hide it unless the settings show it. */
+  collapse(): void {
+    this.isRequested = false;
+    this.node.open = false;
+    this.update();
+  }
+
+  // If the section is restored as expanded after a reload, the checks do not run.
+  protected override onToggle(byUser: boolean): void {
+    this.isOpening = byUser && this.node.open;
+    if (this.isOpening) {
+      void this.options.model.runOnce();
+    }
+  }
+
+  protected override render(): boolean {
+    if (!this.options.settings.current.show.health && !this.isRequested) {
+      return false;
+    }
+    this.updateContent();
+    // Scroll the opened section to the top of the panel, and again with each result, for which it grows.
+    if (this.isOpening) {
+      this.isOpening = this.options.model.running;
+      this.node.scrollIntoView({ block: 'start' });
+    }
+    return true;
+  }
+
+  private updateContent(): void {
     const { trans, model, kernels } = this.options;
     const { view } = kernels;
-    const [status, summary] = diagnosticsSummary(trans, [model.kernel, model.server]);
+    const [status, summary] = this.diagnosis;
     setAttribute(this.node, 'data-status', status ?? '');
     this.symbol.set(status === null ? '' : SYMBOLS[status]);
     this.summary.set(summary, summary);
@@ -150,33 +172,5 @@ export class DiagnosticsSection {
       this.body.prepend(...[...views].sort(([, one], [, other]) => one - other).map(([{ node }]) => node));
     }
     return this.merged.checks;
-  }
-
-  /** Expand the section, focus it and run the checks that have not been run yet. */
-  open(): void {
-    this.node.open = true;
-    this.isOpening = true;
-    void this.options.model.runOnce();
-    this.node.querySelector('summary')?.focus({ preventScroll: true });
-    this.reveal();
-  }
-
-  /** Disconnect from the model and cancel all timers. */
-  dispose(): void {
-    this.binding.dispose();
-    this.options.model.changed.disconnect(this.handleChange, this);
-  }
-
-  private handleChange(): void {
-    this.update();
-    this.reveal();
-  }
-
-  /** Scroll the opened section to the top of the panel, and again with each result, for which it grows. */
-  private reveal(): void {
-    if (this.isOpening) {
-      this.isOpening = this.options.model.running;
-      this.node.scrollIntoView({ block: 'start' });
-    }
   }
 }

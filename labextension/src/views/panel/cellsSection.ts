@@ -1,11 +1,9 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { RunningRow, RunRow, totalsText } from './cellRow';
-import type { PanelState } from '../../model/panelState';
-import type { ICellRuns } from '../../tokens';
+import type { PanelContext } from './panelContext';
 import { comparableKeys } from '../../model/cells/cellRuns';
 import { MAX_REPORTS } from '../../model/cells/reportReader';
-import type { RunTimes } from '../cards/runTimes';
 import {
   sortedRuns,
   toggledSort,
@@ -15,6 +13,7 @@ import {
   type Sort
 } from '../../model/cells/runTable';
 import { element, setAttribute, setHidden, TextElement } from '../../ui/dom';
+import { PanelSection } from '../../ui/panelSection';
 import { memoryUnit, type MemoryUnit, memoryScale } from '../../model/format';
 
 /** The section's name in the saved state of the panel. */
@@ -27,8 +26,8 @@ interface ColumnHeader {
 }
 
 /** The list of cells: the active notebook's runs, which are read from the reports in its outputs. */
-export class CellsSection {
-  readonly node: HTMLElement;
+export class CellsSection extends PanelSection {
+  private readonly trans: TranslationBundle;
   private readonly toggle = element('button', 'section-head jp-gpuwidget-cells-toggle');
   private readonly totals = new TextElement('section-summary jp-gpuwidget-cells-totals');
   private readonly headers = new Map<Column, ColumnHeader>();
@@ -48,13 +47,10 @@ export class CellsSection {
   /** The day for which the rows were created: they show the day of each run that started on another one. */
   private today = '';
 
-  constructor(
-    private readonly trans: TranslationBundle,
-    private readonly cells: ICellRuns,
-    private readonly panelState: PanelState,
-    private readonly times: RunTimes,
-    private readonly locale: string
-  ) {
+  constructor(private readonly context: PanelContext) {
+    const { trans, cells, panelState } = context;
+    super(element('section', 'cells'), [cells.changed, panelState.changed]);
+    this.trans = trans;
     this.toggle.type = 'button';
     this.toggle.append(element('span', 'section-title', trans.__('Cells')), this.totals.node);
     this.toggle.onclick = () => {
@@ -91,18 +87,20 @@ export class CellsSection {
     );
     body.id = 'jp-gpuwidget-cells';
     setAttribute(this.toggle, 'aria-controls', body.id);
-    this.node = element('section', 'cells', this.toggle, body);
+    this.node.append(this.toggle, body);
     this.node.setAttribute('aria-label', trans.__('Cells of the active notebook'));
     this.empty.set(
       trans.__('No watched cells yet. Click Watch cells, or start a cell with %1', '%%gpuwatch')
     );
   }
 
-  /** Show the runs and the running cell. */
-  update(): void {
-    const { runs, running } = this.cells;
+  protected override render(): boolean {
+    const { cells, settings } = this.context;
+    if (!settings.current.show.cells || !cells.hasNotebook) {
+      return false;
+    }
+    const { runs, running } = cells;
     const { expanded } = this;
-    setHidden(this.node, !this.cells.hasNotebook);
     setAttribute(this.toggle, 'aria-expanded', String(expanded));
     setAttribute(this.node, 'data-open', String(expanded));
     if (runs !== this.shownRuns) {
@@ -126,12 +124,12 @@ export class CellsSection {
     if (!expanded) {
       this.shownRuns = runs;
       this.shownSort = null;
-      return;
+      return true;
     }
     this.updateRows(runs);
     for (const run of runs) {
       const row = this.rows.get(run.key);
-      const comparable = this.comparableKeys.has(run.key) && this.cells.comparable(run);
+      const comparable = this.comparableKeys.has(run.key) && cells.comparable(run);
       if (row?.tick.disabled === comparable) {
         row.setComparable(comparable);
       }
@@ -140,20 +138,21 @@ export class CellsSection {
     setHidden(this.empty.node, !this.isEmpty);
     this.running.update(running, this.unit ?? memoryUnit([]));
     this.updateNotes(runs);
+    return true;
   }
 
   /** Whether no cell of the notebook has a report. */
   private get isEmpty(): boolean {
-    return this.cells.runs.length === 0 && this.cells.incompatible === 0;
+    return this.context.cells.runs.length === 0 && this.context.cells.incompatible === 0;
   }
 
   /** Whether the section is expanded. An empty section is collapsed unless the user has expanded it. */
   private get expanded(): boolean {
-    return this.panelState.isExpanded(NAME) ?? !this.isEmpty;
+    return this.context.panelState.isExpanded(NAME) ?? !this.isEmpty;
   }
 
   private updateRows(runs: readonly CellRun[]): void {
-    const { sort } = this.panelState;
+    const { sort } = this.context.panelState;
     const today = new Date().toDateString();
     if (this.scale !== memoryScale() || this.today !== today) {
       // Recreate all rows: their tooltips contain memory sizes, and their texts days.
@@ -191,15 +190,15 @@ export class CellsSection {
         row = new RunRow(
           this.trans,
           run,
-          { now, locale: this.locale },
+          { now, locale: this.context.locale },
           {
             reveal: () => {
-              this.cells.reveal(run.cellId);
+              this.context.cells.reveal(run.cellId);
             },
             showTime: () => {
-              this.times.show(run.report);
+              this.context.times.show(run.report);
             },
-            timeProblem: () => this.times.problem(run.report),
+            timeProblem: () => this.context.times.problem(run.report),
             ticked: () => {
               this.compareTicked();
             }
@@ -251,7 +250,7 @@ export class CellsSection {
       button.type = 'button';
       button.title = this.trans.__('%1. Click to sort', title);
       button.onclick = () => {
-        this.panelState.sort = toggledSort(this.panelState.sort, column);
+        this.context.panelState.sort = toggledSort(this.context.panelState.sort, column);
       };
       const node = element('div', 'cells-column', button);
       node.setAttribute('role', 'columnheader');
@@ -273,7 +272,7 @@ export class CellsSection {
   }
 
   private updateNotes(runs: readonly CellRun[]): void {
-    const { incompatible } = this.cells;
+    const { incompatible } = this.context.cells;
     const notes = [
       this.omission(),
       runs.some(({ report }) => report.kind === 'device' && report.gpus.length > 0)
@@ -298,7 +297,7 @@ export class CellsSection {
 
   /** Return a sentence about the reports that were not read; empty if all were. */
   private omission(): string {
-    const { reports } = this.cells;
+    const { reports } = this.context.cells;
     return reports <= MAX_REPORTS
       ? ''
       : this.trans.__('Showing the last %1 of %2 reports in this notebook.', MAX_REPORTS, reports);
@@ -306,7 +305,9 @@ export class CellsSection {
 
   /** Compare the two runs that the user has ticked. */
   private compareTicked(): void {
-    const ticked = this.cells.runs.filter(({ key }) => this.rows.get(key)?.tick.matches(':checked:enabled'));
+    const ticked = this.context.cells.runs.filter(({ key }) =>
+      this.rows.get(key)?.tick.matches(':checked:enabled')
+    );
     const [one, other] = ticked;
     if (one !== undefined && other !== undefined) {
       for (const { key } of ticked) {
@@ -315,7 +316,7 @@ export class CellsSection {
           row.tick.checked = false;
         }
       }
-      this.cells.compare(one, other);
+      this.context.cells.compare(one, other);
     }
   }
 

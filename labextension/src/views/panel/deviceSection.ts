@@ -16,12 +16,13 @@ import {
 } from './deviceChoices';
 import { orderNotes } from './deviceOrder';
 import { NoticeView } from './notice';
+import type { PanelContext } from './panelContext';
 import { deviceNotes, kernelNotice } from './panelMessages';
-import type { PanelState } from '../../model/panelState';
-import type { Clock } from '../../model/clock';
+import { liveValue } from '../../model/freshness';
 import { pendingRequest, type IKernels, type KernelView } from '../../model/kernel/kernels';
-import type { ServerInfo } from '../../model/stream/streamModel';
+import { kernelsOf } from '../../model/memory/holders';
 import { element, openListOnKeys, setAttribute, TextElement } from '../../ui/dom';
+import { PanelSection } from '../../ui/panelSection';
 import type { DeviceChoice, KernelState } from '../../wire/wire';
 
 /** For how long the section says what the next cell runs on after a choice, in milliseconds. */
@@ -31,8 +32,9 @@ const CONFIRMED_MS = 2000;
  * The section with the active notebook's default device, and the button that turns watching of its cells on
  * or off.
  */
-export class DeviceSection {
-  readonly node: HTMLElement;
+export class DeviceSection extends PanelSection {
+  private readonly trans: TranslationBundle;
+  private readonly kernels: IKernels;
   private readonly notebook = new TextElement('device-notebook');
   private readonly busy = new TextElement('device-busy');
   /** Repeats for screen readers what the next cell runs on. They must not announce every cell as busy. */
@@ -44,20 +46,19 @@ export class DeviceSection {
   /** The device that the user has just chosen; null if that was longer ago. */
   private confirmed: string | null = null;
   private timer: number | null = null;
+  /** What has the focus until the dropdown is enabled; null unless the dropdown is to be focused then. */
+  private substitute: HTMLElement | null = null;
 
-  /** If `hideOtherUsers` is true, the names of processes that the kernel lists are not shown. */
-  constructor(
-    private readonly trans: TranslationBundle,
-    private readonly kernels: IKernels,
-    private readonly panelState: PanelState,
-    private readonly hideOtherUsers: boolean,
-    private readonly clock: Clock,
-    showMessage: (sentence: string) => void
-  ) {
+  constructor(private readonly context: PanelContext) {
+    const { trans, monitor, panelState, holders } = context;
+    super(element('section', 'device-section'), [monitor.changed, panelState.changed]);
+    const { kernels } = monitor;
+    this.trans = trans;
+    this.kernels = kernels;
     this.dropdown = new DeviceDropdown(
       trans,
       (device, mostFree) => {
-        showMessage(mostFree === null ? '' : mostFreeChosenText(trans, mostFree));
+        holders.message.set(mostFree === null ? '' : mostFreeChosenText(trans, mostFree));
         this.choose(device);
       },
       () => {
@@ -80,9 +81,7 @@ export class DeviceSection {
     });
     const title = element('span', 'device-label', this.notebook.node, this.busy.node);
     this.announcement.node.setAttribute('aria-live', 'polite');
-    this.node = element(
-      'section',
-      'device-section',
+    this.node.append(
       element('div', 'device-title', title, this.watch),
       this.announcement.node,
       this.dropdown.box,
@@ -101,10 +100,10 @@ export class DeviceSection {
   /** Make a device the default device; null restores PyTorch's own. */
   choose(device: string | null): void {
     if (this.timer !== null) {
-      this.clock.cancel(this.timer);
+      this.context.clock.cancel(this.timer);
     }
     this.confirmed = device;
-    this.timer = this.clock.after(CONFIRMED_MS, () => {
+    this.timer = this.context.clock.after(CONFIRMED_MS, () => {
       this.confirmed = null;
       this.updateTitle();
     });
@@ -112,36 +111,51 @@ export class DeviceSection {
   }
 
   /**
-   * Show the kernel's state, with the GPUs' current values from `data`. `server` is null before the server's
-   * first message. `shownReason` is the server's sentence about why it has no GPUs, which the panel shows
-   * elsewhere; null if there is none.
+   * Focus the dropdown, or the button that loads gpuwidget. A disabled dropdown can't take the focus: then focus
+   * `substitute`, and the dropdown once it is enabled, unless the user has moved the focus meanwhile.
    */
-  update(server: ServerInfo | null, data: ServerData, shownReason: string | null): void {
-    const { view, state, age } = this.kernels;
-    const notice = kernelNotice(this.trans, view, server);
+  focus(substitute: HTMLElement): void {
+    this.substitute = this.focusControl() ? null : substitute;
+    this.substitute?.focus();
+  }
+
+  protected override render(): boolean {
+    const { trans, kernels } = this;
+    const { monitor, hideOtherUsers } = this.context;
+    const { model } = monitor;
+    const { view, state, age } = kernels;
+    const { server, sample, usage } = model;
+    const notice = kernelNotice(trans, view, server);
     this.updateTitle();
     const device = chosenDevice(view, state);
+    const data: ServerData = {
+      gpus: liveValue(monitor.data)?.gpus(null, view.kernel?.id ?? null) ?? [],
+      kernels: kernelsOf(usage),
+      time: sample?.time ?? NaN
+    };
     const listed = state?.choices ?? [];
-    const shown = this.hideOtherUsers ? withoutOtherProcesses(listed) : listed;
+    const shown = hideOtherUsers ? withoutOtherProcesses(listed) : listed;
     const choices = withCurrentFree(shown, data.gpus, age);
     const reason = notice?.text ?? state?.unavailable ?? '';
     this.dropdown.update(state, choices, device, data, reason, notice?.brief === true, this.newTensors);
     this.watch.disabled = state === null;
-    setAttribute(this.watch, 'aria-pressed', String(this.kernels.watching));
+    setAttribute(this.watch, 'aria-pressed', String(kernels.watching));
     setAttribute(this.notes.node, 'aria-live', view.silentFor === null ? 'polite' : 'off');
     const notes = [
       state === null ? '' : orderNotes(state.order),
-      deviceNotes(this.trans, view, server?.version ?? null, shownReason)
+      // The panel shows below why the server has no GPUs.
+      deviceNotes(trans, view, server?.version ?? null, sample?.origin.reason ?? null)
     ];
     this.notes.set(notes.filter(note => note !== '').join('\n'));
     this.notice.show(notice?.brief === true ? null : notice);
+    if (this.substitute !== null && (document.activeElement !== this.substitute || this.focusControl())) {
+      this.substitute = null;
+    }
+    return true;
   }
 
-  /**
-   * Focus the dropdown, or the button that loads gpuwidget if the dropdown is disabled. Return whether one of
-   * them now has the focus.
-   */
-  focus(): boolean {
+  /** Focus the dropdown, or the button that loads gpuwidget. Return whether one of them now has the focus. */
+  private focusControl(): boolean {
     if (this.dropdown.node.disabled) {
       return this.notice.focus();
     }
@@ -158,7 +172,7 @@ export class DeviceSection {
     const device = this.kernels.state?.device;
     const isRequested = pendingRequest(this.kernels.view, 'set_device') !== undefined;
     return device === undefined || device.chosen === null || isRequested
-      ? this.panelState.newTensors
+      ? this.context.panelState.newTensors
       : device.new_tensors;
   }
 

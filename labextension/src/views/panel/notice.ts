@@ -1,8 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { closeIcon } from '@jupyterlab/ui-components';
 
 import type { Notice } from './panelMessages';
-import type { StatusMessage } from '../../model/memory/statusMessage';
 import { element, setAttribute, setHidden, TextElement } from '../../ui/dom';
 
 /** A sentence, optionally with a command, a link or a button. The view is hidden if there is no notice. */
@@ -50,53 +48,5 @@ export class NoticeView {
       this.button.focus();
     }
     return shown;
-  }
-}
-
-/** Shows the message about the last action at the bottom of the panel. Screen readers announce it. */
-export class StatusMessageView {
-  readonly node: HTMLElement;
-  private readonly close = element(
-    'button',
-    'icon-button jp-gpuwidget-panel-close',
-    closeIcon.element({ tag: 'span' })
-  );
-  private readonly text = new TextElement('panel-message-text');
-  private atHolder = false;
-
-  constructor(
-    trans: TranslationBundle,
-    private readonly message: StatusMessage
-  ) {
-    this.close.type = 'button';
-    this.close.title = trans.__('Dismiss');
-    this.close.setAttribute('aria-label', this.close.title);
-    this.close.onclick = () => {
-      message.clear();
-    };
-    // The text is never hidden: a live region is announced only if it existed before its text changed.
-    this.text.node.setAttribute('role', 'status');
-    this.node = element('div', 'panel-message', this.text.node, this.close);
-    message.changed.connect(this.update, this);
-    this.update();
-  }
-
-  /** Stop showing new messages. */
-  dispose(): void {
-    this.message.changed.disconnect(this.update, this);
-  }
-
-  /** Set whether the message is visible at its holder instead. Screen readers still announce it. */
-  setAtHolder(atHolder: boolean): void {
-    this.atHolder = atHolder;
-    this.update();
-  }
-
-  private update(): void {
-    const { text } = this.message;
-    const isEmpty = text === '' || this.atHolder;
-    this.text.set(text);
-    setHidden(this.close, isEmpty);
-    setAttribute(this.node, 'data-empty', isEmpty ? 'true' : '');
   }
 }

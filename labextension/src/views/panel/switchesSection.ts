@@ -1,65 +1,56 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import type { IDisposable } from '@lumino/disposable';
 
+import type { PanelContext } from './panelContext';
 import { kernelNotice } from './panelMessages';
-import type { PanelState } from '../../model/panelState';
-import { pendingRequest, type IKernels, type KernelView } from '../../model/kernel/kernels';
+import { pendingRequest, type KernelView } from '../../model/kernel/kernels';
 import type { Kernel } from '../../model/kernel/kernel';
 import { element, openListOnKeys, setAttribute, TextElement } from '../../ui/dom';
+import { FoldedSection } from '../../ui/panelSection';
 import { UNKNOWN } from '../../model/format';
 import type { Switch } from '../../wire/wire';
 
 const ON = 'on';
 const OFF = 'off';
 
-/** The section for torch's switches in the active notebook's kernel. It is collapsed by default. */
-export class SwitchesSection {
-  readonly node: HTMLDetailsElement;
-  private readonly summary = new TextElement('section-summary');
+/** The section for torch's switches in the active notebook's kernel. */
+export class SwitchesSection extends FoldedSection {
   private readonly list = element('div', 'switches-list');
   private readonly log = new TextElement('switches-log', 'div');
   private readonly rows = new Map<string, SwitchRow>();
-  private readonly binding: IDisposable;
   private shown: Kernel | null = null;
   /** The switch that the user changed last in this kernel. */
   private latest: string | null = null;
 
-  constructor(
-    private readonly trans: TranslationBundle,
-    private readonly kernels: IKernels,
-    panelState: PanelState
-  ) {
-    this.node = element(
-      'details',
-      'section jp-gpuwidget-switches',
-      element(
-        'summary',
-        'section-head',
-        element('span', 'section-title', trans.__('PyTorch switches')),
-        this.summary.node
-      ),
-      element('div', 'section-body', this.list, this.log.node)
-    );
-    this.binding = panelState.bindDetails(this.node, 'settings', () => {
-      this.update();
+  constructor(private readonly context: PanelContext) {
+    const { trans, monitor, panelState } = context;
+    super({
+      className: 'switches',
+      title: trans.__('PyTorch switches'),
+      panelState,
+      name: 'settings',
+      sources: [monitor.kernels.changed]
     });
+    this.body.append(this.list, this.log.node);
     this.list.setAttribute('role', 'group');
     this.list.setAttribute('aria-label', trans.__('PyTorch switches'));
     this.log.node.setAttribute('aria-live', 'polite');
   }
 
-  /** Show the kernel's state. */
-  update(): void {
-    const { view, state } = this.kernels;
+  protected override render(): boolean {
+    const { trans, monitor, settings } = this.context;
+    const { view, state } = monitor.kernels;
     if (view.kernel !== this.shown) {
       this.shown = view.kernel;
       this.latest = null;
     }
-    this.summary.set(switchesSummary(this.trans, view));
-    if (!this.node.open) {
-      return;
+    if (!settings.current.show.switches) {
+      return false;
     }
-    const reason = disabledReason(this.trans, view);
+    this.summary.set(switchesSummary(trans, view));
+    if (!this.node.open) {
+      return true;
+    }
+    const reason = disabledReason(trans, view);
     if (state === null) {
       for (const row of this.rows.values()) {
         row.clear(reason);
@@ -71,11 +62,8 @@ export class SwitchesSection {
         this.rows.get(keyOf(torchSwitch))?.update(torchSwitch, requested?.value ?? null, reason);
       }
     }
-    this.log.set(switchesLog(this.trans, view, this.latest));
-  }
-
-  dispose(): void {
-    this.binding.dispose();
+    this.log.set(switchesLog(trans, view, this.latest));
+    return true;
   }
 
   /**
@@ -92,9 +80,9 @@ export class SwitchesSection {
       const key = keyOf(torchSwitch);
       const row =
         before.get(key) ??
-        new SwitchRow(this.trans, torchSwitch, value => {
+        new SwitchRow(this.context.trans, torchSwitch, value => {
           this.latest = torchSwitch.name;
-          void this.kernels.request({ ask: 'set_switch', name: torchSwitch.name, value });
+          void this.context.monitor.kernels.request({ ask: 'set_switch', name: torchSwitch.name, value });
         });
       this.rows.set(key, row);
     }

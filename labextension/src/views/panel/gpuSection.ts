@@ -1,39 +1,30 @@
+import type { DeviceSection } from './deviceSection';
 import { GpuCard, type CardContext } from './gpuCard';
-import type { ActionResult } from '../../model/memory/statusMessage';
-import { kernelsOf } from '../../model/memory/holders';
-import { expandedByDefault, type GpuNow, type StreamModel } from '../../model/stream/streamModel';
+import type { HintSection } from './hintSection';
+import type { PanelContext } from './panelContext';
+import { reasonText } from './serverSections';
 import type { Band } from '../../model/cells/band';
+import { kernelsOf } from '../../model/memory/holders';
+import { ActionResult } from '../../model/memory/statusMessage';
+import { currentState, expandedByDefault, type GpuNow } from '../../model/stream/streamModel';
+import { readPalette, type Palette } from '../../ui/chartBands';
 import { element, setAttribute, VisibilityTracker } from '../../ui/dom';
+import { PanelSection } from '../../ui/panelSection';
 import type { KernelState } from '../../wire/wire';
-
-/** The data that the list shows in addition to the samples. */
-export interface GpuListContext {
-  /** The id of the active notebook's kernel; null if there is no kernel. */
-  readonly activeKernel: string | null;
-  /** Ids of the kernels for which a hint is shown. */
-  readonly hinted: ReadonlySet<string>;
-  /** The default device of the active notebook; null if unknown. */
-  readonly device: string | null;
-  /** The result of the last action on a kernel. */
-  readonly result: ActionResult | null;
-  /** Return the time ranges in which cells used the GPU with this UUID. */
-  readonly bands: (uuid: string) => readonly Band[];
-  /** Whether holders are shown, according to the settings. */
-  readonly holders: boolean;
-  /** The reason that the panel shows once for all GPUs; empty if there is none. */
-  readonly sharedReason: string;
-}
 
 /** Interval, in seconds, at which cards that are scrolled out of view are updated for screen readers. */
 const HIDDEN_UPDATE_S = 10;
+const NO_BANDS: readonly Band[] = [];
 
 /**
  * The cards of all GPUs, one below the other. Cards that are scrolled out of view are updated only every ten
  * seconds, and without their charts.
  */
-export class GpuList {
-  readonly node = element('div', 'gpu-list');
+export class GpuSection extends PanelSection {
   private readonly cards = new Map<string, GpuCard>();
+  private readonly cardContext: CardContext;
+  /** The colors of the current theme; null before they are read. */
+  private palette: Palette | null = null;
   /**
    * A key of the data that last determined which cards are expanded: the GPUs, the cards expanded by default,
    * and whether the saved state has been read.
@@ -41,29 +32,64 @@ export class GpuList {
   private expandedFor = '';
   /** The time of the sample that each card shows, by the GPU's UUID. */
   private readonly updated = new Map<string, number>();
-  private repeatUpdate: (() => void) | null = null;
-  private readonly visibility = new VisibilityTracker(() => this.repeatUpdate?.());
+  private readonly visibility = new VisibilityTracker(() => {
+    this.update();
+  });
 
-  constructor(private readonly context: CardContext) {}
+  constructor(
+    private readonly context: PanelContext,
+    private readonly device: DeviceSection,
+    private readonly hints: HintSection
+  ) {
+    const { trans, monitor, cells, holders, panelState, themes } = context;
+    super(element('div', 'gpu-list'), [
+      monitor.changed,
+      cells.changed,
+      panelState.changed,
+      holders.message.changed
+    ]);
+    this.cardContext = {
+      trans,
+      palette: () => (this.palette ??= readPalette(this.node)),
+      holders,
+      panelState,
+      choose: chosen => {
+        device.choose(chosen);
+      }
+    };
+    themes?.themeChanged.connect(this.redraw, this);
+  }
 
-  /** Show the newest sample and the history of `model`, and each GPU's data in the kernel's `state`. */
-  update(model: StreamModel, state: KernelState | null, context: GpuListContext): void {
-    const gpus = model.gpus(state, context.activeKernel);
+  override dispose(): void {
+    if (this.isDisposed) {
+      return;
+    }
+    this.reconcile([]);
+    this.visibility.dispose();
+    super.dispose();
+  }
+
+  protected override render(): boolean {
+    const { monitor, cells, holders, settings } = this.context;
+    const { model, kernels } = monitor;
+    const { show } = settings.current;
+    const { message } = holders;
+    const state = currentState(kernels);
+    const gpus = model.gpus(state, kernels.view.kernel?.id ?? null);
     this.reconcile(gpus);
     const models = new Set(gpus.map(({ gpu }) => gpu.name));
     setAttribute(this.node, 'data-models', models.size > 1 ? 'mixed' : 'same');
     this.expandAutomatically(gpus, state);
-    const data = { history: model.history, seconds: model.seconds, gap: model.gap };
+    const result =
+      message.text === '' || message.kernel === null ? null : new ActionResult(message.kernel, message.text);
+    const idle = this.hints.hints.flatMap(hint => (hint.kind === 'idle' ? hint.kernel.id : []));
     const holderContext = {
       kernels: kernelsOf(model.usage),
       time: model.sample?.time ?? NaN,
-      hinted: context.hinted,
-      listed: context.holders,
-      sharedReason: context.sharedReason,
-      device: context.device
-    };
-    this.repeatUpdate = () => {
-      this.update(model, state, context);
+      hinted: new Set(idle),
+      listed: show.holders,
+      sharedReason: reasonText(this.context),
+      device: this.device.device
     };
     for (const now of gpus) {
       const { uuid } = now.gpu;
@@ -74,26 +100,23 @@ export class GpuList {
       const visible = this.visibility.has(card.node);
       if (visible || this.isDue(uuid, holderContext.time)) {
         this.updated.set(uuid, holderContext.time);
-        const chartData = { ...data, bands: context.bands(uuid) };
-        card.update(now, { ...holderContext, result: visible ? context.result : null }, chartData, visible);
+        const bands = show.bands ? cells.bands(uuid) : NO_BANDS;
+        const chartData = { history: model.history, seconds: model.seconds, gap: model.gap, bands };
+        card.update(now, { ...holderContext, result: visible ? result : null }, chartData, visible);
       }
     }
     const hasUsers = [...this.cards.values()].some(({ hasUser }) => hasUser);
     setAttribute(this.node, 'data-users', hasUsers ? '' : 'none');
+    message.shownAtHolder = result?.shown === true;
+    return true;
   }
 
   /** Redraw all charts in the colors of the current theme. */
-  redraw(): void {
+  private redraw(): void {
+    this.palette = null;
     for (const card of this.cards.values()) {
       card.redraw();
     }
-  }
-
-  /** Remove all cards. */
-  dispose(): void {
-    this.repeatUpdate = null;
-    this.reconcile([]);
-    this.visibility.dispose();
   }
 
   private isDue(uuid: string, time: number): boolean {
@@ -118,7 +141,7 @@ export class GpuList {
     }
     for (const uuid of wanted) {
       if (!this.cards.has(uuid)) {
-        const card = new GpuCard(uuid, this.context);
+        const card = new GpuCard(uuid, this.cardContext);
         this.cards.set(uuid, card);
         this.visibility.observe(card.node);
       }

@@ -1,20 +1,23 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { OpenHolder } from './holderList';
-import type { PanelState } from '../../model/panelState';
-import type { Hint } from '../../model/memory/hints';
+import type { PanelContext } from './panelContext';
+import { HintFinder, type Hint } from '../../model/memory/hints';
 import {
   approximateDuration,
   gpuNumbers,
   holderName,
   kernelName,
   kernelPath,
+  kernelsOf,
   targetOf,
   type ActionTarget
 } from '../../model/memory/holders';
 import { element, KeyedList, setAttribute, setHidden, TextElement } from '../../ui/dom';
 import { gpuNumber, memory, whole } from '../../model/format';
-import type { ServerKernel } from '../../wire/wire';
+import type { Settings } from '../../model/settings/settings';
+import { PanelSection } from '../../ui/panelSection';
+import type { MemoryOwnership, Sample, ServerKernel } from '../../wire/wire';
 
 /** Maximum number of hints in the collapsed list. */
 const MAX_COLLAPSED = 3;
@@ -23,36 +26,56 @@ const NAME = 'hints';
 
 type Kernels = ReadonlyMap<string, ServerKernel>;
 
-/** The list of hints, one per line. It is hidden if there are no hints. */
-export class HintList {
-  readonly node: HTMLElement;
+/** The list of hints, one per line. */
+export class HintSection extends PanelSection {
   private readonly list: KeyedList<HintLine>;
   private readonly more = new TextElement('');
   private readonly button: HTMLButtonElement;
+  private readonly finder = new HintFinder();
+  private found: {
+    readonly usage: MemoryOwnership | null;
+    readonly sample: Sample | null;
+    readonly settings: Settings;
+    readonly hints: readonly Hint[];
+  } | null = null;
 
-  constructor(
-    private readonly trans: TranslationBundle,
-    actions: OpenHolder,
-    private readonly panelState: PanelState
-  ) {
-    this.list = new KeyedList('hint-lines', () => new HintLine(trans, actions));
+  constructor(private readonly context: PanelContext) {
+    const { trans, monitor, holders, panelState } = context;
+    super(element('section', 'hint-list'), [monitor.changed, panelState.changed]);
+    this.list = new KeyedList('hint-lines', () => new HintLine(trans, holders));
     this.list.node.setAttribute('aria-label', trans.__('Hints'));
     this.button = element('button', 'panel-more', this.more.node);
     this.button.type = 'button';
     this.button.onclick = () => {
       panelState.setExpanded(NAME, !this.expanded);
     };
-    this.node = element('section', 'hint-list', this.list.node, this.button);
+    this.node.append(this.list.node, this.button);
+  }
+
+  /** The current hints; none if the settings hide them. */
+  get hints(): readonly Hint[] {
+    const { usage, sample, server } = this.context.monitor.model;
+    const settings = this.context.settings.current;
+    const { found } = this;
+    if (found?.usage === usage && found.sample === sample && found.settings === settings) {
+      return found.hints;
+    }
+    const hints =
+      usage === null || sample === null || !settings.show.hints
+        ? []
+        : this.finder.find(usage, sample, server?.interval ?? 0, settings.hints);
+    this.found = { usage, sample, settings, hints };
+    return hints;
   }
 
   private get expanded(): boolean {
-    return this.panelState.isExpanded(NAME) ?? false;
+    return this.context.panelState.isExpanded(NAME) ?? false;
   }
 
-  /** Show `hints`. */
-  update(hints: readonly Hint[], kernels: Kernels): void {
-    const { expanded } = this;
-    setHidden(this.node, hints.length === 0);
+  protected override render(): boolean {
+    const { trans, monitor } = this.context;
+    const { hints, expanded } = this;
+    const kernels = kernelsOf(monitor.model.usage);
     const collapsible = hints.length > MAX_COLLAPSED + 1;
     const shown = collapsible && !expanded ? hints.slice(0, MAX_COLLAPSED) : hints;
     this.list.arrange(shown.map(({ key }) => key)).forEach((line, index) => {
@@ -65,7 +88,8 @@ export class HintList {
     setAttribute(this.button, 'aria-expanded', String(expanded));
     setAttribute(this.node, 'data-open', String(collapsible && expanded));
     const left = hints.length - MAX_COLLAPSED;
-    this.more.set(expanded ? this.trans.__('Show fewer') : this.trans._n('and %1 more', 'and %1 more', left));
+    this.more.set(expanded ? trans.__('Show fewer') : trans._n('and %1 more', 'and %1 more', left));
+    return hints.length > 0;
   }
 }
 

@@ -1,0 +1,40 @@
+import { closeIcon } from '@jupyterlab/ui-components';
+
+import type { PanelContext } from './panelContext';
+import type { StatusMessage } from '../../model/memory/statusMessage';
+import { element, setAttribute, setHidden, TextElement } from '../../ui/dom';
+import { PanelSection } from '../../ui/panelSection';
+
+/** The message about the last action, at the bottom of the panel. Screen readers announce it. */
+export class MessageSection extends PanelSection {
+  private readonly message: StatusMessage;
+  private readonly dismiss = element(
+    'button',
+    'icon-button jp-gpuwidget-panel-close',
+    closeIcon.element({ tag: 'span' })
+  );
+  private readonly text = new TextElement('panel-message-text');
+
+  constructor({ trans, holders: { message } }: PanelContext) {
+    super(element('div', 'panel-message'), [message.changed]);
+    this.message = message;
+    this.dismiss.type = 'button';
+    this.dismiss.title = trans.__('Dismiss');
+    this.dismiss.setAttribute('aria-label', this.dismiss.title);
+    this.dismiss.onclick = () => {
+      message.clear();
+    };
+    this.text.node.setAttribute('role', 'status');
+    this.node.append(this.text.node, this.dismiss);
+  }
+
+  protected override render(): boolean {
+    const { text, shownAtHolder } = this.message;
+    const isEmpty = text === '' || shownAtHolder;
+    this.text.set(text);
+    setHidden(this.dismiss, isEmpty);
+    setAttribute(this.node, 'data-empty', isEmpty ? 'true' : '');
+    // The text is never hidden: a live region is announced only if it existed before its text changed.
+    return true;
+  }
+}
