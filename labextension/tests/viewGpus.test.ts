@@ -9,6 +9,7 @@ import { StreamModel } from '../src/model/stream/streamModel';
 import type { DeviceSection } from '../src/views/panel/deviceSection';
 import { GpuSection } from '../src/views/panel/gpuSection';
 import type { HintSection } from '../src/views/panel/hintSection';
+import type { MessageSection } from '../src/views/panel/messageSection';
 import {
   FakeClock,
   GIB,
@@ -43,6 +44,7 @@ class ShownList {
     device: null as string | null,
     choose: (device: string) => this.chosen.push(device)
   };
+  private readonly messageSection = { setAtHolder: () => undefined };
   private readonly context = panelContext({});
   readonly list = new GpuSection(
     panelContext({
@@ -57,7 +59,8 @@ class ShownList {
       panelState: this.panelState
     }),
     this.device as unknown as DeviceSection,
-    { hints: [] } as unknown as HintSection
+    { hints: [] } as unknown as HintSection,
+    this.messageSection as unknown as MessageSection
   );
 
   constructor() {

@@ -49,7 +49,7 @@ test('the result of an action is announced also while it is shown at its line, a
   message.set('Freed 2 GiB.', 'result', 'kernel-1');
   await updated();
   assert.deepEqual([view.node.dataset.empty, textOf(status)], [undefined, 'Freed 2 GiB.']);
-  message.shownAtHolder = true;
+  view.setAtHolder(true);
   await updated();
   assert.deepEqual([view.node.dataset.empty, textOf(status), status.hidden], ['true', 'Freed 2 GiB.', false]);
   await clock.pass(20_000);

@@ -21,13 +21,12 @@ export class StatusMessage {
   kernel: string | null = null;
   kind: MessageKind = 'result';
   private sentence = '';
-  private atHolder = false;
   private timer: number | null = null;
   private readonly changes = new Signal<this, void>(this);
 
   constructor(private readonly clock: Clock) {}
 
-  /** Emitted after the text, or the place where it is shown, has been set. */
+  /** Emitted after the text has been set. */
   get changed(): ISignal<this, void> {
     return this.changes;
   }
@@ -35,18 +34,6 @@ export class StatusMessage {
   /** The text of the message; empty without a message. */
   get text(): string {
     return this.sentence;
-  }
-
-  /** Whether a line of the kernel shows the message, so that no other place has to. */
-  get shownAtHolder(): boolean {
-    return this.atHolder;
-  }
-
-  set shownAtHolder(atHolder: boolean) {
-    if (atHolder !== this.atHolder) {
-      this.atHolder = atHolder;
-      this.changes.emit();
-    }
   }
 
   /** Show a sentence. `kernel` is the id of the kernel that it is about. */

@@ -1,6 +1,7 @@
 import type { DeviceSection } from './deviceSection';
 import { GpuCard, type CardContext } from './gpuCard';
 import type { HintSection } from './hintSection';
+import type { MessageSection } from './messageSection';
 import type { PanelContext } from './panelContext';
 import { reasonText } from './serverSections';
 import type { Band } from '../../model/cells/band';
@@ -39,7 +40,8 @@ export class GpuSection extends PanelSection {
   constructor(
     private readonly context: PanelContext,
     private readonly device: DeviceSection,
-    private readonly hints: HintSection
+    private readonly hints: HintSection,
+    private readonly message: MessageSection
   ) {
     const { trans, monitor, cells, holders, panelState, themes } = context;
     super(element('div', 'gpu-list'), [
@@ -107,7 +109,7 @@ export class GpuSection extends PanelSection {
     }
     const hasUsers = [...this.cards.values()].some(({ hasUser }) => hasUser);
     setAttribute(this.node, 'data-users', hasUsers ? '' : 'none');
-    message.shownAtHolder = result?.shown === true;
+    this.message.setAtHolder(result?.shown === true);
     return true;
   }
 

@@ -14,6 +14,7 @@ export class MessageSection extends PanelSection {
     closeIcon.element({ tag: 'span' })
   );
   private readonly text = new TextElement('panel-message-text');
+  private atHolder = false;
 
   constructor({ trans, holders: { message } }: PanelContext) {
     super(element('div', 'panel-message'), [message.changed]);
@@ -28,9 +29,17 @@ export class MessageSection extends PanelSection {
     this.node.append(this.text.node, this.dismiss);
   }
 
+  /** Set whether the message is visible at its holder instead. Screen readers still announce it. */
+  setAtHolder(atHolder: boolean): void {
+    if (atHolder !== this.atHolder) {
+      this.atHolder = atHolder;
+      this.update();
+    }
+  }
+
   protected override render(): boolean {
-    const { text, shownAtHolder } = this.message;
-    const isEmpty = text === '' || shownAtHolder;
+    const { text } = this.message;
+    const isEmpty = text === '' || this.atHolder;
     this.text.set(text);
     setHidden(this.dismiss, isEmpty);
     setAttribute(this.node, 'data-empty', isEmpty ? 'true' : '');

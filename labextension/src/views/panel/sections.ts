@@ -22,6 +22,7 @@ export function sections(
   device: DeviceSection
 ): readonly (readonly [PanelSection, SectionOptions])[] {
   const hints = new HintSection(context);
+  const message = new MessageSection(context);
   return [
     [device, { rank: 100 }],
     [new SwitchesSection(context), { rank: 200 }],
@@ -30,12 +31,12 @@ export function sections(
     [jobSection(context), { rank: 500 }],
     [new ServerNoticeSection(context, false), { rank: 600 }],
     [new LegendSection(context), { rank: 700 }],
-    [new GpuSection(context, device, hints), { rank: 800 }],
+    [new GpuSection(context, device, hints, message), { rank: 800 }],
     [useSection(context), { rank: 900 }],
     [new CellsSection(context), { rank: 1000 }],
     // Below everything that scrolls, so that nothing moves when one of these appears.
     [hints, { rank: 100, below: true }],
     [new ServerNoticeSection(context, true), { rank: 200, below: true }],
-    [new MessageSection(context), { rank: 300, below: true }]
+    [message, { rank: 300, below: true }]
   ];
 }
