@@ -111,6 +111,7 @@ test('a choice stays selected until the kernel has replied, and a rejection rest
 test('the GPU with the most free memory is chosen by its name, since another one may have more later', async () => {
   const shown = new Shown();
   await shown.show();
+  shown.kernel.reply = ok({ choices: CHOICES, device: device('cuda:1') });
   choose(shown.select, 'most-free');
   await settled();
   assert.deepEqual(shown.changes, [{ ask: 'set_device', device: 'cuda:1', new_tensors: true }]);

@@ -36,7 +36,9 @@ class ShownList {
   /** The holders whose menus or tabs the user has opened. */
   readonly opened: unknown[] = [];
   readonly shownParts = { holders: true, bands: true };
+  private readonly context = panelContext({});
   private readonly kernels = {
+    changed: this.context.monitor.changed,
     state: null as KernelState | null,
     view: { kernel: { id: 'mine' }, silentFor: null }
   };
@@ -45,7 +47,6 @@ class ShownList {
     choose: (device: string) => this.chosen.push(device)
   };
   private readonly messageSection = { setAtHolder: () => undefined };
-  private readonly context = panelContext({});
   readonly list = new GpuSection(
     panelContext({
       monitor: { ...this.context.monitor, model: this.model, kernels: this.kernels },

@@ -61,7 +61,6 @@ export class GpuMonitor implements IMonitor {
     this.activities = new KernelActivities(clock);
     connection.received.connect(this.handleMessage, this);
     connection.changed.connect(this.notify, this);
-    kernels.changed.connect(this.notify, this);
   }
 
   get changed(): ISignal<this, void> {

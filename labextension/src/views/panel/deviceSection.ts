@@ -51,7 +51,11 @@ export class DeviceSection extends PanelSection {
 
   constructor(private readonly context: PanelContext) {
     const { trans, monitor, panelState, holders } = context;
-    super(element('section', 'device-section'), [monitor.changed, panelState.changed]);
+    super(element('section', 'device-section'), [
+      monitor.changed,
+      monitor.kernels.changed,
+      panelState.changed
+    ]);
     const { kernels } = monitor;
     this.trans = trans;
     this.kernels = kernels;

@@ -43,6 +43,17 @@ interface CardContent {
   readonly now: GpuNow;
   readonly context: HolderContext;
   readonly segments: readonly Segment[];
+  readonly chart: ChartData;
+  readonly visible: boolean;
+  readonly state: CardState;
+}
+
+/** Why a GPU has no values, and why its clock is held down. */
+interface CardState {
+  readonly unavailable: readonly [string, string] | null;
+  /** The reasons that are a problem, and the others. */
+  readonly warnings: readonly string[];
+  readonly others: readonly string[];
 }
 
 /** One GPU: a row that expands to a card. */
@@ -134,24 +145,16 @@ export class GpuCard {
     });
     this.memory.update(parts, gpu.memory_total, reading.missing.memory_used ?? '');
     setAttribute(this.node, 'data-level', memoryLevel(parts.used, gpu.memory_total));
-    const segments = memorySegments(parts, holders);
-    this.content = { now, context, segments };
-    this.updateExpandedPart();
-    this.updateFacts(now);
-    this.reasons.set(unavailable === null ? unknownValues(trans, reading) : '');
-    this.updateState(unavailable, warnings, others);
     setAttribute(this.node, 'data-away', reading.lost_since !== null ? 'lost' : unavailable ? 'silent' : '');
-    const chartData = { ...data, uuid: this.uuid, total: gpu.memory_total };
-    const name = trans.__(
-      'Chart of the last %1, now: GPU utilization %2, memory %3',
-      duration(data.seconds),
-      withUnit(whole(reading.utilization), '%'),
-      memoryOf(trans, parts.used, gpu.memory_total)
-    );
-    for (const chart of [this.sparkline, this.chart]) {
-      chart.update(chartData, visible);
-      setAttribute(chart.node, 'aria-label', name);
-    }
+    this.content = {
+      now,
+      context,
+      segments: memorySegments(parts, holders),
+      chart: { ...data, uuid: this.uuid, total: gpu.memory_total },
+      visible,
+      state: { unavailable, warnings, others }
+    };
+    this.updateExpandedPart();
   }
 
   /** Redraw the charts in the colors of the current theme. */
@@ -167,24 +170,40 @@ export class GpuCard {
     this.node.remove();
   }
 
-  /**
-   * Update the visible parts. If the card is expanded, these are the card's memory bar and its list of
-   * holders; otherwise, the memory bar in the row.
-   */
+  /** Update what only an expanded card shows, or what only the row of a collapsed one shows. */
   private updateExpandedPart(): void {
     if (this.content === null) {
       return;
     }
-    const { now, context, segments } = this.content;
+    const { now, context, segments, chart, visible, state } = this.content;
+    const { gpu, reading } = now;
     (this.expanded ? this.bar : this.rowBar).update(
       segments,
       now.gpu.memory_total,
       this.trans.__('Memory: %1', this.memory.text)
     );
+    const shown = this.expanded ? this.chart : this.sparkline;
+    shown.update(chart, visible);
+    setAttribute(
+      shown.node,
+      'aria-label',
+      this.trans.__(
+        'Chart of the last %1, now: GPU utilization %2, memory %3',
+        duration(chart.seconds),
+        withUnit(whole(reading.utilization), '%'),
+        memoryOf(this.trans, memoryShares(now).used, gpu.memory_total)
+      )
+    );
+    if (!this.expanded) {
+      return;
+    }
     setHidden(this.holders.node, !context.listed);
-    if (this.expanded && context.listed) {
+    if (context.listed) {
       this.holders.update(now, context);
     }
+    this.updateFacts(now);
+    this.reasons.set(state.unavailable === null ? unknownValues(this.trans, reading) : '');
+    this.updateState(state);
   }
 
   private userName(holder: Holder, { kernels }: HolderContext): string {
@@ -208,11 +227,7 @@ export class GpuCard {
    * Update the line at the bottom of the card: why there are no values, or why the clock is held down. There
    * is always space for one line, so that nothing moves when the GPU is throttled.
    */
-  private updateState(
-    unavailable: readonly [string, string] | null,
-    warnings: readonly string[],
-    others: readonly string[]
-  ): void {
+  private updateState({ unavailable, warnings, others }: CardState): void {
     const warm = unavailable !== null || warnings.length > 0;
     const reasons = [...warnings, ...others].join(', ');
     const throttled = reasons === '' ? '' : this.trans.__('Throttled (%1)', reasons);

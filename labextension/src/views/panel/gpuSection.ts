@@ -5,6 +5,7 @@ import type { MessageSection } from './messageSection';
 import type { PanelContext } from './panelContext';
 import { reasonText } from './serverSections';
 import type { Band } from '../../model/cells/band';
+import type { IKernels } from '../../model/kernel/kernels';
 import { kernelsOf } from '../../model/memory/holders';
 import { ActionResult } from '../../model/memory/statusMessage';
 import { currentState, expandedByDefault, type GpuNow } from '../../model/stream/streamModel';
@@ -31,6 +32,8 @@ export class GpuSection extends PanelSection {
    * and whether the saved state has been read.
    */
   private expandedFor = '';
+  /** What the cards show of the active notebook's kernel, as JSON. */
+  private kernelShown = '';
   /** The time of the sample that each card shows, by the GPU's UUID. */
   private readonly updated = new Map<string, number>();
   private readonly visibility = new VisibilityTracker(() => {
@@ -43,13 +46,10 @@ export class GpuSection extends PanelSection {
     private readonly hints: HintSection,
     private readonly message: MessageSection
   ) {
-    const { trans, monitor, cells, holders, panelState, themes } = context;
-    super(element('div', 'gpu-list'), [
-      monitor.changed,
-      cells.changed,
-      panelState.changed,
-      holders.message.changed
-    ]);
+    const { trans, monitor, holders, panelState, themes } = context;
+    super(element('div', 'gpu-list'), [monitor.changed, panelState.changed, holders.message.changed]);
+    // Most replies of a kernel change nothing that is shown about GPUs.
+    monitor.kernels.changed.connect(this.onKernelsChanged, this);
     this.cardContext = {
       trans,
       palette: () => (this.palette ??= readPalette(this.node)),
@@ -111,6 +111,14 @@ export class GpuSection extends PanelSection {
     setAttribute(this.node, 'data-users', hasUsers ? '' : 'none');
     this.message.setAtHolder(result?.shown === true);
     return true;
+  }
+
+  private onKernelsChanged({ view, state }: IKernels): void {
+    const shown = JSON.stringify([view.kernel?.id, view.silentFor === null, state?.device, state?.gpus]);
+    if (shown !== this.kernelShown) {
+      this.kernelShown = shown;
+      this.update();
+    }
   }
 
   /** Redraw all charts in the colors of the current theme. */

@@ -66,7 +66,7 @@ export function jobSection({ trans, monitor }: PanelContext): PanelSection {
 
 /** What the active notebook has used of the GPUs. */
 export function useSection({ trans, monitor }: PanelContext): PanelSection {
-  return new TextSection('panel-use', [monitor.changed], () => {
+  return new TextSection('panel-use', [monitor.changed, monitor.kernels.changed], () => {
     const kernel = monitor.kernels.view.kernel?.id;
     const hours = monitor.model.usage?.kernels.find(({ id }) => id === kernel)?.gpu_hours ?? null;
     return hours === null
