@@ -82,6 +82,8 @@ export class KernelActivity {
   private interrupted: readonly Execution[] = [];
   /** The starts of the executions in the present process, by execution count. */
   private readonly starts = new Map<number, number>();
+  /** The execution count of the last start. */
+  private lastCount = 0;
   private busyOnServer = false;
   private requestsShown = false;
   private readonly changes = new Signal<this, ActivityChange>(this);
@@ -260,10 +262,11 @@ export class KernelActivity {
     this.replace(parent.subshell_id ?? MAIN_SHELL, { request: execution.request, execution }, 'lost');
     const { executionCount, started } = execution;
     if (executionCount !== null) {
-      if (executionCount < Math.max(...this.starts.keys())) {
+      if (executionCount < this.lastCount) {
         this.starts.clear(); // A lower count is that of a new process.
       }
       this.starts.set(executionCount, started);
+      this.lastCount = executionCount;
     }
     this.changes.emit({ kind: 'started', execution });
   }
