@@ -69,7 +69,7 @@ export default ts.config(
         {
           patterns: [
             {
-              regex: '/views/(dashboard|cluster)/(?!clusterSection$)',
+              regex: '/views/(dashboard|cluster|diagnostics)/(?!(cluster|diagnostics)Section$)',
               allowTypeImports: true,
               message: 'Use import(), because these views are loaded when they are opened.'
             }

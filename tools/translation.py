@@ -43,7 +43,7 @@ DOMAINS = (LABEXTENSION, PACKAGE)
 LOCALE = ROOT / "gpuwidget" / "locale"
 SCHEMAS = ROOT / "labextension" / "schema"
 TRANSLATED_ELSEWHERE = {
-    "views/diagnostics/diagnosticsMessages.ts: title",
+    "views/diagnostics/diagnosticsSummary.ts: title",
     "views/diagnostics/environmentView.ts: title",
     "model/settings/loadSettings.ts: description",
     "model/settings/loadSettings.ts: title",

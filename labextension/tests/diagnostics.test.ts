@@ -2,13 +2,13 @@ import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
 import {
-  diagnosticsSummary,
   mergedChecks,
   mergeSkipped,
   textAfterCommand,
   toJson,
   type ShownCheck
 } from '../src/views/diagnostics/diagnosticsMessages';
+import { diagnosticsSummary } from '../src/views/diagnostics/diagnosticsSummary';
 import { DiagnosticsModel, type DiagnosisState } from '../src/model/diagnostics/diagnosticsModel';
 import { ActiveKernel } from '../src/model/kernel/activeKernel';
 import type { Result } from '../src/model/server/result';

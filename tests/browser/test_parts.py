@@ -1,4 +1,4 @@
-"""The scripts of the dashboard and of the cluster view, which a page loads when these views are opened."""
+"""The scripts of the dashboard, the cluster view and the doctor, which a page loads when these are opened."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from helpers_cluster import CLUSTER_OPTION, FakeCluster, cluster
+from helpers_diagnosis import fake_doctor_route, healthy
 from helpers_lab import Lab, Notebook
 from helpers_panel import PANEL, saved_workspace, show
 from playwright.sync_api import BrowserContext, Page
@@ -14,6 +15,9 @@ from playwright.sync_api import BrowserContext, Page
 DASHBOARD = "#jp-gpuwidget-dashboard"
 WALL = "#jp-gpuwidget-cluster"
 SECTION = f"{PANEL} .jp-gpuwidget-cluster-section"
+DOCTOR = f"{PANEL} .jp-gpuwidget-diagnostics"
+DOCTORS_BUTTON = f"{PANEL} [data-jp-item-name=doctor]"
+CHECK = f"{DOCTOR} .jp-gpuwidget-diagnostics-check"
 FAILED = ".jp-gpuwidget-not-loaded"
 FAILURE = "Couldn\N{RIGHT SINGLE QUOTATION MARK}t load this view from the Jupyter server."
 SCRIPTS = "**/jupyterlab-gpuwidget/static/*.js*"
@@ -66,8 +70,9 @@ def retry(page: Page, place: str) -> None:
 
 
 def test_parts_are_loaded_when_opened(opened: Notebook) -> None:
-    """A page loads the scripts of the dashboard and of the cluster only when they are opened."""
+    """A page loads the scripts of the dashboard, the cluster and the doctor only when they are opened."""
     page = opened.page
+    fake_doctor_route(opened, (200, healthy()))
     show(opened)
     page.wait_for_selector(SECTION)
     assert loaded_parts(page) == []
@@ -77,6 +82,9 @@ def test_parts_are_loaded_when_opened(opened: Notebook) -> None:
     page.click(f"{SECTION} summary")
     page.wait_for_selector(f"{SECTION} table tbody tr")
     assert loaded_parts(page) == ["cluster", "dashboard"]
+    page.click(DOCTORS_BUTTON)
+    page.wait_for_selector(CHECK)
+    assert loaded_parts(page) == ["cluster", "dashboard", "doctor"]
 
 
 def test_a_dashboard_that_could_not_be_loaded(opened: Notebook) -> None:
@@ -118,3 +126,41 @@ def test_a_wall_and_a_section_that_could_not_be_loaded(opened: Notebook) -> None
     page.wait_for_selector(f"{WALL} .jp-gpuwidget-cluster-cell", state="attached")
     page.click(f"{SECTION} button:text-is('Try again')")
     page.wait_for_selector(f"{SECTION} table tbody tr")
+
+
+def test_a_doctor_that_could_not_be_loaded(opened: Notebook) -> None:
+    """If the server does not send the doctor's scripts, the checks run nevertheless, and the section's head
+    shows their result. A button tries again, and the head is then at the top of the panel."""
+    page = opened.page
+    page.set_viewport_size({"width": 1366, "height": 320})
+    fake_doctor_route(opened, (200, healthy()))
+    show(opened)
+    lose_server(page)
+    page.click(DOCTORS_BUTTON)
+    page.wait_for_selector(f"{DOCTOR}[data-status=ok] > summary:has-text('no problems')")
+    retry(page, DOCTOR)
+    page.wait_for_selector(CHECK)
+    place = page.eval_on_selector(
+        f"{DOCTOR} > summary",
+        "head => head.getBoundingClientRect().top"
+        " - head.closest('.jp-gpuwidget-panel-scroll').getBoundingClientRect().top",
+    )
+    assert abs(place) <= 1
+
+
+def test_the_doctor_of_a_restored_panel(opened: Notebook) -> None:
+    """After a reload, the doctor's scripts are not loaded while the settings hide its section, even if the
+    section was expanded before. They are when the button opens it again."""
+    page = opened.page
+    fake_doctor_route(opened, (200, healthy()))
+    show(opened)
+    with page.expect_request(lambda request: '"health":true' in (request.post_data or "")):
+        page.click(DOCTORS_BUTTON)
+    page.wait_for_selector(CHECK)
+    page.goto(page.url.replace("?reset", "?"))
+    page.wait_for_selector(SECTION)
+    page.wait_for_selector(f"{DOCTOR}[open]", state="attached")
+    assert loaded_parts(page) == []
+    page.click(DOCTORS_BUTTON)
+    page.wait_for_selector(CHECK)
+    assert loaded_parts(page) == ["doctor"]

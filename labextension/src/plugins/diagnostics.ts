@@ -43,6 +43,10 @@ export const diagnostics: JupyterFrontEndPlugin<void> = {
       kernels,
       panelState: panel.panelState,
       settings,
+      load: async () => {
+        const chunk = await import(/* webpackChunkName: "doctor" */ '../views/diagnostics/chunk');
+        return chunk.DiagnosticsReport;
+      },
       copy: text => {
         Clipboard.copyToSystem(text);
       }

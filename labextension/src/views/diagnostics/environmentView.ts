@@ -8,12 +8,12 @@ import type { Fix } from '../../wire/wire';
 import {
   mergeSkipped,
   statusLabel,
-  SYMBOLS,
   textAfterCommand,
   toJson,
   type ShownCheck,
   type Translate
 } from './diagnosticsMessages';
+import { SYMBOLS } from './diagnosticsSummary';
 import { newestDiagnosis, type DiagnosisState } from '../../model/diagnostics/diagnosticsModel';
 
 /** Returns a button with a label that copies a text. */
