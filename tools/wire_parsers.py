@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -168,6 +168,10 @@ def object_parser(message_type: type, docstrings: Mapping[str, str], common: set
     """Return the parser of a dataclass. ``docstrings`` are those of its fields; all versions send the fields
     in ``common``."""
     name = message_type.__name__
+    if unknown := SPECIAL.get(message_type, {}).keys() - {field.name for field in fields(message_type)}:
+        raise TypeError(
+            f"{name} has no field {', '.join(sorted(unknown))}: correct SPECIAL in tools/wire_parsers.py."
+        )
     lines = [f"export const {name} = object<{name}>({{"]
     for field, hint in get_type_hints(message_type).items():
         try:

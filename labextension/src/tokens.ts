@@ -41,7 +41,7 @@ export interface IMonitor {
   readonly kernels: IKernels;
   /** What the kernels of all notebooks are doing. */
   readonly activities: KernelActivities;
-  /** Emitted when displayed data may have changed. */
+  /** Emitted when the server's data or the state of the connection may have changed. */
   readonly changed: ISignal<this, void>;
   /** Emitted for every message of the stream, before `changed`. */
   readonly received: ISignal<unknown, ReceivedMessage>;

@@ -210,9 +210,6 @@ test('settings that cannot be loaded for another reason leave the defaults and o
   const failing = { connector: { fetch: () => Promise.reject(new Error('Schema not found')) } };
   for (const [registry, reason] of [
     [new RegistryClass(failing as unknown as SettingRegistry.IOptions), 'Schema not found'],
-    // Jupyter's own server replaces invalid settings. Other servers may not.
-    [registryOf(plugin({ raw: '{"units": 7, "removed": 1}' })), 'must NOT have additional properties'],
-    [registryOf(plugin({ raw: '{"units": 7}' })), '/units must be object'],
     [null, 'the settings of another extension are unreadable']
   ] as const) {
     const { settings, warnings } = await loaded(registry);
@@ -222,6 +219,24 @@ test('settings that cannot be loaded for another reason leave the defaults and o
         DEFAULTS,
         [
           `JupyterLab could not load the GPU settings, so the defaults are used: ${reason}. Reload this page; if this message appears again, see the log of the Jupyter server.`
+        ]
+      ]
+    );
+  }
+});
+
+test('settings that the server should have replaced leave the defaults, and the warning names the file', async () => {
+  for (const [raw, reason] of [
+    ['{"units": 7, "removed": 1}', 'must NOT have additional properties'],
+    ['{"units": 7}', '/units must be object']
+  ] as const) {
+    const { settings, warnings } = await loaded(registryOf(plugin({ raw })));
+    assert.deepEqual(
+      [settings.current, warnings],
+      [
+        DEFAULTS,
+        [
+          `Your GPU settings are not valid in this version, so the defaults are used: ${reason}. Correct or delete the file ${FILE} and reload this page.`
         ]
       ]
     );

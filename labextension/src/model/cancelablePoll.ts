@@ -2,7 +2,7 @@ import { Poll } from '@lumino/polling';
 
 /**
  * Repeats an action, such as a request. The time until the next one depends on the last result. After `stop()`,
- * there is no timer, no pending request and no late result.
+ * there is no action, no pending request and no late result.
  */
 export class CancelablePoll<Value> {
   private pending = new AbortController();

@@ -16,8 +16,10 @@ export async function loadPart<Part>(
   for (;;) {
     const spinner = new Spinner();
     place.append(spinner.node);
+    place.classList.add('jp-gpuwidget-loading');
     try {
       return await load().finally(() => {
+        place.classList.remove('jp-gpuwidget-loading');
         spinner.node.remove();
         spinner.dispose();
       });
@@ -41,6 +43,7 @@ async function untilRetry(trans: TranslationBundle, place: HTMLElement, error: s
   await new Promise(resolve => {
     button.onclick = resolve;
   });
+  place.tabIndex = -1;
   place.focus(); // The focused button is removed.
   notice.remove();
 }

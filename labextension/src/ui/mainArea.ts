@@ -57,7 +57,11 @@ export class TabContent<View extends MainAreaView> extends BoxPanel {
   /** Show another state. */
   showState(state: unknown): void {
     this.firstState = state;
-    this.view?.showState(state);
+    if (this.view === null) {
+      this.stateChanges.emit();
+    } else {
+      this.view.showState(state);
+    }
   }
 
   protected override onActivateRequest(): void {

@@ -60,8 +60,8 @@ const PHASES: Readonly<Record<Kernel.Status, Phase>> = {
 const MAIN_SHELL = '';
 
 /**
- * What the kernel of one connection is doing: the only place that derives this from the kernel's messages, from
- * JupyterLab's status and from what the server sends.
+ * What the kernel of one connection is doing, derived from the kernel's messages, from JupyterLab's status and
+ * from what the server sends.
  *
  * A kernel publishes `busy` and `idle` for every message that it handles, including messages on its control
  * channel and in subshells. The `idle` of such a message does not mean that the running cell has ended.
@@ -186,6 +186,7 @@ export class KernelActivity {
   }
 
   private onDisposed(): void {
+    this.known = 'dead';
     this.endProcess();
     this.endInterrupted('lost');
   }

@@ -27,7 +27,9 @@ export function failureText(trans: TranslationBundle, kind: FailureKind): string
     case 'refused':
       return trans.__('The server does not accept this login any more. Reload the page and log in.');
     case 'foreign':
-      return trans.__('The server and this page have different versions of gpuwidget. Reload the page.');
+      return trans.__(
+        'The server and this page have different versions of gpuwidget. Restart the server, then reload the page.'
+      );
     default:
       return trans.__('The server does not answer.');
   }

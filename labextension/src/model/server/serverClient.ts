@@ -78,10 +78,12 @@ export class ServerClient {
    */
   async probe(signal: AbortSignal): Promise<Result<null>> {
     const reply = await this.send('stream', { query: this.streamQuery, signal });
-    this.hasShortHistory = reply?.status === INVALID_PARAMETER;
-    return this.hasShortHistory || reply?.status === UPGRADE_REQUIRED
-      ? { kind: 'ok', value: null }
-      : this.failure(reply);
+    const hasShortHistory = reply?.status === INVALID_PARAMETER;
+    if (!hasShortHistory && reply?.status !== UPGRADE_REQUIRED) {
+      return this.failure(reply);
+    }
+    this.hasShortHistory = hasShortHistory;
+    return { kind: 'ok', value: null };
   }
 
   /** Return the newest sample. */
@@ -154,8 +156,14 @@ export class ServerClient {
   ): Promise<Reply | null> {
     const { baseUrl } = this.settings;
     const url = URLExt.join(baseUrl, ROUTES, route) + URLExt.objectToQueryString(query);
-    const signals = [AbortSignal.timeout(timeout), ...(signal ? [signal] : [])];
-    const options = { cache: 'no-store', ...init, signal: AbortSignal.any(signals) } as const;
+    // Browsers older than 2024 have no `AbortSignal.any()`.
+    const request = new AbortController();
+    for (const each of [AbortSignal.timeout(timeout), ...(signal ? [signal] : [])]) {
+      each.addEventListener('abort', () => {
+        request.abort();
+      });
+    }
+    const options = { cache: 'no-store', ...init, signal: request.signal } as const;
     try {
       const response = await ServerConnection.makeRequest(url, options, this.settings);
       const json: unknown = await response.json().catch(() => undefined);

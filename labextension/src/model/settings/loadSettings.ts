@@ -84,14 +84,18 @@ export async function loadSettings(options: SettingsLoaderOptions): Promise<IGpu
 
 /** Return the warning for settings that could not be loaded. */
 function loadFailure(trans: TranslationBundle, error: unknown): string {
-  const reason = Array.isArray(error)
-    ? error
-        .map(({ instancePath, message }: Record<string, string>) => [instancePath, message])
-        .map(texts => texts.filter(Boolean).join(' '))
-        .join('; ')
-    : error instanceof Error
-      ? error.message
-      : String(error);
+  if (Array.isArray(error)) {
+    // The validator's errors: Jupyter's own server replaces invalid settings, but other servers may not.
+    const problems = error
+      .map(({ instancePath, message }: Record<string, string>) => [instancePath, message])
+      .map(texts => texts.filter(Boolean).join(' '));
+    return trans.__(
+      'Your GPU settings are not valid in this version, so the defaults are used: %1. Correct or delete the file %2 and reload this page.',
+      problems.join('; '),
+      settingsFile()
+    );
+  }
+  const reason = error instanceof Error ? error.message : String(error);
   return reason.startsWith(UNREADABLE_FILE)
     ? trans.__(
         'Your GPU settings are unreadable, so the defaults are used. JupyterLab itself may not work until you correct or delete the file %1 and reload this page. The server reports: %2',

@@ -114,7 +114,14 @@ export class GpuSection extends PanelSection {
   }
 
   private onKernelsChanged({ view, state }: IKernels): void {
-    const shown = JSON.stringify([view.kernel?.id, view.silentFor === null, state?.device, state?.gpus]);
+    const { device } = this.device;
+    const shown = JSON.stringify([
+      view.kernel?.id,
+      view.silentFor === null,
+      device,
+      state?.device,
+      state?.gpus
+    ]);
     if (shown !== this.kernelShown) {
       this.kernelShown = shown;
       this.update();
