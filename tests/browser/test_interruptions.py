@@ -43,12 +43,15 @@ panel.sessionContext.session.kernel.anyMessage.connect((_, {msg, direction}) => 
 });
 """
 RECORD_TEXTS = """
-const node = document.querySelector(argument);
 window.texts = new Set();
-const record = () => { if (!node.hidden) { window.texts.add(node.innerText.replace(/\\d+ s/, 'N s')); } };
-new MutationObserver(record).observe(
-    node, {subtree: true, childList: true, characterData: true, attributes: true});
-record();
+for (const node of document.querySelectorAll(argument)) {
+    const record = () => {
+        if (node.checkVisibility()) { window.texts.add(node.innerText.replace(/\\d+ s/, 'N s')); }
+    };
+    new MutationObserver(record).observe(
+        node, {subtree: true, childList: true, characterData: true, attributes: true});
+    record();
+}
 """
 
 
