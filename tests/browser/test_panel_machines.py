@@ -186,7 +186,7 @@ def test_no_layout_shift_when_values_change(browser: BrowserContext, tmp_path: P
         # its height.
         notebook.page.wait_for_selector(LOAD_BUTTON)
         power = f"{CARD}[data-open=true] .jp-gpuwidget-gpu-power"
-        wait_for_text(notebook, power, "611 of 700 W")
+        wait_for_text(notebook, power, "98 of 700 W")
         notebook.record_layout_shifts(CARD)
         for step in range(1, 7):
             standin.scenario(*machine(8, step))
