@@ -5,19 +5,22 @@ import ts from 'typescript-eslint';
 /** The folders of the labextension. A folder may use the folders that are listed before it. */
 const FOLDERS = ['wire', 'model', 'ui', 'views', 'plugins'];
 
-/** Return the configuration that forbids the files in `folder` to use the folders after it. */
-function oneWay(folder, files) {
+/** Forbids imports of views that are loaded when they are opened, except of their sections in the panel. */
+const LOADED_LATER = {
+  regex: '^\\.\\./(views/)?(dashboard|cluster|diagnostics)/(?!(cluster|diagnostics)Section$)',
+  allowTypeImports: true,
+  message: 'Use import(), because these views are loaded when they are opened.'
+};
+
+/** Return the configuration that forbids imports by `files`. */
+function restricted(files, ...patterns) {
+  return { files, rules: { '@typescript-eslint/no-restricted-imports': ['error', { patterns }] } };
+}
+
+/** Return the pattern of imports that are forbidden in `folder`: those of the folders after it. */
+function foldersAfter(folder) {
   const after = FOLDERS.slice(FOLDERS.indexOf(folder) + 1);
-  const message = `${folder}/ must not use ${after.join('/, ')}/.`;
-  return {
-    files,
-    rules: {
-      '@typescript-eslint/no-restricted-imports': [
-        'error',
-        { patterns: [{ regex: `^[./]+/(${after.join('|')})/`, message }] }
-      ]
-    }
-  };
+  return { regex: `^[./]+/(${after.join('|')})/`, message: `${folder}/ must not use ${after.join('/, ')}/.` };
 }
 
 export default ts.config(
@@ -60,26 +63,17 @@ export default ts.config(
       ]
     }
   },
-  ...FOLDERS.slice(0, -1).map(folder => oneWay(folder, [`labextension/src/${folder}/**/*.ts`])),
-  {
-    files: ['labextension/src/plugins/**/*.ts'],
-    rules: {
-      '@typescript-eslint/no-restricted-imports': [
-        'error',
-        {
-          patterns: [
-            {
-              regex: '/views/(dashboard|cluster|diagnostics)/(?!(cluster|diagnostics)Section$)',
-              allowTypeImports: true,
-              message: 'Use import(), because these views are loaded when they are opened.'
-            }
-          ]
-        }
-      ]
-    }
-  },
+  ...FOLDERS.slice(0, -1).map(folder =>
+    restricted([`labextension/src/${folder}/**/*.ts`], foldersAfter(folder))
+  ),
+  restricted(
+    ['labextension/src/views/{cards,memory,panel,status}/**/*.ts'],
+    foldersAfter('views'),
+    LOADED_LATER
+  ),
+  restricted(['labextension/src/plugins/**/*.ts'], LOADED_LATER),
   // The interfaces of the tokens describe models.
-  oneWay('model', ['labextension/src/tokens.ts']),
+  restricted(['labextension/src/tokens.ts'], foldersAfter('model')),
   // Plain JavaScript, of no TypeScript project.
   {
     files: ['labextension/style/*.js', 'labextension/*.cjs'],

@@ -149,6 +149,7 @@ test('an administrator’s defaults apply, and an invalid one is named once and 
 
   const registry = registryOf(
     overridden({
+      chartSecond: 300,
       chartSeconds: 1e6,
       sampleSeconds: 'often',
       statusBar: null,
@@ -166,6 +167,7 @@ test('an administrator’s defaults apply, and an invalid one is named once and 
   };
   assert.deepEqual(settings.current, expected);
   const told = [
+    'chartSecond to 300',
     'chartSeconds to 1000000',
     'sampleSeconds to "often"',
     'units.memory to "bits"',

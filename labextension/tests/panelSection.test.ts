@@ -7,7 +7,7 @@ import { Signal } from '@lumino/signaling';
 
 import { PanelState } from '../src/model/panelState';
 import { element } from '../src/ui/dom';
-import { FoldedSection, PanelSection } from '../src/ui/panelSection';
+import { CollapsibleSection, PanelSection } from '../src/ui/panelSection';
 import { updated } from './fakes_dom';
 import { mountSection } from './fakes_panel';
 
@@ -27,7 +27,7 @@ class Counter extends PanelSection {
   }
 }
 
-class Folded extends FoldedSection {
+class Folded extends CollapsibleSection {
   protected override render(): boolean {
     this.summary.set(this.node.open ? 'open' : 'closed');
     return true;

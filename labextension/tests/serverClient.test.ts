@@ -94,12 +94,15 @@ test('a stream requests no length of the history from a server that has less', a
   client.stream();
   await client.probe(NEVER);
   client.stream();
+  status = 503; // The server is restarted, which tells nothing about its history.
+  await client.probe(NEVER);
+  client.stream();
   status = 426;
   await client.probe(NEVER);
   client.stream();
   assert.deepEqual(
     urls.map(url => new URL(url).search),
-    ['?history=600', '', '?history=600']
+    ['?history=600', '', '', '?history=600']
   );
 });
 

@@ -3,6 +3,8 @@ import './fakes_dom';
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
+import { Signal } from '@lumino/signaling';
+
 import { PanelState } from '../src/model/panelState';
 import { StatusMessage } from '../src/model/memory/statusMessage';
 import { StreamModel } from '../src/model/stream/streamModel';
@@ -38,10 +40,10 @@ class ShownList {
   readonly shownParts = { holders: true, bands: true };
   private readonly context = panelContext({});
   private readonly kernels = {
-    changed: this.context.monitor.changed,
     state: null as KernelState | null,
     view: { kernel: { id: 'mine' }, silentFor: null }
   };
+  private readonly kernelsChanged = new Signal<unknown, void>(this.kernels);
   private readonly device = {
     device: null as string | null,
     choose: (device: string) => this.chosen.push(device)
@@ -49,7 +51,11 @@ class ShownList {
   private readonly messageSection = { setAtHolder: () => undefined };
   readonly list = new GpuSection(
     panelContext({
-      monitor: { ...this.context.monitor, model: this.model, kernels: this.kernels },
+      monitor: {
+        ...this.context.monitor,
+        model: this.model,
+        kernels: Object.assign(this.kernels, { changed: this.kernelsChanged })
+      },
       cells: { changed: this.context.monitor.changed, bands: () => [] },
       holders: {
         message: this.message,
@@ -81,7 +87,15 @@ class ShownList {
     }
     this.kernels.state = state;
     this.device.device = device;
+    this.kernelsChanged.emit();
     render(this.list);
+    await updated();
+  }
+
+  /** Let the user request a default device, to which the kernel has not replied yet. */
+  async requestDevice(device: string): Promise<void> {
+    this.device.device = device;
+    this.kernelsChanged.emit();
     await updated();
   }
 
@@ -160,6 +174,14 @@ test('a click on a GPU’s row collapses the card, a click on its chip chooses t
     ['false', 'true']
   );
   assert.equal(shown.panelState.isExpanded('GPU-0'), false);
+});
+
+test('a requested device is marked at once, without waiting for a sample or for the kernel', async () => {
+  const shown = new ShownList();
+  await shown.show(sample(1000), null, kernelState({ gpus: [kernelGpu(0)] }));
+  assert.equal(shown.part(0, 'gpu-chip').getAttribute('aria-pressed'), 'false');
+  await shown.requestDevice('cuda:0');
+  assert.equal(shown.part(0, 'gpu-chip').getAttribute('aria-pressed'), 'true');
 });
 
 test('a GPU that disappears, such as a removed MIG slice, has no card', async () => {

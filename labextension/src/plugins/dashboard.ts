@@ -119,8 +119,8 @@ export const dashboard: JupyterFrontEndPlugin<void> = {
 };
 
 /**
- * Return a dashboard's state with some fields replaced by those of `choice`. A machine is shown live, and a part
- * of the history is the own machine's, unless `choice` contains both.
+ * Return a dashboard's state with some fields replaced by those of `choice`. Without a zoom
+ * in `choice`, the dashboard is live; without a node, it shows the server's machine.
  */
 function withChoice(state: object, choice: unknown): object {
   return choice === undefined

@@ -17,8 +17,8 @@ const RANK = 40;
 const MENU_RANK = 9000;
 
 /**
- * The item with the active notebook's device and memory and its GPUs' utilization. It is in the status bar, or in Notebook 7's menu
- * bar, since Notebook 7 has no status bar.
+ * The item with the active notebook's device and memory and its GPUs' utilization. It is in the status bar, or in
+ * Notebook 7's menu bar, since Notebook 7 has no status bar.
  */
 export const statusBar: JupyterFrontEndPlugin<void> = {
   id: 'jupyterlab-gpuwidget:status-bar',

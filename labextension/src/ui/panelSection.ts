@@ -32,7 +32,7 @@ export abstract class PanelSection extends Widget {
 }
 
 /** What a section is that the user expands and collapses. */
-export interface FoldedSectionOptions {
+export interface CollapsibleSectionOptions {
   readonly className: string;
   readonly title: string;
   readonly panelState: PanelState;
@@ -42,14 +42,14 @@ export interface FoldedSectionOptions {
 }
 
 /** A section with a header, below which the rest is expanded and collapsed. It is collapsed by default. */
-export abstract class FoldedSection extends PanelSection {
+export abstract class CollapsibleSection extends PanelSection {
   declare readonly node: HTMLDetailsElement;
   protected readonly summary = new TextElement('section-summary');
   protected readonly head: HTMLElement;
   protected readonly body = element('div', 'section-body');
   private readonly binding: IDisposable;
 
-  constructor({ className, title, panelState, name, sources }: FoldedSectionOptions) {
+  constructor({ className, title, panelState, name, sources }: CollapsibleSectionOptions) {
     super(element('details', `section jp-gpuwidget-${className}`), sources);
     this.head = element(
       'summary',

@@ -122,7 +122,7 @@ export function times(value: unknown): readonly number[] {
 
 // -- unknown values --------------------------------------------------------------------------------------
 
-/** Return a parser of a field whose null says something, so that no other value may become null. */
+/** Return a parser of a field whose null has a meaning other than unknown, so an invalid value must not become null. */
 export function nullable<Value>(parser: Parser<Value>): Parser<Value | null> {
   return value => (value === null ? null : parser(value));
 }

@@ -4,7 +4,7 @@ import { check, parsed } from './parsing';
 import { MetricHistory, Sample, StreamMessage, type Reading, type SampleChanges } from './wire';
 
 /**
- * Return the stream's message in `data`; null if the text is no message of this version. Unknown values are
+ * Return the stream's message in `data`; null if the text isn't a message of this version. Unknown values are
  * null.
  */
 export function parseStreamMessage(data: unknown): StreamMessage | null {
@@ -26,7 +26,7 @@ function streamMessage(value: unknown): StreamMessage {
   return message;
 }
 
-/** Return a single sample; null if the server's reply is none of this version. */
+/** Return a single sample; null if the server's reply isn't one of this version. */
 export function parseSample(reply: unknown): Sample | null {
   return parsed(value => {
     const sample = Sample(value);
@@ -52,7 +52,7 @@ export function applyChanges(before: Sample, { time, readings: changes }: Sample
     : { ...before, time, readings: readings.map((each, place) => ({ ...each, ...changes[place] })) };
 }
 
-/** Return a part of the history; null if the server's reply is none of this version. */
+/** Return a part of the history; null if the server's reply isn't one of this version. */
 export function parseHistory(reply: unknown): MetricHistory | null {
   return parsed(MetricHistory, reply);
 }

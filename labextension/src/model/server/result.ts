@@ -16,7 +16,7 @@ export interface Failure {
   readonly reason: string;
 }
 
-/** What a request has led to. */
+/** The result of a request. */
 export type Result<Value> = { readonly kind: 'ok'; readonly value: Value } | Failure;
 
 /** Return a sentence about a failure for which the server has given no reason. */

@@ -141,7 +141,7 @@ export class ServerClient {
     options: RequestOptions
   ): Promise<Result<Value>> {
     const reply = await this.send(route, options);
-    // A proxy's page, such as that of a login, is no JSON.
+    // A proxy's page, such as that of a login, isn't JSON.
     if (reply?.ok !== true || reply.json === undefined) {
       return this.failure(reply);
     }
@@ -156,7 +156,7 @@ export class ServerClient {
   ): Promise<Reply | null> {
     const { baseUrl } = this.settings;
     const url = URLExt.join(baseUrl, ROUTES, route) + URLExt.objectToQueryString(query);
-    // Browsers older than 2024 have no `AbortSignal.any()`.
+    // Firefox and Safari have `AbortSignal.any()` only since 2024.
     const request = new AbortController();
     for (const each of [AbortSignal.timeout(timeout), ...(signal ? [signal] : [])]) {
       each.addEventListener('abort', () => {
@@ -177,7 +177,7 @@ export class ServerClient {
     const { status = 0, json } = reply ?? {};
     const { message } = (json ?? {}) as { message?: unknown };
     const reason = typeof message === 'string' && message !== '' ? message : null;
-    // Jupyter's own messages, such as 'Not Found', are no sentences.
+    // Jupyter's own messages, such as 'Not Found', aren't sentences.
     const sentence = reason?.endsWith('.') === true ? reason : undefined;
     if (status === 401 || status === 403) {
       return this.failureOf('refused', sentence);

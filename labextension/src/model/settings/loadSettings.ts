@@ -192,6 +192,13 @@ function withValidDefaults(
     }
     return valid;
   };
+  for (const [name, { default: value, type }] of Object.entries(properties)) {
+    // Jupyter's server adds a name in overrides.json to the schema even if it is not that of a setting.
+    if (type === undefined) {
+      invalid.push([name, value]);
+      Reflect.deleteProperty(properties, name);
+    }
+  }
   for (const [name, { default: usual }] of Object.entries(bundled.properties)) {
     const { default: value, ...property } = properties[name] ?? {};
     if (JSONExt.deepEqual(value ?? null, usual)) {

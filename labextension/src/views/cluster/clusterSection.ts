@@ -4,7 +4,7 @@ import type { IDisposable } from '@lumino/disposable';
 import type { ClusterModel } from '../../model/cluster/clusterModel';
 import type { PanelState } from '../../model/panelState';
 import { loadPart } from '../../ui/loadPart';
-import { FoldedSection } from '../../ui/panelSection';
+import { CollapsibleSection } from '../../ui/panelSection';
 import type { ClusterOverview, OverviewOptions } from './clusterOverview';
 
 /** The dependencies of the section. */
@@ -17,7 +17,7 @@ export interface ClusterSectionOptions extends OverviewOptions {
 }
 
 /** The panel's section with the cluster. It loads its contents and requests data only while expanded. */
-export class ClusterSection extends FoldedSection {
+export class ClusterSection extends CollapsibleSection {
   private readonly view: IDisposable;
   private isLoading = false;
   /** The contents; null until they are loaded. */

@@ -2,7 +2,7 @@ import type { PanelState } from '../../model/panelState';
 import type { IGpuSettings } from '../../tokens';
 import { setAttribute, TextElement } from '../../ui/dom';
 import { loadPart } from '../../ui/loadPart';
-import { FoldedSection } from '../../ui/panelSection';
+import { CollapsibleSection } from '../../ui/panelSection';
 import type { DiagnosticsReport, ReportOptions } from './diagnosticsReport';
 import { diagnosticsSummary, SYMBOLS } from './diagnosticsSummary';
 
@@ -18,7 +18,7 @@ export interface DiagnosticsOptions extends ReportOptions {
  * The panel's section with the diagnoses. The checks run when the user expands the section or clicks its
  * button. It loads its contents when it is first expanded.
  */
-export class DiagnosticsSection extends FoldedSection {
+export class DiagnosticsSection extends CollapsibleSection {
   private readonly symbol = new TextElement('diagnostics-symbol');
   /** Whether the user has opened the section by the command, which shows it even if the settings hide it. */
   private isRequested = false;

@@ -37,8 +37,8 @@ export class GpuPanel extends SidePanel implements IGpuPanel {
   });
 
   constructor(private readonly context: PanelContext) {
-    // The content is a plain panel, which scrolls as one part: JupyterLab's accordion gives each section a height
-    // and a scrollbar of its own, so that an expanded section squeezes the others.
+    // The content is a plain panel, which scrolls as one part: JupyterLab's accordion gives each section a separate
+    // height and scrollbar, so an expanded section would squeeze the others.
     super({ content: new Panel() });
     const { trans, monitor, settings, panelState } = context;
     this.panelState = panelState;
@@ -55,7 +55,7 @@ export class GpuPanel extends SidePanel implements IGpuPanel {
     this.content.node.removeAttribute('aria-label');
     const heading = element('h2', '', trans.__('GPUs'));
     this.header.addWidget(new Widget({ node: heading }));
-    this.header.addWidget(this.toolbar); // It would have a row of its own below the header.
+    this.header.addWidget(this.toolbar); // By default, it is in a separate row below the header.
     this.toolbar.node.setAttribute('aria-label', trans.__('Buttons of the GPU panel'));
     this.device = new DeviceSection(context);
     for (const [section, options] of sections(context, this.device)) {

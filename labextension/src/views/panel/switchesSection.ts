@@ -5,7 +5,7 @@ import { kernelNotice } from './panelMessages';
 import { pendingRequest, type KernelView } from '../../model/kernel/kernels';
 import type { Kernel } from '../../model/kernel/kernel';
 import { element, openListOnKeys, setAttribute, TextElement } from '../../ui/dom';
-import { FoldedSection } from '../../ui/panelSection';
+import { CollapsibleSection } from '../../ui/panelSection';
 import { UNKNOWN } from '../../model/format';
 import type { Switch } from '../../wire/wire';
 
@@ -13,7 +13,7 @@ const ON = 'on';
 const OFF = 'off';
 
 /** The section for torch's switches in the active notebook's kernel. */
-export class SwitchesSection extends FoldedSection {
+export class SwitchesSection extends CollapsibleSection {
   private readonly list = element('div', 'switches-list');
   private readonly log = new TextElement('switches-log', 'div');
   private readonly rows = new Map<string, SwitchRow>();
