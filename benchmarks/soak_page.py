@@ -82,9 +82,7 @@ app.shell.activateById(panel.id);
 _OPEN_VIEWS = """
 await app.commands.execute('gpuwidget:show-panel');
 await app.commands.execute('gpuwidget:open-dashboard');
-const isDashboard = widget => widget.node.querySelector('.jp-gpuwidget-dashboard') ||
-    widget.node.classList.contains('jp-gpuwidget-dashboard');
-const dashboard = [...app.shell.widgets('main')].find(isDashboard);
+const dashboard = [...app.shell.widgets('main')].find(({id}) => id === 'gpuwidget-dashboard');
 app.shell.add(dashboard, 'main', {mode: 'split-right', ref: panel.id});
 app.shell.activateById(panel.id);
 """

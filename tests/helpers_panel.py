@@ -211,7 +211,7 @@ def open_part(notebook: Notebook, part: str) -> None:
     """Show a part of the panel that is hidden by default, and expand it: ``switches`` or ``health``, which is
     the doctor."""
     set_part(notebook, part, shown=True)
-    section = {"switches": "switches", "health": "diagnostics"}[part]
+    section = {"switches": "switches", "health": "doctor"}[part]
     notebook.page.click(f"{PANEL} .jp-gpuwidget-{section} > summary")
 
 

@@ -43,8 +43,8 @@ DOMAINS = (LABEXTENSION, PACKAGE)
 LOCALE = ROOT / "gpuwidget" / "locale"
 SCHEMAS = ROOT / "labextension" / "schema"
 TRANSLATED_ELSEWHERE = {
-    "views/diagnostics/diagnosticsSummary.ts: title",
-    "views/diagnostics/environmentView.ts: title",
+    "views/doctor/doctorSummary.ts: title",
+    "views/doctor/environmentView.ts: title",
     "model/settings/loadSettings.ts: description",
     "model/settings/loadSettings.ts: title",
     "model/settings/loadSettings.ts: value",

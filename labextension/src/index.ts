@@ -4,7 +4,7 @@ import { cluster } from './plugins/cluster';
 import { cells, clusterModel, monitor } from './plugins/models';
 import { commands } from './plugins/commands';
 import { dashboard } from './plugins/dashboard';
-import { diagnostics } from './plugins/diagnostics';
+import { doctor } from './plugins/doctor';
 import { longCells } from './plugins/longCells';
 import { memory } from './plugins/memory';
 import { notebookButton } from './plugins/notebookButton';
@@ -31,5 +31,5 @@ export default [
   statusBar,
   alerts,
   longCells,
-  diagnostics
+  doctor
 ];

@@ -2,18 +2,18 @@ import { Token } from '@lumino/coreutils';
 import type { ISignal } from '@lumino/signaling';
 import type { Widget } from '@lumino/widgets';
 
-import type { ClockSkew, ExecutedNotebook, FinishedCell, RunningCell } from './model/cells/cellRuns';
-import type { ClusterModel } from './model/cluster/clusterModel';
+import type { ExecutedNotebook, FinishedCell, IClockSkew, RunningCell } from './model/cells/cellRuns';
+import type { ICluster } from './model/cluster/clusterModel';
 import type { CellRun } from './model/cells/runTable';
-import type { KernelActivities } from './model/kernel/kernelActivity';
+import type { IKernelActivities } from './model/kernel/kernelActivity';
 import type { IKernels } from './model/kernel/kernels';
 import type { ActionTarget } from './model/memory/holders';
-import type { StatusMessage } from './model/memory/statusMessage';
-import type { PanelState } from './model/panelState';
+import type { IStatusMessage } from './model/memory/statusMessage';
+import type { IPanelState } from './model/panelState';
 import type { Part, Settings } from './model/settings/settings';
 import type { ConnectionState } from './model/stream/connection';
 import type { Fresh } from './model/freshness';
-import type { Outage, StreamData, StreamModel } from './model/stream/streamModel';
+import type { IStreamModel, Outage, StreamData } from './model/stream/streamModel';
 import type { Band } from './model/cells/band';
 import type { ReceivedMessage } from './wire/wire';
 
@@ -34,13 +34,13 @@ export const IGpuSettings = new Token<IGpuSettings>('jupyterlab-gpuwidget:IGpuSe
 /** The server's samples and the kernel of the active notebook. */
 export interface IMonitor {
   /** The newest sample and the recent history, which may be old: `data` says whether they are current. */
-  readonly model: StreamModel;
+  readonly model: IStreamModel;
   /** `model`, and whether the stream keeps it current. */
   readonly data: Fresh<StreamData, Outage>;
   /** The kernel of the active notebook. */
   readonly kernels: IKernels;
   /** What the kernels of all notebooks are doing. */
-  readonly activities: KernelActivities;
+  readonly activities: IKernelActivities;
   /** Emitted when the server's data or the state of the connection may have changed. */
   readonly changed: ISignal<this, void>;
   /** Emitted for every message of the stream, before `changed`. */
@@ -64,7 +64,7 @@ export interface IMonitor {
 export const IMonitor = new Token<IMonitor>('jupyterlab-gpuwidget:IMonitor');
 
 /** The newest snapshot of the cluster; null if no Prometheus is configured. */
-export type IClusterModel = ClusterModel | null;
+export type IClusterModel = ICluster | null;
 
 export const IClusterModel = new Token<IClusterModel>('jupyterlab-gpuwidget:IClusterModel');
 
@@ -75,7 +75,7 @@ export interface ICellRuns {
   /** Emitted when a cell of any open notebook has ended, whether a view is visible or not. */
   readonly finished: ISignal<this, FinishedCell>;
   /** Compares the kernel's clock with the server's. */
-  readonly clockSkew: ClockSkew;
+  readonly clockSkew: IClockSkew;
   /** Whether a notebook is open. */
   readonly hasNotebook: boolean;
   /** The runs in the notebook's order. The array is the same object until a run changes. */
@@ -116,7 +116,7 @@ export interface SectionOptions {
 /** The GPU panel in the sidebar. */
 export interface IGpuPanel extends Widget {
   /** What the user has expanded, sorted and chosen in the panel. */
-  readonly panelState: PanelState;
+  readonly panelState: IPanelState;
   /** Add a section, usually a `PanelSection`. */
   addSection(section: Widget, options: SectionOptions): void;
   /** Focus the device dropdown. While the dropdown is disabled, focus the panel instead. */
@@ -128,7 +128,7 @@ export const IGpuPanel = new Token<IGpuPanel>('jupyterlab-gpuwidget:IGpuPanel');
 /** The actions on holders of GPU memory. */
 export interface IHolderActions {
   /** The result of the last action. */
-  readonly message: StatusMessage;
+  readonly message: IStatusMessage;
   /** Open the menu of actions below a button. */
   openMenu(target: ActionTarget, button: HTMLElement): void;
   /** Activate the tab of a kernel or terminal; open it if it is closed. */

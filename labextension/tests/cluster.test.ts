@@ -84,6 +84,26 @@ test('a snapshot is requested only while a view is visible', async () => {
   assert.deepEqual([requests, clock.running], [5, 0]);
 });
 
+test('while a request is pending for too long, the views are told that the snapshot is old', async () => {
+  const clock = new FakeClock();
+  let pending: Promise<Result<ClusterSnapshot>> = Promise.resolve({ kind: 'ok', value: SNAPSHOT });
+  const model = new ClusterModel({ cluster: () => pending }, clock);
+  let visible = true;
+  model.addView(() => visible);
+  model.wake();
+  await clock.pass(0);
+  const kinds: string[] = [];
+  model.changed.connect(() => kinds.push(model.data.kind));
+  pending = new Promise(() => undefined);
+  await clock.pass(9999);
+  assert.deepEqual([kinds, model.data.kind], [[], 'live']);
+  await clock.pass(1);
+  assert.deepEqual(kinds, ['stale']);
+  visible = false;
+  model.wake();
+  assert.equal(clock.running, 0);
+});
+
 test('after a failure the last values stay, with the reason', async () => {
   const clock = new FakeClock();
   let result: Result<ClusterSnapshot> = { kind: 'ok', value: SNAPSHOT };

@@ -75,6 +75,12 @@ class FakeIcon {
   }
 }
 
+/** A picture that is shown while something is loading. */
+class FakeSpinner {
+  readonly node = document.createElement('div');
+  dispose = (): void => undefined;
+}
+
 /** What the user is asked, and what a test answers. */
 export const dialogs = {
   shown: [] as { title: string; body: unknown; buttons: { label: string }[] }[],
@@ -112,6 +118,7 @@ const icons = ['caretDownEmptyIcon', 'closeIcon', 'ellipsesIcon', 'launchIcon'];
 const STUBS: Readonly<Record<string, unknown>> = {
   '@jupyterlab/ui-components': {
     LabIcon: FakeIcon,
+    Spinner: FakeSpinner,
     ...Object.fromEntries(icons.map(name => [name, new FakeIcon()]))
   },
   '@jupyterlab/cells': { CodeCell: FakeCodeCell },

@@ -23,8 +23,8 @@ import { toCsv } from '../src/views/dashboard/csvExport';
 import { gpusOfNode, gpusOfSample } from '../src/views/dashboard/dashboardGpus';
 import { formatIn, METRICS, reasonOf, unitOf, valueOf } from '../src/model/metrics';
 import { emptyLine, TimeSeries } from '../src/model/history/timeSeries';
-import { mergedChecks } from '../src/views/diagnostics/diagnosticsMessages';
-import { diagnosticsSummary } from '../src/views/diagnostics/diagnosticsSummary';
+import { mergedChecks } from '../src/views/doctor/doctorMessages';
+import { doctorSummary } from '../src/views/doctor/doctorSummary';
 import { ActiveKernel } from '../src/model/kernel/activeKernel';
 import { parseDiagnosis, parseReply } from '../src/wire/kernelReply';
 import { gpuHoursText, jobText } from '../src/model/memory/gpuHours';
@@ -431,7 +431,7 @@ test('kernel replies of every shape break no view, and only what was sent is sho
     const diagnosis = parseDiagnosis(mutated(random, { ...DIAGNOSIS, texts: {} }));
     mergedChecks(diagnosis, null);
     if (diagnosis !== null) {
-      assertReadable(diagnosticsSummary(trans, [{ kind: 'done', diagnosis }])[1]);
+      assertReadable(doctorSummary(trans, [{ kind: 'done', diagnosis }])[1]);
     }
     page.close();
   }

@@ -136,6 +136,25 @@ test('the user’s settings apply, also when they change, and parts can be shown
   assert.deepEqual(warnings, []);
 });
 
+test('an administrator’s defaults stay when the user sets other members of the same group', async () => {
+  const presets = { show: { bands: false, switches: true }, hints: { busyMinutes: 60 } };
+  const registry = registryOf({ ...overridden(presets), raw: '{"hints": {"idleGib": 4}}' });
+  const { settings, warnings } = await loaded(registry);
+  await settings.togglePart('health');
+  await settings.togglePart('switches');
+  assert.deepEqual(
+    [settings.current, warnings],
+    [
+      {
+        ...DEFAULTS,
+        show: { ...DEFAULTS.show, bands: false, switches: false, health: true },
+        hints: { ...DEFAULTS.hints, busyMinutes: 60, idleGib: 4 }
+      },
+      []
+    ]
+  );
+});
+
 test('an administrator’s defaults apply, and an invalid one is named once and left out', async () => {
   const valid = { chartSeconds: 300, units: { memory: 'GB' }, hints: { busyMinutes: 60 } };
   const preset = await loaded(registryOf(overridden(valid)));

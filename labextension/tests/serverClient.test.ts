@@ -16,7 +16,7 @@ function setUp(status: number, body: unknown = '<html>'): { client: ServerClient
     fetch: request => {
       urls.push(new URL((request as Request).url));
       const text = typeof body === 'string' ? body : JSON.stringify(body);
-      return Promise.resolve(new Response(text, { status }));
+      return Promise.resolve(new Response(status === 204 ? null : text, { status }));
     }
   });
   return { client: new ServerClient(settings, trans, () => 600), urls };
@@ -59,6 +59,17 @@ for (const [status, message, kind] of [
     if (result.kind === 'failed' || result.kind === 'busy') {
       assert.equal(result.reason, message);
     }
+  });
+}
+
+for (const [status, kind] of [
+  [204, 'ok'],
+  [200, 'unreachable'],
+  [403, 'refused']
+] as const) {
+  test(`a change is made only if the status is 204: with ${String(status)}, it is ${kind}`, async () => {
+    const { client } = setUp(status);
+    assert.equal((await client.setAlwaysOn(true)).kind, kind);
   });
 }
 

@@ -28,7 +28,7 @@ test('a new message is shown for its whole time, and a dismissed one leaves no t
   const clock = new FakeClock();
   const message = new StatusMessage(clock);
   const shown: string[] = [];
-  message.changed.connect(({ text }) => shown.push(text));
+  message.changed.connect(() => shown.push(message.text));
   message.set('one');
   await clock.pass(15_000);
   message.set('two');

@@ -5,8 +5,8 @@ import { test } from 'node:test';
 
 import type { TranslatedDiagnosis } from '../src/wire/kernelReply';
 import type { Check, Problem } from '../src/wire/wire';
-import { EnvironmentView } from '../src/views/diagnostics/environmentView';
-import type { ShownCheck } from '../src/views/diagnostics/diagnosticsMessages';
+import { EnvironmentView } from '../src/views/doctor/environmentView';
+import type { ShownCheck } from '../src/views/doctor/doctorMessages';
 import { DIAGNOSIS, trans } from './fakes';
 import { find, mount, textOf, texts } from './fakes_dom';
 
@@ -60,7 +60,7 @@ function shown(
 test('a check that has found the cause of a problem is expanded, with its reason and its fix', () => {
   const found = diagnosis([check('driver', 'ok', '580'), check('torch', 'broken')], [problem()]);
   const { view, copied } = shown(found);
-  const open = [...view.node.querySelectorAll('details.jp-gpuwidget-diagnostics-check')].map(
+  const open = [...view.node.querySelectorAll('details.jp-gpuwidget-doctor-check')].map(
     node => (node as HTMLDetailsElement).open
   );
   assert.deepEqual(open, [false, true]);
@@ -69,14 +69,14 @@ test('a check that has found the cause of a problem is expanded, with its reason
     textOf(broken),
     /It is broken\. \| Fix: \| Load it: \| sudo modprobe <b>x<\/b> \| Copy \| Then restart\.$/
   );
-  find<HTMLButtonElement>(broken, '.jp-gpuwidget-diagnostics-fix button').click();
+  find<HTMLButtonElement>(broken, '.jp-gpuwidget-doctor-fix button').click();
   assert.deepEqual(copied, ['sudo modprobe <b>x</b>']);
 });
 
 test('texts of the diagnosis are translated, and raw data that is the same string is not', () => {
   const torch = { ...check('torch', 'ok', 'found'), evidence: { name: 'found' } };
   const { view } = shown(diagnosis([torch]), { found: 'gefunden' });
-  assert.deepEqual(texts(view.node, '.jp-gpuwidget-diagnostics-check-found'), ['gefunden']);
+  assert.deepEqual(texts(view.node, '.jp-gpuwidget-doctor-check-found'), ['gefunden']);
   assert.deepEqual(texts(view.node, 'dd'), ['found']);
 });
 

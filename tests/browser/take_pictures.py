@@ -42,7 +42,7 @@ from playwright.sync_api import BrowserContext, WebSocketRoute
 FOLDER = Path(__file__).parents[2] / ".venv" / "pictures"
 TRANSLATION = "@jupyterlab/translation-extension/plugin.jupyterlab-settings"
 TORCH = Path(__file__).parents[1] / "torch_standin"
-DOCTOR = f"{PANEL} .jp-gpuwidget-diagnostics"
+DOCTOR = f"{PANEL} .jp-gpuwidget-doctor"
 WALL = ".jp-gpuwidget-cluster"
 TRAINING = """%%gpuwatch
 import time
@@ -435,7 +435,7 @@ def _with_doctor(stage: Stage, diagnosis: dict[str, Any]) -> Iterator[Notebook]:
     with stage.panel() as notebook:
         fake_doctor_route(notebook, (200, diagnosis))
         notebook.page.click(f"{PANEL} [data-jp-item-name=doctor]")
-        notebook.page.wait_for_selector(f"{DOCTOR} .jp-gpuwidget-diagnostics-check")
+        notebook.page.wait_for_selector(f"{DOCTOR} .jp-gpuwidget-doctor-check")
         yield notebook
 
 

@@ -263,7 +263,7 @@ def test_a_recording_the_switches_and_the_doctor(open_notebook: Open) -> None:
     notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
     for part in ("switches", "health"):
         open_part(notebook, part)
-    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-diagnostics-check[data-status=broken]")
+    notebook.page.wait_for_selector(f"{PANEL} .jp-gpuwidget-doctor-check[data-status=broken]")
     notebook.page.click(f"{PANEL} .jp-gpuwidget-switches label:has-text('cuDNN benchmark') input")
     wait_for_text(notebook, f"{PANEL} .jp-gpuwidget-switches-log", "Ran: ")
     assert violations(notebook, PANEL) == []

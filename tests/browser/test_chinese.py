@@ -16,8 +16,8 @@ from playwright.sync_api import BrowserContext
 
 TRANSLATION = "@jupyterlab/translation-extension/plugin.jupyterlab-settings"
 DASHBOARD = ".jp-gpuwidget-dashboard"
-DIAGNOSTICS = f"{PANEL} .jp-gpuwidget-diagnostics"
-CHECKS = f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-check"
+DOCTOR = f"{PANEL} .jp-gpuwidget-doctor"
+CHECKS = f"{DOCTOR} .jp-gpuwidget-doctor-check"
 HAN = re.compile(r"[\u4e00-\u9fff]")
 TEXTS = """
 const walker = document.createTreeWalker(document.querySelector(argument), NodeFilter.SHOW_TEXT);
@@ -117,8 +117,8 @@ def test_the_doctor_and_a_card(lab: Lab, browser: BrowserContext) -> None:
     wait_for_text(notebook, f"{CARD} .jp-gpuwidget-gpu-badge", "cuda:7")
     open_part(notebook, "health")
     notebook.page.wait_for_selector(CHECKS)
-    notebook.page.wait_for_selector(f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-run:enabled")
-    assert english_texts(notebook, f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-checks") == []
+    notebook.page.wait_for_selector(f"{DOCTOR} .jp-gpuwidget-doctor-run:enabled")
+    assert english_texts(notebook, f"{DOCTOR} .jp-gpuwidget-doctor-checks") == []
     notebook.run(1)
     notebook.wait_until_done()
     card = notebook.page.locator(".jp-OutputArea-output").last

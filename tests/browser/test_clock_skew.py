@@ -74,13 +74,14 @@ def test_a_kernel_whose_clock_is_ahead(two_gpu_lab: Lab, browser: BrowserContext
     use_kernel(path, "ahead", "python")
     notebook = open_and_run(two_gpu_lab, browser, path)
     page = notebook.page
-    assert re.fullmatch(r"2\.\d s", page.inner_text(f"{ROW} {TIME}"))
+    assert re.fullmatch(r"[2-5]\.\d s", page.inner_text(f"{ROW} {TIME}"))
     run_with_chart(notebook, 2)
     wait_for_seconds(notebook)
     title = page.get_attribute(LEGEND, "title") or ""
     sentence = "Cell runs are not shown: the clocks of the kernel and of the server differ by "
     assert title.startswith(sentence)
-    assert title.removeprefix(sentence) in ("9 min 59 s.", "10 min 00 s.")
+    # On a busy machine, messages arrive some seconds late.
+    assert re.fullmatch(r"9 min 5[5-9] s\.|10 min 0[0-5] s\.", title.removeprefix(sentence))
     assert "[" not in point_at_newest(notebook)
     assert re.findall(NEGATIVE, page.inner_text(PANEL)) == []
     end.touch()
@@ -98,7 +99,7 @@ def test_a_browser_whose_clock_is_wrong(two_gpu_lab: Lab, browser: BrowserContex
         script = TWO_HOURS_OFF.replace("OFFSET", f"{sign}2 * 3600_000")
         notebook = open_and_run(two_gpu_lab, browser, path, script)
         page = notebook.page
-        assert re.fullmatch(r"2\.\d s", page.inner_text(f"{ROW} {TIME}"))
+        assert re.fullmatch(r"[2-5]\.\d s", page.inner_text(f"{ROW} {TIME}"))
         show_run = page.get_by_role("button", name="Show in dashboard", exact=True)
         show_run.hover()
         assert [show_run.get_attribute("title"), show_run.get_attribute("aria-disabled")] == ["", None]

@@ -16,7 +16,7 @@ from browser.test_dashboard_view import (
 from helpers_axe import violations
 from helpers_lab import Lab
 from helpers_panel import lab_with, machine, wait_for_text
-from playwright.sync_api import BrowserContext, Route
+from playwright.sync_api import BrowserContext, Route, expect
 
 EMPTY = f"{DASHBOARD} .jp-gpuwidget-dashboard-empty"
 TOOLBAR = f"{DASHBOARD} .jp-gpuwidget-dashboard-toolbar"
@@ -117,11 +117,12 @@ def test_the_connection_is_lost(browser: BrowserContext, tmp_path: Path) -> None
             f"{CHART} .jp-gpuwidget-dashboard-chart-values",
             f"{DASHBOARD} .jp-gpuwidget-dashboard-holders",
         ):
-            assert page.locator(old).first.evaluate("node => getComputedStyle(node).opacity") == "0.5"
+            # Dimming starts half a second after the connection is lost.
+            expect(page.locator(old).first).to_have_css("opacity", "0.5")
         lab.start()
         lab.wait_until_ready()
         page.wait_for_selector(f"{DASHBOARD}[data-link=live]")
-        assert page.is_hidden(NOTICE)
+        page.wait_for_selector(NOTICE, state="hidden")
         page.close(run_before_unload=False)
 
 

@@ -11,8 +11,8 @@ from helpers_panel import CARD, PANEL, open_part, record_streams, show
 from playwright.sync_api import Page, Request, Route
 
 Open = Callable[..., Notebook]
-DIAGNOSTICS = f"{PANEL} .jp-gpuwidget-diagnostics"
-COPY = f'{DIAGNOSTICS} section[aria-label="Jupyter server"] > .jp-gpuwidget-diagnostics-copy'
+DOCTOR = f"{PANEL} .jp-gpuwidget-doctor"
+COPY = f'{DOCTOR} section[aria-label="Jupyter server"] > .jp-gpuwidget-doctor-copy'
 CSV = f"{DASHBOARD} .jp-gpuwidget-dashboard-csv"
 TRACK_TIMERS = """
 // Keeps the stack of each pending timer that code of this extension has started.
@@ -107,7 +107,7 @@ def test_disposed_views_stop_all_work(open_notebook: Open) -> None:
     open_part(notebook, "health")
     # Wait until server and kernel have replied, because a pending request would leave its timeout running.
     # The button is also enabled for a moment after the click, until the browser reports the open part.
-    page.wait_for_selector(f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-run:enabled:has-text('Run again')")
+    page.wait_for_selector(f"{DOCTOR} .jp-gpuwidget-doctor-run:enabled:has-text('Run again')")
     page.click(COPY)
     assert page.inner_text(COPY) == "Copied"
     for widget in ("jp-gpuwidget-panel", "jp-gpuwidget-status"):

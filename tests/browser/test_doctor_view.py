@@ -7,15 +7,15 @@ import json
 from collections.abc import Callable
 
 from helpers_diagnosis import COMMAND, fake_doctor_route, healthy, kernel_cell, unhealthy, without_gpu
-from helpers_lab import Notebook
+from helpers_lab import Lab, Notebook
 from helpers_panel import NOTICE, PANEL, open_part, show, wait_for_text
 
 Open = Callable[..., Notebook]
-DIAGNOSTICS = f"{PANEL} .jp-gpuwidget-diagnostics"
-SUMMARY = f"{DIAGNOSTICS} > summary"
-ENVIRONMENT = f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-environment:not([hidden])"
-CHECK = f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-check"
-RUN_CHECKS = f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-run"
+DOCTOR = f"{PANEL} .jp-gpuwidget-doctor"
+SUMMARY = f"{DOCTOR} > summary"
+ENVIRONMENT = f"{DOCTOR} .jp-gpuwidget-doctor-environment:not([hidden])"
+CHECK = f"{ENVIRONMENT} .jp-gpuwidget-doctor-check"
+RUN_CHECKS = f"{DOCTOR} .jp-gpuwidget-doctor-run"
 BUTTON = f"{PANEL} [data-jp-item-name=doctor]"
 
 
@@ -58,7 +58,7 @@ def test_the_doctors_button(open_notebook: Open) -> None:
     wait_for_text(notebook, SUMMARY, "no problems")
     page.wait_for_selector(f"{PANEL}[data-doctor=ok]")
     page.wait_for_selector(f"{BUTTON} [title='GPU Doctor: no problems']")
-    assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-summary") == [
+    assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-doctor-summary") == [
         "No problems: all checks passed, from PyTorch to the GPU.",
         "gpuwidget is not running in this kernel.",
     ]
@@ -93,7 +93,7 @@ def test_the_section_opens_at_its_head(open_notebook: Open) -> None:
     assert abs(place) <= 1
     cut = "node => node.scrollWidth > node.clientWidth"
     assert not page.eval_on_selector(f"{SUMMARY} .jp-gpuwidget-section-summary", cut)
-    sentences = texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-summary")
+    sentences = texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-doctor-summary")
     assert sentences == [unhealthy()["summary"], "", ""]
 
 
@@ -105,8 +105,8 @@ def test_a_machine_without_a_gpu(open_notebook: Open) -> None:
     show(notebook, 300)
     notebook.page.click(BUTTON)
     wait_for_text(notebook, SUMMARY, "no NVIDIA GPU")
-    assert notebook.page.get_attribute(DIAGNOSTICS, "data-status") == "skipped"
-    assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-summary")[0] == without_gpu()["summary"]
+    assert notebook.page.get_attribute(DOCTOR, "data-status") == "skipped"
+    assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-doctor-summary")[0] == without_gpu()["summary"]
     assert texts(notebook, f"{CHECK}-head") == [
         "✓ PyTorch 2.13.0+cpu, built for the CPU only OK",
         "✓ Shared memory 251.6 GiB OK",
@@ -149,18 +149,18 @@ def test_the_checks_of_kernel_and_server(open_notebook: Open) -> None:
     check. Broken checks come first, and a result that the kernel and the server share is shown once."""
     notebook = open_doctor(open_notebook, unhealthy(), healthy())
     wait_for_text(notebook, SUMMARY, "1 problem: PyTorch")
-    heads = texts(notebook, f"{ENVIRONMENT}:first-child .jp-gpuwidget-diagnostics-check-head")
+    heads = texts(notebook, f"{ENVIRONMENT}:first-child .jp-gpuwidget-doctor-check-head")
     assert heads == ["✕ PyTorch broken", "▲ Shared memory warning", "? GPU unknown"]
-    shared = texts(notebook, f"{ENVIRONMENT}:nth-child(2) .jp-gpuwidget-diagnostics-check-head")
+    shared = texts(notebook, f"{ENVIRONMENT}:nth-child(2) .jp-gpuwidget-doctor-check-head")
     assert shared[0] == "✓ CUDA runtime 13.0 OK"
     assert shared[-1] == "\N{EN DASH} MIG and sharing MIG off skipped"
     assert len(shared) == 8
-    server = texts(notebook, f"{ENVIRONMENT}:nth-child(3) .jp-gpuwidget-diagnostics-check-title")
+    server = texts(notebook, f"{ENVIRONMENT}:nth-child(3) .jp-gpuwidget-doctor-check-title")
     assert server == ["PyTorch", "GPU", "Shared memory"]
-    expanded = f"{ENVIRONMENT}:first-child .jp-gpuwidget-diagnostics-check[open]"
-    found = texts(notebook, f"{expanded} .jp-gpuwidget-diagnostics-check-result")
+    expanded = f"{ENVIRONMENT}:first-child .jp-gpuwidget-doctor-check[open]"
+    found = texts(notebook, f"{expanded} .jp-gpuwidget-doctor-check-result")
     assert found == ["2.13.0+cpu, built for the CPU only", "64 MiB", "not visible"]
-    assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-title") == [
+    assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-doctor-title") == [
         f"Kernel of {notebook.path.name}",
         f"Kernel of {notebook.path.name} and Jupyter server",
         "Jupyter server",
@@ -185,11 +185,9 @@ def test_a_broken_check_is_expanded_with_its_fix(open_notebook: Open) -> None:
     broken.get_by_role("button", name="Copy").click()
     assert broken.get_by_role("button").inner_text() == "Copied"
     assert notebook.page.evaluate("navigator.clipboard.readText()") == COMMAND
-    assert not broken.locator(".jp-gpuwidget-diagnostics-evidence").is_visible()
-    broken.locator(".jp-gpuwidget-diagnostics-evidence-head").click()
-    assert (
-        "torch <b>2.13.0+cpu</b> (pip)" in broken.locator(".jp-gpuwidget-diagnostics-evidence").inner_text()
-    )
+    assert not broken.locator(".jp-gpuwidget-doctor-evidence").is_visible()
+    broken.locator(".jp-gpuwidget-doctor-evidence-head").click()
+    assert "torch <b>2.13.0+cpu</b> (pip)" in broken.locator(".jp-gpuwidget-doctor-evidence").inner_text()
     assert broken.locator("dd b").count() == 0
     warned = notebook.page.locator(f"{CHECK}[data-status=warning]")
     assert "docker run --shm-size=8g …" in warned.inner_text()
@@ -205,7 +203,7 @@ def test_a_check_that_follows_from_a_problem(open_notebook: Open) -> None:
     notebook = open_doctor(open_notebook, doctor, healthy())
     broken = notebook.page.locator(f"{CHECK}[data-status=broken]")
     assert "Also affected: GPU." in broken.inner_text()
-    affected = notebook.page.locator(f"{ENVIRONMENT}:first-child .jp-gpuwidget-diagnostics-check").last
+    affected = notebook.page.locator(f"{ENVIRONMENT}:first-child .jp-gpuwidget-doctor-check").last
     assert affected.get_attribute("open") is None
     affected.locator("summary").first.click()
     assert "See: PyTorch." in affected.inner_text()
@@ -225,17 +223,15 @@ def test_a_server_whose_checks_fail(open_notebook: Open) -> None:
     sentence = "The examination came to no end within 60 seconds."
     notebook = open_doctor(open_notebook, healthy("kernel"), {"message": sentence}, 503)
     wait_for_text(notebook, SUMMARY, "could not run")
-    assert sentence in texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-summary")
+    assert sentence in texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-doctor-summary")
     assert notebook.page.locator(f"{ENVIRONMENT}:has-text('Jupyter server')").locator("details").count() == 0
 
 
 def test_an_older_server(open_notebook: Open) -> None:
-    """If the server has no doctor route, the panel reports that the server's gpuwidget is older than the
-    page."""
+    """If the server has no doctor route, the panel says that the server extension is not enabled or is older
+    than the page."""
     notebook = open_doctor(open_notebook, healthy("kernel"), {"message": "Not Found"}, 404)
-    wait_for_text(
-        notebook, ENVIRONMENT, "The server's gpuwidget is older than this page: restart the server."
-    )
+    wait_for_text(notebook, ENVIRONMENT, "not enabled or is older than this page. Restart the server.")
 
 
 def test_a_real_server(open_notebook: Open) -> None:
@@ -244,7 +240,7 @@ def test_a_real_server(open_notebook: Open) -> None:
     show(notebook, 300)
     notebook.page.click(BUTTON)
     notebook.page.wait_for_selector(CHECK)
-    titles = texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-diagnostics-check-title")
+    titles = texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-doctor-check-title")
     assert {"PyTorch", "Shared memory", "gpuwidget"} <= set(titles)
     skipped = [int(title.split()[0]) for title in titles if title.endswith(" checks")]
     assert len(titles) - len(skipped) + sum(skipped) == 14
@@ -271,3 +267,19 @@ def test_the_palette_and_the_keyboard(open_notebook: Open) -> None:
     notebook.page.keyboard.press("Tab")
     notebook.page.keyboard.press("Enter")
     assert notebook.page.locator(CHECK).first.get_attribute("open") is not None
+
+
+def test_another_notebook(open_notebook: Open, lab: Lab) -> None:
+    """The doctor's button and the section's header show the diagnosis of the active notebook's kernel,
+    together with the server's."""
+    notebook = open_doctor(open_notebook, unhealthy(), healthy("server"))
+    page = notebook.page
+    page.wait_for_selector(f"{PANEL}[data-doctor=broken]")
+    other = lab.write("other.ipynb", ["1"])
+    notebook.script("await app.commands.execute('docmanager:open', {path: argument});", other.name)
+    page.wait_for_selector(f"{PANEL}[data-doctor=ok]")
+    page.wait_for_selector(f"{BUTTON} [title='GPU Doctor: no problems']")
+    page.wait_for_selector(f"{DOCTOR}[data-status=ok]")
+    notebook.script("app.shell.activateById(panel.id);")
+    page.wait_for_selector(f"{PANEL}[data-doctor=broken]")
+    page.wait_for_selector(f"{DOCTOR}[data-status=broken]")

@@ -35,10 +35,10 @@ from playwright.sync_api import BrowserContext, Page
 Open = Callable[..., Notebook]
 SCROLL = f"{PANEL} .jp-gpuwidget-panel-scroll"
 SWITCHES = f"{PANEL} .jp-gpuwidget-switches"
-DIAGNOSTICS = f"{PANEL} .jp-gpuwidget-diagnostics"
+DOCTOR = f"{PANEL} .jp-gpuwidget-doctor"
 CELLS = f"{PANEL} .jp-gpuwidget-cells-toggle"
 ENERGY = f"{PANEL} .jp-gpuwidget-cells-column:last-child"
-RUN_CHECKS = f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-run"
+RUN_CHECKS = f"{DOCTOR} .jp-gpuwidget-doctor-run"
 COUNT_VISIBLE = """
 ([selector, scroll]) => {
     const view = document.querySelector(scroll).getBoundingClientRect();
@@ -107,7 +107,7 @@ def expanded(page: Page) -> dict[str, bool]:
     """Return for each section whether it is expanded."""
     return {
         "switches": page.get_attribute(SWITCHES, "open") is not None,
-        "health": page.get_attribute(DIAGNOSTICS, "open") is not None,
+        "health": page.get_attribute(DOCTOR, "open") is not None,
         "cells": page.get_attribute(CELLS, "aria-expanded") == "true",
     }
 
@@ -128,10 +128,10 @@ def test_everything_expanded_in_a_small_panel(open_notebook: Open, lab: Lab) -> 
     page.wait_for_selector(f"{PANEL} .jp-gpuwidget-device-watch:enabled")
     for part in ("switches", "health"):
         open_part(notebook, part)
-    page.wait_for_selector(f"{DIAGNOSTICS} .jp-gpuwidget-diagnostics-check")
+    page.wait_for_selector(f"{DOCTOR} .jp-gpuwidget-doctor-check")
     page.wait_for_selector(f"{RUN_CHECKS}:enabled")
     assert expanded(page) == {"switches": True, "health": True, "cells": True}
-    for section in (SWITCHES, DIAGNOSTICS):
+    for section in (SWITCHES, DOCTOR):
         whole = page.eval_on_selector(section, "node => [node.offsetHeight >= node.scrollHeight, node.open]")
         assert whole == [True, True]
     scrolled = page.eval_on_selector_all(f"{PANEL} *", SCROLLED)
@@ -269,7 +269,7 @@ def test_two_gpus_in_a_window_of_768_px(two_gpu_lab: Lab, browser: BrowserContex
     notebook.run(0)
     notebook.wait_until_done()
     wait_for_text(notebook, f"{CARD} .jp-gpuwidget-gpu-badge", "cuda:1")
-    for part, section in (("switches", SWITCHES), ("health", DIAGNOSTICS)):
+    for part, section in (("switches", SWITCHES), ("health", DOCTOR)):
         set_part(notebook, part, shown=False)  # as by default
         page.wait_for_selector(section, state="hidden")
     assert page.inner_text(CELLS).split("\n") == ["Cells", "none watched yet"]
@@ -298,8 +298,8 @@ def test_the_doctor_below_many_gpus(browser: BrowserContext, tmp_path: Path) -> 
         page.wait_for_selector(CARD)
         assert count_visible(page, CARD, SCROLL) < 16
         page.click(f"{PANEL} [data-jp-item-name=doctor]")
-        wait_for_text(notebook, f"{DIAGNOSTICS} > summary", "no problems")
-        assert count_visible(page, f"{DIAGNOSTICS} > summary", SCROLL) == 1
+        wait_for_text(notebook, f"{DOCTOR} > summary", "no problems")
+        assert count_visible(page, f"{DOCTOR} > summary", SCROLL) == 1
         notebook.close()
 
 
@@ -402,9 +402,9 @@ def test_the_panel_is_the_same_after_a_reload(open_notebook: Open, lab: Lab) -> 
     before = [card["open"] for card in cards(notebook)[:2]]
     with page.expect_request(lambda request: uuids(lab)[1] in saved_workspace(request)):
         page.click(f"{ENERGY} > button")
-        for head in (f"{SWITCHES} > summary", f"{DIAGNOSTICS} > summary", CELLS):
+        for head in (f"{SWITCHES} > summary", f"{DOCTOR} > summary", CELLS):
             page.click(head)
-        wait_for_text(notebook, f"{DIAGNOSTICS} > summary", "no problems")
+        wait_for_text(notebook, f"{DOCTOR} > summary", "no problems")
         for place in (0, 1):
             page.locator(f"{CARD} .jp-gpuwidget-gpu-row").nth(place).click()
     page.goto(page.url.split("?")[0])
@@ -416,10 +416,10 @@ def test_the_panel_is_the_same_after_a_reload(open_notebook: Open, lab: Lab) -> 
     assert [card["open"] for card in cards(notebook)[:2]] == [not open_before for open_before in before]
     page.click(CELLS)
     assert page.get_attribute(ENERGY, "aria-sort") == "descending"
-    wait_for_text(notebook, DIAGNOSTICS, "Not run")
+    wait_for_text(notebook, DOCTOR, "Not run")
     assert requested == []
     page.click(f"{RUN_CHECKS}:has-text('Run')")
-    wait_for_text(notebook, f"{DIAGNOSTICS} > summary", "no problems")
+    wait_for_text(notebook, f"{DOCTOR} > summary", "no problems")
     assert page.inner_text(RUN_CHECKS) == "Run again"
     for part in ("switches", "health"):
         set_part(notebook, part, shown=False)

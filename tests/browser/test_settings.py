@@ -18,7 +18,7 @@ from playwright.sync_api import BrowserContext, Error, Page, WebSocket
 
 CELLS = f"{PANEL} .jp-gpuwidget-cells"
 DASHBOARD = ".jp-gpuwidget-dashboard"
-DIAGNOSTICS = f"{PANEL} .jp-gpuwidget-diagnostics"
+DOCTOR = f"{PANEL} .jp-gpuwidget-doctor"
 STATUS = ".jp-gpuwidget-status"
 SWITCHES = f"{PANEL} .jp-gpuwidget-switches"
 ROOT = Path(__file__).parents[2]
@@ -117,7 +117,7 @@ def test_hidden_parts(lab: Lab, browser: BrowserContext) -> None:
     stay visible."""
     notebook = open_watched(lab, browser, "show.ipynb")
     page = notebook.page
-    parts = {"switches": SWITCHES, "cells": CELLS, "health": DIAGNOSTICS}
+    parts = {"switches": SWITCHES, "cells": CELLS, "health": DOCTOR}
     set_settings(notebook, show={"switches": True, "health": True})
     for part in parts.values():
         page.wait_for_selector(part, state="visible")
@@ -132,7 +132,7 @@ def test_hidden_parts(lab: Lab, browser: BrowserContext) -> None:
     )
     assert page.is_visible(CARD)
     notebook.script("await app.commands.execute('gpuwidget:examine');")
-    page.wait_for_selector(DIAGNOSTICS, state="visible")  # The command shows the hidden section.
+    page.wait_for_selector(DOCTOR, state="visible")  # The command shows the hidden section.
     set_settings(notebook)
     for name in ("cells",):
         page.wait_for_selector(parts[name], state="visible")
@@ -148,7 +148,7 @@ def test_the_parts_button(lab: Lab, browser: BrowserContext) -> None:
     page = notebook.page
     set_settings(notebook)
     page.wait_for_selector(CELLS, state="visible")
-    for part in (SWITCHES, DIAGNOSTICS):
+    for part in (SWITCHES, DOCTOR):
         page.wait_for_selector(part, state="hidden")
     button = f"{PANEL} [data-jp-item-name=parts]"
     for state in ("visible", "hidden"):
@@ -354,7 +354,7 @@ def check_menus(page: Page) -> None:
     assert kernel <= items
     assert "GPU Doctor" in menu_items(page, "Help")
     page.click(".lm-Menu-item:has-text('GPU Doctor')")
-    page.wait_for_selector(f"{DIAGNOSTICS}[open]")
+    page.wait_for_selector(f"{DOCTOR}[open]")
 
 
 def test_shortcut_and_menus(lab: Lab, browser: BrowserContext) -> None:
@@ -428,7 +428,7 @@ def test_the_toolbar_of_the_panel(lab: Lab, browser: BrowserContext) -> None:
     wait_for_text(notebook, buttons, "Doctor")
     assert notebook.page.inner_text(buttons).strip() == "Doctor"
     notebook.page.click(f"{buttons} :text-is('Doctor')")
-    notebook.page.wait_for_selector(f"{DIAGNOSTICS}[open]")
+    notebook.page.wait_for_selector(f"{DOCTOR}[open]")
     notebook.close()
 
 

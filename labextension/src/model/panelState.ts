@@ -39,6 +39,9 @@ export function databaseStore(database: IStateDB, key: string): PanelStateStore 
   };
 }
 
+/** What the panel's sections read and set. */
+export type IPanelState = Pick<PanelState, keyof PanelState>;
+
 /**
  * The panel's expanded parts, sort order and option for new tensors, as the user has set them. They apply to
  * all notebooks and survive a reload of the page.
@@ -63,7 +66,7 @@ export class PanelState {
   }
 
   /** Emitted when the user has changed something, and when the stored state has been read. */
-  get changed(): ISignal<this, void> {
+  get changed(): ISignal<unknown, void> {
     return this.changes;
   }
 

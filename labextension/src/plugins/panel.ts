@@ -29,7 +29,7 @@ import {
   IMonitor
 } from '../tokens';
 import { setUnits, type Units } from '../model/format';
-import { SHOWN_MS, type StatusMessage } from '../model/memory/statusMessage';
+import { SHOWN_MS, type IStatusMessage } from '../model/memory/statusMessage';
 import { openMenu } from '../ui/menu';
 import { notify } from '../ui/notification';
 
@@ -142,9 +142,10 @@ export const panel: JupyterFrontEndPlugin<IGpuPanel> = {
  * Show messages as notifications while the panel is hidden, such as the result of an action in the command
  * palette.
  */
-function showMessagesOfHiddenPanel(panel: GpuPanel, message: StatusMessage, trans: TranslationBundle): void {
+function showMessagesOfHiddenPanel(panel: GpuPanel, message: IStatusMessage, trans: TranslationBundle): void {
   let progress: string | null = null;
-  message.changed.connect(({ text, kind }) => {
+  message.changed.connect(() => {
+    const { text, kind } = message;
     if (progress !== null) {
       Notification.dismiss(progress);
       progress = null;

@@ -2,7 +2,7 @@ import type { IDisposable } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
 import { Widget } from '@lumino/widgets';
 
-import type { PanelState } from '../model/panelState';
+import type { IPanelState } from '../model/panelState';
 import { element, TextElement } from './dom';
 
 /**
@@ -35,7 +35,7 @@ export abstract class PanelSection extends Widget {
 export interface CollapsibleSectionOptions {
   readonly className: string;
   readonly title: string;
-  readonly panelState: PanelState;
+  readonly panelState: IPanelState;
   /** The section's name in the saved state of the panel. */
   readonly name: string;
   readonly sources: readonly ISignal<unknown, unknown>[];

@@ -15,6 +15,10 @@ import { elapsedTime } from '../format';
  * visible.
  */
 const TOLERANCE_S = 2;
+
+/** The parts of a `ClockSkew` that views use. */
+export type IClockSkew = Readonly<Pick<ClockSkew, 'seconds' | 'onServer' | 'pageOnServer'>>;
+
 /**
  * Compares the kernel's clock, from which the times of runs are taken, with the server's clock, from which
  * the times of samples are taken. All times are in epoch seconds.
@@ -151,7 +155,7 @@ export class CellRuns {
     return this.changes;
   }
 
-  get clockSkew(): ClockSkew {
+  get clockSkew(): IClockSkew {
     const { sample } = this.sources.model;
     if (sample !== null) {
       this.skew.observeServer(sample.time, Date.now() / 1000);

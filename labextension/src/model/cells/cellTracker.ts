@@ -12,7 +12,7 @@ import type { Kernel as JupyterKernel } from '@jupyterlab/services';
 import type { CellRuns } from './cellRuns';
 import { MAX_REPORTS, reportIn, type Outputs } from './reportReader';
 import type { Clock } from '../clock';
-import type { ActivityChange, Execution, KernelActivities, KernelActivity } from '../kernel/kernelActivity';
+import type { ActivityChange, Execution, IKernelActivities, KernelActivity } from '../kernel/kernelActivity';
 
 const MAX_SCROLL_ATTEMPTS = 5;
 
@@ -31,7 +31,7 @@ export class CellTracker {
     private readonly tracker: INotebookTracker,
     private readonly shell: JupyterFrontEnd.IShell,
     private readonly runs: CellRuns,
-    private readonly activities: KernelActivities,
+    private readonly activities: IKernelActivities,
     private readonly clock: Clock
   ) {
     activities.follow(tracker, (activity, panel) => {

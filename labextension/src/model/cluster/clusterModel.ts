@@ -22,6 +22,9 @@ export type ClusterData = Fresh<
   { readonly failure: string | null; readonly problem: string | null }
 >;
 
+/** The parts of a `ClusterModel` that views use. */
+export type ICluster = Pick<ClusterModel, 'changed' | 'data' | 'addView' | 'wake'>;
+
 /** The newest snapshot of the cluster. It is requested repeatedly, but only while a view is visible. */
 export class ClusterModel {
   /** After a failure, the previous snapshot stays. */
@@ -31,6 +34,8 @@ export class ClusterModel {
   private readonly views = new Set<() => boolean>();
   /** When the next snapshot is due, in milliseconds of the clock. */
   private due = -Infinity;
+  /** The timer that tells the views that the snapshot has become old. */
+  private overdue: number | null = null;
   private readonly poll: CancelablePoll<Result<ClusterSnapshot>>;
   private readonly changes = new Signal<this, void>(this);
 
@@ -44,8 +49,8 @@ export class ClusterModel {
     );
   }
 
-  /** Emitted after a response or a failure. */
-  get changed(): ISignal<this, void> {
+  /** Emitted after a response or a failure, and when the snapshot has become old. */
+  get changed(): ISignal<unknown, void> {
     return this.changes;
   }
 
@@ -56,7 +61,7 @@ export class ClusterModel {
       return { kind: 'none', reason: { failure, problem: null } };
     }
     const { problem } = snapshot;
-    const isOverdue = this.clock.now() > this.due + GRACE_MS;
+    const isOverdue = this.clock.now() >= this.due + GRACE_MS;
     return failure === null && problem === null && !isOverdue
       ? { kind: 'live', value: snapshot }
       : { kind: 'stale', value: snapshot, reason: { failure, problem } };
@@ -75,8 +80,27 @@ export class ClusterModel {
   wake(): void {
     if (!this.isVisible) {
       this.poll.stop();
+      this.cancelOverdue();
     } else if (!this.poll.isRunning) {
       this.poll.start(Math.max(0, this.due - this.clock.now()));
+      this.startOverdue();
+    }
+  }
+
+  private startOverdue(): void {
+    this.cancelOverdue();
+    const rest = this.due + GRACE_MS - this.clock.now();
+    if (rest > 0) {
+      this.overdue = this.clock.after(rest, () => {
+        this.changes.emit();
+      });
+    }
+  }
+
+  private cancelOverdue(): void {
+    if (this.overdue !== null) {
+      this.clock.cancel(this.overdue);
+      this.overdue = null;
     }
   }
 
@@ -95,6 +119,12 @@ export class ClusterModel {
     }
     this.due = this.clock.now() + 1000 * seconds;
     this.changes.emit();
-    return this.isVisible ? 1000 * seconds : Poll.NEVER;
+    const { isVisible } = this;
+    if (isVisible) {
+      this.startOverdue();
+    } else {
+      this.cancelOverdue();
+    }
+    return isVisible ? 1000 * seconds : Poll.NEVER;
   }
 }

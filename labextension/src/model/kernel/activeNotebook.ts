@@ -6,7 +6,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import type { ActiveKernel, ActiveNotebook } from './activeKernel';
 import { releaseClosedComms } from './closedComms';
 import { ConnectedKernel, type Kernel } from './kernel';
-import type { KernelActivities } from './kernelActivity';
+import type { IKernelActivities } from './kernelActivity';
 
 /** Passes the active notebook and its kernel to an `ActiveKernel`. */
 export class ActiveNotebookTracker {
@@ -17,7 +17,7 @@ export class ActiveNotebookTracker {
   constructor(
     private readonly tracker: INotebookTracker,
     private readonly activeKernel: ActiveKernel,
-    private readonly activities: KernelActivities,
+    private readonly activities: IKernelActivities,
     private readonly locale: string,
     executed: ISignal<unknown, ExecutedCell>
   ) {

@@ -318,6 +318,9 @@ export class KernelActivity {
   }
 }
 
+/** The parts of `KernelActivities` that other plugins use. */
+export type IKernelActivities = Pick<KernelActivities, 'of' | 'follow'>;
+
 /** The activities of all kernel connections of the notebooks. */
 export class KernelActivities {
   private readonly activities = new WeakMap<Kernel.IKernelConnection, KernelActivity>();

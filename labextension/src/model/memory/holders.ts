@@ -10,7 +10,7 @@ import type {
   Gpu,
   KernelGpu
 } from '../../wire/wire';
-import type { StreamModel } from '../stream/streamModel';
+import type { IStreamModel } from '../stream/streamModel';
 
 export type HolderKind =
   'notebook' | 'console' | 'kernel' | 'terminal' | 'process' | 'other-users' | 'unattributed';
@@ -277,7 +277,7 @@ export interface HoldingOnGpu {
  * Return what a kernel holds on each GPU. Memory in a MIG slice is listed only for the slice, not for its
  * parent.
  */
-export function holdingsOf({ usage, sample }: StreamModel, kernel: string): HoldingOnGpu[] {
+export function holdingsOf({ usage, sample }: IStreamModel, kernel: string): HoldingOnGpu[] {
   const gpus = new Map(sample?.gpus.map(gpu => [gpu.uuid, gpu]));
   const holdings = (usage?.gpus ?? []).flatMap(({ uuid, holdings, older }): HoldingOnGpu[] => {
     const gpu = gpus.get(uuid);

@@ -12,6 +12,11 @@ export const SHOWN_MS: Readonly<Record<MessageKind, number | null>> = {
   error: 60_000
 };
 
+/** What views read of a `StatusMessage`, and how they set it. */
+export type IStatusMessage = Readonly<
+  Pick<StatusMessage, 'kernel' | 'kind' | 'text' | 'changed' | 'set' | 'clear'>
+>;
+
 /**
  * A sentence about the user's last action. It disappears after a while, with the next action, or when it is
  * dismissed.
@@ -27,7 +32,7 @@ export class StatusMessage {
   constructor(private readonly clock: Clock) {}
 
   /** Emitted after the text has been set. */
-  get changed(): ISignal<this, void> {
+  get changed(): ISignal<unknown, void> {
     return this.changes;
   }
 

@@ -17,6 +17,8 @@ const CLUSTER_TIMEOUT_MS = 20_000;
 const DOCTOR_TIMEOUT_MS = 30_000;
 /** Timeout of a part of the history, which Prometheus may have to compute. */
 const HISTORY_TIMEOUT_MS = 120_000;
+/** HTTP status of a request that has changed something. A proxy's page, such as that of a login, has status 200. */
+const DONE = 204;
 /** HTTP status of the stream's route for a request that is not a websocket, if it would accept a websocket. */
 const UPGRADE_REQUIRED = 426;
 /** HTTP status of the stream's route if the server has less history than requested. */
@@ -108,7 +110,7 @@ export class ServerClient {
   /** Set whether samples are stored even without pages. */
   async setAlwaysOn(on: boolean): Promise<Result<null>> {
     const reply = await this.send('history', { method: 'POST', body: JSON.stringify({ always_on: on }) });
-    return reply?.ok === true ? { kind: 'ok', value: null } : this.failure(reply);
+    return reply?.status === DONE ? { kind: 'ok', value: null } : this.failure(reply);
   }
 
   /** Return the newest values of all GPUs of the cluster. */

@@ -205,10 +205,14 @@ function withValidDefaults(
       continue;
     }
     if (JSONExt.isObject(value ?? null) && JSONExt.isObject(usual)) {
-      const valid = Object.entries(value as PartialJSONObject).filter(([key, member]) =>
-        isValid(`${name}.${key}`, member, { [name]: { [key]: member } })
-      );
-      properties[name] = { ...property, default: Object.fromEntries(valid) };
+      // As defaults of the members, they also apply if the user has set other members.
+      const members = { ...(property.properties as Record<string, PartialJSONObject>) };
+      for (const [key, member] of Object.entries(value as PartialJSONObject)) {
+        if (isValid(`${name}.${key}`, member, { [name]: { [key]: member } })) {
+          members[key] = { ...members[key], default: member };
+        }
+      }
+      properties[name] = { ...property, default: usual, properties: members };
     } else if (!isValid(name, value, { [name]: value })) {
       properties[name] = { ...property, default: usual };
     }

@@ -70,8 +70,13 @@ export interface Outage {
   readonly hasSample: boolean;
 }
 
+/** The parts of a `StreamModel` that views read. */
+export type IStreamModel = Readonly<
+  Pick<StreamModel, 'server' | 'sample' | 'usage' | 'history' | 'seconds' | 'gap' | 'gpus'>
+>;
+
 /** The stream's data after the first sample. */
-export type StreamData = StreamModel & { readonly sample: Sample };
+export type StreamData = IStreamModel & { readonly sample: Sample };
 
 /** The newest data of the stream and the recent history. They stay when the stream ends: see `IMonitor.data`. */
 export class StreamModel {
@@ -90,7 +95,7 @@ export class StreamModel {
   private longestInterval = 0;
 
   /** Return whether a sample has ever arrived. */
-  hasSample(): this is StreamData {
+  hasSample(): this is this & StreamData {
     return this.sample !== null;
   }
 

@@ -4,7 +4,7 @@ import { element, setAttribute, setHidden, TextElement } from '../../ui/dom';
 import { model as modelName, UNKNOWN } from '../../model/format';
 import type { ClusterSnapshot } from '../../wire/wire';
 import { clusterEmptyText, clusterNotice, clusterSummary } from './clusterMessages';
-import type { ClusterModel } from '../../model/cluster/clusterModel';
+import type { ICluster } from '../../model/cluster/clusterModel';
 import { lastValue } from '../../model/freshness';
 import { gpuTitle, MARKS } from './gpuGrid';
 import { errorText, hasErrors, quantity, summaryText } from './quantities';
@@ -16,7 +16,7 @@ const MAX_PROBLEMS = 5;
 /** The dependencies of the overview. */
 export interface OverviewOptions {
   readonly trans: TranslationBundle;
-  readonly model: ClusterModel;
+  readonly model: ICluster;
   readonly openWall: () => void;
   readonly openNode: (node: string) => void;
 }

@@ -1,8 +1,8 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { IDisposable } from '@lumino/disposable';
 
-import type { ClusterModel } from '../../model/cluster/clusterModel';
-import type { PanelState } from '../../model/panelState';
+import type { ICluster } from '../../model/cluster/clusterModel';
+import type { IPanelState } from '../../model/panelState';
 import { loadPart } from '../../ui/loadPart';
 import { CollapsibleSection } from '../../ui/panelSection';
 import type { ClusterOverview, OverviewOptions } from './clusterOverview';
@@ -10,8 +10,8 @@ import type { ClusterOverview, OverviewOptions } from './clusterOverview';
 /** The dependencies of the section. */
 export interface ClusterSectionOptions extends OverviewOptions {
   readonly trans: TranslationBundle;
-  readonly model: ClusterModel;
-  readonly panelState: PanelState;
+  readonly model: ICluster;
+  readonly panelState: IPanelState;
   /** Load the section's contents. */
   readonly load: () => Promise<typeof ClusterOverview>;
 }

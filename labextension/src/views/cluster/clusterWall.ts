@@ -11,7 +11,7 @@ import { gpuIcon } from '../../ui/icon';
 import type { ClusterSnapshot } from '../../wire/wire';
 import { clusterCsv } from './clusterCsv';
 import { clusterEmptyText, clusterNotice, clusterSummary } from './clusterMessages';
-import type { ClusterModel } from '../../model/cluster/clusterModel';
+import type { ICluster } from '../../model/cluster/clusterModel';
 import { lastValue } from '../../model/freshness';
 import { GpuGrid } from './gpuGrid';
 import { WallLegend } from './wallLegend';
@@ -22,7 +22,7 @@ import { WallToolbar } from './wallToolbar';
 /** The dependencies of a wall. */
 export interface ClusterWallOptions {
   readonly trans: TranslationBundle;
-  readonly model: ClusterModel;
+  readonly model: ICluster;
   /** Called with the name of a node whose charts the user wants to see. */
   readonly openNode: (node: string) => void;
 }
@@ -30,7 +30,7 @@ export interface ClusterWallOptions {
 /** The wall in the main area: all nodes of the cluster and their GPUs. While it is hidden, it does no work. */
 export class ClusterWall extends Widget {
   private readonly trans: TranslationBundle;
-  private readonly model: ClusterModel;
+  private readonly model: ICluster;
   private readonly toolbar: WallToolbar;
   private readonly legend: WallLegend;
   private readonly notice = new TextElement('cluster-notice', 'div');

@@ -8,7 +8,7 @@ import { GpuRow } from './gpuRow';
 import { MemoryBar, memorySegments, type Segment } from './memoryBar';
 import { MemoryLine } from './memoryLine';
 import { gpuName, throttling, unavailability, unknownValues } from './panelMessages';
-import type { PanelState } from '../../model/panelState';
+import type { IPanelState } from '../../model/panelState';
 import { holderName, type Holder } from '../../model/memory/holders';
 import { memoryShares, type GpuNow } from '../../model/stream/streamModel';
 import { element, setAttribute, setHidden, TextElement } from '../../ui/dom';
@@ -33,7 +33,7 @@ export interface CardContext {
   readonly trans: TranslationBundle;
   readonly palette: () => Palette;
   readonly holders: OpenHolder;
-  readonly panelState: PanelState;
+  readonly panelState: IPanelState;
   /** Make a device the default device of the active notebook. */
   readonly choose: (device: string) => void;
 }

@@ -4,7 +4,7 @@ import { Panel, type PanelLayout, Widget } from '@lumino/widgets';
 import { DeviceSection } from './deviceSection';
 import type { PanelContext } from './panelContext';
 import { sections } from './sections';
-import type { PanelState } from '../../model/panelState';
+import type { IPanelState } from '../../model/panelState';
 import type { IGpuPanel, SectionOptions } from '../../tokens';
 import { element, setAttribute } from '../../ui/dom';
 import { gpuIcon } from '../../ui/icon';
@@ -29,7 +29,7 @@ interface PlacedSection extends SectionOptions {
 
 /** The panel in the sidebar. It opens the stream and queries the kernel only while it is visible. */
 export class GpuPanel extends SidePanel implements IGpuPanel {
-  readonly panelState: PanelState;
+  readonly panelState: IPanelState;
   private readonly device: DeviceSection;
   private readonly sections: PlacedSection[] = [];
   private readonly sizes = new ResizeObserver(() => {

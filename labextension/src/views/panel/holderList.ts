@@ -2,7 +2,7 @@ import type { ActionResult } from '../../model/memory/statusMessage';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { ellipsesIcon } from '@jupyterlab/ui-components';
 
-import type { PanelState } from '../../model/panelState';
+import type { IPanelState } from '../../model/panelState';
 import { gpuHoursText } from '../../model/memory/gpuHours';
 import {
   holderName,
@@ -65,7 +65,7 @@ export class HolderList {
   constructor(
     private readonly trans: TranslationBundle,
     actions: OpenHolder,
-    private readonly panelState: PanelState,
+    private readonly panelState: IPanelState,
     private readonly name: string
   ) {
     const line = (): HolderLine => new HolderLine(trans, actions);

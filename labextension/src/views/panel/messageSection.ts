@@ -1,13 +1,13 @@
 import { closeIcon } from '@jupyterlab/ui-components';
 
 import type { PanelContext } from './panelContext';
-import type { StatusMessage } from '../../model/memory/statusMessage';
+import type { IStatusMessage } from '../../model/memory/statusMessage';
 import { element, setAttribute, setHidden, TextElement } from '../../ui/dom';
 import { PanelSection } from '../../ui/panelSection';
 
 /** The message about the last action, at the bottom of the panel. Screen readers announce it. */
 export class MessageSection extends PanelSection {
-  private readonly message: StatusMessage;
+  private readonly message: IStatusMessage;
   private readonly dismiss = element(
     'button',
     'icon-button jp-gpuwidget-panel-close',

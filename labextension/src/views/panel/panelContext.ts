@@ -3,7 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { RunTimes } from '../cards/runTimes';
 import type { Clock } from '../../model/clock';
-import type { PanelState } from '../../model/panelState';
+import type { IPanelState } from '../../model/panelState';
 import type { ICellRuns, IGpuSettings, IHolderActions, IMonitor } from '../../tokens';
 
 /** What the panel's own sections show, and what they need for it. */
@@ -13,7 +13,7 @@ export interface PanelContext {
   readonly cells: ICellRuns;
   readonly holders: IHolderActions;
   readonly settings: IGpuSettings;
-  readonly panelState: PanelState;
+  readonly panelState: IPanelState;
   readonly times: RunTimes;
   readonly clock: Clock;
   readonly themes: IThemeManager | null;

@@ -1,5 +1,5 @@
 /** What is loaded when the doctor's section in the panel is opened: the script and the style sheet of its contents. */
 
-import '../../../../style/diagnosticsReport.css';
+import '../../../../style/doctorReport.css';
 
-export { DiagnosticsReport } from './diagnosticsReport';
+export { DoctorReport } from './doctorReport';

@@ -1,37 +1,37 @@
-import type { PanelState } from '../../model/panelState';
+import type { IPanelState } from '../../model/panelState';
 import type { IGpuSettings } from '../../tokens';
 import { setAttribute, TextElement } from '../../ui/dom';
 import { loadPart } from '../../ui/loadPart';
 import { CollapsibleSection } from '../../ui/panelSection';
-import type { DiagnosticsReport, ReportOptions } from './diagnosticsReport';
-import { diagnosticsSummary, SYMBOLS } from './diagnosticsSummary';
+import type { DoctorReport, ReportOptions } from './doctorReport';
+import { doctorSummary, SYMBOLS } from './doctorSummary';
 
 /** The dependencies of the section. */
-export interface DiagnosticsOptions extends ReportOptions {
-  readonly panelState: PanelState;
+export interface DoctorOptions extends ReportOptions {
+  readonly panelState: IPanelState;
   readonly settings: IGpuSettings;
   /** Load the section's contents. */
-  readonly load: () => Promise<typeof DiagnosticsReport>;
+  readonly load: () => Promise<typeof DoctorReport>;
 }
 
 /**
  * The panel's section with the diagnoses. The checks run when the user expands the section or clicks its
  * button. It loads its contents when it is first expanded.
  */
-export class DiagnosticsSection extends CollapsibleSection {
-  private readonly symbol = new TextElement('diagnostics-symbol');
+export class DoctorSection extends CollapsibleSection {
+  private readonly symbol = new TextElement('doctor-symbol');
   /** Whether the user has opened the section by the command, which shows it even if the settings hide it. */
   private isRequested = false;
   /** Whether the section was just opened, and grows with the results of the checks. */
   private isOpening = false;
   private isLoading = false;
   /** The contents; null until they are loaded. */
-  private report: DiagnosticsReport | null = null;
+  private report: DoctorReport | null = null;
 
-  constructor(private readonly options: DiagnosticsOptions) {
+  constructor(private readonly options: DoctorOptions) {
     const { trans, model, kernels, panelState, settings } = options;
     super({
-      className: 'diagnostics',
+      className: 'doctor',
       title: trans.__('Doctor'),
       panelState,
       name: 'health',
@@ -46,9 +46,9 @@ export class DiagnosticsSection extends CollapsibleSection {
   }
 
   /** The worst status of the checks, which is null before they have run, and its description. */
-  get diagnosis(): ReturnType<typeof diagnosticsSummary> {
+  get diagnosis(): ReturnType<typeof doctorSummary> {
     const { trans, model } = this.options;
-    return diagnosticsSummary(trans, [model.kernel, model.server]);
+    return doctorSummary(trans, [model.kernel, model.server]);
   }
 
   /** Whether the section is visible and expanded. */

@@ -4,24 +4,24 @@ import type { IKernels } from '../../model/kernel/kernels';
 import type { Copy } from '../../ui/copyButton';
 import { element, setHidden, TextElement } from '../../ui/dom';
 import type { TranslatedDiagnosis } from '../../wire/kernelReply';
-import { mergedChecks, worstRank, type MergedChecks } from './diagnosticsMessages';
-import { newestDiagnosis, type DiagnosticsModel } from '../../model/diagnostics/diagnosticsModel';
+import { mergedChecks, worstRank, type MergedChecks } from './doctorMessages';
+import { newestDiagnosis, type DoctorModel } from '../../model/doctor/doctorModel';
 import { EnvironmentView, stateSentence } from './environmentView';
 
 /** The dependencies of the report. */
 export interface ReportOptions {
   readonly trans: TranslationBundle;
-  readonly model: DiagnosticsModel;
+  readonly model: DoctorModel;
   readonly kernels: IKernels;
   readonly copy: Copy;
 }
 
 /** The contents of the doctor's section: the checks of the kernel and of the server, and the button to run them. */
-export class DiagnosticsReport {
+export class DoctorReport {
   readonly nodes: readonly HTMLElement[];
   private readonly views = element('div', '');
   private readonly runLabel = new TextElement('');
-  private readonly runButton = element('button', 'button jp-gpuwidget-diagnostics-run', this.runLabel.node);
+  private readonly runButton = element('button', 'button jp-gpuwidget-doctor-run', this.runLabel.node);
   /** The checks with the same result in the kernel and in the server. */
   private readonly sharedView: EnvironmentView;
   private readonly kernelView: EnvironmentView;

@@ -23,7 +23,7 @@ export function newestDiagnosis(state: DiagnosisState | null): TranslatedDiagnos
 const NONE: DiagnosisState = { kind: 'none' };
 
 /** The diagnoses of the server and of the kernels. The checks run only if the user requests it. */
-export class DiagnosticsModel {
+export class DoctorModel {
   private serverState: DiagnosisState = NONE;
   /**
    * The state of each kernel's diagnosis, with the id of the diagnosed process, which changes if the kernel

@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { Check, Diagnosis, Problem } from '../../wire/wire';
-import type { DiagnosisState } from '../../model/diagnostics/diagnosticsModel';
+import type { DiagnosisState } from '../../model/doctor/doctorModel';
 
 /** Symbols shown beside the status, so that the status is not indicated by color alone. */
 export const SYMBOLS: Readonly<Record<Check['status'], string>> = {
@@ -16,7 +16,7 @@ export const SYMBOLS: Readonly<Record<Check['status'], string>> = {
  * Return the worst status in several diagnoses, and a short description of it. Problems are counted as in the
  * summary of a diagnosis, and a problem of several diagnoses only once.
  */
-export function diagnosticsSummary(
+export function doctorSummary(
   trans: TranslationBundle,
   states: readonly (DiagnosisState | null)[]
 ): readonly [Check['status'] | null, string] {

@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { TranslatedDiagnosis } from '../../wire/kernelReply';
 import type { Check, Diagnosis, Problem } from '../../wire/wire';
-import { causeOf, titleOf } from './diagnosticsSummary';
+import { causeOf, titleOf } from './doctorSummary';
 
 /** Return the status of a check in one word. */
 export function statusLabel(trans: TranslationBundle, status: Check['status']): string {

@@ -2,8 +2,8 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { Clipboard, ICommandPalette } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { DiagnosticsModel } from '../model/diagnostics/diagnosticsModel';
-import { DiagnosticsSection } from '../views/diagnostics/diagnosticsSection';
+import { DoctorModel } from '../model/doctor/doctorModel';
+import { DoctorSection } from '../views/doctor/doctorSection';
 import { ServerClient } from '../model/server/serverClient';
 import { CommandIds, DOMAIN, IGpuPanel, IGpuSettings, IMonitor } from '../tokens';
 import { setAttribute } from '../ui/dom';
@@ -16,8 +16,8 @@ const SECTION_RANK = 1200;
  * The doctor's section in the panel. It shows the checks, from PyTorch down to the GPU, for the kernel and
  * for the server.
  */
-export const diagnostics: JupyterFrontEndPlugin<void> = {
-  id: 'jupyterlab-gpuwidget:diagnostics',
+export const doctor: JupyterFrontEndPlugin<void> = {
+  id: 'jupyterlab-gpuwidget:doctor',
   description: 'Checks of everything between PyTorch and the GPU, on request.',
   autoStart: true,
   requires: [IMonitor, IGpuPanel, IGpuSettings],
@@ -36,16 +36,16 @@ export const diagnostics: JupyterFrontEndPlugin<void> = {
       'The kernel did not answer: a long call blocks it, or its version of gpuwidget is too old.'
     );
     const server = new ServerClient(serviceManager.serverSettings, trans);
-    const model = new DiagnosticsModel(() => server.diagnose(languageCode), kernels, noReply);
-    const section = new DiagnosticsSection({
+    const model = new DoctorModel(() => server.diagnose(languageCode), kernels, noReply);
+    const section = new DoctorSection({
       trans,
       model,
       kernels,
       panelState: panel.panelState,
       settings,
       load: async () => {
-        const chunk = await import(/* webpackChunkName: "doctor" */ '../views/diagnostics/chunk');
-        return chunk.DiagnosticsReport;
+        const chunk = await import(/* webpackChunkName: "doctor" */ '../views/doctor/chunk');
+        return chunk.DoctorReport;
       },
       copy: text => {
         Clipboard.copyToSystem(text);

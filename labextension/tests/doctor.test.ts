@@ -7,9 +7,9 @@ import {
   textAfterCommand,
   toJson,
   type ShownCheck
-} from '../src/views/diagnostics/diagnosticsMessages';
-import { diagnosticsSummary } from '../src/views/diagnostics/diagnosticsSummary';
-import { DiagnosticsModel, type DiagnosisState } from '../src/model/diagnostics/diagnosticsModel';
+} from '../src/views/doctor/doctorMessages';
+import { doctorSummary } from '../src/views/doctor/doctorSummary';
+import { DoctorModel, type DiagnosisState } from '../src/model/doctor/doctorModel';
 import { ActiveKernel } from '../src/model/kernel/activeKernel';
 import type { Result } from '../src/model/server/result';
 import type { TranslatedDiagnosis } from '../src/wire/kernelReply';
@@ -74,11 +74,11 @@ class FakeDoctor {
   }
 }
 
-function setUp(): { model: DiagnosticsModel; server: FakeDoctor; kernels: ActiveKernel } {
+function setUp(): { model: DoctorModel; server: FakeDoctor; kernels: ActiveKernel } {
   const kernels = new ActiveKernel(new FakeClock());
   kernels.setPanelVisible(true);
   const server = new FakeDoctor();
-  return { model: new DiagnosticsModel(() => server.diagnose(), kernels, NO_REPLY), server, kernels };
+  return { model: new DoctorModel(() => server.diagnose(), kernels, NO_REPLY), server, kernels };
 }
 
 /** Open a notebook whose kernel replies. */
@@ -153,7 +153,7 @@ test('a restarted kernel has no diagnosis', async () => {
 });
 
 test('the summary is about the worst status', () => {
-  const summary = (...states: (DiagnosisState | null)[]): unknown => diagnosticsSummary(trans, states);
+  const summary = (...states: (DiagnosisState | null)[]): unknown => doctorSummary(trans, states);
   const failed: DiagnosisState = { kind: 'failed', reason: 'why' };
   assert.deepEqual(summary(null, { kind: 'none' }), [null, 'not run']);
   assert.deepEqual(summary(done(check('torch')), { kind: 'running', previous: null }), [null, 'running…']);
@@ -176,7 +176,7 @@ test('the summary is about the worst status', () => {
 
 test('the summary counts problems, not checks, as the summary of a diagnosis does', () => {
   const summary = (...diagnoses: TranslatedDiagnosis[]): unknown =>
-    diagnosticsSummary(
+    doctorSummary(
       trans,
       diagnoses.map(found => ({ kind: 'done', diagnosis: found }))
     );
@@ -195,7 +195,7 @@ test('the summary is about unfinished checks unless something is broken', () => 
     kind: 'done',
     diagnosis: { ...diagnosis(...checks), unfinished: ['import torch'] }
   });
-  const summary = (state: DiagnosisState): unknown => diagnosticsSummary(trans, [state]);
+  const summary = (state: DiagnosisState): unknown => doctorSummary(trans, [state]);
   assert.deepEqual(summary(unfinished(check('gpu'))), ['unknown', 'incomplete']);
   const doubtful = [check('shm', 'warning'), check('gpu', 'unknown')];
   assert.deepEqual(summary(unfinished(...doubtful)), ['unknown', 'incomplete']);

@@ -12,9 +12,9 @@ import {
   toJson,
   type ShownCheck,
   type Translate
-} from './diagnosticsMessages';
-import { SYMBOLS } from './diagnosticsSummary';
-import { newestDiagnosis, type DiagnosisState } from '../../model/diagnostics/diagnosticsModel';
+} from './doctorMessages';
+import { SYMBOLS } from './doctorSummary';
+import { newestDiagnosis, type DiagnosisState } from '../../model/doctor/doctorModel';
 
 /** Returns a button with a label that copies a text. */
 type CopyButton = (label: string, text: () => string) => HTMLButtonElement;
@@ -22,10 +22,10 @@ type CopyButton = (label: string, text: () => string) => HTMLButtonElement;
 /** The diagnosis of an environment, or the checks that several environments share: a title, a summary and checks. */
 export class EnvironmentView {
   readonly node: HTMLElement;
-  private readonly title = new TextElement('diagnostics-title', 'h3');
-  private readonly summary = new TextElement('diagnostics-summary', 'div');
-  private readonly checks = element('div', 'diagnostics-checks');
-  private readonly about = new TextElement('diagnostics-about', 'div');
+  private readonly title = new TextElement('doctor-title', 'h3');
+  private readonly summary = new TextElement('doctor-summary', 'div');
+  private readonly checks = element('div', 'doctor-checks');
+  private readonly about = new TextElement('doctor-about', 'div');
   private readonly copyButton: CopyButton;
   private readonly copyJson: HTMLButtonElement;
   private shown: TranslatedDiagnosis | null = null;
@@ -35,13 +35,13 @@ export class EnvironmentView {
     private readonly trans: TranslationBundle,
     copy: Copy
   ) {
-    this.copyButton = copyButton.bind(null, trans, copy, 'button jp-gpuwidget-diagnostics-copy');
+    this.copyButton = copyButton.bind(null, trans, copy, 'button jp-gpuwidget-doctor-copy');
     this.copyJson = this.copyButton(trans.__('Copy as JSON'), () =>
       this.shown === null ? '' : toJson(this.shown)
     );
     this.node = element(
       'section',
-      'diagnostics-environment',
+      'doctor-environment',
       this.title.node,
       this.summary.node,
       this.checks,
@@ -120,17 +120,17 @@ function checkView(
   const { status, title, evidence } = check;
   const found = translate(check.found);
   const titles = (others: readonly string[]): string => others.map(translate).join(', ');
-  const symbol = element('span', 'diagnostics-symbol', SYMBOLS[status]);
+  const symbol = element('span', 'doctor-symbol', SYMBOLS[status]);
   symbol.setAttribute('aria-hidden', 'true');
   const head = element(
     'summary',
-    'diagnostics-check-head',
+    'doctor-check-head',
     symbol,
-    element('span', 'diagnostics-check-title', translate(title)),
-    element('span', 'diagnostics-check-found', found),
-    element('span', 'diagnostics-check-status', statusLabel(trans, status))
+    element('span', 'doctor-check-title', translate(title)),
+    element('span', 'doctor-check-found', found),
+    element('span', 'doctor-check-status', statusLabel(trans, status))
   );
-  const body = element('div', 'diagnostics-check-body', element('div', 'diagnostics-check-result', found));
+  const body = element('div', 'doctor-check-body', element('div', 'doctor-check-result', found));
   for (const { problem, affects } of problems) {
     body.append(...problem.reasons.map(reason => element('div', '', translate(reason))));
     if (problem.fix !== null) {
@@ -145,16 +145,16 @@ function checkView(
   }
   const entries = Object.entries(evidence);
   if (entries.length > 0) {
-    const list = element('dl', 'diagnostics-evidence');
+    const list = element('dl', 'doctor-evidence');
     for (const [name, value] of entries) {
       // The other values are raw data, which may be the same string as a text.
       const shown = name.startsWith('finding ') ? translate(value) : value;
       list.append(element('dt', '', name), element('dd', '', shown));
     }
-    const summary = element('summary', 'diagnostics-evidence-head', trans.__('Raw data'));
+    const summary = element('summary', 'doctor-evidence-head', trans.__('Raw data'));
     body.append(element('details', '', summary, list));
   }
-  const node = element('details', 'diagnostics-check', head, body);
+  const node = element('details', 'doctor-check', head, body);
   node.dataset.status = status;
   node.open = problems.length > 0;
   return node;
@@ -180,7 +180,7 @@ function fixView(
     head,
     element(
       'div',
-      'diagnostics-fix',
+      'doctor-fix',
       element('code', 'notice-command', command),
       copyButton(trans.__('Copy'), () => command)
     ),
