@@ -21,6 +21,8 @@ from benchmarks.standin import changing, machine
 from tools import chromium
 
 _GPUS = (8, 16)
+_INITIAL_BAR_MS = 12.0
+"""Main thread with 8 GPUs, of which the initial panel expands one."""
 _MAIN_THREAD_BAR_MS = 20.0
 _HEAP_BAR_KIB = 200.0
 _REQUEST_BAR_MS = 200.0
@@ -130,7 +132,7 @@ def _figures(settings: Settings, notebook: Any, page: pages.Page, gpus: int) -> 
             "panel",
             f"main thread a second, {gpus} GPUs at 5 Hz, {layout}",
             "ms",
-            bar=_MAIN_THREAD_BAR_MS,
+            bar=_INITIAL_BAR_MS if (gpus, layout) == (8, "as it opens") else _MAIN_THREAD_BAR_MS,
             values=busy,
             conditions={"nothing shifts": not shifts},
             details={"what shifted": shifts[:8]} if shifts else {},
