@@ -94,7 +94,7 @@ function free(age: number | null, ...used: Parameters<typeof reading>[1][]): (nu
     ...choice(`cuda:${String(index)}`, 1),
     uuid: `GPU-${String(index)}`
   }));
-  return withCurrentFree(choices, model.gpus(null, null), age).map(({ memory_free: bytes }) =>
+  return withCurrentFree(choices, model.gpus(), age).map(({ memory_free: bytes }) =>
     bytes === null ? null : bytes / GIB
   );
 }

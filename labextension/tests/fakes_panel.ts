@@ -3,6 +3,7 @@
 import { Signal } from '@lumino/signaling';
 import { Panel, Widget } from '@lumino/widgets';
 
+import { DEFAULTS } from '../src/model/settings/settings';
 import { StatusMessage } from '../src/model/memory/statusMessage';
 import { StreamModel } from '../src/model/stream/streamModel';
 import type { PanelSection } from '../src/ui/panelSection';
@@ -22,7 +23,7 @@ export function panelContext(changes: object): PanelContext {
     holders: { message: new StatusMessage(new FakeClock()) },
     settings: {
       current: {
-        show: { switches: true, hints: true, holders: true, bands: true, cells: true, health: true }
+        show: Object.fromEntries(Object.keys(DEFAULTS.show).map(part => [part, true]))
       },
       changed: new Signal({})
     },

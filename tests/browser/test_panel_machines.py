@@ -28,7 +28,7 @@ from helpers_panel import (
     wait_for_text,
 )
 from nvml_standin import profiles
-from playwright.sync_api import BrowserContext
+from playwright.sync_api import BrowserContext, expect
 
 COUNT_DRAWINGS = """
 window.drawings = {};
@@ -375,7 +375,8 @@ def test_another_version_in_the_kernel(
 
 
 def test_the_server_restarts(browser: BrowserContext, tmp_path: Path) -> None:
-    """While the server is down, the panel shows that. When the server is back, the panel is live again."""
+    """While the server is down, the panel shows that, with dimmed values. When the server is back, the panel
+    is live again."""
     with lab_with(tmp_path, *machine(2)) as (lab, _):
         notebook = lab.open(browser, lab.write("back.ipynb", ["1"]))
         show(notebook)
@@ -387,10 +388,13 @@ def test_the_server_restarts(browser: BrowserContext, tmp_path: Path) -> None:
             "The server does not answer. Trying again. Showing the last known values.",
         )
         notebook.page.wait_for_selector(f"{PANEL}[data-link=stale]")
+        values = notebook.page.locator(f"{PANEL} .jp-gpuwidget-gpu-list")
+        expect(values).to_have_css("opacity", "0.5")
         lab.start()
         lab.wait_until_ready()
         notebook.page.wait_for_selector(f"{PANEL}[data-link=live]")
-        assert notebook.page.is_hidden(SERVER_NOTICE)
+        expect(values).to_have_css("opacity", "1")
+        notebook.page.wait_for_selector(SERVER_NOTICE, state="hidden")
         notebook.page.close(run_before_unload=False)
 
 

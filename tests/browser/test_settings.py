@@ -22,7 +22,8 @@ DOCTOR = f"{PANEL} .jp-gpuwidget-doctor"
 STATUS = ".jp-gpuwidget-status"
 SWITCHES = f"{PANEL} .jp-gpuwidget-switches"
 ROOT = Path(__file__).parents[2]
-SHORTCUTS = json.loads((ROOT / "labextension" / "schema" / "panel.json").read_text())["jupyter.lab.shortcuts"]
+SCHEMA = json.loads((ROOT / "labextension" / "schema" / "panel.json").read_text(encoding="utf-8"))
+SHORTCUTS = SCHEMA["jupyter.lab.shortcuts"]
 SETTINGS = "jupyterlab-gpuwidget:panel"
 TOOLBAR_SETTINGS = "jupyterlab-gpuwidget:toolbar"
 FAKE_NOTIFICATIONS = """
@@ -159,12 +160,8 @@ def test_the_parts_button(lab: Lab, browser: BrowserContext) -> None:
         page.wait_for_selector(SWITCHES, state=state)
     page.click(button)
     toggled = page.locator(".lm-Menu-item.lm-mod-toggled .lm-Menu-itemLabel").all_inner_texts()
-    assert toggled == [
-        "Hints about idle notebooks and underused GPUs",
-        "Holders of each GPU\N{RIGHT SINGLE QUOTATION MARK}s memory",
-        "Cell runs on the charts",
-        "Watched cells of the active notebook",
-    ]
+    parts = SCHEMA["properties"]["show"]["properties"].values()
+    assert toggled == [part["title"] for part in parts if part["default"]]
     page.keyboard.press("Escape")
     set_settings(notebook)
     notebook.close()

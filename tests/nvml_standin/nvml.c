@@ -587,15 +587,17 @@ result nvmlDeviceGetTemperature(device *of, unsigned sensor, unsigned *out) {
     BEGIN(of);
     WHOLE_GPU_ONLY(of);
     (void)sensor;
-    LOCKED(*out = (unsigned)number(of, "temperature", 29));
-    return SUCCESS;
+    result outcome;
+    LOCKED(outcome = error_in(find_for(of, "temperature")); *out = (unsigned)number(of, "temperature", 29));
+    return outcome;
 }
 
 result nvmlDeviceGetTemperatureV(device *of, int out[3]) {
     BEGIN(of);
     WHOLE_GPU_ONLY(of);
-    LOCKED(out[2] = (int)number(of, "temperature", 29));
-    return SUCCESS;
+    result outcome;
+    LOCKED(outcome = error_in(find_for(of, "temperature")); out[2] = (int)number(of, "temperature", 29));
+    return outcome;
 }
 
 result nvmlDeviceGetClockInfo(device *of, unsigned type, unsigned *out) {

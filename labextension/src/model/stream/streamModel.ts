@@ -152,7 +152,7 @@ export class StreamModel {
    * Return the current data of every GPU in the newest sample. `state` and `activeKernelId` are the state and
    * the id of the active notebook's kernel. The GPUs in `state` are matched by their UUIDs.
    */
-  gpus(state: KernelState | null, activeKernelId: string | null): GpuNow[] {
+  gpus(state: KernelState | null = null, activeKernelId: string | null = null): GpuNow[] {
     const usage = new Map(this.usage?.gpus.map(gpu => [gpu.uuid, gpu]));
     const kernel = new Map(state?.gpus.map(gpu => [gpu.uuid, gpu]));
     const { gpus = [], readings = [] } = this.sample ?? {};

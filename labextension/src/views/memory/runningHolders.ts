@@ -146,7 +146,7 @@ export class RunningHolders implements IRunningSessions.IManager {
     }
     const kernels = kernelsOf(data.usage);
     const found = new Map<string, RunningHolder>();
-    for (const { gpu, usage } of withoutMigParents(data.gpus(null, null))) {
+    for (const { gpu, usage } of withoutMigParents(data.gpus())) {
       for (const holder of usage === null ? [] : holdersOf(usage, kernels, null)) {
         const target = targetOf(holder);
         if (target !== null && holder.memory !== 0) {

@@ -47,7 +47,11 @@ export class GpuSection extends PanelSection {
     private readonly message: MessageSection
   ) {
     const { trans, monitor, holders, panelState, themes } = context;
-    super(element('div', 'gpu-list'), [monitor.changed, panelState.changed, holders.message.changed]);
+    super(element('div', 'gpu-list jp-gpuwidget-live'), [
+      monitor.changed,
+      panelState.changed,
+      holders.message.changed
+    ]);
     // Most replies of a kernel change nothing that is shown about GPUs.
     monitor.kernels.changed.connect(this.onKernelsChanged, this);
     this.cardContext = {

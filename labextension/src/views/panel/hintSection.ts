@@ -41,7 +41,7 @@ export class HintSection extends PanelSection {
 
   constructor(private readonly context: PanelContext) {
     const { trans, monitor, holders, panelState } = context;
-    super(element('section', 'hint-list'), [monitor.changed, panelState.changed]);
+    super(element('section', 'hint-list jp-gpuwidget-live'), [monitor.changed, panelState.changed]);
     this.list = new KeyedList('hint-lines', () => new HintLine(trans, holders));
     this.list.node.setAttribute('aria-label', trans.__('Hints'));
     this.button = element('button', 'panel-more', this.more.node);

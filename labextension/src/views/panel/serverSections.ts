@@ -57,7 +57,7 @@ export function reasonSection(context: PanelContext): PanelSection {
 
 /** The Slurm job in which the server runs. */
 export function jobSection({ trans, monitor }: PanelContext): PanelSection {
-  return new TextSection('panel-job', [monitor.changed], () => {
+  return new TextSection('panel-job jp-gpuwidget-live', [monitor.changed], () => {
     const { usage, sample } = monitor.model;
     const job = usage?.job ?? null;
     return [job === null || sample === null ? '' : jobText(trans, job, sample.time)];
@@ -66,7 +66,7 @@ export function jobSection({ trans, monitor }: PanelContext): PanelSection {
 
 /** What the active notebook has used of the GPUs. */
 export function useSection({ trans, monitor }: PanelContext): PanelSection {
-  return new TextSection('panel-use', [monitor.changed, monitor.kernels.changed], () => {
+  return new TextSection('panel-use jp-gpuwidget-live', [monitor.changed, monitor.kernels.changed], () => {
     const kernel = monitor.kernels.view.kernel?.id;
     const hours = monitor.model.usage?.kernels.find(({ id }) => id === kernel)?.gpu_hours ?? null;
     return hours === null
