@@ -208,8 +208,8 @@ def set_part(notebook: Notebook, part: str, *, shown: bool) -> None:
 
 
 def open_part(notebook: Notebook, part: str) -> None:
-    """Show a part of the panel, and expand its section, which has the part's name: the part ``health`` has the
-    section ``doctor``."""
+    """Show a part of the panel, and expand its section, which has the part's name, except that the part
+    ``health`` has the section ``doctor``."""
     set_part(notebook, part, shown=True)
     section = "doctor" if part == "health" else part
     notebook.page.click(f"{PANEL} .jp-gpuwidget-{section} > summary")
