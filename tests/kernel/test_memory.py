@@ -93,6 +93,18 @@ def test_free_lists_and_frees(kernel: Kernel) -> None:
     assert kernel.value("_") == "7"
 
 
+def test_garbage_that_is_not_collected_yet(kernel: Kernel) -> None:
+    """%gpu free lists memory to which no name leads, because --yes frees it if it is garbage."""
+    kernel.ok("import gc; gc.disable()")
+    kernel.ok("cycle = [gpu.empty(2_000_000)]; cycle.append(cycle); del cycle")
+    assert kernel.ok("%gpu free").displayed == (
+        "%gpu free --yes would release:\n"
+        "  memory to which no name leads, if Python has not collected it yet: up to 7.6 MiB"
+    )
+    assert kernel.ok("%gpu free --yes").displayed.startswith("Released 7.6 MiB of tensors.")
+    assert kernel.ok("%gpu free").displayed == "There is nothing to free."
+
+
 def test_free_by_name(kernel: Kernel) -> None:
     """%gpu free deletes only the named variables. If one of the names is unknown, it deletes nothing."""
     kernel.ok("x = gpu.empty(1000); y = gpu.empty(1000); z = x[1:]")

@@ -27,6 +27,9 @@ from gpuwidget.model.translation import _, in_view_language, joined, translatabl
 
 _LOG = logging.getLogger(__name__)
 
+_MIN_UNNAMED = 1 << 20
+"""Fewer bytes to which no name leads are not listed: libraries such as cuBLAS hold some in any case."""
+
 _FAILED = translatable("Nothing was freed: gpuwidget could not find out what holds torch's memory.")
 _USAGE = translatable(
     "%gpu free            list the memory that can be freed: results of past cells, torch's cache\n"
@@ -63,6 +66,15 @@ def _list_freeable(shell: Any) -> list[str]:
     cache = sum(blocks.returnable for blocks in search.blocks.values())
     if cache:
         lines.append("  " + _("torch's cache: {size}", size=units.memory(cache)))
+    unnamed = _unnamed(search)
+    if unnamed >= _MIN_UNNAMED:
+        lines.append(
+            "  "
+            + _(
+                "memory to which no name leads, if Python has not collected it yet: up to {size}",
+                size=units.memory(unnamed),
+            )
+        )
     lines = [_("%gpu free --yes would release:"), *lines] if lines else [_("There is nothing to free.")]
     lost = _lost_references(search, freeable)
     if lost:
@@ -160,6 +172,17 @@ def _freeable(search: HolderSearch) -> dict[int, int]:
     return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
 
+def _unnamed(search: HolderSearch) -> int:
+    """Return the bytes to which no name leads. Some may be garbage in reference cycles, such as the frames of
+    earlier errors, which is only found out by collecting it."""
+    return sum(
+        size
+        for index, blocks in search.blocks.items()
+        for owner, size in zip(search.found.owners[index], blocks.sizes, strict=True)
+        if owner is None
+    )
+
+
 def _lost_references(search: HolderSearch, freeable: Mapping[int, int]) -> list[str]:
     lost: list[str] = []
     for owner in freeable:
@@ -180,12 +203,16 @@ def _kept_by_variables(search: HolderSearch, freeable: Mapping[int, int]) -> lis
     dropped = {
         search.roots[number].name for owner in freeable for number in search.found.leading_roots[owner]
     }
-    found = []
+    found: list[str] = []
     for owner, numbers in search.found.leading_roots.items():
         if search.roots[owner].kind == "variable":
             kept = [search.roots[n].name for n in numbers if search.roots[n].kind == "notebook"]
             kept = [name for name in dict.fromkeys(kept) if name == LAST_ERROR or name.startswith("Out[")]
-            found += [f"{name} ({search.roots[owner].name})" for name in kept if name not in dropped]
+            found += [
+                translatable("{name} ({variable})", name=name, variable=search.roots[owner].name)
+                for name in kept
+                if name not in dropped
+            ]
     return found
 
 
