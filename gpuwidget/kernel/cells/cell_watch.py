@@ -19,7 +19,8 @@ from gpuwidget.kernel.cells.collectors import collectors
 from gpuwidget.kernel.cells.options import WatchOptions
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.live import chart_libraries, live_display
-from gpuwidget.kernel.shell.front_end import shows_live
+from gpuwidget.kernel.live.live_display import LiveKind
+from gpuwidget.kernel.shell.front_end import prefers_html, shows_live
 from gpuwidget.kernel.shell.interrupts import (
     allow_interrupts,
     defer_interrupts,
@@ -130,10 +131,10 @@ class CellWatch:
             self._render = card.line_bundle
         failures: dict[str, BaseException] = {}
         found: list[Collector] = []
-        show_chart = False
+        chart: LiveKind | None = None
         if info is not None and options.live:
             with Boundary(_LOG, "the live chart could not be prepared"):
-                show_chart = self._prepare_chart()
+                chart = self._prepare_chart()
         with Boundary(_LOG, "a collector could not be created", partial(failures.__setitem__, _COLLECTORS)):
             found = collectors(options, self._shell, raw_cell)
         run = self.run = watch_api.new_run(options.run, options.label, number, found, raw_cell)
@@ -142,30 +143,32 @@ class CellWatch:
         if info is not None:
             self._cell = getattr(info, "cell_id", None), raw_cell.strip()
             with Boundary(_LOG, "the outputs of a cell could not be prepared"):
-                self._prepare_outputs(run, info, show_chart=show_chart)
+                self._prepare_outputs(run, info, chart)
         watch_api.enter_cell(run)
         run.start()
 
-    def _prepare_outputs(self, run: Run, info: object, *, show_chart: bool) -> None:
+    def _prepare_outputs(self, run: Run, info: object, chart: LiveKind | None) -> None:
         has_card = self._render is not None
-        if show_chart:
+        if chart is not None:
             self._slot = OutputSlot.reserve(self._shell, for_card=has_card)
         elif has_card:
             self._slot = OutputSlot.at_end(self._shell)
-        if show_chart and self._slot is not None:
-            self._view = live_display.LiveDisplay(run.progress, self._slot)
+        if chart is not None and self._slot is not None:
+            self._view = live_display.LiveDisplay(run.progress, self._slot, kind=chart)
             run.call_after(live_display.DELAY_S, self._view.show)
         self.stop_listening = listen_for_error(info, self.end_failed)
 
-    def _prepare_chart(self) -> bool:
+    def _prepare_chart(self) -> LiveKind | None:
         if not shows_live(self._shell):
-            return False
+            return None
+        if prefers_html():
+            return "html"
         try:
             chart_libraries.prepare_libraries()
         except chart_libraries.LiveUnavailable as error:
             _LOG.warning("%s", printable_lines(str(error)))
-            return False
-        return True
+            return "html"
+        return "widgets"
 
     def end_failed(self, result: Any) -> None:
         """End the run when the cell's code raises an error, before IPython spends time on the traceback."""

@@ -1,7 +1,8 @@
 """Shows and updates the live chart of a watched cell.
 
 The chart is displayed in an output slot that is reserved when the cell starts. When the cell ends, the chart
-stays until the card replaces it in the same slot.
+stays until the card replaces it in the same slot. The chart consists of widgets or, where they can't be
+loaded, of plain HTML that replaces the slot's content once a second.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from gpuwidget.kernel.live import chart_libraries
 from gpuwidget.kernel.live.chart_libraries import LiveUnavailable
@@ -22,11 +23,16 @@ from gpuwidget.model.terminal_text import printable_lines
 
 if TYPE_CHECKING:
     from gpuwidget.kernel.live.live_chart import LiveChart
+    from gpuwidget.kernel.live.plain_chart import PlainChart
+
+LiveKind: TypeAlias = Literal["widgets", "html"]
 
 _LOG = logging.getLogger(__name__)
 
 DELAY_S = 0.5
 """Seconds that a cell must run before its chart is shown."""
+_PERIODS_S: Mapping[LiveKind, float] = {"widgets": 0.19, "html": 1.0}
+"""Seconds from one update to the next. HTML is sent and drawn as a whole each time."""
 _STOP_TIMEOUT_S = 0.25
 _MAX_SHARE = 0.01
 """The part of a core that updates of the chart use, unless :data:`_MAX_PERIOD_S` is reached. They hold
@@ -46,18 +52,26 @@ def period_after(used_s: float, period_s: float) -> float:
 class LiveDisplay:
     """Displays the live chart of one run of a cell, and never raises an error into that cell."""
 
-    def __init__(self, progress: Callable[[], Progress], slot: OutputSlot, *, period_s: float = 0.19) -> None:
+    def __init__(
+        self,
+        progress: Callable[[], Progress],
+        slot: OutputSlot,
+        *,
+        kind: LiveKind = "widgets",
+        period_s: float | None = None,
+    ) -> None:
         self._progress = progress
         self._slot = slot
-        self._period_s = period_s
+        self._kind = kind
+        self._period_s = _PERIODS_S[kind] if period_s is None else period_s
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._drawing = False
         """Whether the thread still uses the chart. It then closes the chart itself."""
         self._closed = False
         self._thread: threading.Thread | None = None
-        self._chart: LiveChart | None = None
-        self._shown: LiveChart | None = None
+        self._chart: LiveChart | PlainChart | None = None
+        self._shown: LiveChart | PlainChart | None = None
         """The chart that the slot shows."""
 
     def show(self) -> None:
@@ -83,7 +97,7 @@ class LiveDisplay:
             with self._lock:  # wait for show() on another thread
                 thread = self._thread
             # The result of a short cell doesn't wait for the end of the import.
-            if thread is not None and chart_libraries.is_imported():
+            if thread is not None and (self._kind == "html" or chart_libraries.is_imported()):
                 thread.join(_STOP_TIMEOUT_S)
         except BaseException as error:
             stopped(_LOG, "Could not stop the live chart", error)
@@ -101,7 +115,8 @@ class LiveDisplay:
     def _run(self) -> None:
         failed = True
         try:
-            chart_libraries.import_on_thread()
+            if self._kind == "widgets":
+                chart_libraries.import_on_thread()
             due = SYSTEM_CLOCK.monotonic()
             while not self._stopping.is_set():
                 used = self._step()
@@ -123,8 +138,6 @@ class LiveDisplay:
 
     def _step(self) -> float:
         """Show the chart or update it. Return the CPU time of an update in seconds."""
-        from gpuwidget.kernel.live.live_chart import LiveChart
-
         progress = self._progress()
         origin = progress.origin
         if origin is None or not (origin.live or origin.recorded) or self._stopping.is_set():
@@ -133,7 +146,7 @@ class LiveDisplay:
         if self._chart is not None and not self._chart.fits(progress):
             outdated, self._chart = self._chart, None
         if self._chart is None:
-            self._chart = LiveChart(progress)
+            self._chart = self._new_chart(progress)
         else:
             started = time.thread_time()
             self._chart.update(progress)
@@ -145,7 +158,16 @@ class LiveDisplay:
                 outdated.close()
         return used
 
-    def _show(self, chart: LiveChart) -> None:
+    def _new_chart(self, progress: Progress) -> LiveChart | PlainChart:
+        if self._kind == "html":
+            from gpuwidget.kernel.live.plain_chart import PlainChart
+
+            return PlainChart(progress)
+        from gpuwidget.kernel.live.live_chart import LiveChart
+
+        return LiveChart(progress)
+
+    def _show(self, chart: LiveChart | PlainChart) -> None:
         """Display the chart in its slot, or in a new output if the cell has cleared its outputs.
 
         Where the cell clears them every few seconds, the chart would appear and disappear as often, and move

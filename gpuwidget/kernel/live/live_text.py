@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from gpuwidget.kernel.live.chart_layout import ChartLayout
 from gpuwidget.measure.progress import GpuProgress, Progress
 from gpuwidget.model import units
 from gpuwidget.model.readings import Reading
 from gpuwidget.model.report import MemoryKind, sum_of_spans
 from gpuwidget.model.samples import without_mig_parents
 from gpuwidget.model.translation import _, counted, in_view_language, translatable
-from gpuwidget.views.chart import Chart, Lane, tooltips
+from gpuwidget.views import chart
+from gpuwidget.views.chart import Chart, ChartPanels, Lane, tooltips
 from gpuwidget.views.elements import Figure
 from gpuwidget.views.headline import kept_qualifier, lead, peak_qualifier
+from gpuwidget.views.styles import UTILIZATION, frame, quiet, segments
 from gpuwidget.views.time_axis import TimeAxis
 
 NO_GPU_IN_USE = translatable("This notebook holds no GPU memory yet.")
@@ -115,7 +116,7 @@ def _header(parts: Iterable[str]) -> str:
 
 
 @in_view_language
-def readings(progress: Progress, layout: ChartLayout, now: float, *, overview: bool = False) -> str:
+def readings(progress: Progress, layout: ChartPanels, now: float, *, overview: bool = False) -> str:
     """Return the header, the current readings of each GPU next to its plot, and a run's last line.
 
     ``now`` is the current time in epoch seconds. If ``overview`` is True, return the readings of the
@@ -172,11 +173,18 @@ def _notes(progress: Progress) -> Iterator[str]:
 
 
 @in_view_language
-def hover(progress: Progress, layout: ChartLayout, axis: TimeAxis) -> str:
+def hover(progress: Progress, layout: ChartPanels, axis: TimeAxis) -> str:
     """Return columns over the plots of rows, each with the values at its time; tiles have none."""
     if layout.tiles or not progress.gpus or not progress.t:
         return ""
     end = progress.t[-1]
+    texts = tooltips(_static_chart(progress, end), _HOVER_COLUMNS, axis.label)
+    columns = "".join(f'<i data-text="{escape(text)}"></i>' for text in texts)
+    place = f"height:{layout.total_height}px;--gpuwidget-shown:{end / axis.end_s:.4f}"
+    return f'<div class="gpuwidget-hover" style="{place}">{columns}</div>'
+
+
+def _static_chart(progress: Progress, end: float) -> Chart:
     lanes = tuple(
         Lane(
             f"GPU {units.gpu_number(gpu.gpu.index, gpu.gpu.mig_index)}",
@@ -186,14 +194,25 @@ def hover(progress: Progress, layout: ChartLayout, axis: TimeAxis) -> str:
         )
         for gpu in progress.gpus
     )
-    texts = tooltips(Chart(progress.t, end, lanes, progress.marks, ""), _HOVER_COLUMNS, axis.label)
-    columns = "".join(f'<i data-text="{escape(text)}"></i>' for text in texts)
-    place = f"height:{layout.total_height}px;--gpuwidget-shown:{end / axis.end_s:.4f}"
-    return f'<div class="gpuwidget-hover" style="{place}">{columns}</div>'
+    return Chart(progress.t, end, lanes, progress.marks, _("live GPU chart"))
 
 
 @in_view_language
-def axes(layout: ChartLayout, axis: TimeAxis) -> str:
+def plain_html(progress: Progress, now: float) -> str:
+    """Return the view of a run so far for a front end without widgets: figures and chart, as in a card.
+
+    ``now`` is the current time in epoch seconds. It is shown, because the view stays as it is if the kernel
+    dies.
+    """
+    drawn = progress.gpus and len(progress.t) >= chart.MIN_POINTS
+    plots = chart.html(_static_chart(progress, progress.t[-1]), 0) if drawn else ""
+    updated = _("Live view, updated at {time}", time=units.clock_time(now))
+    notes = segments([updated, *_notes(progress)])
+    return frame(f"{run_header(progress)}{plots}{quiet(notes)}{_recording(progress)}", UTILIZATION)
+
+
+@in_view_language
+def axes(layout: ChartPanels, axis: TimeAxis) -> str:
     """Return the area of each plot with the labels of its axes; tiles have no labels."""
     numbers = ""
     if not layout.tiles:

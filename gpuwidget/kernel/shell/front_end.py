@@ -26,3 +26,13 @@ def is_executed_by_program(shell: Any) -> bool:
 def shows_live(shell: Any) -> bool:
     """Return whether cells have a live chart while they run. ``GPUWIDGET_LIVE=0`` turns it off."""
     return os.environ.get("GPUWIDGET_LIVE") != "0" and has_front_end(shell)
+
+
+def prefers_html() -> bool:
+    """Return whether the live chart is plain HTML, for a front end that can't load widgets.
+
+    Only the user knows this. A front end does not tell the kernel that it has shown a widget, and what it
+    sends on the shell channel arrives after the cell. An output with both a widget and HTML is no solution:
+    JupyterLab creates the widget's view anew at each update of the HTML.
+    """
+    return os.environ.get("GPUWIDGET_LIVE") == "html"
