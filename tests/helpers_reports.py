@@ -434,7 +434,7 @@ def advised() -> Report:
                 "persistent_workers=True.",
                 {"share": 61.2, "gpu_busy": 4.0, "utilization": 11.0, "call": "DataLoader._next_data"}
                 | cores,
-                "docs/advice.md#input-pipeline",
+                "docs/reference/advice.md#input-pipeline",
             ),
             Advice(
                 "throttled",
@@ -442,7 +442,7 @@ def advised() -> Report:
                 "GPU 1 ran at a lower clock for 12 of 14 s: too hot.",
                 "Ask the administrator to check the cooling.",
                 {"held_down_s": {"too hot": 12.0}, "run_s": 14.0, "gpus": [1]},
-                "docs/advice.md#throttled",
+                "docs/reference/advice.md#throttled",
             ),
             Advice("copies", False, f"{HOSTILE} moved 5.0 GiB/s", HOSTILE, {"call": HOSTILE}, None),
             Advice("small-kernels", False, "A fourth", "that no card shows.", {}, None),

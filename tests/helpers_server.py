@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fakes import FakeClock
+from helpers_schemas import check_response
 from tornado.httpclient import HTTPClientError
 
 from gpuwidget.server.sample_hub import SampleHub
@@ -113,16 +114,16 @@ class Server:
         try:
             answer = await self.fetch("gpuwidget", "api", *path, params=query)
         except HTTPClientError as error:
-            return _refusal(error)
-        return answer.code, json.loads(answer.body)
+            return _checked("get", path, *_refusal(error))
+        return _checked("get", path, answer.code, json.loads(answer.body))
 
     async def post(self, *path: str, body: str | bytes = "", **query: str) -> tuple[int, Any]:
         """Return the status and the decoded reply of a POST request to ``gpuwidget/api/…``."""
         try:
             answer = await self.fetch("gpuwidget", "api", *path, method="POST", body=body, params=query)
         except HTTPClientError as error:
-            return _refusal(error)
-        return answer.code, json.loads(answer.body or "null")
+            return _checked("post", path, *_refusal(error))
+        return _checked("post", path, answer.code, json.loads(answer.body or "null"))
 
     async def stream(self, **query: object) -> Stream:
         """Connect a new client to the sample stream."""
@@ -145,6 +146,12 @@ class Server:
                 self.clock.advance(TICK_S)
             await asyncio.sleep(_LOOK_S)
         raise AssertionError("what was waited for has not happened")
+
+
+def _checked(method: str, path: tuple[str, ...], status: int, values: Any) -> tuple[int, Any]:
+    """Return a response, after it was compared with the OpenAPI description."""
+    check_response(method, "/".join(("/gpuwidget/api", *path)), status, values)
+    return status, values
 
 
 def _refusal(error: HTTPClientError) -> tuple[int, Any]:

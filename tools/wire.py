@@ -14,19 +14,18 @@ import re
 import sys
 import textwrap
 import tokenize
-import types
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from io import StringIO
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from gpuwidget.model import kernel_requests, kernel_state, samples
 from gpuwidget.model.messages import Message
 from gpuwidget.server import wire
 from gpuwidget.sources import throttle_reasons, xids
 from tools import wire_parsers
+from tools.dataclass_types import field_docstrings, paragraphs, reached, write_type
 
 _PROJECT = Path(__file__).resolve().parent.parent
 FILE = _PROJECT / "labextension" / "src" / "wire" / "wire.ts"
@@ -155,17 +154,6 @@ TAGS: Mapping[str, str] = {"StreamMessage": "type", "KernelReply": "status"}
 """The unions that the page receives, with the field that tells their members apart. They have parsers, as
 have ``RECEIVED`` and the dataclasses of all their fields."""
 RECEIVED: Sequence[type] = (wire.MetricHistory, wire.ClusterSnapshot)
-_NAMES = {
-    str: "string",
-    bool: "boolean",
-    int: "number",
-    float: "number",
-    type(None): "null",
-    Any: "unknown",
-    Message: "string",
-    wire.PartialReading: "Partial<Reading>",
-}
-_WORDS = {"None": "null", "True": "true", "False": "false"}
 _WIDTH = 110
 
 
@@ -185,11 +173,11 @@ def typescript() -> str:
         parts.append(
             f"{_comment(comment, '')}export const {name}: readonly {type_name}[] = {_list(values)};\n"
         )
-    for message_type in _reached(ROOTS):
+    for message_type in reached(ROOTS):
         parts.append(_interface(message_type))
         if message_type in received:
             parts[-1] += wire_parsers.object_parser(
-                message_type, _field_docstrings(message_type), common_fields[message_type]
+                message_type, field_docstrings(message_type), common_fields[message_type]
             )
     for name, (members, comment) in UNIONS.items():
         names = [member.__name__ for member in members]
@@ -221,58 +209,56 @@ def main(arguments: Sequence[str]) -> int:
 def _received() -> list[type]:
     """Return the dataclasses that the page parses."""
     members = [member for name, (members, _) in UNIONS.items() if name in TAGS for member in members]
-    return _reached([*RECEIVED, *members], read=True)
-
-
-def _reached(roots: Sequence[type], *, read: bool = False) -> list[type]:
-    """Return ``roots`` and all dataclasses of their fields; if ``read``, without those of unread fields. Each
-    comes after the dataclasses that it contains."""
-    found: dict[type, None] = {}
-
-    def visit(annotation: Any) -> None:
-        if is_dataclass(annotation):
-            for name, hint in get_type_hints(annotation).items():
-                if not read or wire_parsers.is_read(annotation, name):
-                    visit(hint)
-            assert isinstance(annotation, type)
-            found.setdefault(annotation)
-        for argument in () if get_origin(annotation) is Literal else get_args(annotation):
-            visit(argument)
-
-    for root in roots:
-        visit(root)
-    return list(found)
+    return reached([*RECEIVED, *members], wire_parsers.is_read)
 
 
 def _interface(message_type: type) -> str:
-    hints, docstrings = get_type_hints(message_type), _field_docstrings(message_type)
+    hints, docstrings = get_type_hints(message_type), field_docstrings(message_type)
     lines = [
         _comment(inspect.cleandoc(message_type.__doc__ or ""), ""),
         f"export interface {message_type.__name__} {{\n",
     ]
     for field in fields(message_type):
         lines.append(_comment(docstrings.get(field.name, ""), "  "))
-        lines.append(f"  readonly {field.name}: {_type(hints[field.name])};\n")
+        lines.append(f"  readonly {field.name}: {write_type(hints[field.name], _NOTATION)};\n")
     return "".join(lines) + "}\n"
 
 
-def _type(hint: Any) -> str:
-    if hint in _NAMES:
-        return _NAMES[hint]
-    if is_dataclass(hint):
-        assert isinstance(hint, type)
-        return hint.__name__
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return " | ".join(_literal(value) for value in arguments)
-    if origin in (Union, types.UnionType):
-        return " | ".join(dict.fromkeys(_type(argument) for argument in arguments))
-    if origin is tuple and arguments[1:] == (Ellipsis,):
-        item = _type(arguments[0])
+class _TypeScript:
+    """How TypeScript writes types."""
+
+    language = "TypeScript"
+    names: Mapping[Any, str] = {
+        str: "string",
+        bool: "boolean",
+        int: "number",
+        float: "number",
+        type(None): "null",
+        Any: "unknown",
+        Message: "string",
+        wire.PartialReading: "Partial<Reading>",
+    }
+
+    def reference(self, message_type: type) -> str:
+        return message_type.__name__
+
+    def literals(self, values: Sequence[object]) -> str:
+        return " | ".join(map(_literal, values))
+
+    def union(self, members: Sequence[str]) -> str:
+        return " | ".join(dict.fromkeys(members))
+
+    def array(self, item: str) -> str:
         return f"readonly ({item})[]" if " " in item else f"readonly {item}[]"
-    if origin is Mapping and arguments[0] is str:
-        return f"Readonly<Record<string, {_type(arguments[1])}>>"
-    raise TypeError(f"{hint!r} has no TypeScript type: add one to tools/wire.py.")
+
+    def sequence(self, items: Sequence[str]) -> str:
+        return f"readonly [{', '.join(items)}]"
+
+    def dictionary(self, value: str) -> str:
+        return f"Readonly<Record<string, {value}>>"
+
+
+_NOTATION = _TypeScript()
 
 
 def _literal(value: object) -> str:
@@ -286,35 +272,15 @@ def _list(values: Sequence[str]) -> str:
     return "[\n  " + ",\n  ".join(map(_literal, values)) + "\n]"
 
 
-def _field_docstrings(message_type: type) -> dict[str, str]:
-    """Return the docstring below each field, by field name, from the source; Python does not store them."""
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(message_type))).body
-    assert isinstance(tree, ast.ClassDef)
-    return dict(_documented(tree.body))
-
-
-def _documented(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
-    for statement, after in pairwise(body):
-        if (
-            isinstance(statement, ast.AnnAssign)
-            and isinstance(statement.target, ast.Name)
-            and isinstance(after, ast.Expr)
-            and isinstance(after.value, ast.Constant)
-        ):
-            yield statement.target.id, inspect.cleandoc(str(after.value.value))
-
-
 def _comment(text: str, indent: str) -> str:
     if not text:
         return ""
-    # Editors render comments as Markdown, so convert Python's markup to Markdown.
-    cleaned = re.sub(r":class:`(?:[\w.]+\.)?(\w+)`", r"`\1`", text).replace("``", "`").replace("*/", "* /")
-    cleaned = re.sub(r"\b(None|True|False)\b", lambda found: _WORDS[found[0]], cleaned)
-    paragraphs = [" ".join(paragraph.split()) for paragraph in cleaned.split("\n\n")]
-    if len(paragraphs) == 1 and len(indent + paragraphs[0]) + len("/**  */") <= _WIDTH:
-        return f"{indent}/** {paragraphs[0]} */\n"
+    # Editors render comments as Markdown.
+    found = paragraphs(text.replace("*/", "* /"))
+    if len(found) == 1 and len(indent + found[0]) + len("/**  */") <= _WIDTH:
+        return f"{indent}/** {found[0]} */\n"
     lines: list[str] = []
-    for paragraph in paragraphs:
+    for paragraph in found:
         lines += ["", *textwrap.wrap(paragraph, _WIDTH - len(indent) - 3, break_on_hyphens=False)]
     body = "".join(f"{indent} * {line}".rstrip() + "\n" for line in lines[1:])
     return f"{indent}/**\n{body}{indent} */\n"

@@ -13,6 +13,7 @@ import pytest
 
 from gpuwidget.measure.run_report import GPUS_UNKNOWN
 from tools import wire, wire_parsers
+from tools.dataclass_types import reached
 
 
 @dataclass(frozen=True)
@@ -240,7 +241,7 @@ def test_every_field_of_every_received_message_has_a_parser() -> None:
     }
     sent = {
         message_type
-        for message_type in wire._reached(wire.ROOTS)
+        for message_type in reached(wire.ROOTS)
         if not message_type.__name__.endswith("Request") and message_type.__name__ != "Process"
     }
     assert parsers == {each.__name__: [field.name for field in fields(each)] for each in sent}
