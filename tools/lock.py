@@ -15,6 +15,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 REQUIREMENTS = ROOT / "requirements"
 LOCK = "lock.txt"
+DEMO = "demo.txt"
 
 
 class LockFile(NamedTuple):
@@ -28,6 +29,7 @@ class LockFile(NamedTuple):
     """Requirements in addition to those of pyproject.toml, one per line."""
 
 
+_OF_TORCH = re.compile(r"(torch|triton|cuda-.+|nvidia-(?!ml-py).+)==")
 WITHOUT_TORCH = """\
 # It has the Python packages that torch needs, not torch itself, whose metadata pins its CUDA libraries.
 """
@@ -37,6 +39,15 @@ FILES = {
     LOCK: LockFile(
         "The newest packages this project was tested with, for .venv",
         (*ALL, "--group", "dev", "pyproject.toml"),
+    ),
+    "uv.txt": LockFile(
+        "uv, which installs the packages of the other files",
+        ("--constraint", f"requirements/{LOCK}"),
+        "uv",
+    ),
+    DEMO: LockFile(
+        "The packages of `make demo`, in the versions of lock.txt",
+        (*LAB, "--group", "demo", "pyproject.toml", "--constraint", f"requirements/{LOCK}"),
     ),
     "lab.txt": LockFile(
         "gpuwidget's requirements with the extra lab, in the versions of lock.txt",
@@ -62,6 +73,8 @@ FILES = {
     ),
 }
 """The lock files by name. A file that others are constrained by comes first."""
+WITH_TORCH = (LOCK, DEMO)
+"""The lock files of environments in which torch is installed, too."""
 RESOLVE = (
     *(sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.10"),
     *("--no-python-downloads", "--only-binary", ":all:", "--generate-hashes"),
@@ -72,20 +85,13 @@ RESOLVE = (
 def header(name: str) -> str:
     """Return the comment at the top of a lock file."""
     made = f"# {FILES[name].comment}; `make lock` writes this file.\n"
-    return made + WITHOUT_TORCH if name == LOCK else made
+    return made + WITHOUT_TORCH if name in WITH_TORCH else made
 
 
 def without_torch(resolved: str) -> str:
-    """Return uv's output without torch and torch's CUDA libraries.
-
-    The CUDA libraries are recognized by the marker ``sys_platform == 'linux'``, which only they have.
-    """
+    """Return uv's output without torch and the packages that only torch's builds for CUDA need."""
     entries = re.findall(r"^\S.*\n(?:[ \t].*\n)*", resolved, re.MULTILINE)
-    return "".join(
-        entry
-        for entry in entries
-        if not entry.startswith("torch==") and "sys_platform == 'linux'" not in entry.partition("\n")[0]
-    )
+    return "".join(entry for entry in entries if not _OF_TORCH.match(entry))
 
 
 def resolve(name: str, requirements: str) -> str:
@@ -98,13 +104,13 @@ def resolve(name: str, requirements: str) -> str:
         text=True,
         check=True,
     )
-    return header(name) + (without_torch(done.stdout) if name == LOCK else done.stdout)
+    return header(name) + (without_torch(done.stdout) if name in WITH_TORCH else done.stdout)
 
 
 def main(torch: str) -> None:
     """Write all lock files. ``torch`` (``torch==2.13.0``) is resolved together with .venv's packages."""
     for name, file in FILES.items():
-        content = resolve(name, torch if name == LOCK else file.requirements)
+        content = resolve(name, torch if name in WITH_TORCH else file.requirements)
         (REQUIREMENTS / name).write_text(content, encoding="utf-8")
 
 

@@ -58,7 +58,8 @@ def names(requirements: Iterable[str]) -> set[str]:
 CORE = names(metadata().core.dependencies)
 LAB = names(metadata().core.optional_dependencies["lab"])
 NOTEBOOK = names(metadata().core.optional_dependencies["notebook"])
-DEV = names(metadata().config["dependency-groups"]["dev"])
+GROUPS = metadata().config["dependency-groups"]
+DEV = names([*GROUPS["demo"], *(one for one in GROUPS["dev"] if isinstance(one, str))])
 DISTRIBUTIONS = packages_distributions()
 
 
