@@ -1,4 +1,4 @@
-"""Jupyter's configuration in the container of deploy/Dockerfile (docs/deployments.md).
+"""Jupyter's configuration in the container of deploy/Dockerfile (docs/admin/deployments.md).
 
 Environment variables: JUPYTER_TOKEN_FILE (a file) or JUPYTER_TOKEN has the token of the server, and
 JUPYTER_BASE_URL its base URL. GPUWIDGET_METRICS_TOKEN_FILE is the path of a file with the token for

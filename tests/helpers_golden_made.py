@@ -20,6 +20,7 @@ from helpers_golden_machines import complete, views
 from helpers_golden_magics import outputs as magics
 from helpers_golden_played import played
 from helpers_reports import HOSTILE, as_card, bare_gpu, cell, gib, gpu, marks, report, worker
+from helpers_schemas import every_report_checked
 
 from gpuwidget.cli.main import main
 from gpuwidget.model.gpu_process import Process
@@ -201,8 +202,9 @@ if __name__ == "__main__":
     time.tzset()
     no_torch()
     psutil.virtual_memory = lambda: HOST_MEMORY  # of GPUs that share it
-    save_cards()
-    save_commands()
-    save_machines()
-    save_magics()
-    save_runs()
+    with every_report_checked():
+        save_cards()
+        save_commands()
+        save_machines()
+        save_magics()
+        save_runs()

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from helpers_schemas import check_report
+
 CARD = "application/vnd.gpuwidget.report+json"
 LIVE_PREFIX = "gpuwidget-live"
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -60,8 +62,11 @@ class Message:
 
 
 def cards(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return the MIME bundles of the cards among ``messages``."""
-    return [message.content["data"] for message in messages if message.is_card]
+    """Return the MIME bundles of the cards among ``messages``, whose reports match the JSON Schema."""
+    found = [message.content["data"] for message in messages if message.is_card]
+    for bundle in found:
+        check_report(bundle[CARD])
+    return found
 
 
 def sequence(messages: Sequence[Message], our_models: set[str]) -> list[tuple[str, Any]]:

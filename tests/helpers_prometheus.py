@@ -47,8 +47,8 @@ class Prometheus(RunningProgram):
     ) -> None:
         """Start Prometheus.
 
-        ``scrape`` is an entry of its ``scrape_configs``, like the one in docs/prometheus.md, or several.
-        :func:`write_past` may have written samples into ``folder``.
+        ``scrape`` is an entry of its ``scrape_configs``, like the one in docs/admin/prometheus.md, or
+        several. :func:`write_past` may have written samples into ``folder``.
         """
         address = f"127.0.0.1:{free_ports(1)[0]}"
         self.url = f"http://{address}"

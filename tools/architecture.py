@@ -1,4 +1,4 @@
-"""Draw the packages and their imports into ``docs/architecture.svg``.
+"""Draw the packages and their imports into ``docs/pictures/architecture.svg``.
 
 ``--check`` fails if the picture is out of date. The rows are the layers of import-linter's contract in
 ``pyproject.toml``, and the arrows are the imports of the code.
@@ -15,7 +15,7 @@ from pathlib import Path
 import grimp
 
 ROOT = Path(__file__).parents[1]
-PICTURE = ROOT / "docs" / "architecture.svg"
+PICTURE = ROOT / "docs" / "pictures" / "architecture.svg"
 _PACKAGE = "gpuwidget"
 _WIDTH = 760
 _ROW = 64

@@ -14,7 +14,7 @@ DISTRIBUTION = "jupyterlab-gpuwidget"
 REQUIREMENT_VARIABLE = "GPUWIDGET_INSTALL_REQUIREMENT"
 """Environment variable whose value is passed to ``pip install`` to install gpuwidget. The server extension
 sets it for the kernels and terminals that the server starts."""
-INSTRUCTIONS = "see docs/install.md in gpuwidget's repository"
+INSTRUCTIONS = "see docs/using/install.md in gpuwidget's repository"
 """Refers users to the installation instructions. It is used as long as the documentation has no public
 address."""
 

@@ -1,8 +1,9 @@
 """The table of GPU metrics. Metrics are declared only here.
 
 From this table, ``python -m tools.metrics`` generates the dataclasses in ``readings.py``, the labextension's
-``metricTable.ts`` and the tables in docs/metrics.md and docs/prometheus.md. The sampler, recordings, the
-server's history, Prometheus, the command line's table and the reports use the table at run time.
+``metricTable.ts`` and the tables in docs/reference/metrics.md and docs/admin/prometheus.md. The sampler,
+recordings, the server's history, Prometheus, the command line's table and the reports use the table at run
+time.
 
 To add a metric, add an entry to ``METRICS`` and the NVML call to ``sources/nvml_device.py``, then run
 ``make generate``. A hardware counter needs no call: its ``gpm`` is the id that requests it. With

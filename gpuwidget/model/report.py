@@ -274,7 +274,7 @@ class Advice:
     """Advice about the user's code, with its evidence."""
 
     rule: str
-    """Name of the rule that gave the advice, as in docs/advice.md."""
+    """Name of the rule that gave the advice, as in docs/reference/advice.md."""
     sure: bool
     """Whether the numbers prove the observation. If False, they only suggest it, and the text presents it as
     a possibility."""
@@ -554,7 +554,7 @@ class Report:
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the run and of the GPUs that the card shows, by name, for any logger.
 
-        Names look like ``gpu0/energy_j``; docs/python.md lists them. Unknown values are left out.
+        Names look like ``gpu0/energy_j``; docs/reference/report.md lists them. Unknown values are left out.
         """
         return flat_metrics.metrics(self.to_dict())
 

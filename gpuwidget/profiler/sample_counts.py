@@ -1,7 +1,7 @@
 """Sum up the time of stack samples by location, and correct samples that were late.
 
 A sample is late if it was taken after the moment at which it was due, because it waited for the GIL or
-because the machine was busy. docs/profiler.md explains what the location of a late sample means.
+because the machine was busy. docs/developers/profiler.md explains what the location of a late sample means.
 """
 
 from __future__ import annotations

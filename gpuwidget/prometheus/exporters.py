@@ -1,6 +1,6 @@
 """The series of the three exporters that gpuwidget understands, as PromQL with one key for each GPU.
 
-- gpuwidget's own ``/gpuwidget/metrics`` (docs/prometheus.md),
+- gpuwidget's own ``/gpuwidget/metrics`` (docs/admin/prometheus.md),
 - NVIDIA's dcgm-exporter (https://github.com/NVIDIA/dcgm-exporter),
 - nvidia_gpu_exporter (https://github.com/utkuozdemir/nvidia_gpu_exporter).
 

@@ -1,7 +1,7 @@
 """A sample and the owners of the memory in Prometheus's text format.
 
-docs/prometheus.md documents names, units and labels, and compares them with dcgm-exporter's. An unknown value
-is omitted. It is never exported as 0 or NaN.
+docs/admin/prometheus.md documents names, units and labels, and compares them with dcgm-exporter's. An unknown
+value is omitted. It is never exported as 0 or NaN.
 """
 
 from __future__ import annotations

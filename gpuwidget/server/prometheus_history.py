@@ -29,8 +29,8 @@ _PARALLEL = 4
 """Maximum number of queries that Prometheus answers at the same time.
 
 There are three queries per metric. Reading the samples takes nearly all of their time: 2 to 3 s of CPU time
-for 30 days of 16 metrics of 8 GPUs, with a sample every 30 s (docs/benchmarks.md). One query for all three
-functions would read the same samples.
+for 30 days of 16 metrics of 8 GPUs, with a sample every 30 s (docs/developers/benchmarks.md). One query for
+all three functions would read the same samples.
 """
 _MAX_ANSWERS = 16
 """The maximum number of answers that are kept for further clients."""

@@ -1,7 +1,7 @@
 """The Prometheus metrics that consist of one number per GPU, with name, help text and value.
 
-Some of them are generated from the table in :mod:`gpuwidget.model.metrics`. docs/prometheus.md documents all
-of them, and compares them with dcgm-exporter's.
+Some of them are generated from the table in :mod:`gpuwidget.model.metrics`. docs/admin/prometheus.md
+documents all of them, and compares them with dcgm-exporter's.
 """
 
 from __future__ import annotations

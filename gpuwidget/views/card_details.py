@@ -136,7 +136,7 @@ def evidence(report: Report) -> list[list[str]]:
     """Return a row for each piece of advice: its rule, and the figures on which the advice is based.
 
     The last row names the page that explains the rules. A wheel contains this page beside ``gpuwidget``'s
-    ``__init__``; a clone has it in its root.
+    ``__init__``; a clone has it in ``docs/reference``.
     """
     found = [[advice.rule, _evidence(advice)] for advice in report.advice if advice.evidence]
     pages = dict.fromkeys(

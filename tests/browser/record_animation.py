@@ -1,4 +1,4 @@
-"""Record the animated picture of the README, docs/overview.gif, from a real JupyterLab page.
+"""Record the animated picture of the README, docs/pictures/overview.gif, from a real JupyterLab page.
 
 ``make animation`` runs this file. It needs ffmpeg. As in take_pictures.py, pytest provides the fixtures. It
 shows two moments: a cell whose GPU waits for data, and a cell that runs out of memory. The GPU is the NVML
@@ -26,7 +26,7 @@ from playwright.sync_api import BrowserContext
 from gpuwidget.sources.replay import SHIPPED
 
 ROOT = Path(__file__).parents[2]
-GIF = ROOT / "docs" / "overview.gif"
+GIF = ROOT / "docs" / "pictures" / "overview.gif"
 LIMIT = 2_000_000
 """Maximum size of the file in bytes."""
 _SIZE = (1120, 720)

@@ -161,7 +161,7 @@ def test_kernels_without_python_or_gpuwidget(
     assert not notebook.page.locator(f"{NOTICE} code").is_visible()
     text = notebook.page.inner_text(NOTICE)
     assert "pip install" not in text
-    assert ("docs/install.md in its repository" in text) == (language == "python")
+    assert ("docs/using/install.md in its repository" in text) == (language == "python")
     control_errors = lab.log.count("UNKNOWN CONTROL MESSAGE")
     notebook.run(0)
     notebook.wait_until_done()

@@ -1,5 +1,5 @@
 """A real Prometheus, as Debian packages it,
-scrapes a real server and stores the metrics that docs/prometheus.md describes."""
+scrapes a real server and stores the metrics that docs/admin/prometheus.md describes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Scrape = Callable[[Server], Prometheus]
 
 @pytest.fixture
 def scrape(programs: dict[str, str], tmp_path: Path) -> Iterator[Scrape]:
-    """Return a function that starts a Prometheus, configured as docs/prometheus.md describes,
+    """Return a function that starts a Prometheus, configured as docs/admin/prometheus.md describes,
     which scrapes the given server every second."""
     started: list[Prometheus] = []
 
@@ -311,7 +311,7 @@ def test_the_throttle_alert_has_all_harmful_reasons() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [ALERTS, RECORDING_RULES, SERVER_DASHBOARD, FLEET_DASHBOARD, DOCS / "prometheus.md"],
+    [ALERTS, RECORDING_RULES, SERVER_DASHBOARD, FLEET_DASHBOARD, DOCS / "admin" / "prometheus.md"],
     ids=lambda path: path.name,
 )
 def test_every_named_metric_exists(path: Path) -> None:
@@ -330,7 +330,7 @@ def test_every_named_metric_exists(path: Path) -> None:
 def test_every_metric_is_documented() -> None:
     """The documentation's tables list every metric."""
     exported = set(re.findall(r"^# TYPE (\w+) ", whole().decode(), re.MULTILINE))
-    assert exported - metrics_of((DOCS / "prometheus.md").read_text(encoding="utf-8")) == set()
+    assert exported - metrics_of((DOCS / "admin" / "prometheus.md").read_text(encoding="utf-8")) == set()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from gpuwidget.sampler import process_sampler
 from gpuwidget.version import __version__
 
 FULL_MODE_COST = translatable("1\N{EN DASH}3 µs per torch call")
-"""The measured cost of the full mode (docs/device.md).
+"""The measured cost of the full mode (docs/using/device.md).
 
 In full mode, new tensors are created on the chosen device by default.
 """

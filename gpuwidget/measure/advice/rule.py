@@ -12,7 +12,7 @@ from gpuwidget.model.report import Advice, GpuReport
 from gpuwidget.model.translation import FORMATS, translatable
 from gpuwidget.model.units import power_of
 
-_PAGE = "docs/advice.md"
+_PAGE = "docs/reference/advice.md"
 
 Part = Literal["run", "steady part", "steady part of workers"]
 Unit = Literal[
@@ -38,7 +38,7 @@ class Rule:
     """An advice rule. ``@partial(Rule, id, figures, order=N)`` turns the function ``find`` into a rule."""
 
     id: str
-    """Name of the rule in reports, and its section in docs/advice.md."""
+    """Name of the rule in reports, and its section in docs/reference/advice.md."""
     figures: Mapping[str, Unit]
     """The unit of each figure that the rule's evidence may contain, in the order of the report."""
     find: Callable[[RunEvidence], Finding | None]

@@ -22,7 +22,7 @@ from gpuwidget.views.saved_outputs import output_metadata
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "notebooks" / "quickstart.ipynb"
-PAGE = ROOT / "docs" / "privacy.md"
+PAGE = ROOT / "docs" / "using" / "privacy.md"
 
 
 def notebook(*, with_card: bool = True) -> dict[str, Any]:

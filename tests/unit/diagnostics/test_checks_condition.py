@@ -82,7 +82,7 @@ def test_files_that_another_package_overwrote() -> None:
     reinstall = fix(
         "reinstall-gpuwidget-manually",
         documentation=None,
-        instructions="see docs/install.md in gpuwidget's repository",
+        instructions="see docs/using/install.md in gpuwidget's repository",
     )
     over = results(packages={"other": "0.0.3", "changed": ("gpuwidget/__init__.py",)})
     assert outcome(check_of("package", over)) == (

@@ -173,7 +173,7 @@ def test_the_evidence_has_the_figures(player: Player) -> None:
         "fp32_activity": 65.9,
         "gpus": [0, 1, 2, 3],
     }
-    assert fp32.link == "docs/advice.md#tensor-cores-idle"
+    assert fp32.link == "docs/reference/advice.md#tensor-cores-idle"
     late = player.measure(*STEADY["straggler"]).advice[0]
     assert late.rule == "straggler"
     assert (late.evidence["waiting"], late.evidence["late"]) == ([0, 1, 2], 3)

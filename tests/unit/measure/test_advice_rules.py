@@ -42,7 +42,7 @@ ON_CPU = RunContext(
     "model(x)", models=(Model("model", "Net", gib(0.5), 0, False),), can_use_cuda=True, process_cpu=350.0
 )
 """A run whose model computes on the CPU."""
-DOCS = (Path(__file__).parents[3] / "docs" / "advice.md").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[3] / "docs" / "reference" / "advice.md").read_text(encoding="utf-8")
 
 
 def level(value: float) -> Level:
@@ -976,7 +976,8 @@ def test_two_rules_with_one_number_are_an_error() -> None:
 
 
 def test_every_rule_has_its_section_in_the_docs() -> None:
-    """The name of each rule is a heading in docs/advice.md, and the rule's advice links to that heading."""
+    """The name of each rule is a heading in docs/reference/advice.md, and the rule's advice links to that
+    heading."""
     headings = set(re.findall(r"^## (\S+)$", DOCS, re.M))
     assert {rule.id for rule in rules_module.RULES} <= headings
 
@@ -991,8 +992,8 @@ def test_a_figures_name_ends_with_its_unit() -> None:
 
 
 def test_the_docs_name_the_rules_that_workers_and_stragglers_concern() -> None:
-    """docs/advice.md names the rules that use a run's steady part, that a straggler excludes, and that judge
-    short runs."""
+    """docs/reference/advice.md names the rules that use a run's steady part, that a straggler excludes, and
+    that judge short runs."""
     page = " ".join(DOCS.split())
     for start, end, concerned in (
         ("These rules are", "If workers did", lambda rule: rule.part == "steady part"),

@@ -1,4 +1,4 @@
-"""Tests of docs/architecture.md: the picture of the packages, and the way of one reading."""
+"""Tests of docs/developers/architecture.md: the picture of the packages, and the way of one reading."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tools import architecture
 
 USED = 3 * units.GIB + 4096
 """Bytes in use on the simulated GPU."""
-DOCS = Path(__file__).parents[3] / "docs" / "architecture.md"
+DOCS = Path(__file__).parents[3] / "docs" / "developers" / "architecture.md"
 STEPS = re.findall(r"^\d+\. `([\w/]+)\.py` `([\w.]+)`", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
 
 

@@ -1,4 +1,5 @@
-"""The files in deploy/ are valid for the programs that read them, and as safe as docs/deployments.md says."""
+"""The files in deploy/ are valid for the programs that read them, and as safe as docs/admin/deployments.md
+says."""
 
 from __future__ import annotations
 

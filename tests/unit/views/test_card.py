@@ -1173,8 +1173,8 @@ def test_evidence_of_advice_is_in_the_details() -> None:
         ("copies", f"call {HOSTILE}"),
         (
             "Rules",
-            "docs/advice.md explains each rule; it is in the folder of gpuwidget.__file__ (in a clone: in "
-            "its root)",
+            "docs/reference/advice.md explains each rule; it is in the folder of gpuwidget.__file__ "
+            "(in a clone: in its root)",
         ),
     ]
 

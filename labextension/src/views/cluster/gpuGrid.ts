@@ -25,7 +25,7 @@ export interface GpuGridOptions {
  * The nodes and their GPUs: an ARIA grid whose rows are nodes and whose cells are GPUs.
  *
  * The cells are DOM elements that are updated in place, rather than a canvas, because focus, names and themes
- * come with elements. Updates are fast enough for thousands of GPUs: see docs/benchmarks.md.
+ * come with elements. Updates are fast enough for thousands of GPUs: see docs/developers/benchmarks.md.
  */
 export class GpuGrid {
   readonly node: HTMLElement;

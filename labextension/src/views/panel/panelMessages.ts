@@ -197,7 +197,7 @@ function installNotice(
   const link = server?.documentation ?? null;
   return link === null
     ? {
-        text: `${why} ${trans.__('How to install gpuwidget is described in docs/install.md in its repository.')}`
+        text: `${why} ${trans.__('How to install gpuwidget is described in docs/using/install.md in its repository.')}`
       }
     : { text: `${why} ${trans.__('How to install gpuwidget:')}`, link };
 }
