@@ -66,7 +66,7 @@ demo: ## JupyterLab with the quickstart notebook, on this machine's GPUs or a re
 	@$(PYTHON) tools/check_python.py demo
 	@mkdir -p $(VENV)
 	@$(MAKE) --question $(TORCH_INSTALLED) $(LABEXTENSION) >/dev/null 2>&1 || \
-		echo "Installing into $(VENV) (some minutes; log: $(DEMO_LOG))"
+		echo "Installing into $(VENV) (a minute or more; log: $(DEMO_LOG))"
 	@$(MAKE) install-demo >$(DEMO_LOG) 2>&1 || \
 		{ tail -n 15 $(DEMO_LOG); echo "The installation failed. Its whole output is in $(DEMO_LOG)."; exit 1; }
 	@$(RUN) tools.demo
