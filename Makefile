@@ -76,7 +76,7 @@ install-demo: $(DEMO_INSTALLED) $(NODE)
 	$(MAKE) $(TORCH_INSTALLED) & torch=$$!; $(MAKE) $(LABEXTENSION); built=$$?; wait $$torch && test $$built -eq 0
 
 # Installing and checking each use one CPU, so the packages of the tests are installed while the checks run.
-ci: $(INSTALLED) $(NODE_MODULES) ## the checks, and meanwhile install what all tests need
+ci: $(INSTALLED) $(NODE_MODULES) ## the checks and the site, and meanwhile install what all tests need
 	{ $(MAKE) check && $(MAKE) docs; } & check=$$!; \
 		$(MAKE) $(LABEXTENSION) $(OLDEST_INSTALLED) $(OLDEST_LAB_INSTALLED) compiler chromium prometheus nginx; \
 		installed=$$?; wait $$check && test $$installed -eq 0

@@ -198,8 +198,10 @@ def description() -> dict[str, Any]:
                 "cookie": {
                     "type": "apiKey",
                     "in": "cookie",
-                    "name": "_xsrf",
-                    "description": "The cookies of a browser that is logged in to Jupyter.",
+                    "name": "username-127-0-0-1-8888",
+                    "description": "The login of a browser. The name contains the Jupyter server's host and "
+                    "port. A POST request also needs the header `X-XSRFToken` with the value of the cookie "
+                    "`_xsrf`.",
                 },
             },
         },

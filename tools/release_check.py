@@ -31,7 +31,7 @@ WHEEL_TESTS = "tests/unit/project/test_wheel.py"
 SMOKE_TESTS = "tests/kernel/test_executed_notebooks.py"
 """The tests of a notebook that nbclient executes. They run with the wheel and the packages it requires."""
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
-LARGEST_SDIST = 12_000_000
+LARGEST_SDIST = 4_000_000
 OWNER = (
     "Reserve the name jupyterlab-gpuwidget on PyPI and on conda-forge.",
     "On PyPI, add a trusted publisher: workflow release.yml, environment pypi.",
@@ -147,7 +147,7 @@ def check_build(release: Release) -> str:
     build(release, release.dist)
     sizes = {path.name: path.stat().st_size for path in sorted(release.dist.iterdir())}
     if release.built("*.tar.gz").stat().st_size > LARGEST_SDIST:
-        raise FailedCheck(f"the sdist has more than {LARGEST_SDIST / 1e6:.0f} MB: {sizes}")
+        raise FailedCheck(f"the sdist has more than {LARGEST_SDIST / 1e6:g} MB: {sizes}")
     return ", ".join(f"{name} {size / 1e6:.2f} MB" for name, size in sizes.items())
 
 

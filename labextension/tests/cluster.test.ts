@@ -84,7 +84,7 @@ test('a snapshot is requested only while a view is visible', async () => {
   assert.deepEqual([requests, clock.running], [5, 0]);
 });
 
-test('while a request is pending for too long, the views are told that the snapshot is old', async () => {
+test('a snapshot becomes old, with a signal, while the next request is pending for too long', async () => {
   const clock = new FakeClock();
   let pending: Promise<Result<ClusterSnapshot>> = Promise.resolve({ kind: 'ok', value: SNAPSHOT });
   const model = new ClusterModel({ cluster: () => pending }, clock);

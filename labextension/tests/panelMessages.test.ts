@@ -48,7 +48,7 @@ test('without a configured command the documentation is linked, and no package n
     assert.equal(documented.command, undefined);
     for (const known of [server(), null]) {
       const notice = kernelNotice(trans, view(condition), known);
-      assert.match(notice?.text ?? '', /docs\/install\.md in its repository\.$/);
+      assert.match(notice?.text ?? '', /docs\/using\/install\.md in its repository\.$/);
       assert.equal(notice?.command, undefined);
       assert.equal(notice?.link, undefined);
       assert.doesNotMatch(JSON.stringify(notice), /pip install/);

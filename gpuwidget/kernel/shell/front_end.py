@@ -33,6 +33,6 @@ def prefers_html() -> bool:
 
     Only the user knows this. A front end does not tell the kernel that it has shown a widget, and what it
     sends on the shell channel arrives after the cell. An output with both a widget and HTML is no solution:
-    JupyterLab creates the widget's view anew at each update of the HTML.
+    JupyterLab recreates the widget's view at each update of the HTML.
     """
     return os.environ.get("GPUWIDGET_LIVE") == "html"

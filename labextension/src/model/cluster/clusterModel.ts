@@ -80,27 +80,22 @@ export class ClusterModel {
   wake(): void {
     if (!this.isVisible) {
       this.poll.stop();
-      this.cancelOverdue();
     } else if (!this.poll.isRunning) {
       this.poll.start(Math.max(0, this.due - this.clock.now()));
-      this.startOverdue();
     }
+    this.setOverdueTimer();
   }
 
-  private startOverdue(): void {
-    this.cancelOverdue();
-    const rest = this.due + GRACE_MS - this.clock.now();
-    if (rest > 0) {
-      this.overdue = this.clock.after(rest, () => {
-        this.changes.emit();
-      });
-    }
-  }
-
-  private cancelOverdue(): void {
+  private setOverdueTimer(): void {
     if (this.overdue !== null) {
       this.clock.cancel(this.overdue);
       this.overdue = null;
+    }
+    const milliseconds = this.due + GRACE_MS - this.clock.now();
+    if (this.isVisible && milliseconds > 0) {
+      this.overdue = this.clock.after(milliseconds, () => {
+        this.changes.emit();
+      });
     }
   }
 
@@ -119,12 +114,7 @@ export class ClusterModel {
     }
     this.due = this.clock.now() + 1000 * seconds;
     this.changes.emit();
-    const { isVisible } = this;
-    if (isVisible) {
-      this.startOverdue();
-    } else {
-      this.cancelOverdue();
-    }
-    return isVisible ? 1000 * seconds : Poll.NEVER;
+    this.setOverdueTimer();
+    return this.isVisible ? 1000 * seconds : Poll.NEVER;
   }
 }
