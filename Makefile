@@ -145,6 +145,7 @@ check: $(INSTALLED) $(NODE_MODULES) ## format, lint, types and layers
 	$(VENV)/bin/lint-imports --no-cache
 	$(RUN) tools.metrics --check
 	$(RUN) tools.wire --check
+	$(RUN) tools.xids --check
 	$(RUN) tools.schemas --check
 	$(RUN) tools.translation --check
 	$(RUN) tools.architecture --check
@@ -167,9 +168,10 @@ docs-links: $(INSTALLED) $(TYPESCRIPT_API) ## whether the links to other sites w
 	$(SPHINX) --builder linkcheck . $(SITE)-links
 
 # The order matters: the templates of translations contain texts that the first generator writes.
-generate: $(INSTALLED) $(NODE_MODULES) ## write all generated files: from the table of metrics, the dataclasses and the texts
+generate: $(INSTALLED) $(NODE_MODULES) ## write all generated files: from the tables of metrics and XIDs, the dataclasses and the texts
 	$(RUN) tools.metrics
 	$(RUN) tools.wire
+	$(RUN) tools.xids
 	$(RUN) tools.schemas
 	$(RUN) tools.translation
 	$(RUN) tools.architecture

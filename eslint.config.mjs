@@ -7,7 +7,7 @@ const FOLDERS = ['wire', 'model', 'ui', 'views', 'plugins'];
 
 /** Forbids imports of views that are loaded when they are opened, except of their sections in the panel. */
 const LOADED_LATER = {
-  regex: '^\\.\\./(views/)?(dashboard|cluster|doctor)/(?!(cluster|doctor)Section$)',
+  regex: '^\\.\\./(views/)?(dashboard|cluster|doctor|journal)/(?!(cluster|doctor)Section$)',
   allowTypeImports: true,
   message: 'Use import(), because these views are loaded when they are opened.'
 };

@@ -160,4 +160,4 @@ def _sizes() -> Iterator[Figure]:
         yield Figure("panel", what, "KiB", not_measured="it is not built: make demo, or make test-browser")
         return
     yield Figure("panel", f"{what}, at the start", "KiB", bar=_SIZE_BAR_KIB, values=[sizes.at_start])
-    yield Figure("panel", f"{what}, dashboard and cluster when opened", "KiB", values=[sizes.later])
+    yield Figure("panel", f"{what}, loaded when needed", "KiB", values=[sizes.later])

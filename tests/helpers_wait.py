@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 
-def until(happened: Callable[[], object]) -> None:
-    """Wait until the function returns a true value. Fail the test after 20 s."""
-    deadline = time.monotonic() + 20
+def until(happened: Callable[[], object], seconds: float = 20) -> None:
+    """Wait until the function returns a true value. Fail the test after ``seconds``."""
+    deadline = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < deadline
         time.sleep(0.001)

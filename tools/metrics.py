@@ -299,21 +299,21 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def _with_table(path: Path, table: str) -> str:
-    """Return the text of the page at ``path`` with ``table`` between the page's two comments."""
+def with_tables(path: Path, tables: str, begin: str = _BEGIN) -> str:
+    """Return the text of the page at ``path`` with ``tables`` between its comment ``begin`` and the end."""
     text = path.read_text(encoding="utf-8")
-    between = re.compile(f"{re.escape(_BEGIN)}\n.*?{re.escape(_END)}", re.DOTALL)
+    between = re.compile(f"{re.escape(begin)}\n.*?{re.escape(_END)}", re.DOTALL)
     if not between.search(text):
-        raise SystemExit(f"{path.name} has no place for the generated table: add {_BEGIN} and {_END}.")
-    return between.sub(lambda _: f"{_BEGIN}\n{table}\n{_END}", text, count=1)
+        raise SystemExit(f"{path.name} has no place for the generated table: add {begin} and {_END}.")
+    return between.sub(lambda _: f"{begin}\n{tables}\n{_END}", text, count=1)
 
 
 def generated() -> Iterator[tuple[Path, str]]:
     """Yield the path of each generated file and the text that it must have."""
     yield READINGS, readings()
     yield TYPESCRIPT, typescript()
-    yield METRIC_DOCS, _with_table(METRIC_DOCS, metric_table())
-    yield PROMETHEUS_DOCS, _with_table(PROMETHEUS_DOCS, prometheus_table())
+    yield METRIC_DOCS, with_tables(METRIC_DOCS, metric_table())
+    yield PROMETHEUS_DOCS, with_tables(PROMETHEUS_DOCS, prometheus_table())
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -64,6 +65,7 @@ class Operation:
 _NO_ANSWER = "The driver returns no sample within 5 s."
 _TOO_MANY = "Too many requests at the same time. The header `Retry-After` has the seconds to wait."
 _TIME: Schema = {"type": "number"}
+_LOCALE = ({"type": "string"}, "Language of the texts, such as `zh-CN`.")
 ROUTES: Mapping[str, tuple[Operation, ...]] = {
     "/gpuwidget/api/sample": (
         Operation(handlers.SampleHandler, "get", "getSample", (Sample,), other={503: _NO_ANSWER}),
@@ -136,7 +138,7 @@ ROUTES: Mapping[str, tuple[Operation, ...]] = {
             "post",
             "diagnose",
             (Diagnosis,),
-            {"locale": ({"type": "string"}, "Language of the translations in `texts`, such as `zh-CN`.")},
+            {"locale": _LOCALE},
             other={503: "The checks do not finish in time."},
         ),
     ),
@@ -150,6 +152,19 @@ ROUTES: Mapping[str, tuple[Operation, ...]] = {
                 304: "There are no newer values than those of the `ETag` in `If-None-Match`.",
                 404: "No Prometheus is configured.",
             },
+        ),
+    ),
+    "/gpuwidget/api/runs": (
+        Operation(handlers.RunsHandler, "get", "getRuns", (wire.JournalRuns,), {"locale": _LOCALE}),
+    ),
+    "/gpuwidget/api/runs/{id}": (
+        Operation(
+            handlers.RunHandler,
+            "get",
+            "getRun",
+            (wire.JournalCard,),
+            {"locale": _LOCALE},
+            other={404: "The journal has no run with this id."},
         ),
     ),
     "/gpuwidget/metrics": (Operation(handlers.MetricsHandler, "get", "getMetrics", other={503: _NO_ANSWER}),),
@@ -182,7 +197,7 @@ def description() -> dict[str, Any]:
         ],
         "security": [{"token": []}, {"cookie": []}],
         "paths": {
-            path: {operation.method: _operation(operation) for operation in operations}
+            path: {operation.method: _operation(operation, path) for operation in operations}
             for path, operations in ROUTES.items()
         },
         "components": {
@@ -221,17 +236,21 @@ def _any_of(meaning: str, types: tuple[type, ...]) -> Schema:
     }
 
 
-def _operation(operation: Operation) -> dict[str, Any]:
+def _operation(operation: Operation, path: str) -> dict[str, Any]:
     docstring = inspect.cleandoc(getattr(operation.handler, operation.method).__doc__ or "")
     found: dict[str, Any] = {
         "operationId": operation.name,
         "description": "\n\n".join(paragraphs(docstring)),
     }
-    if operation.query:
-        found["parameters"] = [
-            {"name": name, "in": "query", "description": meaning, "schema": schema}
-            for name, (schema, meaning) in operation.query.items()
-        ]
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"{(\w+)}", path)
+    ] + [
+        {"name": name, "in": "query", "description": meaning, "schema": schema}
+        for name, (schema, meaning) in operation.query.items()
+    ]
+    if parameters:
+        found["parameters"] = parameters
     if operation.body is not None:
         found["requestBody"] = {"required": True, "content": {"application/json": {"schema": operation.body}}}
     responses = {str(status): _response(status, meaning) for status, meaning in operation.other.items()}

@@ -97,9 +97,9 @@ CONSTANTS: Mapping[str, tuple[object, str]] = {
         ),
         "Python code that loads gpuwidget in a kernel: gpuwidget/kernel/load_from_panel.py.",
     ),
-    "XIDS_OF_PROGRAMS": (
-        list(xids.APPLICATION_XIDS),
-        "Errors of the driver (XID) that a user's own program may cause: the GPU is healthy.",
+    "SILENT_XIDS": (
+        xids.silent_xids(),
+        "Errors of the driver (XID) that a user's own program may cause, or that need no action.",
     ),
 }
 ENUMS: Mapping[str, tuple[str, Sequence[str], str]] = {
@@ -144,6 +144,8 @@ ROOTS: Sequence[type] = (
     wire.ActivityRequest,
     wire.RateRequest,
     wire.ClusterSnapshot,
+    wire.JournalRuns,
+    wire.JournalCard,
     kernel_state.KernelState,
     *(member for members, _ in UNIONS.values() for member in members),
 )
@@ -153,7 +155,7 @@ their fields need not be listed."""
 TAGS: Mapping[str, str] = {"StreamMessage": "type", "KernelReply": "status"}
 """The unions that the page receives, with the field that tells their members apart. They have parsers, as
 have ``RECEIVED`` and the dataclasses of all their fields."""
-RECEIVED: Sequence[type] = (wire.MetricHistory, wire.ClusterSnapshot)
+RECEIVED: Sequence[type] = (wire.MetricHistory, wire.ClusterSnapshot, wire.JournalRuns, wire.JournalCard)
 _WIDTH = 110
 
 

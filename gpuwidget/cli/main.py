@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "record": "record this machine's GPUs",
     "doctor": "check everything from PyTorch down to the GPU",
+    "runs": "long watched runs, also of kernels that died",
     "usage": "GPU-hours by user, notebook or kernel",
     "run": "run a Python script and report its memory to the watched cell that starts the script",
     "examples": "copy the example notebooks into a folder",

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from gpuwidget.diagnostics import messages_condition as messages
 from gpuwidget.diagnostics import packages
 from gpuwidget.diagnostics.fixes import reinstall_gpuwidget
 from gpuwidget.diagnostics.issues import build_check, skipped_check
+from gpuwidget.diagnostics.machine import LoggedXid
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.model import units
-from gpuwidget.model.diagnosis import Check, Issue, IssueStatus
+from gpuwidget.model.diagnosis import Check, Fix, Issue, IssueStatus
 from gpuwidget.model.translation import counted, joined, translatable
 from gpuwidget.sources import xids
 from gpuwidget.sources.nvml_diagnostics import GpuDiagnostics, PeerAccess
 from gpuwidget.sources.throttle_reasons import HARMFUL, THERMAL
+from gpuwidget.sources.xids import XidAction
 
 HEALTH = ("health", translatable("GPU health"))
 PCIE = ("pcie", "PCIe")
@@ -29,7 +32,8 @@ a DataLoader pass whole batches through it."""
 
 def check_health(results: ProbeResults) -> Check:
     """Check for memory errors, throttling, disabled persistence mode, and errors in the kernel log."""
-    if not results.gpus:
+    logged = results.machine.xids
+    if not results.gpus and not logged:
         return skipped_check(HEALTH, translatable("no GPU found"))
     issues: list[Issue] = []
     evidence: dict[str, str | None] = {}
@@ -40,11 +44,10 @@ def check_health(results: ProbeResults) -> Check:
         evidence[f"GPU {gpu.index}"] = _memory_summary(gpu)
     issues += _persistence_issues(results)
     issues += _xid_issues(results)
-    logged = results.machine.xids
     evidence["errors in the kernel's log"] = (
         "unknown: this user has no permission to read the log"
         if logged is None
-        else ", ".join(map(_xid_text, _unique(logged))) or "none"
+        else ", ".join(_xid_text(xid, results) for xid in _unique(logged)) or "none"
     )
     if not issues:
         return build_check(HEALTH, translatable("No memory errors, not throttled"), [], evidence)
@@ -72,24 +75,71 @@ def _throttle_issues(gpu: GpuDiagnostics) -> list[Issue]:
 
 
 def _xid_issues(results: ProbeResults) -> list[Issue]:
-    """Return an issue for the XID errors since boot, except errors that users' programs can cause."""
-    of_hardware = [xid for xid in _unique(results.machine.xids or ()) if xid[1] not in xids.APPLICATION_XIDS]
-    if not of_hardware:
-        return []
-    gpus, numbers = zip(*of_hardware, strict=True)
+    """Return an issue per action for the XIDs since boot that need one, the most severe action first.
+
+    XIDs that users' programs can cause are no issues.
+    """
+    logged = [xid for xid in _unique(results.machine.xids or ()) if xid.number not in xids.APPLICATION_XIDS]
+    by_action = {action: [xid for xid in logged if xid.action == action] for action in xids.ACTIONS}
     return [
-        messages.XIDS_LOGGED(gpus=gpus, xids=numbers, shown={"logged": list(map(_xid_text, of_hardware))})
+        messages.XIDS_LOGGED(
+            gpus=tuple(xid.gpu for xid in found),
+            xids=tuple(xid.number for xid in found),
+            times=tuple(xid.time for xid in found),
+            shown={"logged": [_dated_xid(xid, results) for xid in found]},
+            fix=_xid_fix(action, found, results),
+        )
+        for action, found in by_action.items()
+        if found and action != "none"
     ]
 
 
-def _xid_text(logged: tuple[str, int]) -> str:
-    gpu, number = logged
-    return translatable("XID {number} of {gpu} ({what})", number=number, gpu=gpu, what=xids.describe(number))
+def _xid_fix(action: XidAction, logged: Sequence[LoggedXid], results: ProbeResults) -> Fix:
+    """Return what to do. The command that resets GPUs needs the indices of all of them."""
+    indices = {_gpu_index(xid.gpu, results) for xid in logged}
+    known = sorted(index for index in indices if index is not None)
+    if action != "reset" or None in indices:
+        return messages.XID_FIXES[action]()
+    gpus = [f"GPU {index}" for index in known]
+    return messages.RESET_GPUS(gpus=gpus, indices=",".join(map(str, known)))
 
 
-def _unique(logged: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return the entries without duplicates, in the order of each entry's last occurrence."""
-    return list(reversed(dict.fromkeys(reversed(logged))))
+def _gpu_index(address: str, results: ProbeResults) -> int | None:
+    """Return NVML's index of the GPU with this PCI address; None if NVML doesn't list it."""
+    wanted = _pci_numbers(address)
+    for gpu in results.gpus:
+        if gpu.pci_bus_id is not None and _pci_numbers(gpu.pci_bus_id) == wanted:
+            return gpu.index
+    return None
+
+
+def _pci_numbers(address: str) -> tuple[int, ...]:
+    """Return domain, bus and device. NVML writes the domain with eight digits, and the driver with four."""
+    try:
+        return tuple(int(part, 16) for part in address.partition(".")[0].split(":"))
+    except ValueError:
+        return ()
+
+
+def _dated_xid(xid: LoggedXid, results: ProbeResults) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(xid.time))
+    return translatable("{xid} at {time}", xid=_xid_text(xid, results), time=when)
+
+
+def _xid_text(xid: LoggedXid, results: ProbeResults) -> str:
+    index = _gpu_index(xid.gpu, results)
+    gpu = xid.gpu if index is None else f"GPU {index}"
+    what = xids.describe(xid.number)
+    return translatable("XID {number} of {gpu} ({what})", number=xid.number, gpu=gpu, what=what)
+
+
+def _unique(logged: Sequence[LoggedXid]) -> list[LoggedXid]:
+    """Return the last entry of each GPU, number and action, in the order of their times."""
+    return list({(xid.gpu, xid.number, xid.action): xid for xid in sorted(logged, key=_time)}.values())
+
+
+def _time(xid: LoggedXid) -> float:
+    return xid.time
 
 
 def _persistence_issues(results: ProbeResults) -> list[Issue]:

@@ -9,12 +9,14 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from gpuwidget.diagnostics.same_library import same_library
-from gpuwidget.system import host_limits
+from gpuwidget.sources import xids
+from gpuwidget.sources.xids import XidAction
+from gpuwidget.system import host_limits, kernel_log
 
 VARIABLES = (
     "CUDA_DEVICE_ORDER",
@@ -50,8 +52,6 @@ _NVIDIA_VENDOR, _DISPLAY_CLASS = "0x10de", "0x03"
 _MODULE_VERSION = re.compile(r"Kernel Module(?: for \w+)?\s+([\d.]+)|\s(\d{3}\.\d+(?:\.\d+)?)\s")
 _MAX_VALUE_LENGTH = 1000
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
-_MAX_LOG_RECORDS = 200_000
-_MAX_RECORD_BYTES = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,17 @@ class DeviceFile:
     """Whether this user has permission to read and write it."""
     mode: str
     """The file's permissions as ``ls -l`` shows them, with owner and group as numbers."""
+
+
+class LoggedXid(NamedTuple):
+    """An error that the driver has written to the kernel log."""
+
+    gpu: str
+    """The GPU's PCI address, such as ``0000:65:00``."""
+    number: int
+    time: float
+    """Epoch seconds."""
+    action: XidAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +97,8 @@ class MachineState:
     """Folder with the pipes of a running MPS daemon; None if none runs."""
     nvcc: str | None
     """Path of CUDA's compiler, which torch does not need; None if it is not installed."""
-    xids: tuple[tuple[str, int], ...] | None
-    """PCI address and number of each XID error in the kernel log; None without permission to read the log."""
+    xids: tuple[LoggedXid, ...] | None
+    """The XID errors in the kernel log, oldest first; None without permission to read the log."""
     libraries: Mapping[str, tuple[str, ...]]
     """The file names of the CUDA libraries in each folder of LD_LIBRARY_PATH. The keys are the folders as
     they are spelled in the variable."""
@@ -276,34 +287,19 @@ def _stem(name: str) -> str:
     return stem.partition("_")[0] if stem.startswith("libcudnn") else stem
 
 
-def _logged_xids(root: Path) -> tuple[tuple[str, int], ...] | None:
-    """Return PCI address and number of each XID in the kernel log, oldest first; None without permission.
+def _logged_xids(root: Path) -> tuple[LoggedXid, ...] | None:
+    """Return the XIDs in the kernel log, oldest first; None without permission to read it.
 
     Nothing else of the log is kept, since it contains the names of other users' programs.
     """
-    try:
-        log = os.open(root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
+    lines = kernel_log.read(None, root, matching=_XID)
+    if lines is None:
         return None
-    found: list[tuple[str, int]] = []
-    try:
-        for _ in range(_MAX_LOG_RECORDS):
-            try:
-                record = os.read(log, _MAX_RECORD_BYTES)
-            except BrokenPipeError:
-                continue  # the record was overwritten; the next read returns the oldest remaining one
-            except OSError:
-                break  # the end of the log, or no permission
-            if not record:
-                break
-            found += (
-                (match[1].lower(), int(match[2]))
-                for match in _XID.finditer(record.decode("utf-8", "replace"))
-            )
-    finally:
-        with suppress(OSError):
-            os.close(log)
-    return tuple(found)
+    return tuple(
+        LoggedXid(match[1].lower(), number := int(match[2]), line.time, xids.action(number, line.text))
+        for line in lines
+        if (match := _XID.match(line.text)) is not None
+    )
 
 
 def _read_text(file: Path) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gpuwidget.diagnostics.messages import FixTemplate, IssueTemplate
+from gpuwidget.sources import xids
+from gpuwidget.sources.xids import XidAction
 
 # -- GPU errors ------------------------------------------------------------------------------------------
 
@@ -35,14 +39,21 @@ MEMORY_ERRORS_UNCORRECTED = IssueTemplate(
 THROTTLED = IssueTemplate("gpu-throttled", "warning", "GPU {gpu} is throttled now ({reasons:list}).")
 CHECK_COOLING = FixTemplate("check-cooling", "Check its cooling.")
 CHECK_POWER_AND_COOLING = FixTemplate("check-cooling", "Check its power supply and its cooling.")
-XIDS_LOGGED = IssueTemplate(
-    "xids-logged",
-    "warning",
-    "The driver has reported {logged:list}.",
-    FixTemplate(
-        "see-xid-documentation", "NVIDIA explains what to do: https://docs.nvidia.com/deploy/xid-errors/."
-    ),
+XIDS_LOGGED = IssueTemplate("xids-logged", "warning", "The driver has reported {logged:list}.")
+RESET_GPUS = FixTemplate(
+    "reset-gpus",
+    "Save your work and stop all programs that use {gpus:list}. Then reset, as root:",
+    "sudo nvidia-smi --gpu-reset -i {indices}",
 )
+XID_FIXES: Mapping[XidAction, FixTemplate] = {
+    "reset": FixTemplate("reset-unlisted-gpus", xids.INSTRUCTIONS["reset"]),
+    "drain": FixTemplate("drain-node", xids.INSTRUCTIONS["drain"]),
+    "recovery": FixTemplate("follow-recovery-action", xids.INSTRUCTIONS["recovery"]),
+    "restart": FixTemplate("restart-program", xids.INSTRUCTIONS["restart"]),
+    "report": FixTemplate("report-bug", xids.INSTRUCTIONS["report"]),
+    "unknown": FixTemplate("see-xid-documentation", xids.INSTRUCTIONS["unknown"]),
+}
+"""What to do about an XID, by its action. ``RESET_GPUS`` is used if the GPUs' indices are known."""
 PERSISTENCE_OFF = IssueTemplate(
     "persistence-off",
     "warning",

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from gpuwidget.kernel.attribution.cell_memory import CELL_MEMORY
 from gpuwidget.kernel.cells import skip_cell
+from gpuwidget.kernel.cells.died_runs import show_died_runs
 from gpuwidget.kernel.cells.options import HELP, find, parse, without_watch_line
+from gpuwidget.kernel.cells.run_journal import RUN_JOURNAL
 from gpuwidget.kernel.cells.watched_cells import CellWatcher, check
 from gpuwidget.kernel.commands.subcommands import Invocation
 from gpuwidget.kernel.devices.switch_requests import SWITCHES
@@ -72,6 +74,7 @@ class Extension:
         self._hooks = tuple((event, _contained(hook)) for event, hook in hooks)
         self._loop_handle: asyncio.TimerHandle | None = None
         self._opening: Subscription | None = None
+        self._detach_journal: Callable[[], None] = lambda: None
 
     def load(self) -> None:
         """Register the magics and the hooks, and open the NVIDIA driver on the sampler's thread."""
@@ -87,6 +90,7 @@ class Extension:
         DEVICE_SWITCH.attach(threading.main_thread().ident or 0)
         SWITCHES.attach(lambda: self._running.busy)
         self._requests.start()
+        self._detach_journal = RUN_JOURNAL.attach(self._shell)
         self._warm_up_soon()
 
     def unload(self) -> None:
@@ -94,6 +98,7 @@ class Extension:
         if self._loop_handle is not None:
             self._loop_handle.cancel()
         self._requests.stop()
+        self._detach_journal()
         self._running.clear()
         CELL_MEMORY.detach()
         DEVICE_SWITCH.detach()
@@ -289,6 +294,8 @@ def load(shell: InteractiveShell) -> None:
     except OptionError as error:
         raise _usage_error(shell, error) from None
     _loaded = extension
+    with Boundary(_LOG, "runs that died could not be shown"):
+        show_died_runs(shell)
 
 
 def warm_up_now() -> None:

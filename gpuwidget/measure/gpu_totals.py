@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -427,6 +428,17 @@ class GpuTotals:
         part = replace(self, rates=rates, parts=None, missing=dict(self.missing))
         part._energy, part._energy_of_part = self._energy, rates.power
         return part
+
+    def so_far_ended(self) -> GpuTotals:
+        """Return a copy in which the run ends with the newest reading. It shares the rates with the original,
+        and is valid until the original gets its next reading."""
+        copy = replace(self, missing=dict(self.missing))
+        # The energy's last powers are integrated early, although the driver's samples of them come later.
+        copy._energy = deepcopy(self._energy)
+        if self.fresh:
+            copy._device = replace(self._device, end=self.reading.memory_used)
+            copy._process = replace(self._process, end=self.process_memory_now)
+        return copy
 
     def worked(self, torch_allocated: bool | None, stream_busy: bool) -> bool | None:
         """Return whether this process or its children worked on the GPU; None if unknown.

@@ -27,6 +27,7 @@ CONTEXT_OPENED = Template(
         "CUDA started on {gpu} in this run. Its context stays until the process ends and is not a leak.",
     ),
 )
+NOT_IN_JOURNAL = Template("not-in-journal", "This run won't outlast its kernel. {reason}")
 LOST = Template("gpu-lost", "{gpu} was lost at {at}: {reason}.")
 CAME_BACK = Template(
     "gpu-came-back",

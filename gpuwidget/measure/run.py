@@ -100,7 +100,8 @@ class Run:
         self._subscription: Subscription | None = None
         self._running = False
         self._sampling = False
-        self._later: tuple[float, Callable[[], None]] | None = None
+        self._later: list[tuple[float, Callable[[], None]]] = []
+        """Functions to call, each with the seconds of the run after which it is called."""
         self._cell: RunInfo | None = None
         self._steady: SteadyPart | None = None
         self._failures: dict[str, BaseException] = {}
@@ -173,7 +174,7 @@ class Run:
 
         Must be called before :meth:`start`. No timer thread is started, because that would delay short runs.
         """
-        self._later = seconds, function
+        self._later.append((seconds, function))
 
     @property
     def running(self) -> bool:
@@ -277,6 +278,39 @@ class Run:
     def _time_collector(self) -> TimeCollector | None:
         found = (collector for collector in self._collectors if isinstance(collector, TimeCollector))
         return next(found, None)
+
+    def report_so_far(self) -> Report | None:
+        """Return the report of the run up to now; None unless the run lasts.
+
+        May be called from any thread. The report has no holders and no advice.
+        """
+        peaks: Mapping[int, DevicePeaks] = {}
+        if self._peak_scope is not None:
+            peaks = PEAK_TRACKER.peaks(self._peak_scope)
+        busy = self._busy_devices()
+        with self._lock:
+            if not self._sampling:
+                return None
+            t = self._clock.monotonic() - self._began
+            report = build_report(
+                self._report_type,
+                RunInfo(self._execution_count, self._label, self._gpus.started, t, None, "ok"),
+                t,
+                self._gpus.so_far_ended(),
+                self._marks,
+                self._memory.end(),
+                self._peak_scope,
+                peaks,
+                {},
+                self._contexts_before,
+                busy,
+            )
+        return replace(report, time=self._time_so_far())
+
+    @property
+    def started(self) -> float:
+        """When the run began, in epoch seconds. Infinite before the start."""
+        return self._gpus.started
 
     # -- end of the run ------------------------------------------------------------------------------
 
@@ -459,9 +493,11 @@ class Run:
             # More frequent readings would be merged into the same points of the timeline, and each reading
             # slows the run down.
             self._subscription.memory_interval_s = max(self._memory_interval_s, t / MAX_POINTS)
-        if self._later is not None and t >= self._later[0]:
-            (_, function), self._later = self._later, None
-            function()
+        if self._later:
+            due = [function for seconds, function in self._later if t >= seconds]
+            self._later = [later for later in self._later if t < later[0]]
+            for function in due:
+                function()
 
     def _on_line(self, line: str) -> None:
         if self._running and not self._marks.omits_printed():

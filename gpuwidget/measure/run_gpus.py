@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 
 from gpuwidget import pytorch
 from gpuwidget.measure import reasons
@@ -138,6 +139,12 @@ class RunGpus:
             self._by_uuid[gpu.uuid].end(t, reading, held, started, driver_s, fresh=fresh)
             self.workers.add(t, gpu, reading, held)
         self._time_series.add(t, self.all, started)
+
+    def so_far_ended(self) -> RunGpus:
+        """Return a copy in which the run ends with the newest readings, until the next sample is added."""
+        ended = copy(self)
+        ended._by_uuid = {uuid: totals.so_far_ended() for uuid, totals in self._by_uuid.items()}
+        return ended
 
     def _update(self, sample: Sample, t: float = 0.0) -> None:
         """Add the new GPUs of a sample. A GPU that appears during the run has no start values."""

@@ -7,6 +7,7 @@
     ├── MissingPackageError a package that only the requested feature needs is not installed
     ├── ExamplesError       the example notebooks can't be copied
     ├── NotebookError       a file is not a notebook, or a notebook can't be written
+    ├── JournalError        the journal of runs can't be written
     ├── DoctorError         the doctor's checks did not finish
     ├── DaskError           the workers of a Dask client can't be measured
     ├── PrometheusError     a Prometheus server can't answer a query
@@ -40,6 +41,10 @@ class ExamplesError(GpuWidgetError):
 
 class NotebookError(GpuWidgetError):
     """A file is not a notebook, or a notebook can't be written."""
+
+
+class JournalError(GpuWidgetError):
+    """The journal of runs can't be written."""
 
 
 class DoctorError(GpuWidgetError):

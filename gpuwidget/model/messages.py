@@ -6,14 +6,39 @@ records in one module per topic. Code compares ids, never texts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpuwidget.model import units
 from gpuwidget.model.translation import FORMATS, Text, joined, template_fields, translatable
 
-FORMATS.update(memory=units.memory, duration=units.duration, percent=units.percent, ordinal=units.ordinal)
+
+def _gpu_names(numbers: Sequence[str]) -> str:
+    """Return GPUs in prose: ``GPU 0``, ``GPUs 0 and 2`` or ``GPUs 0, 1 and 2``."""
+    *others, last = numbers
+    if not others:
+        return f"GPU {last}"
+    return translatable("GPUs {numbers} and {last}", numbers=", ".join(others), last=last)
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """Return ranks in prose: ``rank 0``, ``ranks 0 and 2`` or ``ranks 0, 1 and 2``."""
+    *others, last = ranks
+    if not others:
+        return f"rank {last}"
+    return translatable("ranks {ranks} and {last}", ranks=", ".join(map(str, others)), last=last)
+
+
+# All formats are here, so that each process can fill each template that it finds in a file.
+FORMATS.update(
+    memory=units.memory,
+    duration=units.duration,
+    percent=units.percent,
+    ordinal=units.ordinal,
+    gpu_names=_gpu_names,
+    ranks=_ranks,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ from gpuwidget.model.translation import joined, translatable
 
 REPORT_SCHEMA = 1
 
-Status = Literal["ok", "error", "interrupted"]
+Status = Literal["ok", "error", "interrupted", "died"]
+"""``died``: the process of the run ended during the run. The report ends at the run's last sample."""
 MarkKind = Literal["mark", "printed", "step"]
 HolderKind = Literal["variable", "notebook", "unknown", "outside torch"]
 WorkerKind = Literal["child", "rank", "dask"]

@@ -13,7 +13,7 @@ import os
 import re
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, wraps
@@ -261,7 +261,7 @@ def text_sources(value: object) -> dict[str, Any]:
 
     ``value`` consists of dataclasses and collections.
     """
-    return {str(text): _source(text) for text in _texts(value)}
+    return {str(text): _source(text) for text in texts_in(value)}
 
 
 def _source(value: Any) -> Any:
@@ -278,7 +278,10 @@ def _source(value: Any) -> Any:
 def restore_texts(value: Any, sources: Mapping[str, Any]) -> Any:
     """Return JSON values in which each string with an entry in ``sources`` is a translatable text again."""
     if isinstance(value, str):
-        return _restored(sources[value]) if value in sources else value
+        # A template of another version may have a format that this version lacks.
+        with suppress(KeyError, IndexError, TypeError, ValueError):
+            return _restored(sources[value])
+        return value
     if isinstance(value, Mapping):
         return {name: restore_texts(item, sources) for name, item in value.items()}
     if isinstance(value, list):
@@ -301,20 +304,21 @@ def translations(value: object, language: str) -> dict[str, str]:
     A text without a translation has no entry.
     """
     with use_language(language):
-        pairs = [(str(text), _(text)) for text in _texts(value)]
+        pairs = [(str(text), _(text)) for text in texts_in(value)]
     return {text: translated for text, translated in pairs if text != translated}
 
 
-def _texts(value: object) -> Iterator[Text]:
+def texts_in(value: object) -> Iterator[Text]:
+    """Return the translatable texts in dataclasses and collections."""
     if isinstance(value, Text):
         yield value
     elif isinstance(value, Mapping):
         for name, item in value.items():
-            yield from _texts(name)
-            yield from _texts(item)
+            yield from texts_in(name)
+            yield from texts_in(item)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _texts(item)
+            yield from texts_in(item)
     else:
         for name in getattr(value, "__dataclass_fields__", ()):
-            yield from _texts(getattr(value, name))
+            yield from texts_in(getattr(value, name))

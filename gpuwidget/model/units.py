@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from itertools import pairwise
 from typing import NamedTuple, TypeGuard
 
@@ -182,6 +183,11 @@ def duration(seconds: float | None) -> str:
 def clock_time(epoch: float) -> str:
     """Return the local time of day, such as ``14:05:09``."""
     return time.strftime("%H:%M:%S", time.localtime(epoch))
+
+
+def date_and_time(epoch: float) -> str:
+    """Return a moment as local date and time, such as ``2026-11-30 03:12``."""
+    return datetime.fromtimestamp(epoch).strftime("%Y-%m-%d %H:%M")
 
 
 def gpu_number(index: int, mig_index: int | None) -> str:

@@ -6,6 +6,7 @@ thread opens the driver when the first client connects or, with ``always_on``, o
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from urllib.parse import unquote
 
 from tornado.ioloop import PeriodicCallback
 
+from gpuwidget.journal.folder import journal_folder
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.kernel_requests import REPLY, REQUEST
 from gpuwidget.sampler import Sampler
@@ -27,6 +29,8 @@ from gpuwidget.server.handlers import (
     DoctorHandler,
     HistoryHandler,
     MetricsHandler,
+    RunHandler,
+    RunsHandler,
     SampleHandler,
 )
 from gpuwidget.server.idle_holders import IdleHolders
@@ -37,12 +41,14 @@ from gpuwidget.server.metrics_token import MetricsToken
 from gpuwidget.server.notebook_ids import NotebookIds
 from gpuwidget.server.prometheus import KernelLabels
 from gpuwidget.server.prometheus_history import PrometheusHistory
+from gpuwidget.server.run_journal import RunJournal
 from gpuwidget.server.sample_hub import SampleHub
 from gpuwidget.server.settings import (
     GpuWidget,
     choose_source,
     configured_prometheus,
     install_command,
+    journal_variables,
     load_settings,
     server_user,
 )
@@ -112,6 +118,9 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
         hide_other_users=settings.hide_other_users,
         allow_always_on=settings.allow_always_on and not settings.always_on,
     )
+    os.environ.update(journal_variables(settings))
+    journal = RunJournal(journal_folder(), serverapp.root_dir, serverapp.kernel_manager, inventory, clock)
+    journal.observe()
     notebook_ids = NotebookIds(Path(serverapp.data_dir), serverapp.root_dir, serverapp.log)
     kernel_labels = KernelLabels(notebook_ids.notebook_id, server_user(), settings.metrics_names)
     if settings.always_on:
@@ -152,6 +161,8 @@ def load(serverapp: ServerApp, clock: Clock) -> SampleHub:
                 DoctorHandler,
                 {"hub": hub, "cached_diagnosis": CachedDiagnosis(clock)},
             ),
+            (f"{base}/gpuwidget/api/runs", RunsHandler, {"hub": hub, "journal": journal}),
+            (f"{base}/gpuwidget/api/runs/([0-9a-f-]{{1,64}})", RunHandler, {"hub": hub, "journal": journal}),
             (f"{base}/gpuwidget/api/cluster", ClusterHandler, {"hub": hub, "cluster": cluster}),
             (
                 f"{base}/gpuwidget/metrics",

@@ -27,6 +27,7 @@ from gpuwidget.server.hourly_rollup import HOUR_S
 from gpuwidget.server.metrics_token import MetricsToken
 from gpuwidget.server.prometheus import CONTENT_TYPE, KernelLabels, metrics_text
 from gpuwidget.server.prometheus_history import PrometheusHistory
+from gpuwidget.server.run_journal import RunJournal
 from gpuwidget.server.sample_hub import SampleHub
 
 _may_execute: Callable[[Any], Any] = authorized(action="execute")
@@ -43,6 +44,7 @@ _FIXED_ALWAYS_ON = (
     "Pages can't change whether this server always records, because its administrator has set always_on, or "
     "allow_always_on to False."
 )
+_NO_RUN = "The journal has no run with this id. It may have been deleted: the oldest runs are."
 _NO_NODE = (
     "Prometheus has no GPUs of a machine with this name. The machine may have been "
     "renamed, or may have been down for more than an hour: see the cluster view."
@@ -259,6 +261,35 @@ class ClusterHandler(GpuWidgetHandler, APIHandler):
     def compute_etag(self) -> str | None:
         """Return the snapshot's ETag, which Tornado compares with the client's."""
         return self._etag
+
+
+class RunsHandler(GpuWidgetHandler, APIHandler):
+    """``GET gpuwidget/api/runs``: the newest runs of the journal."""
+
+    def initialize(self, hub: SampleHub, journal: RunJournal) -> None:  # type: ignore[override]
+        """Store the server's sample hub and its journal of runs."""
+        super().initialize(hub)
+        self._journal = journal
+
+    @web.authenticated
+    @authorized
+    async def get(self) -> None:
+        """Return a :class:`gpuwidget.server.wire.JournalRuns`, with texts in the language of ``locale``."""
+        await self.finish(await self._journal.runs(self.get_query_argument("locale", "")))
+
+
+class RunHandler(RunsHandler):
+    """``GET gpuwidget/api/runs/ID``: one run of the journal with its card."""
+
+    @web.authenticated
+    @authorized
+    async def get(self, run_id: str) -> None:
+        """Return a :class:`gpuwidget.server.wire.JournalCard`, with texts in the language of ``locale``;
+        status 404 if there is no such run."""
+        found = await self._journal.card(run_id, self.get_query_argument("locale", ""))
+        if found is None:
+            raise web.HTTPError(404, _NO_RUN)
+        await self.finish(found)
 
 
 class MetricsHandler(GpuWidgetHandler, APIHandler):

@@ -159,12 +159,16 @@ def local_pid(manager: Any) -> int | None:
     return code of a child has not been read, its process id can't be reused, so the result is never the id of
     another process.
     """
-    provisioner = getattr(manager, "provisioner", None)
-    if not isinstance(provisioner, LocalProvisioner):
-        return None
-    process: Any = provisioner.process
+    process = local_process(manager)
     pid = getattr(process, "pid", None)
     return pid if isinstance(pid, int) and getattr(process, "returncode", None) is None else None
+
+
+def local_process(manager: Any) -> Any:
+    """Return the process (Popen) of a kernel that is a child of this server, also if it has ended. None if
+    there is none."""
+    provisioner = getattr(manager, "provisioner", None)
+    return provisioner.process if isinstance(provisioner, LocalProvisioner) else None
 
 
 def last_activity(manager: Any) -> float | None:

@@ -12,6 +12,7 @@ from typing import Any
 from traitlets import Bool, Bunch, Float, TraitError, Unicode, validate
 from traitlets.config import Config, Configurable
 
+from gpuwidget.journal.settings import DEFAULT_SECONDS, JournalSettings
 from gpuwidget.model.clock import Clock
 from gpuwidget.model.errors import OptionError
 from gpuwidget.model.installation import REQUIREMENT_VARIABLE, pip_arguments, without_passwords
@@ -47,6 +48,9 @@ _RANGES = {
     "slurm_warning_minutes": "a number of minutes from 0 on",
     "metrics_names": "True or False",
     "hide_other_users": "True or False",
+    "journal": "True or False",
+    "journal_seconds": "a number of seconds from 0 on",
+    "journal_printed": "True or False",
     "metrics_token_file": "a file's path in quotes",
     "prometheus_url": "an address in quotes, such as 'https://prometheus.example.org:9090'",
     "prometheus_ca_file": "a file's path in quotes",
@@ -58,6 +62,7 @@ _RANGES = {
 _STRICT = {
     "hide_other_users": (True, "would show processes"),
     "allow_always_on": (False, "would let pages turn it on"),
+    "journal": (False, "would write files"),
 }
 """For settings whose default allows more: the value that replaces an invalid one, and why."""
 
@@ -142,6 +147,20 @@ class GpuWidget(Configurable):
         prevents it.""",
     ).tag(config=True)
 
+    journal = Bool(
+        True,
+        help="""Keep the reports of long watched runs in Jupyter's data folder, so that they outlast the page
+        and the kernel. Kernels receive this setting and the next two as the environment variables
+        GPUWIDGET_JOURNAL=0, GPUWIDGET_JOURNAL_SECONDS and GPUWIDGET_JOURNAL_PRINTED=1, which take precedence
+        if they are already set.""",
+    ).tag(config=True)
+    journal_seconds = Float(
+        DEFAULT_SECONDS, min=0.0, help="Seconds that a watched run must take to get into the journal."
+    ).tag(config=True)
+    journal_printed = Bool(
+        False, help="Whether the journal keeps the printed lines that mark a run's timeline."
+    ).tag(config=True)
+
     install_requirement = Unicode(
         "",
         help="""Arguments of 'pip install' that install gpuwidget: a wheel's path or address, or its name with
@@ -193,6 +212,7 @@ class GpuWidget(Configurable):
         "idle_holder_minutes",
         "slurm_warning_minutes",
         "gpu_hour_price",
+        "journal_seconds",
         "interval",
         "history",
         "prometheus_timeout",
@@ -257,6 +277,13 @@ def choose_source(trait: str, clock: Clock, log: Logger) -> Source:
     if choice.strip() == "none":
         return NoSource(switched_off(where))
     return source
+
+
+def journal_variables(settings: GpuWidget) -> dict[str, str]:
+    """Return the environment variables that tell kernels the settings of the journal, without those that are
+    already set."""
+    wanted = JournalSettings(settings.journal, settings.journal_seconds, settings.journal_printed)
+    return {name: value for name, value in wanted.variables().items() if name not in os.environ}
 
 
 def server_user() -> str:

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Mapping
 from functools import partial
 from logging import Logger
 
 from gpuwidget.server.wire import SlurmJob
+from gpuwidget.system import slurm
 from gpuwidget.system.daemon_thread import run_in_daemon_thread
 
 REFRESH_S = 300.0
 """Seconds between two runs of ``squeue``. The end changes if an administrator extends the job."""
-_TIMEOUT_S = 10.0
-_MAX_ID = 64
 
 
 class SlurmMonitor:
@@ -35,7 +33,7 @@ class SlurmMonitor:
     @property
     def needs_refresh(self) -> bool:
         """Whether the end must be requested from Slurm, because the environment does not contain it."""
-        return self.job is not None and _end_in(self._environment) is None
+        return self.job is not None and slurm.end_in(self._environment) is None
 
     async def refresh(self) -> None:
         """Request the job's end from Slurm. If that fails, the last known end is kept."""
@@ -57,11 +55,10 @@ class SlurmMonitor:
 
 
 def _job(environment: Mapping[str, str], warning_s: float) -> SlurmJob | None:
-    job = environment.get("SLURM_JOB_ID", "")
-    # The id is passed to squeue. It is a number, with a suffix in a job array.
-    if not job or len(job) > _MAX_ID or not job.replace("_", "").isalnum():
+    job = slurm.job_in(environment)
+    if job is None:
         return None
-    return SlurmJob(job, _gpus_in(environment), _end_in(environment), warning_s)
+    return SlurmJob(job, _gpus_in(environment), slurm.end_in(environment), warning_s)
 
 
 def _gpus_in(environment: Mapping[str, str]) -> int | None:
@@ -73,27 +70,13 @@ def _gpus_in(environment: Mapping[str, str]) -> int | None:
     return len(indices) or None
 
 
-def _end_in(environment: Mapping[str, str]) -> float | None:
-    end = environment.get("SLURM_JOB_END_TIME", "")
-    return float(end) if end.isascii() and end.isdigit() else None
-
-
 def _request_end(job: str, environment: Mapping[str, str]) -> float | None:
     """Return the job's end in epoch seconds, or None if it has no time limit. Raises OSError,
     SubprocessError and ValueError."""
-    done = subprocess.run(
-        ["squeue", "--noheader", f"--jobs={job}", "--format=%e"],
-        env={**environment, "SLURM_TIME_FORMAT": "standard"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT_S,
-        check=True,
-    )
-    text = done.stdout.strip()
+    text = slurm.run("squeue", "--noheader", f"--jobs={job}", "--format=%e", environment=environment)
     if text in ("N/A", "NOT_SET", "UNLIMITED"):
         return None
-    return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+    return slurm.epoch(text)
 
 
 def server_job(warning_minutes: float, log: Logger) -> SlurmMonitor:

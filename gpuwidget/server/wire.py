@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NewType
 
+from gpuwidget.journal.records import Certainty
 from gpuwidget.model.samples import Sample
 from gpuwidget.sampler import MAX_INTERVAL_S
 
@@ -430,3 +431,86 @@ class ClusterSnapshot:
     """All nodes, by name. A node that no longer answers stays in the list for an hour."""
     gpus: tuple[ClusterGpu, ...]
     """All GPUs, ordered by node and index."""
+
+
+# -- the journal of runs -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RunDeath:
+    """Why a run died."""
+
+    cause: str
+    """A :data:`gpuwidget.journal.records.Cause`. Later versions may have more."""
+    certainty: Certainty
+    text: str
+    """Sentences for the user, in the page's language: why the run died and, unless that is certain, what was
+    checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRun:
+    """One run of the journal."""
+
+    id: str
+    state: Literal["running", "ended", "died"]
+    status: Literal["ok", "error", "interrupted", "died"] | None
+    """Status of the report; None while the run lasts."""
+    path: str | None
+    """Path of the notebook, relative to the server's root. None if it is unknown or elsewhere."""
+    name: str | None
+    """File name of the notebook, or None if unknown."""
+    kernel: str | None
+    """Id of the kernel, or None if unknown."""
+    cell: str | None
+    """Id of the cell; None for a run outside a cell, and if the front end has no cell ids."""
+    code: str | None
+    """CRC-32 of the cell's code in UTF-8, as 8 hexadecimal digits; None for a run outside a cell."""
+    execution_count: int | None
+    """The N of In[N], or None outside a cell."""
+    label: str | None
+    started: float
+    """When the run began, in epoch seconds of the kernel's machine, as in the run's card."""
+    seconds: float
+    """How long the run took, has taken so far, or had taken at its last sample."""
+    peak: int | None
+    """Peak memory in bytes, as in the headline of the card."""
+    peak_kind: Literal["torch", "process", "device"] | None
+    death: RunDeath | None
+    """Why the run died, or why it was interrupted, if Jupyter was asked to end its kernel. None otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRuns:
+    """The newest runs of the journal: the response to ``GET api/runs``."""
+
+    problem: str | None
+    """A sentence that explains why runs are missing; None if there is no problem."""
+    runs: tuple[JournalRun, ...]
+    """Running runs and at most the 200 newest others, the newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalGpu:
+    """Time series of one GPU in a run. Each has one value for each entry of ``JournalCard.t``."""
+
+    uuid: str
+    index: int
+    """NVML's index, as in nvidia-smi."""
+    utilization: tuple[float | None, ...]
+    """Percent."""
+    memory_used: tuple[int | None, ...]
+    """Bytes in use on the whole GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalCard:
+    """One run with its card and its time series: the response to ``GET api/runs/ID``."""
+
+    run: JournalRun
+    data: Mapping[str, Any] | None
+    """The card, a MIME bundle; None while the run lasts."""
+    t: tuple[float, ...]
+    """Seconds since the run's start, at most 240 entries."""
+    gpus: tuple[JournalGpu, ...]
+    """The GPUs that the card shows."""

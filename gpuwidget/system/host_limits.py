@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from gpuwidget.system import cgroups, small_file
+
 
 class SharedMemory(NamedTuple):
     """Size of ``/dev/shm`` in bytes. DataLoader workers pass their batches through it."""
@@ -43,36 +45,15 @@ def _cpu_quota(root: Path) -> float | None:
     A process's control group and all parent groups can each have a quota.
     """
     quotas = []
-    for folder in _cgroup_folders(root):
-        words = _words(folder / "cpu.max")  # cgroup v2: '200000 100000' or 'max 100000'
-        if not words:
-            words = [*_words(folder / "cpu.cfs_quota_us"), *_words(folder / "cpu.cfs_period_us")]
+    for folder in cgroups.folders("cpu", root):
+        if folder.version == 2:
+            words = _words(folder, "cpu.max")  # '200000 100000' or 'max 100000'
+        else:
+            words = [*_words(folder, "cpu.cfs_quota_us"), *_words(folder, "cpu.cfs_period_us")]
         if len(words) == 2 and all(word.isdigit() for word in words) and int(words[1]) > 0:
             quotas.append(int(words[0]) / int(words[1]))
     return min(quotas, default=None)
 
 
-def _cgroup_folders(root: Path) -> list[Path]:
-    found = []
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        top = root / "sys/fs/cgroup" / controllers
-        folder = top / path.lstrip("/")
-        # In a container, the path may be the one on the host. The container then has none of the path's
-        # folders except ``top``.
-        found += [parent for parent in (folder, *folder.parents) if parent == top or top in parent.parents]
-    return found
-
-
-def _words(file: Path) -> list[str]:
-    return _text(file).split()
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return ""
+def _words(folder: cgroups.Folder, name: str) -> list[bytes]:
+    return small_file.read_or_empty(f"{folder.path}/{name}").split()

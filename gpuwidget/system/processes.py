@@ -19,6 +19,7 @@ import psutil
 from gpuwidget.model.clock import SYSTEM_CLOCK, Clock
 from gpuwidget.model.command_line import program_name
 from gpuwidget.model.fork import reset_after_fork
+from gpuwidget.system.small_file import read as _read
 
 _HOST_PID_NAMESPACE = 0xEFFFFFFC
 """Inode of the initial PID namespace, which is the host's (PROC_PID_INIT_INO in linux/proc_ns.h)."""
@@ -29,7 +30,7 @@ _MAX_CACHED = 1024
 _MAX_GENERATIONS = 256
 """Maximum number of parents to follow. A longer chain can only result from ids that were reused during the
 search."""
-_NOTEBOOK = "JPY_SESSION_NAME"
+NOTEBOOK_VARIABLE = "JPY_SESSION_NAME"
 _CUDA_DEVICE = "/dev/nvidia-uvm"
 _CUDA_DEVICES = (_CUDA_DEVICE, "/dev/dxg")
 """CUDA's device files on Linux and on the Windows Subsystem for Linux (WSL)."""
@@ -67,6 +68,10 @@ class _StartInfo(NamedTuple):
     """Id of the process's session, which equals the id of the process that created the session."""
 
 
+HOST_PID_NAMESPACE = f"pid:[{_HOST_PID_NAMESPACE}]"
+"""The host's PID namespace, as the link ``/proc/PID/ns/pid`` names it."""
+
+
 def in_host_pid_namespace() -> bool:
     """Return whether this process is in the host's PID namespace, to which the driver's process ids belong.
 
@@ -98,6 +103,17 @@ def boot_time() -> BootTime | None:
 def _seconds_since_boot() -> float:
     """Return the time of the clock to which the start times in ``/proc`` refer."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def since_boot_without_suspend() -> float:
+    """Return the seconds since the machine was booted without those of suspends, as in the kernel's log.
+
+    Raises OSError on a system without this clock.
+    """
+    try:
+        return time.clock_gettime(time.CLOCK_MONOTONIC)
+    except AttributeError as error:
+        raise OSError("no CLOCK_MONOTONIC") from error
 
 
 def resident_memory() -> int | None:
@@ -514,7 +530,7 @@ def notebook_of(pid: int) -> str | None:
     it, and only the kernel's user may read it. The result is None if there is no name or if it can't be read.
     """
     try:
-        name = psutil.Process(pid).environ().get(_NOTEBOOK, "")
+        name = psutil.Process(pid).environ().get(NOTEBOOK_VARIABLE, "")
     except (psutil.Error, OSError, ValueError):
         return None
     found = os.path.basename(name)
@@ -530,13 +546,3 @@ def thread_queue_s(native_id: int) -> float | None:
         return int(_read(f"/proc/self/task/{native_id}/schedstat").split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return None
-
-
-def _read(path: str) -> bytes:
-    # Not open(), because it makes more than these three system calls. In a busy notebook, each call may have
-    # to wait for the GIL.
-    file = os.open(path, os.O_RDONLY)
-    try:
-        return os.read(file, 8192)
-    finally:
-        os.close(file)

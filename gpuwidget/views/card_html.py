@@ -31,7 +31,12 @@ from gpuwidget.views.detail_levels import DetailLevel
 from gpuwidget.views.resampling import bin_ends, bin_maxima, bin_means, make_bins
 from gpuwidget.views.styles import QUIET
 
-_STATUS_COLORS = {"ok": styles.UTILIZATION, "error": styles.ERROR, "interrupted": styles.WARNING}
+_STATUS_COLORS = {
+    "ok": styles.UTILIZATION,
+    "error": styles.ERROR,
+    "interrupted": styles.WARNING,
+    "died": styles.ERROR,
+}
 _CHIP = "display:inline-block;border:1px solid;border-radius:9px;padding:0 8px"
 MAX_TITLE_LENGTH = 60
 CLAUSE = re.compile(r"(?<=[:.])\s+|(?<=[\N{FULLWIDTH COLON}\N{IDEOGRAPHIC FULL STOP}])\s*")
@@ -180,6 +185,7 @@ def _folds(report: Report, level: DetailLevel, last: LastRun | None) -> str:
     marks = report.timeline.marks if report.timeline is not None else ()
     time, evidence = card_details.time_facts(report), card_details.evidence(report)
     run = card_details.run_facts(report)
+    notes = report.notes[summary.notes_begin(report) :]
     if report.advice:  # the lines of code are above
         evidence, time = [*evidence, *time], []
     more = summary.advice(report)[1:]
@@ -191,7 +197,7 @@ def _folds(report: Report, level: DetailLevel, last: LastRun | None) -> str:
             elements.fold(_("Hardware"), _hardware(report, level)),
             elements.fold(_("Evidence"), _facts(evidence)),
             elements.fold(_("Why n/a ({number})", number=len(unknown)), _facts(unknown)),
-            elements.fold(_("Notes ({number})", number=len(report.notes)), _paragraphs(map(_, report.notes))),
+            elements.fold(_("Notes ({number})", number=len(notes)), _paragraphs(map(_, notes))),
             elements.fold(_("Marks ({number})", number=len(marks)), _marks(marks)),
             elements.fold(_("Run"), _facts(run if level.tables else run[:1])),
             _since(last),
@@ -201,7 +207,8 @@ def _folds(report: Report, level: DetailLevel, last: LastRun | None) -> str:
 
 def _since(last: LastRun | None) -> str:
     """Return what changed since the last run. The labextension adds *Compare* and *Show in dashboard*."""
-    runs = f" data-runs='{last.numbers[0]} {last.numbers[1]}'" if last is not None else ""
+    numbers = None if last is None else last.numbers
+    runs = "" if numbers is None else f" data-runs='{numbers[0]} {numbers[1]}'"
     return f"<span class='gpuwidget-since'{runs}>{escape(_(last.changes)) if last is not None else ''}</span>"
 
 

@@ -155,8 +155,20 @@ def second_line(report: Report) -> list[str]:
 
 
 def warnings(report: Report) -> list[str]:
-    """Return warnings about lost GPUs and exhausted memory, which the card always shows."""
-    return [*lost_gpus(report), *_exhausted_memory(report)]
+    """Return warnings about lost GPUs and exhausted memory, which the card always shows.
+
+    The card of a run that died begins with the reason.
+    """
+    died = report.notes[: notes_begin(report)]
+    return [*map(_, died), *lost_gpus(report), *_exhausted_memory(report)]
+
+
+def notes_begin(report: Report) -> int:
+    """Return the index of the first note that the card shows with the other notes.
+
+    The first note of a run that died is the reason, which the card shows above them.
+    """
+    return int(report.cell.status == "died" and bool(report.notes))
 
 
 def lost_gpus(report: Report) -> list[str]:
@@ -349,6 +361,8 @@ def _time(report: Report) -> Figure:
         return Figure(took, label, _("stopped by an error"), color=styles.ERROR)
     if cell.status == "interrupted":
         return Figure(took, label, _("interrupted"), color=styles.WARNING)
+    if cell.status == "died":
+        return Figure(took, label, _("died, up to the last sample"), color=styles.ERROR)
     tail = cell.gpu_tail_s
     if tail is not None and tail >= NEGLIGIBLE_WAIT_S and tail >= _MIN_TAIL_SHARE * cell.duration_s:
         return Figure(took, label, _("+ {tail} on the GPU", tail=units.duration(tail)))

@@ -111,7 +111,7 @@ def _details(report: Report) -> list[str]:
     What was not measured comes first, so that it is not left out, and the lines of code come last.
     """
     ids = [note.id for note in report.note_ids][: len(report.notes)]
-    named = list(zip_longest(report.notes, ids))
+    named = list(zip_longest(report.notes, ids))[summary.notes_begin(report) :]
     found = [_(note) for note, note_id in named if note_id == NOT_MEASURED.id]
     unknown = [f"{values} ({reason})" for values, reason in card_details.unknown_values(report)]
     if unknown:

@@ -19,7 +19,15 @@ from gpuwidget.model import units
 from gpuwidget.model.metrics import REPORTED
 from gpuwidget.model.report import GpuReport, Level, MemoryKind, Report, Span
 from gpuwidget.model.terminal_text import clean_line, printable_lines
-from gpuwidget.model.translation import _, counted, in_view_language, joined, translatable, with_english
+from gpuwidget.model.translation import (
+    _,
+    counted,
+    in_view_language,
+    joined,
+    translatable,
+    with_english,
+    with_params,
+)
 from gpuwidget.views import card_summary as summary
 from gpuwidget.views import elements, styles
 from gpuwidget.views.chart import Chart, Lane
@@ -245,15 +253,15 @@ class LastRun(NamedTuple):
     """How a run differs from the last run of the same cell."""
 
     changes: str
-    numbers: tuple[int, int]
-    """The N of In[N] of both runs, by which ``%gpu compare`` finds them."""
+    numbers: tuple[int, int] | None
+    """The N of In[N] of both runs, by which ``%gpu compare`` finds them. None if it can't find one."""
 
 
 def since_last_run(last: Report, report: Report) -> LastRun | None:
-    """Return the changes of time and peak memory since ``last``; None if a run did not finish or has no
-    number."""
-    numbers = last.cell.execution_count, report.cell.execution_count
-    if numbers[0] is None or numbers[1] is None or _direction(last, report) is None:
+    """Return the changes of time and peak memory since ``last``; None if a run did not finish."""
+    before, now = last.cell.execution_count, report.cell.execution_count
+    numbers = None if before is None or now is None else (before, now)
+    if _direction(last, report) is None:
         return None
     a, b = (_Run("", one, one.counted, None) for one in (last, report))
     rows = _Rows(a, b)
@@ -266,9 +274,9 @@ def since_last_run(last: Report, report: Report) -> LastRun | None:
     if not time:
         return None
     if not peak:
-        return LastRun(translatable("vs. last run: time {time}", time=time), (numbers[0], numbers[1]))
+        return LastRun(translatable("vs. last run: time {time}", time=time), numbers)
     changes = translatable("vs. last run: time {time}, peak {peak}", time=time, peak=peak)
-    return LastRun(changes, (numbers[0], numbers[1]))
+    return LastRun(changes, numbers)
 
 
 def run_name(report: Report, default: str) -> str:
@@ -692,19 +700,19 @@ def _gpus(gpus: Sequence[GpuReport]) -> str:
     return ", ".join(f"{summary.gpu_number(gpu)} ({gpu.uuid[:12]})" for gpu in gpus) or translatable("none")
 
 
+_UNFINISHED = {
+    "error": translatable("{run} was stopped by an error: its values cover the part that ran.", run="{run}"),
+    "interrupted": translatable("{run} was interrupted: its values cover the part that ran.", run="{run}"),
+    "died": translatable("{run} died: its values end with its last sample.", run="{run}"),
+}
+
+
 def _notes(a: _Run, b: _Run) -> list[str]:
     found = []
     for run in (a, b):
         status = run.report.cell.status
         if status != "ok":
-            ended = (
-                translatable(
-                    "{run} was stopped by an error: its values cover the part that ran.", run=run.name
-                )
-                if status == "error"
-                else translatable("{run} was interrupted: its values cover the part that ran.", run=run.name)
-            )
-            found.append(ended)
+            found.append(with_params(_UNFINISHED[status], {"run": run.name}))
         if not run.gpus:
             found.append(
                 translatable(

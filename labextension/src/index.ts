@@ -5,6 +5,7 @@ import { cells, clusterModel, monitor } from './plugins/models';
 import { commands } from './plugins/commands';
 import { dashboard } from './plugins/dashboard';
 import { doctor } from './plugins/doctor';
+import { journal } from './plugins/journal';
 import { longCells } from './plugins/longCells';
 import { memory } from './plugins/memory';
 import { notebookButton } from './plugins/notebookButton';
@@ -31,5 +32,6 @@ export default [
   statusBar,
   alerts,
   longCells,
+  journal,
   doctor
 ];

@@ -2,7 +2,13 @@ import { Token } from '@lumino/coreutils';
 import type { ISignal } from '@lumino/signaling';
 import type { Widget } from '@lumino/widgets';
 
-import type { ExecutedNotebook, FinishedCell, IClockSkew, RunningCell } from './model/cells/cellRuns';
+import type {
+  ExecutedNotebook,
+  FinishedCell,
+  IClockSkew,
+  NotebookJournal,
+  RunningCell
+} from './model/cells/cellRuns';
 import type { ICluster } from './model/cluster/clusterModel';
 import type { CellRun } from './model/cells/runTable';
 import type { IKernelActivities } from './model/kernel/kernelActivity';
@@ -88,6 +94,10 @@ export interface ICellRuns {
   readonly executed: ISignal<this, ExecutedNotebook>;
   /** The running cell, or null if no cell runs. */
   readonly running: RunningCell | null;
+  /** What the journal of runs knows about the active notebook beyond its outputs; null if that is nothing. */
+  readonly journal: NotebookJournal | null;
+  /** Set `journal` if `notebook`, the widget of a notebook, is the active one. */
+  setJournal(notebook: object, journal: NotebookJournal | null): void;
   /** Set whether `view` is visible. Outputs are read only while any view is visible. */
   setVisible(view: object, visible: boolean): void;
   /** Scroll to a cell of the active notebook and select the cell. */

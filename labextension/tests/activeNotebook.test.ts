@@ -1,11 +1,9 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { Signal } from '@lumino/signaling';
-
 import { ActiveKernel } from '../src/model/kernel/activeKernel';
 import type { KernelView } from '../src/model/kernel/kernels';
-import { ActiveNotebookTracker, type ExecutedCell } from '../src/model/kernel/activeNotebook';
+import { ActiveNotebookTracker } from '../src/model/kernel/activeNotebook';
 import { KernelActivities } from '../src/model/kernel/kernelActivity';
 import type { MemoryOwnership } from '../src/wire/wire';
 import { FakeClock, serverKernel, settled, usage } from './fakes';
@@ -21,8 +19,7 @@ class Page {
   constructor() {
     globalThis.window = globalThis as unknown as typeof window;
     this.kernels.setPanelVisible(true);
-    const executed = new Signal<unknown, ExecutedCell>(this);
-    new ActiveNotebookTracker(this.open.real, this.kernels, this.activities, 'en', executed);
+    new ActiveNotebookTracker(this.open.real, this.kernels, this.activities, 'en');
   }
 
   /** The connection of the first notebook. */
@@ -154,6 +151,27 @@ test('a dead kernel runs nothing and stays dead', async () => {
   await page.show(1);
   await page.show(0);
   assert.deepEqual(page.shown, ['dead', false, true]);
+});
+
+test('a cell that mentions gpuwidget causes a query when it has ended, no matter which page has started it', async () => {
+  for (const [code, kind] of [
+    ['%load_ext gpuwidget', 'ready'],
+    ['import torch', 'not-loaded']
+  ] as const) {
+    const page = new Page();
+    const { connection } = page;
+    connection.answers = false;
+    connection.publish('idle');
+    await page.settle();
+    assert.equal(page.view.condition.kind, 'not-loaded');
+    connection.answers = true;
+    connection.begin({ ...CELL, msg_id: 'of another page' }, 1, 0, code);
+    await page.settle();
+    assert.equal(page.view.condition.kind, 'not-loaded');
+    connection.publish('idle', { ...CELL, msg_id: 'of another page' });
+    await page.settle();
+    assert.equal(page.view.condition.kind, kind);
+  }
 });
 
 for (const another of [false, true]) {

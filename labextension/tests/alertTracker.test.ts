@@ -1,8 +1,9 @@
 import { strict as assert } from 'node:assert';
 import { test } from 'node:test';
 
-import { alertText, type AlertSettings } from '../src/model/alerts/alertRules';
+import { alertText, type AlertSettings, type Finding } from '../src/model/alerts/alertRules';
 import { AlertTracker, type AlertStore } from '../src/model/alerts/alertTracker';
+import { xidAlertText } from '../src/model/alerts/xidText';
 import type { Reading } from '../src/wire/wire';
 import { GIB, gpu, reading, sample, trans } from './fakes';
 
@@ -190,6 +191,37 @@ test('a recent XID alerts once, an old one does not', () => {
   assert.deepEqual(page.pass(3, { xid: 48, xid_time: page.time }), ['GPU 0']);
   const later = new Page(QUIET);
   assert.deepEqual(later.pass(3, { xid: 79, xid_time: later.time - 3600 }), []);
+});
+
+test('an XID that needs no action raises no alert', () => {
+  const page = new Page(QUIET);
+  assert.deepEqual(page.pass(3, { xid: 63, xid_time: page.time }), []);
+});
+
+test('the alert of an XID has its meaning and what to do', () => {
+  const finding = (index: number, value: number): Finding => ({
+    kind: 'xid',
+    gpu: gpu(index),
+    state: 'on',
+    value
+  });
+  assert.equal(
+    xidAlertText(trans, { kind: 'xid', findings: [finding(3, 79)] }),
+    'GPU 3: XID 79, the GPU fell off the bus. Drain the node: ask its administrator to take the machine out ' +
+      'of service, check the GPU and restart the machine.'
+  );
+  assert.equal(
+    xidAlertText(trans, { kind: 'xid', findings: [finding(0, 9999)] }),
+    "GPU 0: XID 9999. Look the XID up in NVIDIA's catalog: https://docs.nvidia.com/deploy/xid-errors/."
+  );
+  assert.equal(
+    xidAlertText(trans, { kind: 'xid', findings: [finding(0, 94), finding(1, 54), finding(2, 94)] }),
+    'GPUs 0, 2: XID 94, a memory error that affected one program. ' +
+      "GPU 1: XID 54, the GPU's power cable isn't connected. " +
+      'Drain the node: ask its administrator to take the machine out of service, check the GPU and restart ' +
+      'the machine. ' +
+      'Restart the program that failed, which in a notebook is the kernel. The GPU needs no reset.'
+  );
 });
 
 test('a server without error counts raises no alert', () => {

@@ -70,6 +70,8 @@ test('errors, interrupts and out-of-memory errors have a mark and a text', () =>
   assert.equal(outcomeMark(trans, read()), null);
   assert.deepEqual(outcomeMark(trans, read({}, { status: 'error' })), ['✕', 'stopped by an error']);
   assert.deepEqual(outcomeMark(trans, read({}, { status: 'interrupted' })), ['■', 'interrupted']);
+  assert.deepEqual(outcomeMark(trans, read({}, { status: 'died' })), ['✕', 'the kernel died']);
+  assert.equal(outcomeMark(trans, read({}, { status: 'of a later version' })), null);
   assert.deepEqual(outcomeMark(trans, read({ gpus: [reportedGpu(0, { torch })] }, { status: 'error' })), [
     '✕',
     'stopped by an error, 2 out-of-memory errors'

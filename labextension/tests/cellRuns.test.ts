@@ -7,6 +7,7 @@ import {
   comparableKeys,
   CellRuns,
   runName,
+  type NotebookJournal,
   type CellNotebook,
   type CellRunSources
 } from '../src/model/cells/cellRuns';
@@ -216,6 +217,77 @@ test('without a state before the cell the growth is unknown', () => {
   begin(all, 5);
   all.kernels.say(holding(6));
   assert.equal(all.cells.running?.delta, null);
+});
+
+/** Return what the journal has of cell `a`, which began 100 seconds ago. */
+function journal(changes: object = {}): NotebookJournal {
+  const execution = { executionCount: 7, started: NOW - 100, received: -100_000 };
+  return { running: { cellId: 'a', execution, label: null, gpus: ['GPU-1'], ...changes } };
+}
+
+test('a cell that began before the page was opened is shown as the journal has it, and its time counts on', async () => {
+  const { cells, connection, clock, notebook } = made();
+  connection.publish('busy', { msg_type: 'execute_request', msg_id: 'before' });
+  cells.setJournal(notebook.key, journal());
+  await clock.pass(5000);
+  assert.deepEqual(cells.running, {
+    cellId: 'a',
+    executionCount: 7,
+    code: '',
+    seconds: 105,
+    delta: null,
+    gpus: []
+  });
+  assert.equal(clock.running, 1);
+  cells.setJournal(notebook.key, journal({ label: 'train' }));
+  assert.equal(cells.running.code, 'train');
+  connection.publish('idle', { msg_type: 'execute_request', msg_id: 'before' });
+  assert.equal(cells.running, null);
+  await clock.pass(1000);
+  assert.equal(clock.running, 0);
+});
+
+test('a cell that this page has started is shown rather than that of the journal', () => {
+  const { cells, connection, notebook } = made();
+  cells.setJournal(notebook.key, journal({ label: 'train' }));
+  const running = (): unknown => cells.running && [cells.running.executionCount, cells.running.code];
+  connection.begin({ ...CELL, msg_id: 'elsewhere' });
+  assert.deepEqual(running(), [7, 'train']);
+  connection.begin(CELL, 8);
+  assert.deepEqual(running(), [8, '']);
+});
+
+test('if the journal also has a cell that this page has started, the next cell has its growth', () => {
+  const all = made();
+  all.connection.publish('idle', { ...CELL, msg_id: 'before' });
+  begin(all);
+  all.cells.setJournal(all.notebook.key, journal());
+  end(all);
+  all.cells.setJournal(all.notebook.key, null);
+  all.kernels.say(holding(2));
+  begin(all, 5);
+  all.kernels.say(holding(5));
+  assert.equal(all.cells.running?.delta, 3 * GIB);
+});
+
+test('the journal of another notebook is not shown, and that of the last one is forgotten', () => {
+  const { cells, connection, notebook } = made();
+  connection.publish('busy', { msg_type: 'execute_request', msg_id: 'before' });
+  cells.setJournal({}, journal());
+  assert.deepEqual([cells.running, cells.journal], [null, null]);
+  cells.setJournal(notebook.key, journal());
+  cells.setNotebook({ ...notebook, key: {} });
+  assert.deepEqual([cells.running, cells.journal], [null, null]);
+});
+
+test('a journaled cell has a band on the GPUs of its run, or on those that a running cell has', () => {
+  const { cells, connection, notebook } = made();
+  connection.publish('busy', { msg_type: 'execute_request', msg_id: 'before' });
+  cells.setJournal(notebook.key, journal());
+  const band = { from: NOW - 100, until: null, label: '7', title: '[7]' };
+  assert.deepEqual([cells.bands('GPU-0'), cells.bands('GPU-1')], [[], [band]]);
+  cells.setJournal(notebook.key, journal({ gpus: [] }));
+  assert.deepEqual([cells.bands('GPU-0'), cells.bands('GPU-1')], [[band], [band]]);
 });
 
 test('the growth is unknown if the kernel is silent, has no figures or is another process', () => {

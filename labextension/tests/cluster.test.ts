@@ -6,6 +6,7 @@ import { lastValue } from '../src/model/freshness';
 import type { Result } from '../src/model/server/result';
 import { clusterCsv } from '../src/views/cluster/clusterCsv';
 import { clusterNotice } from '../src/views/cluster/clusterMessages';
+import { describeGpu } from '../src/views/cluster/gpuGrid';
 import { legendRanges, level, quantity, QUANTITY_NAMES, summaryText } from '../src/views/cluster/quantities';
 import { findFree, isFree, wallGroups } from '../src/views/cluster/wallRows';
 import { DEFAULT_WALL, restoreWall } from '../src/views/cluster/wallState';
@@ -245,6 +246,23 @@ test('the value of a node has the unit of its quantity, and is n/a if no GPU has
   ]);
   const unknown = { ...GPU, utilization: null, memory_used: null, temperature_c: null, idle_s: null };
   assert.deepEqual(texts([unknown]), ['n/a', 'n/a', 'n/a', 'n/a', 'n/a', 'n/a']);
+});
+
+test('the description of a GPU says what its XID means and what to do', () => {
+  const described = (errors: Partial<ClusterGpu>): string =>
+    describeGpu(trans, { ...GPU, ...errors }, { name: 'a1', up: true, last_seen: null }, 1_700_000_000);
+  assert.ok(
+    described({ xid: 48, ecc_uncorrected: 2 }).includes(
+      ' · XID 48, 2 memory errors · an uncorrectable memory error · Reset the GPU: save your work, stop all ' +
+        'programs that use the GPU, then run nvidia-smi --gpu-reset -i N as root, where N is the ' +
+        "GPU's number."
+    )
+  );
+  assert.ok(
+    described({ xid: 9999 }).endsWith(
+      " · XID 9999 · Look the XID up in NVIDIA's catalog: https://docs.nvidia.com/deploy/xid-errors/."
+    )
+  );
 });
 
 test('a table has each GPU once, and unknown values are empty', () => {

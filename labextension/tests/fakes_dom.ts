@@ -87,6 +87,13 @@ export const dialogs = {
   accept: true
 };
 
+/** The notifications that are shown, as JupyterLab's `Notification.emit` receives them. */
+export const notifications: {
+  message: string;
+  type: string;
+  options: { autoClose: number | false; actions: { label: string; callback: () => void }[] };
+}[] = [];
+
 /** A code cell of a notebook, as JupyterLab's `CodeCell`. */
 export class FakeCodeCell {
   readonly node = document.createElement('div');
@@ -145,6 +152,16 @@ const STUBS: Readonly<Record<string, unknown>> = {
     showDialog: (options: (typeof dialogs.shown)[number]) => {
       dialogs.shown.push(options);
       return Promise.resolve({ button: { accept: dialogs.accept } });
+    },
+    showErrorMessage: (title: string, body: unknown) => {
+      dialogs.shown.push({ title, body, buttons: [] });
+      return Promise.resolve();
+    },
+    Notification: {
+      emit: (message: string, type: string, options: (typeof notifications)[number]['options']): string => {
+        notifications.push({ message, type, options });
+        return String(notifications.length);
+      }
     }
   }
 };

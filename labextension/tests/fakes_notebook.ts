@@ -13,6 +13,8 @@ export const CELL = { msg_id: 'cell', msg_type: 'execute_request', session: PAGE
 export class FakeConnection {
   readonly clientId = PAGE;
   readonly spec = Promise.resolve({ language: 'python' });
+  readonly info: Promise<unknown> = Promise.resolve();
+  readonly username = 'ada';
   status = 'unknown';
   connectionStatus = 'connected';
   readonly statusChanged = new Signal<this, string>(this);
@@ -38,10 +40,10 @@ export class FakeConnection {
     this.send('status', parent, { execution_state: status }, session, date);
   }
 
-  /** Start a cell whose execution count is `count`. */
-  begin(parent: object = CELL, count = 1, date = 0): void {
+  /** Start a cell with this code, whose execution count is `count`. */
+  begin(parent: object = CELL, count = 1, date = 0, code = ''): void {
     this.publish('busy', parent);
-    this.send('execute_input', parent, { execution_count: count }, 'process 1', date);
+    this.send('execute_input', parent, { code, execution_count: count }, 'process 1', date);
   }
 
   /** Change the status, as JupyterLab does by itself. */

@@ -120,7 +120,9 @@ test('a kernel that repeats the session of each request does not look restarted'
 test('a cell has its execution count and its start, and ends with the message about its end', () => {
   const { connection, activity, changes, phases } = made();
   connection.begin(CELL, 7, 1000);
-  assert.deepEqual(activity.executions, [{ request: 'cell', executionCount: 7, started: 1000, received: 0 }]);
+  assert.deepEqual(activity.executions, [
+    { request: 'cell', code: '', executionCount: 7, started: 1000, received: 0 }
+  ]);
   connection.publish('idle', CELL);
   assert.deepEqual([activity.executions, changes], [[], ['started cell', 'ended cell finished']]);
   assert.deepEqual(phases, ['busy', 'idle']);

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 
 import { Signal } from '@lumino/signaling';
 
-import { CellRuns, type CellRunSources } from '../src/model/cells/cellRuns';
+import { CellRuns, type CellRunSources, type NotebookJournal } from '../src/model/cells/cellRuns';
 import { ReportReader } from '../src/model/cells/reportReader';
 import { PanelState } from '../src/model/panelState';
 import { RunTimes } from '../src/views/cards/runTimes';
@@ -97,6 +97,12 @@ class Shown {
   /** End the process of the kernel. */
   restart(): void {
     this.connection.change('restarting');
+    render(this.section);
+  }
+
+  /** Set what the journal knows of the notebook. */
+  setJournal(journal: NotebookJournal | null): void {
+    this.runs.setJournal(this.notebook, journal);
     render(this.section);
   }
 
@@ -239,6 +245,26 @@ test('the list is one tab stop, and the arrow keys lead through rows and through
     names.map(({ tabIndex }) => tabIndex),
     [0, -1]
   );
+});
+
+test('a list without reports is expanded while the journal has a run of the notebook', () => {
+  const shown = new Shown(codeCell('cell-7'));
+  const state = (): unknown[] => [
+    shown.section.node.dataset.open,
+    textOf(shown.part('totals')),
+    shown.part('empty').hidden
+  ];
+  assert.deepEqual(state(), ['false', 'none watched yet', false]);
+  shown.connection.publish('busy', { ...CELL, msg_id: 'before' });
+  const execution = { executionCount: 7, started: NOW - 3, received: -3000 };
+  const running = { cellId: 'cell-7', execution, label: 'train', gpus: [] };
+  shown.setJournal({ running });
+  assert.deepEqual(state(), ['true', '', true]);
+  assert.match(textOf(shown.part('running')), /^\[7\] train \| ▸ \| .*n\/a \| .*3 s$/);
+  shown.setJournal({ running: null });
+  assert.deepEqual([...state(), shown.part('running').dataset.idle], ['true', '', true, 'true']);
+  shown.setJournal(null);
+  assert.deepEqual(state(), ['false', 'none watched yet', true]);
 });
 
 test('the running cell has its time, and its row keeps its place when it ends', async () => {

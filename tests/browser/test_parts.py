@@ -45,10 +45,13 @@ def opened(cluster_lab: Lab, browser: BrowserContext) -> Iterator[Notebook]:
 
 
 def loaded_parts(page: Page) -> list[str]:
-    """Return the names of this extension's parts that the page has loaded. Only parts have a name."""
+    """Return the names of this extension's parts that the page has loaded. Only parts have a name.
+
+    The journal is left out, which every page loads some time after its start.
+    """
     urls = page.evaluate("() => performance.getEntriesByType('resource').map(({ name }) => name)")
     names = re.findall(r"/jupyterlab-gpuwidget/static/(\w+)\.\w+\.js", "\n".join(urls))
-    return sorted({name for name in names if not name.isdigit()} - {"remoteEntry"})
+    return sorted({name for name in names if not name.isdigit()} - {"remoteEntry", "journal"})
 
 
 def lose_server(page: Page) -> None:

@@ -439,7 +439,7 @@ def test_the_notification_of_a_finished_long_cell(lab: Lab, browser: BrowserCont
     )
     notebook = lab.open(
         browser,
-        lab.write("long.ipynb", [source + "time.sleep(1.2)", source]),
+        lab.write("long.ipynb", [source + "time.sleep(3)", source]),
         prepare=lambda page: page.add_init_script(FAKE_NOTIFICATIONS),
     )
 
@@ -449,7 +449,7 @@ def test_the_notification_of_a_finished_long_cell(lab: Lab, browser: BrowserCont
         notebook.wait_until_done()
 
     run(0, hidden=True)
-    set_settings(notebook, longCells={"notify": True, "seconds": 1})
+    set_settings(notebook, longCells={"notify": True, "seconds": 2})
     notebook.page.wait_for_function("() => window.asked === 1")
     run(0, hidden=False)
     run(1, hidden=True)
@@ -458,7 +458,8 @@ def test_the_notification_of_a_finished_long_cell(lab: Lab, browser: BrowserCont
     notebook.page.wait_for_function("() => window.sent.length === 1")
     ((title, body),) = notebook.script("return window.sent;")
     assert title == "long.ipynb: cell [4] finished"
-    assert body == "1 s \N{MIDDLE DOT} peak GPU memory 15.0 GiB"
+    # The time is that between two messages, one of which a slow page may receive late.
+    assert body in [f"{each} s \N{MIDDLE DOT} peak GPU memory 15.0 GiB" for each in (2, 3, 4)]
     assert notebook.script("return window.asked;") == 1
     set_settings(notebook)
     run(0, hidden=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -16,18 +17,22 @@ from tornado.websocket import WebSocketHandler
 
 from gpuwidget.server import handlers
 
-ROUTES = ("sample", "history", "stream")
+ROUTES = ("sample", "history", "runs", "stream")
 ALLOWED = {
     ("ClusterHandler", "GET"): "read",
     ("DoctorHandler", "POST"): "execute",
     ("HistoryHandler", "GET"): "read",
     ("HistoryHandler", "POST"): "write",
     ("MetricsHandler", "GET"): "read",
+    ("RunHandler", "GET"): "read",
+    ("RunsHandler", "GET"): "read",
     ("SampleHandler", "GET"): "read",
     ("StreamHandler", "GET"): "read",
 }
 """The action that the authorizer must allow for each method of each handler.
 A GET must change nothing and run no code: check that before you add a GET."""
+RUN = "1764486000000-00000001"
+"""The id of a run, in a path that has one."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
@@ -132,7 +137,8 @@ def registered(server: Server) -> list[tuple[str, type[RequestHandler]]]:
         for rule in rules
         if getattr(rule.target, "__module__", "").startswith("gpuwidget.")
     }
-    return [(pattern.rstrip("$").rpartition(")/")[2], handler) for handler, pattern in found.items()]
+    paths = {handler: re.sub(r"\(\[.*\)", RUN, pattern) for handler, pattern in found.items()}
+    return [(pattern.rstrip("$").rpartition(")/")[2], handler) for handler, pattern in paths.items()]
 
 
 def implemented(handler: type[RequestHandler]) -> list[str]:

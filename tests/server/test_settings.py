@@ -11,6 +11,7 @@ from fakes import FakeSource
 from helpers_server import Server
 
 from gpuwidget import __version__ as VERSION
+from gpuwidget.journal import settings as journal_settings
 from gpuwidget.model import installation
 from gpuwidget.server import settings
 from gpuwidget.server.sample_hub import SampleHub
@@ -251,3 +252,47 @@ class TestWithABrokenDriver:
         hello = await (await server.stream()).next()
         assert hello["history"]["gpus"] == []
         assert len(hello["history"]["t"]) >= 1
+
+
+@pytest.mark.parametrize(
+    ("configuration", "exported"),
+    [
+        pytest.param({}, {}, id="default"),
+        pytest.param({"journal": False}, {"GPUWIDGET_JOURNAL": "0"}, id="off"),
+        pytest.param(
+            {"journal_seconds": 120, "journal_printed": True},
+            {"GPUWIDGET_JOURNAL_SECONDS": "120.0", "GPUWIDGET_JOURNAL_PRINTED": "1"},
+            id="longer, with printed lines",
+        ),
+        pytest.param({"journal": "nein"}, {"GPUWIDGET_JOURNAL": "0"}, id="invalid"),
+    ],
+)
+async def test_kernels_get_the_settings_of_the_journal(
+    cleared: None, server: Server, configuration: dict[str, object], exported: dict[str, str]
+) -> None:
+    """The server's traits reach its kernels as environment variables. An invalid ``journal`` turns it off."""
+    found = {name: value for name, value in os.environ.items() if name.startswith("GPUWIDGET_JOURNAL")}
+    assert found == exported
+
+
+@pytest.mark.parametrize("configuration", [{"journal": False, "journal_seconds": 5}])
+async def test_a_variable_takes_precedence_over_the_journals_traits(
+    cleared: None, preset: None, server: Server, configuration: dict[str, object]
+) -> None:
+    """GPUWIDGET_JOURNAL_SECONDS in the server's environment wins over ``c.GpuWidget.journal_seconds``."""
+    assert os.environ["GPUWIDGET_JOURNAL_SECONDS"] == "60"
+    assert os.environ["GPUWIDGET_JOURNAL"] == "0"
+
+
+@pytest.fixture
+def cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove the journal's variables, and restore them after the test, because the server sets them."""
+    for name in journal_settings.JournalSettings(False, 1.0, True).variables():
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def preset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the seconds in the server's environment."""
+    monkeypatch.setenv("GPUWIDGET_JOURNAL_SECONDS", "60")

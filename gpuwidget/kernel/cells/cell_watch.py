@@ -17,6 +17,7 @@ from gpuwidget.kernel.cells.cell_errors import listen_for_error
 from gpuwidget.kernel.cells.cell_outcome import status_of, status_of_result, tell_no_card
 from gpuwidget.kernel.cells.collectors import collectors
 from gpuwidget.kernel.cells.options import WatchOptions
+from gpuwidget.kernel.cells.run_journal import RUN_JOURNAL
 from gpuwidget.kernel.devices import default_device
 from gpuwidget.kernel.live import chart_libraries, live_display
 from gpuwidget.kernel.live.live_display import LiveKind
@@ -141,9 +142,11 @@ class CellWatch:
         for what, error in failures.items():
             run.add_failure(what, error)
         if info is not None:
-            self._cell = getattr(info, "cell_id", None), raw_cell.strip()
+            self._cell = getattr(info, "cell_id", None), raw_cell
             with Boundary(_LOG, "the outputs of a cell could not be prepared"):
                 self._prepare_outputs(run, info, chart)
+        if not options.quiet:  # The report of a quiet run stays in the kernel.
+            RUN_JOURNAL.add_run(run, self._cell)
         watch_api.enter_cell(run)
         run.start()
 
@@ -207,6 +210,12 @@ class CellWatch:
             last = None
             with Boundary(_LOG, "the last run of a cell could not be found"):
                 last = self._cell and watch_api.last_run(self._cell)
+            if run is not None:
+                with Boundary(_LOG, "a run could not be ended in the journal"):
+                    last = last or RUN_JOURNAL.last_run(run)
+                    problem = RUN_JOURNAL.note(run)
+                    report = report if problem is None else report.with_notes(problem)
+                    RUN_JOURNAL.end(run, report, self.oom)
             watch_api.keep(report, self._cell)
             if self._render is not None:
                 with Boundary(_LOG, "a card could not be shown", tell_no_card):
@@ -259,6 +268,7 @@ class CellWatch:
                 self.stop_listening()
             with Boundary(_LOG, "the run of a cell could not be abandoned"):
                 if run is not None:
+                    RUN_JOURNAL.discard(run)
                     run.abandon()
             if run is not None:
                 watch_api.leave_cell(run)

@@ -16,6 +16,7 @@ from gpuwidget.dask import clients as dask_clients
 from gpuwidget.dask.collector import DaskCollector
 from gpuwidget.kernel.cells.cell_outcome import status_of
 from gpuwidget.kernel.cells.run_context import RunContextBuilder
+from gpuwidget.kernel.cells.run_journal import RUN_JOURNAL
 from gpuwidget.kernel.shell.interrupts import hide_own_frames
 from gpuwidget.measure.collector import Collector
 from gpuwidget.measure.gpu_selection import select_gpus
@@ -96,12 +97,15 @@ def keep(report: Report, cell: tuple[object, str] | None = None) -> None:
 
 
 def last_run(cell: tuple[object, str]) -> Report | None:
-    """Return the report of the last run of the cell with this id and code; without an id, of this code.
+    """Return the report of the last run of the cell with this id, or else of this code.
 
     Return None if there is none, or if ``%gpu compare`` would find another run by the number of that run.
     """
     runs = tuple(_reports)
-    last = next((report for report, other in reversed(runs) if other == cell), None)
+    (identity, code), newest = cell, [(report, other) for report, other in reversed(runs) if other]
+    same_cell = [report for report, other in newest if identity is not None and other[0] == identity]
+    same_code = [report for report, other in newest if other[1].strip() == code.strip()]
+    last = next(iter(same_cell or same_code), None)
     if last is None:
         return None
     same = [report for report, _cell in runs if report.cell.execution_count == last.cell.execution_count]
@@ -138,6 +142,7 @@ class Watch:
 
     def __enter__(self) -> Watch:
         run = new_run(RunOptions(), self._label, None)
+        RUN_JOURNAL.add_run(run)
         run.start()
         self._entered.setdefault(threading.get_ident(), []).append(run)
         _entered.set((*_entered.get(), run))
@@ -153,7 +158,10 @@ class Watch:
             # Watches may be closed in any order, and a generator may close one in another context.
             _entered.set(tuple(entered for entered in _entered.get() if entered is not run))
             self.report = run.report()
+            if self.report is not None:
+                RUN_JOURNAL.end(run, self.report)
         finally:
+            RUN_JOURNAL.discard(run)
             run.abandon()
         if self.report is not None:
             keep(self.report)

@@ -9,7 +9,6 @@ from typing import Any, Literal
 from gpuwidget.measure.advice.evidence import RunEvidence
 from gpuwidget.measure.notes import gpu_number
 from gpuwidget.model.report import Advice, GpuReport
-from gpuwidget.model.translation import FORMATS, translatable
 from gpuwidget.model.units import power_of
 
 _PAGE = "docs/reference/advice.md"
@@ -97,22 +96,3 @@ def power(gpus: Sequence[GpuReport]) -> str | None:
     if not drawn or not limits:
         return None
     return power_of(sum(drawn) / len(drawn), sum(limits) / len(limits))
-
-
-def _gpu_names(numbers: Sequence[str]) -> str:
-    """Return GPUs in prose: ``GPU 0``, ``GPUs 0 and 2`` or ``GPUs 0, 1 and 2``."""
-    *others, last = numbers
-    if not others:
-        return f"GPU {last}"
-    return translatable("GPUs {numbers} and {last}", numbers=", ".join(others), last=last)
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    """Return ranks in prose: ``rank 0``, ``ranks 0 and 2`` or ``ranks 0, 1 and 2``."""
-    *others, last = ranks
-    if not others:
-        return f"rank {last}"
-    return translatable("ranks {ranks} and {last}", ranks=", ".join(map(str, others)), last=last)
-
-
-FORMATS.update(gpu_names=_gpu_names, ranks=_ranks)

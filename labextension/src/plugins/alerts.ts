@@ -105,13 +105,29 @@ export const alerts: JupyterFrontEndPlugin<void> = {
         notifications.update(alerts, tracker.takeServerAlerts(alerts));
       }
       for (const alert of tracker.take(sample, server?.interval ?? 0, monitor.hasOtherUsers(tracker))) {
-        const notify = SEVERE.has(alert.kind) ? Notification.error : Notification.warning;
-        notify(alertText(trans, alert, sample.time), {
-          autoClose: false,
-          actions: [
-            { label: trans.__('Show GPUs'), callback: () => void app.commands.execute(CommandIds.show) }
-          ]
-        });
+        const show = SEVERE.has(alert.kind) ? Notification.error : Notification.warning;
+        const notify = (text: string): void => {
+          show(text, {
+            autoClose: false,
+            actions: [
+              { label: trans.__('Show GPUs'), callback: () => void app.commands.execute(CommandIds.show) }
+            ]
+          });
+        };
+        const text = alertText(trans, alert, sample.time);
+        if (alert.kind === 'xid') {
+          // Without an answer, the server has stopped, or has another version since the page was loaded.
+          import(/* webpackChunkName: "xids" */ '../model/alerts/xidText').then(
+            ({ xidAlertText }) => {
+              notify(xidAlertText(trans, alert));
+            },
+            () => {
+              notify(text);
+            }
+          );
+        } else {
+          notify(text);
+        }
       }
     });
     updateMonitor();

@@ -2,26 +2,8 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { Notification as LabNotification } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
-import { LongCellNotifier, type BrowserNotifications } from '../model/cells/longCells';
+import type { LongCellNotifier } from '../model/cells/longCells';
 import { DOMAIN, ICellRuns, IGpuSettings } from '../tokens';
-
-const BROWSER: BrowserNotifications = {
-  get isPageHidden() {
-    return document.visibilityState === 'hidden';
-  },
-  get permission() {
-    return 'Notification' in window ? Notification.permission : null;
-  },
-  requestPermission: () => Notification.requestPermission(),
-  show: (title, body, tag, onClick) => {
-    const notification = new Notification(title, { body, tag });
-    notification.onclick = () => {
-      window.focus();
-      onClick();
-      notification.close();
-    };
-  }
-};
 
 /** Browser notifications about finished long cells. */
 export const longCells: JupyterFrontEndPlugin<void> = {
@@ -36,12 +18,31 @@ export const longCells: JupyterFrontEndPlugin<void> = {
       const actions = retry === null ? [] : [{ label: trans.__('Allow…'), callback: retry }];
       LabNotification.warning(sentence, { autoClose: false, actions });
     };
-    const notifier = new LongCellNotifier(trans, BROWSER, settings.current.longCells, warn);
-    settings.changed.connect(() => {
-      notifier.configure(settings.current.longCells);
-    });
+    const before = settings.current.longCells;
+    let loaded: Promise<LongCellNotifier> | null = null;
+    /** Call `action` if the user has turned notifications on. By default they are off, and nothing is loaded. */
+    const notifier = (action: (notifier: LongCellNotifier) => void): void => {
+      if (loaded === null && !settings.current.longCells.notify) {
+        return;
+      }
+      loaded ??= import(/* webpackChunkName: "longCells" */ '../ui/browserNotifications').then(
+        ({ LongCellNotifier, BROWSER }) => new LongCellNotifier(trans, BROWSER, before, warn)
+      );
+      loaded.then(action, () => {
+        loaded = null; // The server did not answer.
+      });
+    };
+    const configure = (): void => {
+      notifier(each => {
+        each.configure(settings.current.longCells);
+      });
+    };
+    settings.changed.connect(configure);
+    configure();
     runs.finished.connect((_, cell) => {
-      notifier.onFinished(cell);
+      notifier(each => {
+        each.onFinished(cell);
+      });
     });
   }
 };

@@ -1,6 +1,6 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { PageConfig } from '@jupyterlab/coreutils';
-import { INotebookTracker, NotebookActions } from '@jupyterlab/notebook';
+import { INotebookTracker } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { BROWSER_CLOCK } from '../model/clock';
@@ -35,8 +35,7 @@ export const monitor: JupyterFrontEndPlugin<IMonitor> = {
     const monitor = new GpuMonitor(model, kernels, connection, BROWSER_CLOCK);
     if (tracker !== null) {
       const { languageCode } = translator ?? nullTranslator;
-      const { executed } = NotebookActions;
-      new ActiveNotebookTracker(tracker, kernels, monitor.activities, languageCode, executed);
+      new ActiveNotebookTracker(tracker, kernels, monitor.activities, languageCode);
     }
     return monitor;
   }

@@ -5,15 +5,16 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 const LENGTH = 140;
 
 /**
- * Show a notification for `milliseconds`, or until it is dismissed if that is false. If it is too long, it has a
- * button that shows the whole text, below `heading`. Return the notification's id.
+ * Show a notification for `milliseconds`, or until it is dismissed if that is false, with buttons for `actions`. If it
+ * is too long, another button shows the whole text, below `heading`. Return the notification's id.
  */
 export function notify(
   trans: TranslationBundle,
   heading: string,
   text: string,
   type: Notification.TypeOptions,
-  milliseconds: number | false
+  milliseconds: number | false,
+  actions: Notification.IAction[] = []
 ): string {
   const showAll = {
     label: trans.__('Show All'),
@@ -23,6 +24,6 @@ export function notify(
   };
   return Notification.emit(text, type, {
     autoClose: milliseconds,
-    actions: text.length > LENGTH ? [showAll] : []
+    actions: text.length > LENGTH ? [...actions, showAll] : actions
   });
 }

@@ -151,8 +151,8 @@ def _real(folder):
   return folder
 `;
 
-/** Errors of the driver (XID) that a user's own program may cause: the GPU is healthy. */
-export const XIDS_OF_PROGRAMS = [13, 31, 43, 45, 68, 109];
+/** Errors of the driver (XID) that a user's own program may cause, or that need no action. */
+export const SILENT_XIDS = [13, 14, 31, 38, 43, 44, 45, 63, 67, 68, 92, 93, 106, 107, 109, 121, 141, 157];
 
 /** Reasons why a clock is throttled, the worst first. A newer driver may report others. */
 export const THROTTLE_REASONS = [
@@ -710,6 +710,116 @@ export const ClusterSnapshot = object<ClusterSnapshot>({
   problem: nullable(text),
   nodes: list(ClusterNode, 100_000),
   gpus: list(ClusterGpu, 100_000)
+});
+
+/** Why a run died. */
+export interface RunDeath {
+  /** A `Cause`. Later versions may have more. */
+  readonly cause: string;
+  readonly certainty: 'certain' | 'likely' | 'unknown';
+  /**
+   * Sentences for the user, in the page's language: why the run died and, unless that is certain, what was
+   * checked.
+   */
+  readonly text: string;
+}
+export const RunDeath = object<RunDeath>({
+  cause: text,
+  certainty: oneOf('certain', 'likely', 'unknown'),
+  text: text
+});
+
+/** One run of the journal. */
+export interface JournalRun {
+  readonly id: string;
+  readonly state: 'running' | 'ended' | 'died';
+  /** Status of the report; null while the run lasts. */
+  readonly status: 'ok' | 'error' | 'interrupted' | 'died' | null;
+  /** Path of the notebook, relative to the server's root. null if it is unknown or elsewhere. */
+  readonly path: string | null;
+  /** File name of the notebook, or null if unknown. */
+  readonly name: string | null;
+  /** Id of the kernel, or null if unknown. */
+  readonly kernel: string | null;
+  /** Id of the cell; null for a run outside a cell, and if the front end has no cell ids. */
+  readonly cell: string | null;
+  /** CRC-32 of the cell's code in UTF-8, as 8 hexadecimal digits; null for a run outside a cell. */
+  readonly code: string | null;
+  /** The N of In[N], or null outside a cell. */
+  readonly execution_count: number | null;
+  readonly label: string | null;
+  /** When the run began, in epoch seconds of the kernel's machine, as in the run's card. */
+  readonly started: number;
+  /** How long the run took, has taken so far, or had taken at its last sample. */
+  readonly seconds: number;
+  /** Peak memory in bytes, as in the headline of the card. */
+  readonly peak: number | null;
+  readonly peak_kind: 'torch' | 'process' | 'device' | null;
+  /** Why the run died, or why it was interrupted, if Jupyter was asked to end its kernel. null otherwise. */
+  readonly death: RunDeath | null;
+}
+export const JournalRun = object<JournalRun>({
+  id: text,
+  state: oneOf('running', 'ended', 'died'),
+  status: orNull(oneOf('ok', 'error', 'interrupted', 'died')),
+  path: orNull(text),
+  name: orNull(text),
+  kernel: orNull(text),
+  cell: orNull(text),
+  code: orNull(text),
+  execution_count: count,
+  label: orNull(text),
+  started: time,
+  seconds: size,
+  peak: count,
+  peak_kind: orNull(oneOf('torch', 'process', 'device')),
+  death: orNull(RunDeath)
+});
+
+/** The newest runs of the journal: the response to `GET api/runs`. */
+export interface JournalRuns {
+  /** A sentence that explains why runs are missing; null if there is no problem. */
+  readonly problem: string | null;
+  /** Running runs and at most the 200 newest others, the newest first. */
+  readonly runs: readonly JournalRun[];
+}
+export const JournalRuns = object<JournalRuns>({
+  problem: orNull(text),
+  runs: list(JournalRun)
+});
+
+/** Time series of one GPU in a run. Each has one value for each entry of `JournalCard.t`. */
+export interface JournalGpu {
+  readonly uuid: string;
+  /** NVML's index, as in nvidia-smi. */
+  readonly index: number;
+  /** Percent. */
+  readonly utilization: readonly (number | null)[];
+  /** Bytes in use on the whole GPU. */
+  readonly memory_used: readonly (number | null)[];
+}
+export const JournalGpu = object<JournalGpu>({
+  uuid: text,
+  index: index,
+  utilization: series(amount),
+  memory_used: series(count)
+});
+
+/** One run with its card and its time series: the response to `GET api/runs/ID`. */
+export interface JournalCard {
+  readonly run: JournalRun;
+  /** The card, a MIME bundle; null while the run lasts. */
+  readonly data: Readonly<Record<string, unknown>> | null;
+  /** Seconds since the run's start, at most 240 entries. */
+  readonly t: readonly number[];
+  /** The GPUs that the card shows. */
+  readonly gpus: readonly JournalGpu[];
+}
+export const JournalCard = object<JournalCard>({
+  run: JournalRun,
+  data: orNull(record),
+  t: series(size),
+  gpus: list(JournalGpu)
 });
 
 /** The default torch device of one kernel: the user's choice, and torch's current setting. */

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from helpers_doctor import UUIDS, build, check_of, fix, h200, issue, nvml, outcome, results
 
+from gpuwidget.diagnostics.machine import LoggedXid
 from gpuwidget.diagnostics.run_checks import diagnose
 from gpuwidget.diagnostics.target import NotebookState
+from gpuwidget.sources import xids
 from gpuwidget.sources.nvml_diagnostics import LostGpu, PeerAccess
 
 # -- whether torch can use the GPUs ----------------------------------------------------------------------
@@ -260,21 +262,83 @@ def test_the_power_limit_is_no_issue(throttle: tuple[str, ...] | None) -> None:
     assert check_of("health", results(nvml=nvml(h200(throttle=throttle)))).status == "ok"
 
 
+def logged(*found: tuple[str, int, float]) -> dict[str, Any]:
+    """Return the state of a machine with these XIDs in its kernel log: PCI address, number and time."""
+    return {"xids": tuple(LoggedXid(gpu, number, time, xids.action(number)) for gpu, number, time in found)}
+
+
 def test_errors_in_the_kernels_log() -> None:
     """If the kernel log contains an XID that indicates a faulty GPU, the health check reports it with its
-    meaning. An XID that a user's program caused is listed only in the evidence."""
-    one = results(machine={"xids": (("0000:17:00", 31), ("0000:17:00", 79), ("0000:17:00", 79))})
+    meaning, its time and what to do. An XID that a user's program caused is listed only in the evidence, and
+    so is one that needs no action."""
+    one = results(
+        machine=logged(
+            ("0000:01:00", 31, 0), ("0000:17:00", 79, 60), ("0000:17:00", 79, 7200), ("0000:01:00", 63, 9)
+        )
+    )
     found = check_of("health", one)
-    assert outcome(found)[1] == issue("xids-logged", gpus=("0000:17:00",), xids=(79,))
+    assert outcome(found) == (
+        "warning",
+        issue("xids-logged", gpus=("0000:17:00",), xids=(79,), times=(7200,)),
+        fix("drain-node"),
+    )
+    assert found.reason == (
+        "The driver has reported XID 79 of 0000:17:00 (the GPU fell off the bus) at 1970-01-01 02:00."
+    )
+    assert found.remedy == (
+        "Drain the node: ask its administrator to take the machine out of service, check the GPU and restart "
+        "the machine."
+    )
     assert found.evidence["errors in the kernel's log"] == (
-        "XID 31 of 0000:17:00 (a GPU kernel read or wrote memory that it may not access), "
+        "XID 31 of GPU 0 (a GPU kernel read or wrote memory that it may not access), "
+        "XID 63 of GPU 0 (faulty memory is taken out of use at the next reset), "
         "XID 79 of 0000:17:00 (the GPU fell off the bus)"
     )
-    assert check_of("health", results(machine={"xids": (("0000:17:00", 13),)})).status == "ok"
+    assert check_of("health", results(machine=logged(("0000:17:00", 13, 0)))).status == "ok"
     unread = check_of("health", results(machine={"xids": None}))
     assert (unread.status, unread.evidence["errors in the kernel's log"]) == (
         "ok",
         "unknown: this user has no permission to read the log",
+    )
+
+
+def test_each_error_in_the_kernels_log_has_its_action() -> None:
+    """XIDs with the same action are one issue. The issue with the most severe action is the first. GPUs that
+    must be reset are in the command, unless one isn't found any more."""
+    both = nvml(h200(0), h200(1))
+    errors = [
+        ("0000:02:00", 48, 60),
+        ("0000:01:00", 95, 120),
+        ("0000:01:00", 32, 180),
+        ("0000:01:00", 999, 0),
+    ]
+    found = check_of("health", results(nvml=both, machine=logged(*errors, ("0000:02:00", 54, 0))))
+    assert [(one.params["xids"], one.fix and one.fix.id) for one in found.issues] == [
+        ((54,), "drain-node"),
+        ((48, 95), "reset-gpus"),
+        ((32,), "restart-program"),
+        ((999,), "see-xid-documentation"),
+    ]
+    reset = found.issues[1]
+    assert reset.reason == (
+        "The driver has reported XID 48 of GPU 1 (an uncorrectable memory error) at 1970-01-01 00:01, "
+        "XID 95 of GPU 0 (a memory error that affected all programs) at 1970-01-01 00:02."
+    )
+    assert reset.fix is not None
+    assert reset.fix.text == (
+        "Save your work and stop all programs that use GPU 0, GPU 1. Then reset, as root: "
+        "sudo nvidia-smi --gpu-reset -i 0,1."
+    )
+    unlisted = check_of("health", results(machine=logged(("0000:99:00", 48, 0)))).issues[0].fix
+    assert unlisted is not None
+    assert (unlisted.id, unlisted.command) == ("reset-unlisted-gpus", None)
+
+
+def test_errors_of_the_only_gpu_after_it_was_lost() -> None:
+    """If the machine's only GPU is gone, the error that the driver has reported for it is still shown."""
+    gone = results(nvml=nvml(), machine=logged(("0000:01:00", 79, 0)))
+    assert outcome(check_of("health", gone))[1] == issue(
+        "xids-logged", gpus=("0000:01:00",), xids=(79,), times=(0,)
     )
 
 

@@ -495,7 +495,7 @@ FAULTS = (
         (("memory-reset-pending", "reset-or-reboot"),),
     ),
     Fault("narrow PCIe link", _scenario("gpu.0.pcie_width=4"), (("pcie-narrow", "check-slot"),)),
-    Fault("errors in the kernel's log", _xids, (("xids-logged", "see-xid-documentation"),)),
+    Fault("errors in the kernel's log", _xids, (("xids-logged", "reset-gpus"),)),
     Fault("small shared memory", _shm(GIB // 16, GIB // 16), (("shm-small", "enlarge-shm"),)),
     Fault("full shared memory", _shm(64 * GIB, 0), (("shm-full", "list-shm"),)),
     Fault(

@@ -441,6 +441,7 @@ CHANGES_THE_MACHINE = {
     "sudo mount -o remount,size=50% /dev/shm": "changes the machine's mounts",
     "sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm": "needs the driver",
     "sudo nvidia-smi --gpu-reset": "needs a GPU",
+    "sudo nvidia-smi --gpu-reset -i {indices}": "needs a GPU",
     "sudo systemctl start nvidia-fabricmanager": "needs NVSwitch",
     "nvidia-smi topo -p2p r": "changes nothing, needs the driver",
     "sudo nvidia-smi mig -cgi 0 -C": "needs a GPU with MIG",

@@ -18,6 +18,8 @@ from gpuwidget.diagnostics import machine, packages
 from gpuwidget.diagnostics.packages import InstalledPackage
 from gpuwidget.diagnostics.torch_copies import TorchCopy, TorchFiles
 from gpuwidget.diagnostics.torch_probe import LIBRARIES
+from gpuwidget.model.clock import SYSTEM_CLOCK
+from gpuwidget.system import kernel_log
 
 
 def files(root: Path, **texts: str) -> Path:
@@ -160,15 +162,28 @@ def test_real_paths_of_the_library_path(tmp_path: Path) -> None:
     assert found.real_folders == {f"{root}/cuda-13.0/lib": spelt, f"{root}/elsewhere": spelt}
 
 
-def test_errors_of_the_driver_in_the_kernels_log(tmp_path: Path) -> None:
-    """Only the PCI address and the number of an XID are read from the kernel log, not the name of the program
-    that caused it."""
+def test_errors_of_the_driver_in_the_kernels_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the PCI address, the number, the time and the action of an XID are read from the kernel log, not
+    the name of the program that caused it. XID 154 names the action itself."""
+    monkeypatch.setattr(SYSTEM_CLOCK, "_time", lambda: 1100.0)
+    monkeypatch.setattr(kernel_log, "since_boot_without_suspend", lambda: 100.0)
+    changed = "GPU recovery action changed from 0x0 (None) to"
     text = (
         "6,1,100,-;Linux version 6.1\n"
-        "4,9,200,-;NVRM: Xid (PCI:0000:17:00): 31, pid=77, name=secret.py, Ch 00000008\n"
-        "4,9,300,-;NVRM: Xid (PCI:0000:CA:00): 79, GPU has fallen off the bus.\n"
+        "4,9,2000000,-;NVRM: Xid (PCI:0000:17:00): 31, pid=77, name=secret.py, Ch 00000008\n"
+        "4,9,3000000,-;NVRM: Xid (PCI:0000:CA:00): 79, GPU has fallen off the bus.\n"
+        f"4,9,3000000,-;NVRM: Xid (PCI:0000:CA:00): 154, {changed} 0x2 (Node Reboot Required)\n"
+        f"4,9,4000000,-;NVRM: Xid (PCI:0000:17:00): 154, {changed} 0x1 (GPU Reset Required)\n"
+        f"4,9,5000000,-;NVRM: Xid (PCI:0000:17:00): 154, {changed} 0x3 (Drain P2P)\n"
+        "4,9,6000000,-;program: NVRM: Xid (PCI:0000:17:00): 48, quoted\n"
     )
-    assert machine._logged_xids(files(tmp_path, dev__kmsg=text)) == (("0000:17:00", 31), ("0000:ca:00", 79))
+    assert machine._logged_xids(files(tmp_path, dev__kmsg=text)) == (
+        ("0000:17:00", 31, 1002.0, "restart"),
+        ("0000:ca:00", 79, 1003.0, "drain"),
+        ("0000:ca:00", 154, 1003.0, "drain"),
+        ("0000:17:00", 154, 1004.0, "reset"),
+        ("0000:17:00", 154, 1005.0, "recovery"),
+    )
     assert machine._logged_xids(tmp_path / "nowhere") is None
 
 

@@ -22,6 +22,7 @@ from helpers_doctor import (
 
 from gpuwidget.diagnostics.files_probe import CheckedPackage, DamagedFile
 from gpuwidget.diagnostics.isolated_run import parse_diagnosis
+from gpuwidget.diagnostics.machine import LoggedXid
 from gpuwidget.diagnostics.probe_process import ProbeResult
 from gpuwidget.diagnostics.probe_results import ProbeResults
 from gpuwidget.diagnostics.problems import _FIXING_ORDER, _RULES
@@ -119,7 +120,8 @@ def with_damage(**values: Any) -> ProbeResults:
         ),
         pytest.param(
             results(
-                nvml=nvml(h200(), lost=(LostGpu(1, 15, "lost"),)), machine={"xids": (("0000:02:00", 79),)}
+                nvml=nvml(h200(), lost=(LostGpu(1, 15, "lost"),)),
+                machine={"xids": (LoggedXid("0000:02:00", 79, 0.0, "drain"),)},
             ),
             [("gpu", "gpu-lost", ("health",))],
             id="lost GPU",

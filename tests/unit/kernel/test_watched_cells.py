@@ -16,14 +16,24 @@ from gpuwidget.kernel.cells.watched_cells import CellWatcher
 from gpuwidget.kernel.shell.running_cells import RunningCell
 
 
+class SimulatedRun(SimpleNamespace):
+    """A run that does nothing."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
 @pytest.mark.parametrize("note", [None, "Waited 3.0 s for 20.0 GiB free on GPU 0 H200 (--gpu)."])
 def test_the_note_about_the_wait(monkeypatch: pytest.MonkeyPatch, note: str | None) -> None:
     """If gpuwidget waited for memory before the cell, the card and the report contain a note about the
     wait."""
     made = reports.report(reports.gpu(0))
     card_report = reports.as_card(made)
-    run = SimpleNamespace(
-        start=lambda: None, end=lambda status, **_: None, report=lambda: card_report, wait_interrupted=False
+    run = SimulatedRun(
+        call_after=lambda *given: None,
+        start=lambda: None,
+        end=lambda status, **_: None,
+        report=lambda: card_report,
+        wait_interrupted=False,
     )
     shown: list[dict[str, Any]] = []
     publisher = SimpleNamespace(publish=lambda data, metadata: shown.append(data))

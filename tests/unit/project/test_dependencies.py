@@ -30,6 +30,7 @@ OPTIONAL = {
     "diagnostics/torch_probe.py": {"torch"},  # the doctor's probe process imports the user's torch
     "dask/worker_plugin.py": {"distributed"},  # only for users who have Dask
     "cli/jupyter_config.py": {"jupyter_core"},  # only for users whose servers Jupyter configures
+    "journal/folder.py": {"jupyter_core"},  # ipykernel requires it
     "ranks/rank_socket.py": {
         "jupyter_core"
     },  # ipykernel requires it; without it, there are no reports of ranks

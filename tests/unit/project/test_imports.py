@@ -28,6 +28,7 @@ HOMES = {
     "kernel/cells/skip_cell.py": {"IPython"},
     "model/flat_metrics.py": {"pandas"},
     "cli/jupyter_config.py": {"jupyter_core"},
+    "journal/folder.py": {"jupyter_core"},
     "ranks/rank_socket.py": {"jupyter_core"},
     "system/processes.py": {"psutil"},
     "server/__init__.py": {"jupyter_server", "tornado"},

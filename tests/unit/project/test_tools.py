@@ -426,5 +426,10 @@ def test_make_generate_runs_every_generator_that_make_check_checks() -> None:
     }
     assert recipes["check"] == [(tool, " --check") for tool, _ in recipes["generate"]]
     assert {tool for tool, _ in recipes["generate"]} == {
-        *("tools.architecture", "tools.metrics", "tools.schemas", "tools.translation", "tools.wire")
+        "tools.architecture",
+        "tools.metrics",
+        "tools.schemas",
+        "tools.translation",
+        "tools.wire",
+        "tools.xids",
     }

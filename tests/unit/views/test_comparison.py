@@ -579,27 +579,35 @@ def test_another_gpu_than_in_the_last_run() -> None:
     [
         cell(7.0, execution_count=6, status="error"),
         cell(7.0, execution_count=6, status="interrupted"),
-        cell(7.0, execution_count=None),
+        cell(7.0, execution_count=6, status="died"),
     ],
 )
 def test_runs_that_are_not_compared_with_the_last_run(other: RunInfo) -> None:
-    """If one of the two runs did not finish, or has no number for ``%gpu compare``, the card does not compare
-    them."""
+    """If one of the two runs did not finish, the card does not compare them."""
     odd = replace(BEFORE, cell=other)
     assert since_last_run(odd, AFTER) is None
     assert since_last_run(AFTER, odd) is None
 
 
+def test_a_run_without_a_number_has_no_compare_button() -> None:
+    """A run of another kernel is compared on the card, but ``%gpu compare`` can't find it."""
+    found = since_last_run(replace(BEFORE, cell=cell(14.0, execution_count=None)), AFTER)
+    assert found is not None
+    assert found.numbers is None
+
+
 def test_the_last_run_of_a_cell() -> None:
-    """The last run of a cell is the newest one with its id and its code. There is none if ``%gpu compare``
-    would find another run by its number."""
+    """The last run of a cell is the newest one with its id, or else with its code. There is none if
+    ``%gpu compare`` would find another run by its number."""
     other = replace(BEFORE, cell=cell(1.0, execution_count=6))
     watch_api.keep(BEFORE, ("a", "train()"))
     watch_api.keep(other, ("b", "train()"))
     assert watch_api.last_run(("a", "train()")) is BEFORE
     assert watch_api.last_run(("b", "train()")) is other
-    assert watch_api.last_run(("a", "train(2)")) is None
-    assert watch_api.last_run((None, "train()")) is None
+    assert watch_api.last_run(("a", "train(2)")) is BEFORE
+    assert watch_api.last_run(("c", "train()\n")) is other
+    assert watch_api.last_run((None, "train()")) is other
+    assert watch_api.last_run(("c", "train(2)")) is None
     watch_api.keep(AFTER, ("a", "train()"))
     assert watch_api.last_run(("a", "train()")) is AFTER
     # The kernel has counted from 1 again.

@@ -115,11 +115,7 @@ export function alertText(trans: TranslationBundle, { kind, findings }: Alert, n
         listed(findings, String)
       );
     case 'xid':
-      return trans.__(
-        '%1: the driver reported an error, XID %2. See the kernel log (dmesg) for details.',
-        gpus,
-        listed(findings, String)
-      );
+      return trans.__('%1: XID %2.', gpus, listed(findings, String));
     case 'memory':
       return trans.__('%1: %2 % of the memory is in use.', gpus, listed(findings, whole));
     case 'temperature':

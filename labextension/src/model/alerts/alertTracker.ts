@@ -1,5 +1,5 @@
 import { isGap } from '../stream/historyBuffer';
-import { XIDS_OF_PROGRAMS, type Gpu, type Reading, type Sample } from '../../wire/wire';
+import { SILENT_XIDS, type Gpu, type Reading, type Sample } from '../../wire/wire';
 import {
   checkLevels,
   checkLost,
@@ -214,8 +214,8 @@ export class AlertTracker {
     }
     const { xid } = reading;
     // An XID caused by a program appears as an error in that program and does not concern other users of the
-    // GPU.
-    if (xid !== null && xidTime > known.xidTime && !XIDS_OF_PROGRAMS.includes(xid)) {
+    // GPU. Others need no action.
+    if (xid !== null && xidTime > known.xidTime && !SILENT_XIDS.includes(xid)) {
       findings.push({ kind: 'xid', gpu, state: 'on', value: xid });
     }
     return findings;

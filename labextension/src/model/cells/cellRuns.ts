@@ -107,11 +107,27 @@ export interface FinishedCell {
   readonly reveal: () => void;
 }
 
+/** The running cell, as this page has started it or as the journal has it. */
+export interface CurrentCell {
+  readonly cellId: string;
+  readonly execution: Pick<Execution, 'executionCount' | 'started' | 'received'>;
+  /** The label of the run; null if there is none or it is unknown. */
+  readonly label: string | null;
+  /** UUIDs of the GPUs that the cell uses; empty if unknown. */
+  readonly gpus: readonly string[];
+}
+
+/** What the journal of runs knows about the active notebook beyond its outputs. */
+export interface NotebookJournal {
+  /** Null unless a cell is running. */
+  readonly running: CurrentCell | null;
+}
+
 /** The running cell with its run time and memory growth up to now. */
 export interface RunningCell {
   readonly cellId: string;
   readonly executionCount: number | null;
-  /** The first line of the cell's code; empty if there is none. */
+  /** The label of the run, if known, or the first line of the cell's code; empty if there is none. */
   readonly code: string;
   readonly seconds: number;
   /** Bytes by which the kernel's memory has grown since the cell began; null if unknown. */
@@ -135,6 +151,7 @@ export class CellRuns {
   readonly finished = new Signal<this, FinishedCell>(this);
   readonly executed = new Signal<this, ExecutedNotebook>(this);
   private notebook: CellNotebook | null = null;
+  private fromJournal: NotebookJournal | null = null;
   private readonly visibleViews = new Set<object>();
   private timer: number | null = null;
   private readonly growth = new MemoryGrowth();
@@ -180,14 +197,14 @@ export class CellRuns {
   }
 
   get running(): RunningCell | null {
-    const { execution, cellId } = this.runningCell() ?? {};
-    return execution === undefined || cellId === undefined
+    const cell = this.runningCell();
+    return cell === null
       ? null
       : {
-          cellId,
-          executionCount: execution.executionCount,
-          code: this.codeOf(cellId),
-          seconds: (this.clock.now() - execution.received) / 1000,
+          cellId: cell.cellId,
+          executionCount: cell.execution.executionCount,
+          code: cell.label ?? this.codeOf(cell.cellId),
+          seconds: (this.clock.now() - cell.execution.received) / 1000,
           delta: this.growth.bytes,
           gpus: this.growth.gpus
         };
@@ -208,12 +225,25 @@ export class CellRuns {
     const activity = notebook?.activity ?? null;
     if (notebook?.key !== this.notebook?.key || activity !== this.notebook?.activity) {
       this.growth.reset();
+      this.fromJournal = null;
     }
     this.skew.kernel = activity?.clockOffset ?? null;
     this.notebook = notebook;
     this.reader.setCells(notebook?.models ?? null);
     this.onChanged();
     this.schedule();
+  }
+
+  get journal(): NotebookJournal | null {
+    return this.fromJournal;
+  }
+
+  setJournal(notebook: object, journal: NotebookJournal | null): void {
+    if (notebook === this.notebook?.key && journal !== this.fromJournal) {
+      this.fromJournal = journal;
+      this.onChanged();
+      this.schedule();
+    }
   }
 
   reveal(cellId: string): void {
@@ -264,7 +294,7 @@ export class CellRuns {
     if (cell !== null) {
       const { executionCount, started } = cell.execution;
       const label = executionCount === null ? '' : String(executionCount);
-      for (const uuid of this.gpusInUse()) {
+      for (const uuid of this.gpusInUse(cell)) {
         add(uuid, { from: started, until: null, label, title: `[${label}]` });
       }
     }
@@ -276,10 +306,14 @@ export class CellRuns {
   }
 
   /**
-   * Return the GPUs on whose charts the running cell has a band: those on which the notebook has a CUDA
-   * context, or all GPUs if it has no context. Which of them the cell uses is known only after it has ended.
+   * Return the GPUs on whose charts the running cell has a band: those of the journal, else those on which the
+   * notebook has a CUDA context, or all GPUs if it has no context. Which of them the cell uses is known only after
+   * it has ended.
    */
-  private gpusInUse(): readonly string[] {
+  private gpusInUse(cell: CurrentCell): readonly string[] {
+    if (cell.gpus.length > 0) {
+      return cell.gpus;
+    }
     const gpus = this.sources.kernels.state?.gpus ?? [];
     const own = gpus.filter(({ context }) => context).map(({ uuid }) => uuid);
     return own.length > 0 ? own : (this.sources.model.sample?.gpus ?? []).map(({ uuid }) => uuid);
@@ -291,15 +325,20 @@ export class CellRuns {
     return cell === undefined ? '' : firstCodeLine(cell);
   }
 
-  private runningCell(): { readonly execution: Execution; readonly cellId: string } | null {
+  /** The running cell that this page has started, or else the one of the journal. */
+  private runningCell(): CurrentCell | null {
+    // While the connection is lost, it is unknown what the kernel runs.
+    const isBusy = this.notebook?.activity?.phase === 'busy';
+    return isBusy ? (this.ownCell() ?? this.fromJournal?.running ?? null) : null;
+  }
+
+  /** The running cell that this page has started. */
+  private ownCell(): CurrentCell | null {
     const { notebook } = this;
-    if (notebook?.activity?.phase !== 'busy') {
-      return null; // While the connection is lost, it is unknown what the kernel runs.
-    }
-    for (const execution of notebook.activity.executions) {
-      const cellId = notebook.cellOf(execution);
+    for (const execution of notebook?.activity?.executions ?? []) {
+      const cellId = notebook?.cellOf(execution) ?? null;
       if (cellId !== null) {
-        return { execution, cellId };
+        return { execution, cellId, label: null, gpus: [] };
       }
     }
     return null;
@@ -307,7 +346,7 @@ export class CellRuns {
 
   private onExecuted(_: this, { notebook }: ExecutedNotebook): void {
     if (notebook === this.notebook?.key) {
-      if (this.runningCell() === null) {
+      if (this.ownCell() === null) {
         this.growth.end();
       } else {
         this.growth.begin();

@@ -71,7 +71,7 @@ export class CellTracker {
       },
       models: panel.content.model?.cells ?? null,
       reveal: cellId => {
-        void this.reveal(panel, cellId);
+        void revealCell(this.shell, panel, cellId);
       },
       run: code => {
         insertBelow(panel.content, code);
@@ -80,40 +80,8 @@ export class CellTracker {
     });
   }
 
-  private async reveal(panel: NotebookPanel, cellId: string): Promise<void> {
-    const notebook = panel.content;
-    const index = notebook.widgets.findIndex(({ model }) => model.id === cellId);
-    const cell = notebook.widgets[index];
-    if (cell === undefined || panel.isDisposed) {
-      return; // The cell was deleted a moment ago.
-    }
-    const focused = document.activeElement;
-    NotebookActions.expandParent(cell, notebook);
-    notebook.mode = 'command';
-    notebook.deselectAll();
-    notebook.activeCellIndex = index;
-    this.shell.activateById(panel.id);
-    // A windowed notebook has no layout for distant cells, so it scrolls to an estimated position. The
-    // scrolling ends early if something else scrolls at the same time, as the notebook does when the active
-    // cell changes. Therefore, repeat the call until the cell is rendered, or the user goes to another cell.
-    const wanted = (): boolean => notebook.isAttached && notebook.activeCell === cell;
-    // The active cell may be in the document without being displayed.
-    const rendered = (): boolean => cell.node.getClientRects().length > 0;
-    for (let attempt = 0; attempt < MAX_SCROLL_ATTEMPTS && wanted() && !rendered(); attempt++) {
-      await notebook.scrollToItem(index, 'smart').catch(() => undefined);
-    }
-    if (!wanted()) {
-      return;
-    }
-    scrollIntoView(cell, notebook);
-    // This must follow scrolling: a cell without layout cannot be focused.
-    if (document.activeElement === focused || document.activeElement === document.body) {
-      notebook.activate();
-    }
-  }
-
   private onActivityChanged(panel: NotebookPanel, activity: KernelActivity, change: ActivityChange): void {
-    if (change.kind === 'started') {
+    if (change.kind === 'started' && !panel.isDisposed) {
       const cell = panel.content.widgets.find(
         widget =>
           widget instanceof CodeCell && futureOf(widget)?.msg.header.msg_id === change.execution.request
@@ -147,9 +115,46 @@ export class CellTracker {
         return widget instanceof CodeCell ? outcomesIn(widget.model.outputs) : [];
       },
       reveal: () => {
-        void this.reveal(panel, cellId);
+        void revealCell(this.shell, panel, cellId);
       }
     });
+  }
+}
+
+/** Activate a notebook, scroll to a cell and select it. */
+export async function revealCell(
+  shell: JupyterFrontEnd.IShell,
+  panel: NotebookPanel,
+  cellId: string
+): Promise<void> {
+  const notebook = panel.content;
+  const index = notebook.widgets.findIndex(({ model }) => model.id === cellId);
+  const cell = notebook.widgets[index];
+  if (cell === undefined || panel.isDisposed) {
+    return; // The cell was deleted a moment ago.
+  }
+  const focused = document.activeElement;
+  NotebookActions.expandParent(cell, notebook);
+  notebook.mode = 'command';
+  notebook.deselectAll();
+  notebook.activeCellIndex = index;
+  shell.activateById(panel.id);
+  // A windowed notebook has no layout for distant cells, so it scrolls to an estimated position. The
+  // scrolling ends early if something else scrolls at the same time, as the notebook does when the active
+  // cell changes. Therefore, repeat the call until the cell is rendered, or the user goes to another cell.
+  const wanted = (): boolean => notebook.isAttached && notebook.activeCell === cell;
+  // The active cell may be in the document without being displayed.
+  const rendered = (): boolean => cell.node.getClientRects().length > 0;
+  for (let attempt = 0; attempt < MAX_SCROLL_ATTEMPTS && wanted() && !rendered(); attempt++) {
+    await notebook.scrollToItem(index, 'smart').catch(() => undefined);
+  }
+  if (!wanted()) {
+    return;
+  }
+  scrollIntoView(cell, notebook);
+  // This must follow scrolling: a cell without layout cannot be focused.
+  if (document.activeElement === focused || document.activeElement === document.body) {
+    notebook.activate();
   }
 }
 

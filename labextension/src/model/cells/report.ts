@@ -22,7 +22,9 @@ const INVISIBLE = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+/gu;
 const MEMORY_KINDS = ['torch', 'process', 'device'] as const;
 export type MemoryKind = (typeof MEMORY_KINDS)[number];
 
-export type Status = 'ok' | 'error' | 'interrupted';
+/** How a run ended. If it `died`, its process ended before it. */
+const STATUSES = ['ok', 'error', 'interrupted', 'died'] as const;
+export type Status = (typeof STATUSES)[number];
 
 /** One GPU that the cell used. Memory is in bytes and energy in joules; null if unknown. */
 export interface GpuPart {
@@ -99,7 +101,7 @@ export function parseReport(value: unknown): CellReport | null {
     label: text(cell.label),
     started: parsed(time, cell.started),
     duration: amount(cell.duration_s),
-    status: cell.status === 'error' || cell.status === 'interrupted' ? cell.status : 'ok',
+    status: STATUSES.find(status => status === cell.status) ?? 'ok',
     recording,
     hasGpus: GPUS_UNKNOWN.includes(fields(fields(report.source).reason_id).id) ? null : all.length > 0,
     gpus,

@@ -64,6 +64,8 @@ interface TrackedProcess {
    * status item even before a reply has shown that gpuwidget is loaded.
    */
   mentionsGpuwidget: boolean;
+  /** Whether a cell of any page that may have loaded gpuwidget has ended since the last query. */
+  mayBeLoaded: boolean;
   /** The requests without a reply; null if there are none. */
   pending: PendingRequests | null;
   /** The promise of the last toggle of cell watching. The next toggle starts after it has resolved. */
@@ -260,7 +262,9 @@ export class ActiveKernel implements IKernels {
     this.unschedule();
     const pending = (tracked.pending ??= { requests: [], query: null, stale: false });
     pending.requests.push(content);
-    if (content !== QUERY) {
+    if (content === QUERY) {
+      tracked.mayBeLoaded = false;
+    } else {
       this.changes.emit();
     }
     let language: string | null = null;
@@ -296,7 +300,11 @@ export class ActiveKernel implements IKernels {
     }
   }
 
-  private onActivityChanged(kernel: Kernel, { kind }: ActivityChange): void {
+  private onActivityChanged(kernel: Kernel, change: ActivityChange): void {
+    const { kind } = change;
+    if (kind === 'ended' && change.outcome === 'finished' && mentionsGpuwidget(change.execution.code)) {
+      Object.assign(this.process(kernel), { mentionsGpuwidget: true, mayBeLoaded: true });
+    }
     if (kind === 'process-ended') {
       // Nothing that was known applies any more.
       this.processes.set(kernel, newProcess(true));
@@ -317,9 +325,10 @@ export class ActiveKernel implements IKernels {
    * gpuwidget or allocated memory.
    */
   private mayHaveChanged(kernel: Kernel): boolean {
-    const { kind } = this.process(kernel).state;
-    const hasEnded = kernel.activity.phase === 'idle' && (kind === 'ready' || kind === 'unanswered');
-    return kind === 'querying' || hasEnded;
+    const { state, mayBeLoaded } = this.process(kernel);
+    const { kind } = state;
+    const isIdle = kernel.activity.phase === 'idle';
+    return kind === 'querying' || (isIdle && (mayBeLoaded || kind === 'ready' || kind === 'unanswered'));
   }
 
   private get condition(): Condition {
@@ -419,11 +428,17 @@ export class ActiveKernel implements IKernels {
   }
 }
 
+/** Return whether code contains gpuwidget's name or magic. If so, running it may load gpuwidget. */
+export function mentionsGpuwidget(code: string): boolean {
+  return /gpuwidget|%gpu/.test(code);
+}
+
 function newProcess(restarted: boolean): TrackedProcess {
   return {
     state: { kind: 'querying' },
     restarted,
     mentionsGpuwidget: false,
+    mayBeLoaded: false,
     pending: null,
     toggle: Promise.resolve()
   };

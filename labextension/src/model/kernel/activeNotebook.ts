@@ -1,9 +1,9 @@
 import { PathExt } from '@jupyterlab/coreutils';
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel as JupyterKernel } from '@jupyterlab/services';
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 
-import type { ActiveKernel, ActiveNotebook } from './activeKernel';
+import { mentionsGpuwidget, type ActiveKernel, type ActiveNotebook } from './activeKernel';
 import { releaseClosedComms } from './closedComms';
 import { ConnectedKernel, type Kernel } from './kernel';
 import type { IKernelActivities } from './kernelActivity';
@@ -13,19 +13,16 @@ export class ActiveNotebookTracker {
   private panel: NotebookPanel | null = null;
   private readonly kernels = new WeakMap<JupyterKernel.IKernelConnection, Kernel>();
 
-  /** `executed` is emitted after a cell has run. */
   constructor(
     private readonly tracker: INotebookTracker,
     private readonly activeKernel: ActiveKernel,
     private readonly activities: IKernelActivities,
-    private readonly locale: string,
-    executed: ISignal<unknown, ExecutedCell>
+    private readonly locale: string
   ) {
     activities.follow(tracker, (activity, _, connection) => {
       releaseClosedComms(connection, activity);
     });
     tracker.currentChanged.connect(this.onCurrentChanged, this);
-    executed.connect(this.onExecuted, this);
     this.onCurrentChanged();
   }
 
@@ -42,20 +39,6 @@ export class ActiveNotebookTracker {
       panel.context.pathChanged.connect(this.update, this);
     }
     this.update();
-  }
-
-  /**
-   * Query the kernel after a cell has run, if the cell's source contains gpuwidget's name or magic: the
-   * cell may have loaded gpuwidget.
-   */
-  private onExecuted(_: unknown, { notebook, cell }: ExecutedCell): void {
-    if (this.panel?.content === notebook && mentionsGpuwidget(cell.model)) {
-      const kernel = this.activeNotebook()?.kernel ?? null;
-      if (kernel !== null) {
-        this.activeKernel.setMentionsGpuwidget(kernel);
-      }
-      this.activeKernel.refresh();
-    }
   }
 
   private update(): void {
@@ -85,28 +68,11 @@ export class ActiveNotebookTracker {
       kernel = Object.assign(new ConnectedKernel(connection, this.locale), { activity });
       this.kernels.set(connection, kernel);
       // Search the cells only once per kernel, since a notebook may have thousands of cells.
-      if ([...(panel.content.model?.cells ?? [])].some(mentionsGpuwidget)) {
+      const cells = [...(panel.content.model?.cells ?? [])];
+      if (cells.some(({ sharedModel }) => mentionsGpuwidget(sharedModel.getSource()))) {
         this.activeKernel.setMentionsGpuwidget(kernel);
       }
     }
     return { name, kernel };
   }
-}
-
-/** A cell that has run, and its notebook. */
-export interface ExecutedCell {
-  readonly notebook: unknown;
-  readonly cell: { readonly model: Source };
-}
-
-interface Source {
-  readonly sharedModel: { getSource(): string };
-}
-
-/**
- * Return whether a cell's source contains gpuwidget's name or magic. If so, running the cell may load
- * gpuwidget.
- */
-function mentionsGpuwidget(cell: Source): boolean {
-  return /gpuwidget|%gpu/.test(cell.sharedModel.getSource());
 }

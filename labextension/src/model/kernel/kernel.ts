@@ -28,7 +28,8 @@ export interface Kernel {
   language(): Promise<string>;
   /**
    * Send a request on the control channel, on which a kernel replies even while it is busy. Resolves to null
-   * if no reply arrives within `timeoutMs`, which is two seconds by default.
+   * if no reply arrives within `timeoutMs`, which is two seconds by default. In a page that has just connected
+   * to the kernel, the time starts when JupyterLab sends what it has queued.
    */
   request(content: RequestContent, timeoutMs?: number): Promise<ParsedReply | null>;
   /** Load gpuwidget without changing the history, the outputs or the user's namespace. */
@@ -36,6 +37,11 @@ export interface Kernel {
 }
 
 const REPLY_TIMEOUT_MS = 2000;
+/**
+ * For so long, JupyterLab queues the messages of a page that has just connected to a busy kernel: its setting *Kernel Info
+ * Timeout*, by default. If the kernel is idle, it replies to `kernel_info_request`, and the queue is sent at once.
+ */
+const QUEUE_MS = 3000;
 /** How often to send the code that loads gpuwidget: a cell that fails aborts what is queued behind it. */
 const MAX_LOADS = 20;
 /**
@@ -46,6 +52,8 @@ const LOAD_EXPRESSION = `(lambda names: (exec(${JSON.stringify(LOAD_CODE)}, name
 
 /** A kernel with which this page communicates over JupyterLab's connection. */
 export class ConnectedKernel implements Omit<Kernel, 'activity'> {
+  private queueSent: Promise<unknown> | null = null;
+
   /** `locale` is the language of this page, in which the kernel's texts and cards are shown. */
   constructor(
     private readonly connection: JupyterKernel.IKernelConnection,
@@ -82,9 +90,14 @@ export class ConnectedKernel implements Omit<Kernel, 'activity'> {
         resolve(reply);
         future.dispose();
       };
-      const timer = window.setTimeout(() => {
-        finish(null);
-      }, timeoutMs);
+      let timer = 0;
+      void this.untilSent().then(() => {
+        if (!future.isDisposed) {
+          timer = window.setTimeout(() => {
+            finish(null);
+          }, timeoutMs);
+        }
+      });
       future.onReply = reply => {
         const type: string = reply.header.msg_type;
         finish(type === KERNEL_REPLY ? parseReply(reply.content) : null);
@@ -94,6 +107,19 @@ export class ConnectedKernel implements Omit<Kernel, 'activity'> {
         finish(null);
       });
     });
+  }
+
+  /** Wait until JupyterLab has sent what it queued. Requests are made only while the page is connected. */
+  private untilSent(): Promise<unknown> {
+    this.queueSent ??= new Promise(resolve => {
+      const timer = window.setTimeout(resolve, QUEUE_MS);
+      const finish = (): void => {
+        window.clearTimeout(timer);
+        resolve(null);
+      };
+      void this.connection.info.then(finish, finish);
+    });
+    return this.queueSent;
   }
 
   /** Load gpuwidget silently, without a history entry and without adding a name to the user's namespace. */

@@ -12,6 +12,7 @@ export type Phase = 'starting' | 'idle' | 'busy' | 'restarting' | 'dead' | 'unre
 export interface Execution {
   /** The id of the execute request. */
   readonly request: string;
+  readonly code: string;
   readonly executionCount: number | null;
   /** Start in epoch seconds, by the clock of the kernel's machine. */
   readonly started: number;
@@ -202,10 +203,14 @@ export class KernelActivity {
         parent
       );
     } else if (type === 'execute_input' && parent.msg_id !== undefined) {
-      const { execution_count: executionCount } = content as { execution_count: number | null };
+      const { code, execution_count: executionCount } = content as {
+        code: string;
+        execution_count: number | null;
+      };
       const started = Date.parse(header.date) / 1000;
       this.start(parent, {
         request: parent.msg_id,
+        code,
         executionCount,
         started,
         received: this.clock.now()

@@ -43,7 +43,8 @@ export interface HistoryQuery {
 /** The part of a WebSocket that is used here. */
 export type Socket = Pick<WebSocket, 'onmessage' | 'onclose' | 'close' | 'send'>;
 
-interface RequestOptions extends RequestInit {
+/** What a request has in addition to its route. */
+export interface RequestOptions extends RequestInit {
   readonly query?: Readonly<Record<string, string>>;
   /** Timeout in milliseconds. */
   readonly timeout?: number;
@@ -137,7 +138,8 @@ export class ServerClient {
     return { history: String(this.historySeconds()) };
   }
 
-  private async request<Value>(
+  /** Return the parsed reply of a route. */
+  async request<Value>(
     route: string,
     parse: (json: unknown) => Value | null,
     options: RequestOptions

@@ -5,6 +5,7 @@
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import { xidDescription } from '../../model/alerts/xidText';
 import {
   duration,
   memory,
@@ -116,7 +117,7 @@ const QUANTITIES = {
     legendValue: SAME_UNIT,
     text: errorText,
     summaryText: (_, value) => whole(value),
-    remark: (trans, gpu) => (hasErrors(gpu) ? errorText(trans, gpu) : null),
+    remark: errorRemark,
     csv: [
       ['newest XID in the last hour', gpu => gpu.xid],
       ['uncorrected memory errors in the last hour', gpu => gpu.ecc_uncorrected],
@@ -216,6 +217,15 @@ export function errorText(trans: TranslationBundle, gpu: ClusterGpu): string {
     return errors.join(', ');
   }
   return gpu.ecc_uncorrected === null ? UNKNOWN : trans.__('none');
+}
+
+/** Return the errors of a GPU, with what its XID means and what to do; null if it has none. */
+function errorRemark(trans: TranslationBundle, gpu: ClusterGpu): string | null {
+  if (!hasErrors(gpu)) {
+    return null;
+  }
+  const text = errorText(trans, gpu);
+  return [text, ...(gpu.xid === null ? [] : xidDescription(trans, gpu.xid))].join(' · ');
 }
 
 /** Whether the GPU had an error within the last hour. */

@@ -1,7 +1,8 @@
 /** Filters, groups and sorts the GPUs of a snapshot, and finds free ones. */
 
 import { model as modelName } from '../../model/format';
-import { XIDS_OF_PROGRAMS, type ClusterGpu, type ClusterNode, type ClusterSnapshot } from '../../wire/wire';
+import type { ClusterGpu, ClusterNode, ClusterSnapshot } from '../../wire/wire';
+import { isXidOfProgram } from '../../wire/xids';
 import { hasErrors, quantity, summarize } from './quantities';
 import type { FreeSearch, Grouping, WallState } from './wallState';
 
@@ -44,7 +45,7 @@ const COLLATOR = new Intl.Collator(undefined, { numeric: true });
  */
 export function isFree(gpu: ClusterGpu): boolean {
   const { lost, utilization, memory_used: used, xid, ecc_uncorrected: ecc } = gpu;
-  const healthy = !lost && (xid === null || XIDS_OF_PROGRAMS.includes(xid)) && (ecc ?? 0) === 0;
+  const healthy = !lost && (xid === null || isXidOfProgram(xid)) && (ecc ?? 0) === 0;
   return healthy && utilization === 0 && used !== null && used <= HELD_BYTES;
 }
 

@@ -203,14 +203,17 @@ export function cellName(trans: TranslationBundle, run: Pick<CellRun, 'report' |
 }
 
 /**
- * Return a mark and its meaning for a run with an error, an interrupt or out-of-memory errors; null for any
- * other run.
+ * Return a mark and its meaning for a run that died, or with an error, an interrupt or out-of-memory errors; null for
+ * any other run.
  */
 export function outcomeMark(trans: TranslationBundle, report: CellReport): [string, string] | null {
   const outOfMemory =
     report.ooms === 0 ? '' : trans._n('%1 out-of-memory error', '%1 out-of-memory errors', report.ooms);
   if (report.status === 'error') {
     return ['✕', [trans.__('stopped by an error'), outOfMemory].filter(part => part !== '').join(', ')];
+  }
+  if (report.status === 'died') {
+    return ['✕', trans.__('the kernel died')];
   }
   if (report.status === 'interrupted') {
     return ['■', trans.__('interrupted')];

@@ -41,6 +41,7 @@ export class CellsSection extends PanelSection {
   private readonly rows = new Map<string, RunRow>();
   private shownRuns: readonly CellRun[] | null = null;
   private shownSort: Sort | null = null;
+  private shownEmpty = true;
   private comparableKeys: ReadonlySet<string> = new Set();
   private unit: MemoryUnit | null = null;
   private scale = memoryScale();
@@ -103,10 +104,12 @@ export class CellsSection extends PanelSection {
     const { expanded } = this;
     setAttribute(this.toggle, 'aria-expanded', String(expanded));
     setAttribute(this.node, 'data-open', String(expanded));
-    if (runs !== this.shownRuns) {
+    const { isEmpty } = this;
+    if (runs !== this.shownRuns || isEmpty !== this.shownEmpty) {
+      this.shownEmpty = isEmpty;
       const trusted = runs.every(run => run.trusted);
       this.totals.set(
-        this.isEmpty
+        isEmpty
           ? this.trans.__('none watched yet')
           : totalsText(this.trans, runs.length, totals(runs), trusted),
         [
@@ -135,15 +138,16 @@ export class CellsSection extends PanelSection {
       }
     }
     setHidden(this.header, runs.length === 0);
-    setHidden(this.empty.node, !this.isEmpty);
+    setHidden(this.empty.node, !isEmpty);
     this.running.update(running, this.unit ?? memoryUnit([]));
     this.updateNotes(runs);
     return true;
   }
 
-  /** Whether no cell of the notebook has a report. */
+  /** Whether no cell of the notebook has a report, or a run in the journal that is shown. */
   private get isEmpty(): boolean {
-    return this.context.cells.runs.length === 0 && this.context.cells.incompatible === 0;
+    const { runs, incompatible, journal } = this.context.cells;
+    return runs.length === 0 && incompatible === 0 && journal === null;
   }
 
   /** Whether the section is expanded. An empty section is collapsed unless the user has expanded it. */
