@@ -70,6 +70,7 @@ class FakeClock:
             with self._lock:
                 self._now = max(self._now + seconds, math.nextafter(self._now, math.inf))
             return
+        self._users.add(threading.current_thread())
         with self._lock:
             # If the clock advanced between these two lines, nothing would wake the thread.
             entry = (condition, None if seconds is None else self._now + seconds, threading.current_thread())
@@ -118,8 +119,8 @@ class FakeClock:
     def until(self, happened: Callable[[], bool], step: float = 0.0) -> None:
         """Let other threads run until the condition holds.
 
-        Before each check, the clock advances by ``step`` seconds, unless a thread still works for the current
-        time. On a busy machine, several steps would otherwise be one for that thread.
+        Between two checks, the clock advances by ``step`` seconds, unless a thread still works for the
+        current time. On a busy machine, several steps would otherwise be one for that thread.
         """
         patience = threading.Event()
         for _ in range(int(_PATIENCE_S / 0.002)):
@@ -133,7 +134,8 @@ class FakeClock:
     def _working_threads(self) -> set[threading.Thread]:
         """Return the threads that use this clock, without the current one and those in a call that hangs."""
         alive = {thread for thread in tuple(self._users) if thread.is_alive()}
-        return alive - _in_hung_call - {threading.current_thread()}
+        hanging = {thread for thread, end in tuple(_hung_calls.items()) if not end.is_set()}
+        return alive - hanging - {threading.current_thread()}
 
     def timed(self, call: Callable[[], T]) -> tuple[T, float]:
         """Run ``call`` on another thread, and return its result and how many seconds it took.
@@ -173,13 +175,14 @@ def gpu(index: int, *, total: int = 150_000_000_000, name: str = "NVIDIA H200") 
     )
 
 
-_in_hung_call: set[threading.Thread] = set()
+_hung_calls: dict[threading.Thread, threading.Event] = {}
+"""The threads in a call that hangs until the event."""
 
 
 def _hang(until: threading.Event) -> None:
-    _in_hung_call.add(threading.current_thread())
+    _hung_calls[threading.current_thread()] = until
     until.wait(_PATIENCE_S)
-    _in_hung_call.discard(threading.current_thread())
+    del _hung_calls[threading.current_thread()]
 
 
 class FakeSource:
