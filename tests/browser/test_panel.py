@@ -32,10 +32,12 @@ Open = Callable[..., Notebook]
 LABEL = "Recording of 4 \N{MULTIPLICATION SIGN} NVIDIA H200"
 
 
-def test_a_card_for_each_gpu(open_notebook: Open, lab: Lab) -> None:
+@pytest.mark.parametrize("language", ["en-US", "en-US@posix"])
+def test_a_card_for_each_gpu(open_notebook: Open, lab: Lab, language: str) -> None:
     """Each of the four GPUs has an expanded card with a live chart. The panel shows the label of the
-    recording."""
-    notebook = open_notebook(["1"])
+    recording. The browser's language need not be a valid tag."""
+    script = f"Object.defineProperty(navigator, 'language', {{value: '{language}'}});"
+    notebook = open_notebook(["1"], prepare=lambda page: page.add_init_script(script))
     show(notebook)
     notebook.page.wait_for_selector(f"{CARD} canvas")
     assert [(card["uuid"], card["open"]) for card in cards(notebook)] == [(uuid, True) for uuid in uuids(lab)]
