@@ -45,6 +45,9 @@ def conclude(
 ) -> list[JournalRow]:
     """Move the runs whose process has died to the died ones. Return the rows of the other running runs.
 
+    Count the time of a run whose process is known to be alive until now, and of other runs until their last
+    sample.
+
     A run of another machine or container, whose process can't be seen from here, counts as died while it
     writes no samples. Its file stays where it is, because it may continue.
     """
@@ -54,7 +57,7 @@ def conclude(
             found = store.read("live", row.id)
             if found is None:
                 continue  # It has just ended.
-            run = found[1]
+            row, run = found
             alive = is_alive(run.process, run.machine.time)
             silent_s = clock.time() - run.machine.time
             if alive is False:
@@ -66,8 +69,11 @@ def conclude(
                     store.conclude(row.id, died(run), why)
             elif alive is None and silent_s > SILENT_S:
                 running.append(_silent(row, run))
+            elif alive:
+                # The file is some seconds old, or older if a library keeps Python from running.
+                running.append(row._replace(duration_s=row.duration_s + max(0, silent_s)))
             else:
-                running.append(row)
+                running.append(row)  # The clock of another machine may differ.
     return running
 
 

@@ -73,6 +73,27 @@ def test_a_running_run_stays(journal: Journal) -> None:
     assert journal.explained == []
 
 
+@pytest.mark.parametrize(
+    ("alive", "silent_s", "more_s"),
+    [
+        pytest.param(True, 8, 8, id="on this machine"),
+        pytest.param(None, 8, 0, id="on another machine"),
+        pytest.param(True, -8, 0, id="the clock was set back"),
+        pytest.param(True, 2 * SILENT_S, 2 * SILENT_S, id="a library keeps Python from running"),
+    ],
+)
+def test_the_time_of_a_running_run(
+    journal: Journal, alive: bool | None, silent_s: float, more_s: float
+) -> None:
+    """The time of a run of this machine is counted until now, although its file is some seconds old."""
+    journal.alive = alive
+    journal.clock.now = MACHINE.time + silent_s
+
+    (row,) = journal.conclude()
+
+    assert row.duration_s == journaled().report.cell.duration_s + more_s
+
+
 def test_a_run_that_died_is_explained_once(journal: Journal) -> None:
     """The reason is found by the first who looks, with what the server knows, and is kept."""
     journal.alive = False
