@@ -224,10 +224,11 @@ class RunJournal:
                 del self._ends[next(iter(self._ends))]
             exit_code = process.poll()
             end = KernelEnd(self._clock.time(), exit_code, requested if exit_code is None else None)
-            if exit_code is None:
+            known = self._ends.setdefault((kernel_id, process.pid), end)
+            # Keep the first reason if the process has already died, or if the server is stopping:
+            # jupyter_client 7 then also requests a shutdown of each kernel.
+            if exit_code is None and known.requested != "server_stopped":
                 self._ends[kernel_id, process.pid] = end
-            else:  # A request to end a process that has died already is not the reason.
-                self._ends.setdefault((kernel_id, process.pid), end)
 
     def _known_ends(self) -> dict[_Process, KernelEnd]:
         """Return the ends of kernels, including those that nobody has noticed yet."""

@@ -164,6 +164,13 @@ async def stop_server(server: Server, kernel: str) -> None:
     await server.app.kernel_manager.shutdown_all()
 
 
+async def stop_older_server(server: Server, kernel: str) -> None:
+    """Shut all kernels down as jupyter_client 7 does: it calls shutdown_kernel for each of them."""
+    manager = server.app.kernel_manager
+    manager._async_shutdown_kernel = manager.shutdown_kernel
+    await manager.shutdown_all()
+
+
 async def nothing(server: Server, kernel: str) -> None:
     """The cell's own code ends the process."""
 
@@ -175,6 +182,9 @@ async def nothing(server: Server, kernel: str) -> None:
         pytest.param("time.sleep(600)", restart, "restarted", "certain", id="restart"),
         pytest.param("time.sleep(600)", cull, "culled", "certain", id="culled"),
         pytest.param("time.sleep(600)", stop_server, "server_stopped", "certain", id="server stopped"),
+        pytest.param(
+            "time.sleep(600)", stop_older_server, "server_stopped", "certain", id="older server stopped"
+        ),
         pytest.param("time.sleep(1); os._exit(3)", nothing, "exit", "certain", id="os._exit"),
         pytest.param(
             "time.sleep(1); os.kill(os.getpid(), signal.SIGKILL)", nothing, "signal", "certain", id="SIGKILL"
