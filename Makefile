@@ -124,9 +124,9 @@ test-browser: $(INSTALLED) $(LABEXTENSION) compiler chromium prometheus ## noteb
 
 # Run only the test files that do not need torch: the oldest JupyterLab is installed without torch. The tests that -k
 # leaves out test texts about drivers and GPUs, which are the same in every JupyterLab. The tests of one file run in
-# several processes (--dist=load), because one of the three files takes longer than the other two together.
+# several processes (--dist=load), because some files take much longer than others.
 test-browser-oldest: export GPUWIDGET_TEST_LAB := $(CURDIR)/$(OLDEST_LAB)/bin/python
-test-browser-oldest: TESTS := $(patsubst %,tests/browser/test_%.py,panel_machines running settings) \
+test-browser-oldest: TESTS := $(patsubst %,tests/browser/test_%.py,journal panel_machines running settings) \
 	-k "not (models or driver or context or cuda or memory_of or lost_gpu or throttling or hangs)"
 test-browser-oldest: $(INSTALLED) $(OLDEST_LAB_INSTALLED) $(LABEXTENSION) compiler chromium
 	$(PYTEST) --dist=load $(TESTS)

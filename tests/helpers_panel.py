@@ -19,6 +19,8 @@ CARD = f"{PANEL} [data-gpu-uuid]"
 NOTICE = f"{PANEL} .jp-gpuwidget-device-section .jp-gpuwidget-notice"
 SERVER_NOTICE = f"{PANEL} .jp-gpuwidget-server-notice"
 DEVICE = f"{PANEL} .jp-gpuwidget-device-dropdown"
+WATCH = f"{PANEL} .jp-gpuwidget-device-watch"
+"""The button that is enabled once the kernel has answered, with and without torch."""
 LOAD_BUTTON = f"{PANEL} .jp-gpuwidget-device-section .jp-gpuwidget-notice-action"
 
 _UTILIZATION = (97, 11, 100, 0, 94, 12, 0, 88)

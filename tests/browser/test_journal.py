@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from helpers_lab import PATIENCE_S, Lab, Notebook, runs_until
-from helpers_panel import DEVICE, PANEL, show
+from helpers_panel import PANEL, WATCH, show
 from helpers_wait import until
 from playwright.sync_api import BrowserContext, Locator
 from playwright.sync_api import Error as PlaywrightError
@@ -135,7 +135,7 @@ def test_a_page_that_is_killed_in_mid_cell_and_opened_again(journal: Journal) ->
     notebook.page.wait_for_selector(f"{RUNNING}:not([data-idle])")
     assert "train" in notebook.page.inner_text(RUNNING)
     notebook.page.wait_for_selector(f"{CHART} svg, {CHART} canvas")
-    notebook.page.wait_for_selector(f"{DEVICE}:enabled")  # The busy kernel has answered this page.
+    notebook.page.wait_for_selector(f"{WATCH}:enabled")  # The busy kernel has answered this page.
     time_of_cell = f"{RUNNING} > :nth-child(4)"
     first = notebook.page.inner_text(time_of_cell)
     notebook.wait_for(lambda: notebook.page.inner_text(time_of_cell) != first)
@@ -155,7 +155,7 @@ def test_two_pages(journal: Journal, opened: str) -> None:
     journal.start(first)
     second = second or journal.open(kernel=False)
     second.page.wait_for_selector(f"{RUNNING}:not([data-idle])")
-    second.page.wait_for_selector(f"{DEVICE}:enabled")  # It knows that the first page has loaded gpuwidget.
+    second.page.wait_for_selector(f"{WATCH}:enabled")  # It knows that the first page has loaded gpuwidget.
     journal.end_run()
 
     row(second).wait_for()

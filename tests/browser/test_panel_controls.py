@@ -17,6 +17,7 @@ from helpers_panel import (
     LOAD_BUTTON,
     NOTICE,
     PANEL,
+    WATCH,
     add_kernel,
     show,
     use_kernel,
@@ -26,7 +27,6 @@ from helpers_panel import (
 
 Open = Callable[..., Notebook]
 STATUS = ".jp-gpuwidget-status button"
-WATCH = f"{PANEL} .jp-gpuwidget-device-watch"
 CHOSEN = {"chosen": "cuda:1", "new_tensors": True, "pending": False, "present": "cuda:1", "note": None}
 _OLDEST = Path(__file__).parents[2] / "labextension" / "tests" / "oldest_messages.json"
 """Messages of the oldest version that the panel understands, by their types."""
