@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 
 import helpers_replay
@@ -33,16 +32,6 @@ _ROUNDING_S = 1e-9
 class TurnClock(FakeClock):
     """A clock that wakes one thread after the other, in the order of their names."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._threads: set[threading.Thread] = set()
-
-    def wait(self, condition: threading.Condition, seconds: float | None) -> None:
-        """Wait as on any fake clock."""
-        if threading.current_thread() is not threading.main_thread():
-            self._threads.add(threading.current_thread())
-        super().wait(condition, seconds)
-
     def advance(self, seconds: float) -> None:
         """Advance the time, and let all threads run until each waits for a later time."""
         with self._lock:
@@ -57,7 +46,7 @@ class TurnClock(FakeClock):
                 if entry[1] is not None and entry[1] <= self._now + _ROUNDING_S
             ]
         if not due:
-            return self.all_wait([thread for thread in list(self._threads) if thread.is_alive()])
+            return self.all_wait(self._working_threads())
         first = min(due, key=lambda entry: entry[2].name)
         with first[0]:
             first[0].notify_all()

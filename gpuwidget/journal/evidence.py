@@ -98,14 +98,14 @@ class Evidence:
 
     @cached_property
     def shell_signal(self) -> str | None:
-        """The name of the signal that ended the process if the server started it in a shell, whose exit code
-        says so."""
+        """The name of the signal that ended the process according to the exit code of the shell in which
+        the server started it."""
         code = self.exit_code
         return None if code is None or code <= _SHELL else _known_signal(code - _SHELL)
 
     def may_be(self, *signals: str) -> bool:
-        """Return whether one of the signals may have ended the process: the exit code says so, or is
-        unknown."""
+        """Return whether one of the signals may have ended the process: one that its exit code stands for, or
+        any if the exit code is unknown."""
         return self.exit_code is None or (self.signal or self.shell_signal) in signals
 
     # -- time and place --------------------------------------------------------------------------------------

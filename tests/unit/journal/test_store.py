@@ -195,7 +195,7 @@ def test_a_failed_write_keeps_what_was_there(
 
 
 def test_a_file_in_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
-    """A journal that can't be created is told in a sentence."""
+    """A sentence says why the journal can't be created."""
     (tmp_path / "gpuwidget").write_text("")
     with pytest.raises(JournalError, match="The journal of runs can't be written in"):
         JournalStore(tmp_path / "gpuwidget" / "runs").write("1764486000000-00000001", journaled())

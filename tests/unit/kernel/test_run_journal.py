@@ -138,7 +138,7 @@ def test_a_run_without_report_leaves_nothing(journal: Journal) -> None:
 
 
 def test_a_problem_is_noted_once(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk is told with the first card, and no more until there is another problem."""
+    """The first card says that the disk is full, later ones only if there is another problem."""
     monkeypatch.setattr(os, "fsync", no_room)
     journal.begin()
 
