@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -77,10 +78,23 @@ def server_environment(environment: Mapping[str, str], source: str, token: str, 
     return {**made, SOURCE_VARIABLE: source, "JUPYTER_TOKEN": token, "JUPYTER_PREFER_ENV_PATH": "1"}
 
 
+def free_port() -> int:
+    """Return a TCP port of 127.0.0.1 that the system chose at random among the free ones.
+
+    Jupyter looks for a free port too, but all servers begin with the same one, and listen only later. Of two
+    demos that start at the same moment, one would fail, and could print the URL of the other one.
+    """
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port: int = unused.getsockname()[1]
+    return port
+
+
 def server_command() -> list[str]:
-    """Return the command that starts JupyterLab. If the default port is in use, it takes another one."""
+    """Return the command that starts JupyterLab."""
     command = [
-        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--ServerApp.ip=127.0.0.1"),
+        *(sys.executable, "-m", "jupyterlab", "--no-browser"),
+        *("--ServerApp.ip=127.0.0.1", f"--ServerApp.port={free_port()}"),
         *(f"--ServerApp.root_dir={NOTEBOOKS}", f"--LabApp.default_url=/lab/tree/{QUICKSTART}"),
         f"--LabApp.workspaces_dir={WORKSPACES}",
         *(f"--NotebookNotary.db_file={SIGNATURES}", "--ServerApp.log_level=WARN"),
