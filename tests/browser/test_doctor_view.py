@@ -58,6 +58,7 @@ def test_the_doctors_button(open_notebook: Open) -> None:
     wait_for_text(notebook, SUMMARY, "no problems")
     page.wait_for_selector(f"{PANEL}[data-doctor=ok]")
     page.wait_for_selector(f"{BUTTON} [title='GPU Doctor: no problems']")
+    page.wait_for_selector(CHECK)  # The section's contents may load after the results.
     assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-doctor-summary") == [
         "No problems: all checks passed, from PyTorch to the GPU.",
         "gpuwidget is not running in this kernel.",
@@ -105,6 +106,7 @@ def test_a_machine_without_a_gpu(open_notebook: Open) -> None:
     show(notebook, 300)
     notebook.page.click(BUTTON)
     wait_for_text(notebook, SUMMARY, "no NVIDIA GPU")
+    notebook.page.wait_for_selector(CHECK)
     assert notebook.page.get_attribute(DOCTOR, "data-status") == "skipped"
     assert texts(notebook, f"{ENVIRONMENT} .jp-gpuwidget-doctor-summary")[0] == without_gpu()["summary"]
     assert texts(notebook, f"{CHECK}-head") == [

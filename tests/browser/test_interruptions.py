@@ -183,7 +183,9 @@ def test_the_hub_stops_the_server(browser: BrowserContext, tmp_path: Path) -> No
             page.wait_for_selector(f"{PANEL}[data-link=live]")
             wait_for_text(notebook, CARD, "100 %")
             assert page.is_hidden(SERVER_NOTICE)
-            assert notebook.script("return [...window.texts];") == [UNREACHABLE]
+            # A server that takes seconds to end sends no data in the meantime, and its connections are open.
+            shown = set(notebook.script("return [...window.texts];"))
+            assert shown - {"No data from the server for N s."} == {UNREACHABLE}
             assert errors == []
             page.close(run_before_unload=False)
         finally:
