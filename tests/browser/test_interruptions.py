@@ -56,9 +56,9 @@ for (const node of document.querySelectorAll(argument)) {
 
 
 def record_errors(notebook: Notebook) -> list[str]:
-    """Return a list to which every uncaught error of the page is added."""
+    """Return a list to which every uncaught error of the page is added, with its stack."""
     errors: list[str] = []
-    notebook.page.on("pageerror", lambda error: errors.append(str(error)))
+    notebook.page.on("pageerror", lambda error: errors.append(error.stack or str(error)))
     return errors
 
 
@@ -164,10 +164,17 @@ def test_the_hub_stops_the_server(browser: BrowserContext, tmp_path: Path) -> No
     with lab_with(tmp_path, *machine(2), base=BASE) as (lab, standin):
         hub = Hub(tmp_path, lab)
         try:
-            notebook = lab.open(browser, lab.write("hub.ipynb", ["1"]))
+            answered: list[str] = []
+            notebook = lab.open(
+                browser,
+                lab.write("hub.ipynb", ["1"]),
+                prepare=lambda page: page.on("requestfinished", lambda sent: answered.append(sent.url)),
+            )
             page = notebook.page
             errors = record_errors(notebook)
             show(notebook)
+            # JupyterLab requests these formats some time after the first notebook, and catches no error.
+            notebook.wait_for(lambda: any("/api/nbconvert" in url for url in answered))
             page.wait_for_selector(f"{PANEL}[data-link=live] {CARD.removeprefix(PANEL)}")
             notebook.script(RECORD_TEXTS, SERVER_NOTICE)
             streams = record_streams(page)

@@ -144,10 +144,11 @@ def test_the_dashboard(open_notebook: Open) -> None:
 
 
 WATCHED = """%%gpuwatch
-import time
-for i in range(20):
+import itertools, pathlib, time
+for i in itertools.count(1):
     print(i, "steps", end="\\r", flush=True)
-    time.sleep(0.2)"""
+    time.sleep(0.2)
+    if pathlib.Path({end!r}).exists(): break"""
 
 
 def test_the_end_of_a_cell(browser: BrowserContext, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -155,8 +156,11 @@ def test_the_end_of_a_cell(browser: BrowserContext, tmp_path_factory: pytest.Tem
     notebook moves: neither the cell's text below the chart nor the next cell."""
     # With multiprocessors in use, there is no advice, below which the card would grow.
     gpu = [*machine(1), f"gpu.0.compute=self:{20 * GIB}", "gpu.0.gpm.2=41.5"]
-    with lab_with(tmp_path_factory.mktemp("one"), *gpu) as (lab, _):
-        notebook = lab.open(browser, lab.write("end.ipynb", ["%load_ext gpuwidget", WATCHED, "1"]))
+    folder = tmp_path_factory.mktemp("one")
+    end = folder / "end"
+    with lab_with(folder, *gpu) as (lab, _):
+        cells = ["%load_ext gpuwidget", WATCHED.format(end=str(end)), "1"]
+        notebook = lab.open(browser, lab.write("end.ipynb", cells))
         notebook.run(0)
         notebook.wait_until_done()
         notebook.run(1)
@@ -164,6 +168,7 @@ def test_the_end_of_a_cell(browser: BrowserContext, tmp_path_factory: pytest.Tem
         notebook.script(TWO_FRAMES)
         notebook.record_layout_shifts(".jp-Notebook")
         notebook.wait_for_changes(".gpuwidget-live", UPDATES)
+        end.touch()
         notebook.wait_until_done()
         notebook.page.wait_for_selector(".jp-OutputArea-output svg[role=img]")
         notebook.script(TWO_FRAMES)

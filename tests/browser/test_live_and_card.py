@@ -25,15 +25,16 @@ import pathlib
 while not pathlib.Path({end!r}).exists():
     sum(i * i for i in range(1_000_000))"""
 CLEAR_OUTPUT = """%%gpuwatch
-import time
 from IPython.display import clear_output
-time.sleep(1); print("before"); clear_output(); print("after"); time.sleep(2.5)"""
+{until_shown}
+print("before"); clear_output(); print("after")
+{until_shown_again}"""
 PROGRESS_BAR = """%%gpuwatch
 import time
 for i in range(8):
     print(f"\\r{i}", end="", flush=True); time.sleep(0.3)"""
 
-DIES = "%%gpuwatch\nimport os, signal, time\ntime.sleep(4); os.kill(os.getpid(), signal.SIGKILL)"
+DIES = "%%gpuwatch\nimport os, signal\n{until_shown}\nos.kill(os.getpid(), signal.SIGKILL)"
 
 LIVE = ".gpuwidget-live"
 NOT_LIVE = f"{LIVE} .gpuwidget-not-live"
@@ -141,13 +142,15 @@ def test_the_page_frees_the_charts_of_ended_cells(open_notebook: Open, tmp_path:
     notebook.wait_for(freed)
 
 
-def test_the_chart_of_a_kernel_that_has_died_is_not_live(open_notebook: Open) -> None:
+def test_the_chart_of_a_kernel_that_has_died_is_not_live(open_notebook: Open, tmp_path: Path) -> None:
     """If the kernel dies, its last chart says that it is not live."""
-    notebook = open_notebook([LOAD, DIES])
+    dead = tmp_path / "dead"
+    notebook = open_notebook([LOAD, DIES.format(until_shown=runs_until(dead))])
     notebook.run_to_the_end(0)
     notebook.run(1)
     notebook.page.wait_for_selector(LINES, state="attached")
     assert not notebook.page.is_visible(NOT_LIVE)
+    dead.touch()
     notebook.page.wait_for_selector(NOT_LIVE, state="visible")
     shown = "selector => getComputedStyle(document.querySelector(selector), '::after').content"
     assert notebook.page.evaluate(shown, NOT_LIVE) == '"Not live: no update for over 10 s"'
@@ -168,9 +171,10 @@ def test_the_card_is_where_the_chart_was(open_notebook: Open) -> None:
         assert text.output_type == "stream"
 
 
-def test_values_under_the_pointer(open_notebook: Open) -> None:
+def test_values_under_the_pointer(open_notebook: Open, tmp_path: Path) -> None:
     """Above the chart of a running cell, the pointer shows the time and the values there."""
-    notebook = open_notebook([LOAD, "%%gpuwatch\nimport time\ntime.sleep(6)"])
+    end = tmp_path / "end"
+    notebook = open_notebook([LOAD, f"%%gpuwatch\n{runs_until(end)}"])
     notebook.run_to_the_end(0)
     notebook.run(1)
     column = notebook.page.locator(f"{LIVE} .gpuwidget-hover > i").nth(10)
@@ -180,21 +184,8 @@ def test_values_under_the_pointer(open_notebook: Open) -> None:
     time, *gpus = notebook.page.evaluate(shown).strip('"').split("\\a ")
     assert time.endswith("s")
     assert [line.partition(":")[0] for line in gpus[:4]] == ["GPU 0", "GPU 1", "GPU 2", "GPU 3"]
+    end.touch()
     notebook.wait_until_done()
-
-
-def test_reloaded_while_the_cell_runs(open_notebook: Open) -> None:
-    """If the page is loaded again while a cell runs, the rest of the page works, and the next run of the cell
-    has its chart and one card."""
-    notebook = open_notebook([LOAD, "%%gpuwatch\nimport time\ntime.sleep(6)"])
-    notebook.run_to_the_end(0)
-    notebook.run(1)
-    notebook.page.wait_for_selector(LINES, state="attached")
-    notebook.save()
-    notebook.page.reload()
-    notebook.wait_until_open(kernel=True)
-    notebook.run_to_the_end(1)
-    assert [CARD in output.get("data", {}) for output in notebook.outputs(1)] == [True]
 
 
 def test_redrawn_while_busy(open_notebook: Open, tmp_path: Path) -> None:
@@ -224,15 +215,19 @@ def test_recording_is_labeled(open_notebook: Open, tmp_path: Path) -> None:
     assert recording in notebook.page.inner_text(".jp-Notebook")
 
 
-def test_clear_output(open_notebook: Open) -> None:
+def test_clear_output(open_notebook: Open, tmp_path: Path) -> None:
     """If a cell calls clear_output(), the chart disappears only briefly. When the cell has ended, the text
     printed after the call and the card are shown."""
-    notebook = open_notebook([LOAD, CLEAR_OUTPUT])
+    shown, shown_again = tmp_path / "shown", tmp_path / "again"
+    cell = CLEAR_OUTPUT.format(until_shown=runs_until(shown), until_shown_again=runs_until(shown_again))
+    notebook = open_notebook([LOAD, cell])
     notebook.run_to_the_end(0)
     notebook.run(1)
     notebook.page.wait_for_selector(LINES, state="attached")
+    shown.touch()
     notebook.page.wait_for_selector(".jp-OutputArea-output >> text=after")
     notebook.page.wait_for_selector(LINES, state="attached")
+    shown_again.touch()
     notebook.wait_until_done()
     notebook.page.wait_for_selector(LIVE, state="detached")
     printed = [output["text"] for output in notebook.outputs(1) if output["output_type"] == "stream"]
