@@ -55,11 +55,14 @@ SETTINGS = {
 _RECORD_LAYOUT_SHIFTS = """
 window.layoutShifts = [];
 new PerformanceObserver(list => {
+    const place = ({x, y, width, height}) => [x, y, width, height].map(Math.round);
     for (const { value, sources, hadRecentInput } of list.getEntries()) {
-        const elements = sources.map(({ node }) => (node instanceof Element ? node : node?.parentElement));
-        const inside = elements.filter(element => element?.parentElement?.closest(argument));
-        const moved = inside.map(element => element.className);
-        if (!hadRecentInput && inside.length > 0) { window.layoutShifts.push(`${value}: ${moved}`); }
+        const moved = sources.flatMap(({ node, previousRect, currentRect }) => {
+            const element = node instanceof Element ? node : node?.parentElement;
+            const isInside = element?.parentElement?.closest(argument);
+            return isInside ? [`${element.className} ${place(previousRect)} -> ${place(currentRect)}`] : [];
+        });
+        if (!hadRecentInput && moved.length > 0) { window.layoutShifts.push(`${value}: ${moved.join()}`); }
     }
 }).observe({type: 'layout-shift'});
 """

@@ -273,7 +273,7 @@ interface TooltipHead {
   /** The time range that the values cover. */
   readonly from: number;
   readonly seconds: number;
-  /** The cell that used a GPU at this time; empty if there is none. */
+  /** The title of the band at this time: a cell that used a GPU, or a gap. Empty if there is none. */
   readonly cell: string;
 }
 
@@ -288,7 +288,8 @@ class Tooltip {
   private cells: (readonly [HTMLElement, TextElement, TextElement])[] = [];
 
   constructor(private readonly container: HTMLElement) {
-    this.node = element('div', 'dashboard-tooltip', this.time.node, this.cell.node, this.rows);
+    // The band's title comes and goes while values arrive. It is the last line, so that no other moves.
+    this.node = element('div', 'dashboard-tooltip', this.time.node, this.rows, this.cell.node);
     // For screen readers, the text above the chart has the same values.
     this.node.setAttribute('aria-hidden', 'true');
     setHidden(this.node, true);
