@@ -87,7 +87,7 @@ contains the port."""
 
 
 def runs_until(end: Path) -> str:
-    """Return the source of a cell that runs until the file ``end`` exists.
+    """Return source code that runs until the file ``end`` exists.
 
     A test that needs a running cell creates the file at the end: on a busy machine, a cell of some seconds
     may end before the test has looked at it.
@@ -336,8 +336,8 @@ class Notebook:
         self.script(_RECORD_LAYOUT_SHIFTS, selector)
 
     def layout_shifts(self) -> list[str]:
-        """Return the layout shifts since the last call. Each is a text with its score and the classes of the
-        moved elements.
+        """Return the layout shifts since the last call. Each is a text with its score and, for each moved
+        element, the classes, and the old and new position and size.
 
         If the list is empty, the layout-shift score is 0.
         """

@@ -91,7 +91,7 @@ def free_port() -> int:
 
 
 def server_command() -> list[str]:
-    """Return the command that starts JupyterLab."""
+    """Return the command that starts JupyterLab. At each start, it has another port."""
     command = [
         *(sys.executable, "-m", "jupyterlab", "--no-browser"),
         *("--ServerApp.ip=127.0.0.1", f"--ServerApp.port={free_port()}"),

@@ -64,8 +64,8 @@ def record_errors(notebook: Notebook) -> list[str]:
 
 def test_the_page_is_reloaded_in_mid_cell(browser: BrowserContext, tmp_path: Path) -> None:
     """If the page is loaded again while a watched cell runs, the panel shows the kernel as busy and only
-    values from after the reload, and a device can be chosen. The cell ends as usual, and its next run leaves
-    a card."""
+    values from after the reload, and a device can be chosen. The cell ends as usual, and its next run has
+    its chart and leaves one card."""
     end = tmp_path / "end"
     with lab_with(tmp_path, *machine(2)) as (lab, standin):
         cells = [LOAD, f"%%gpuwatch --name train --gpu 0\n{runs_until(end)}", ENDED]
@@ -92,7 +92,10 @@ def test_the_page_is_reloaded_in_mid_cell(browser: BrowserContext, tmp_path: Pat
         notebook.run_to_the_end(2)
         (ended,) = notebook.outputs(2)
         assert ended["data"]["text/plain"] == "[('train', 'ok')]"
-        notebook.run_to_the_end(1)
+        end.unlink()
+        run_with_chart(notebook, 1)
+        end.touch()
+        notebook.wait_until_done()
         assert [REPORT in output.get("data", {}) for output in notebook.outputs(1)] == [True]
         assert page.input_value(DEVICE) == "cpu"
         assert errors == []
@@ -159,8 +162,8 @@ def test_the_tab_is_hidden_in_mid_cell(browser: BrowserContext, tmp_path: Path) 
 
 def test_the_hub_stops_the_server(browser: BrowserContext, tmp_path: Path) -> None:
     """While a Hub has stopped the server, the panel shows that the server does not answer, whether the proxy
-    answers with 503 or the Hub with 424, and never another reason. When the server is back, the panel is live
-    again and has no value from before."""
+    answers with 503 or the Hub with 424, and never another reason. While the server still ends, it may show
+    that no data arrives. When the server is back, the panel is live again and has no value from before."""
     with lab_with(tmp_path, *machine(2), base=BASE) as (lab, standin):
         hub = Hub(tmp_path, lab)
         try:
@@ -173,7 +176,7 @@ def test_the_hub_stops_the_server(browser: BrowserContext, tmp_path: Path) -> No
             page = notebook.page
             errors = record_errors(notebook)
             show(notebook)
-            # JupyterLab requests these formats some time after the first notebook, and catches no error.
+            # Once a notebook has opened, JupyterLab requests nbconvert's formats. It catches no error.
             notebook.wait_for(lambda: any("/api/nbconvert" in url for url in answered))
             page.wait_for_selector(f"{PANEL}[data-link=live] {CARD.removeprefix(PANEL)}")
             notebook.script(RECORD_TEXTS, SERVER_NOTICE)
@@ -184,15 +187,14 @@ def test_the_hub_stops_the_server(browser: BrowserContext, tmp_path: Path) -> No
             # After four attempts, the panel would blame a proxy that blocks websockets.
             notebook.wait_for(lambda: streams.count("open") >= 6)
             assert page.get_attribute(PANEL, "data-link") == "stale"
+            shown = set(notebook.script("return [...window.texts];"))
+            assert shown - {"No data from the server for N s."} == {UNREACHABLE}
             standin.scenario(*machine(2, 2))
             lab.start()
             hub.add_route()
             page.wait_for_selector(f"{PANEL}[data-link=live]")
             wait_for_text(notebook, CARD, "100 %")
             assert page.is_hidden(SERVER_NOTICE)
-            # A server that takes seconds to end sends no data in the meantime, and its connections are open.
-            shown = set(notebook.script("return [...window.texts];"))
-            assert shown - {"No data from the server for N s."} == {UNREACHABLE}
             assert errors == []
             page.close(run_before_unload=False)
         finally:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from browser.test_dashboard_view import CHART, DASHBOARD, open_dashboard
-from helpers_lab import Lab, Notebook
+from helpers_lab import Lab, Notebook, runs_until
 from helpers_ownership import FakeOwnershipStream, allocation, gpu, kernel
 from helpers_panel import CARD, GIB, LOAD_BUTTON, PANEL, lab_with, machine, show, uuids, wait_for_text
 from playwright.sync_api import BrowserContext
@@ -20,10 +21,11 @@ TWO_FRAMES = (
 )
 
 
-def test_the_panel(open_notebook: Open) -> None:
+def test_the_panel(open_notebook: Open, tmp_path: Path) -> None:
     """In a panel of 300 px, while a recording plays and a cell runs, no element moves in the GPUs' cards and
     rows or in the list of cells. What applies to all GPUs of a recording is shown once."""
-    notebook = open_notebook(["%load_ext gpuwidget", "import time; time.sleep(40)"], height=1400)
+    end = tmp_path / "end"
+    notebook = open_notebook(["%load_ext gpuwidget", runs_until(end)], height=1400)
     show(notebook, 300)
     notebook.run(0)
     notebook.wait_until_done()
@@ -44,6 +46,7 @@ def test_the_panel(open_notebook: Open) -> None:
     assert page.inner_text(PANEL).count(label) == 1
     title = page.get_attribute(f"{PANEL} .jp-gpuwidget-panel-recording", "title")
     assert title == f"{label}\nThe recorded processes are not this machine's."
+    end.touch()
 
 
 @pytest.mark.parametrize("width", [240, 300, 420])

@@ -26,30 +26,33 @@ while not pathlib.Path({end!r}).exists():
     sum(i * i for i in range(1_000_000))"""
 CLEAR_OUTPUT = """%%gpuwatch
 from IPython.display import clear_output
-{until_shown}
+{wait}
 print("before"); clear_output(); print("after")
-{until_shown_again}"""
+{wait_again}"""
 PROGRESS_BAR = """%%gpuwatch
 import time
 for i in range(8):
     print(f"\\r{i}", end="", flush=True); time.sleep(0.3)"""
 
-DIES = "%%gpuwatch\nimport os, signal\n{until_shown}\nos.kill(os.getpid(), signal.SIGKILL)"
+DIES = "%%gpuwatch\nimport os, signal\n{wait}\nos.kill(os.getpid(), signal.SIGKILL)"
 
 LIVE = ".gpuwidget-live"
 NOT_LIVE = f"{LIVE} .gpuwidget-not-live"
 LINES = f"{LIVE} .bqplot path.line"
-# JavaScript that waits until lines of the chart have been redrawn ``argument`` times, at least 100 ms apart.
+# JavaScript that waits until lines of the chart have changed ``argument`` times. One update of the chart
+# changes several lines, so changes within 100 ms count once.
 REDRAWN = """
-let [moments, last] = [0, -Infinity];
+let [redraws, last] = [0, -Infinity];
 const chart = document.querySelector('.gpuwidget-live');
 await new Promise(done => {
     const observer = new MutationObserver(changes => {
-        if (!changes.some(c => c.target.matches('path.line')) || performance.now() - last < 100) return;
-        [moments, last] = [moments + 1, performance.now()];
-        if (moments === argument) done(observer.disconnect());
+        const lines = changes.filter(({ target }) => target.matches('path.line'));
+        const isChanged = lines.some(({ target, oldValue }) => target.getAttribute('d') !== oldValue);
+        if (!isChanged || performance.now() - last < 100) return;
+        [redraws, last] = [redraws + 1, performance.now()];
+        if (redraws === argument) done(observer.disconnect());
     });
-    observer.observe(chart, {subtree: true, attributes: true, attributeFilter: ['d']});
+    observer.observe(chart, {subtree: true, attributeFilter: ['d'], attributeOldValue: true});
 });
 """
 REMEMBER_CHART = """
@@ -144,13 +147,13 @@ def test_the_page_frees_the_charts_of_ended_cells(open_notebook: Open, tmp_path:
 
 def test_the_chart_of_a_kernel_that_has_died_is_not_live(open_notebook: Open, tmp_path: Path) -> None:
     """If the kernel dies, its last chart says that it is not live."""
-    dead = tmp_path / "dead"
-    notebook = open_notebook([LOAD, DIES.format(until_shown=runs_until(dead))])
+    end = tmp_path / "end"
+    notebook = open_notebook([LOAD, DIES.format(wait=runs_until(end))])
     notebook.run_to_the_end(0)
     notebook.run(1)
     notebook.page.wait_for_selector(LINES, state="attached")
     assert not notebook.page.is_visible(NOT_LIVE)
-    dead.touch()
+    end.touch()
     notebook.page.wait_for_selector(NOT_LIVE, state="visible")
     shown = "selector => getComputedStyle(document.querySelector(selector), '::after').content"
     assert notebook.page.evaluate(shown, NOT_LIVE) == '"Not live: no update for over 10 s"'
@@ -179,9 +182,14 @@ def test_values_under_the_pointer(open_notebook: Open, tmp_path: Path) -> None:
     notebook.run(1)
     column = notebook.page.locator(f"{LIVE} .gpuwidget-hover > i").nth(10)
     column.hover()
-    shown = "() => getComputedStyle(document.querySelector('.gpuwidget-hover > i:hover'), '::after').content"
-    notebook.page.wait_for_function("() => document.querySelector('.gpuwidget-hover > i:hover')")
-    time, *gpus = notebook.page.evaluate(shown).strip('"').split("\\a ")
+    # An update of the chart replaces the element under the pointer.
+    shown = notebook.page.wait_for_function(
+        """() => {
+            const column = document.querySelector('.gpuwidget-hover > i:hover');
+            return column && getComputedStyle(column, '::after').content.match(/^"(.+)"$/)?.[1];
+        }"""
+    )
+    time, *gpus = shown.json_value().split("\\a ")
     assert time.endswith("s")
     assert [line.partition(":")[0] for line in gpus[:4]] == ["GPU 0", "GPU 1", "GPU 2", "GPU 3"]
     end.touch()
@@ -189,13 +197,13 @@ def test_values_under_the_pointer(open_notebook: Open, tmp_path: Path) -> None:
 
 
 def test_redrawn_while_busy(open_notebook: Open, tmp_path: Path) -> None:
-    """While a cell keeps the kernel busy with pure Python, its chart is redrawn again and again."""
+    """While a cell keeps the kernel busy with pure Python, its chart keeps being redrawn."""
     end = tmp_path / "end"
     notebook = open_notebook([LOAD, BUSY.format(end=str(end))])
     notebook.run_to_the_end(0)
     notebook.run(1)
     notebook.page.wait_for_selector(LINES, state="attached")
-    notebook.script(REDRAWN, 14)
+    notebook.script(REDRAWN, 5)
     end.touch()
     notebook.wait_until_done()
 
@@ -219,7 +227,7 @@ def test_clear_output(open_notebook: Open, tmp_path: Path) -> None:
     """If a cell calls clear_output(), the chart disappears only briefly. When the cell has ended, the text
     printed after the call and the card are shown."""
     shown, shown_again = tmp_path / "shown", tmp_path / "again"
-    cell = CLEAR_OUTPUT.format(until_shown=runs_until(shown), until_shown_again=runs_until(shown_again))
+    cell = CLEAR_OUTPUT.format(wait=runs_until(shown), wait_again=runs_until(shown_again))
     notebook = open_notebook([LOAD, cell])
     notebook.run_to_the_end(0)
     notebook.run(1)

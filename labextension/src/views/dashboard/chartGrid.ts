@@ -260,8 +260,8 @@ export class ChartGrid {
       const { series, smoothing, bands } = this.frame;
       const seconds = smoothing * series.stepSeconds;
       const from = time + series.stepSeconds / 2 - seconds;
-      const cell = bandAt(bands, time)?.title ?? '';
-      this.tooltip.show(chart, row, { time, from, seconds, cell }, this.focused);
+      const bandTitle = bandAt(bands, time)?.title ?? '';
+      this.tooltip.show(chart, row, { time, from, seconds, bandTitle }, this.focused);
     }
   }
 }
@@ -274,22 +274,22 @@ interface TooltipHead {
   readonly from: number;
   readonly seconds: number;
   /** The title of the band at this time: a cell that used a GPU, or a gap. Empty if there is none. */
-  readonly cell: string;
+  readonly bandTitle: string;
 }
 
 /** The tooltip: the values of all GPUs at the cursor. */
 class Tooltip {
   readonly node: HTMLElement;
   private readonly time = new TextElement('dashboard-tooltip-time', 'div');
-  private readonly cell = new TextElement('dashboard-tooltip-cell', 'div');
+  private readonly band = new TextElement('dashboard-tooltip-band', 'div');
   private readonly rows = element('div', 'dashboard-tooltip-rows');
   /** The GPUs and colors for which the rows were created. */
   private rowsKey = '';
   private cells: (readonly [HTMLElement, TextElement, TextElement])[] = [];
 
   constructor(private readonly container: HTMLElement) {
-    // The band's title comes and goes while values arrive. It is the last line, so that no other moves.
-    this.node = element('div', 'dashboard-tooltip', this.time.node, this.rows, this.cell.node);
+    // The band's title comes and goes while values arrive. It is the last line, so that the values don't move.
+    this.node = element('div', 'dashboard-tooltip', this.time.node, this.rows, this.band.node);
     // For screen readers, the text above the chart has the same values.
     this.node.setAttribute('aria-hidden', 'true');
     setHidden(this.node, true);
@@ -299,8 +299,8 @@ class Tooltip {
    * Show the values of `chart` at the time index `row`, and emphasize those of the focused GPU.
    */
   show(chart: MetricChart, row: number, head: TooltipHead, focused: string | null): void {
-    const { time, from, seconds, cell } = head;
-    this.cell.set(cell);
+    const { time, from, seconds, bandTitle } = head;
+    this.band.set(bandTitle);
     const tooltipRows = chart.tooltipRows(row);
     const key = tooltipRows.map(({ shown }) => `${shown.uuid} ${String(shown.position)}`).join();
     if (key !== this.rowsKey) {
