@@ -17,7 +17,8 @@ from gpuwidget.views import card
 
 Open = Callable[..., Notebook]
 
-LOAD = "%load_ext gpuwidget"
+# There is no live chart: if one is closed while it is drawn, ipywidgets raises an error that nobody catches.
+LOAD = "%env GPUWIDGET_LIVE=0\n%load_ext gpuwidget"
 WATCHED = "%%gpuwatch\nimport time\ntime.sleep(0.5)"
 FIX = "num_workers=15, pin_memory=True, persistent_workers=True"
 OOM_HTML = "<div>1 <code class='gpuwidget-insert'>%gpu free --yes</code></div>"
@@ -53,7 +54,7 @@ def write(lab: Lab, name: str, *bundles: dict[str, Any], trusted: bool = True) -
 
 def listen(errors: list[str]) -> Callable[[Any], object]:
     """Return a function that collects the errors of a page."""
-    return lambda page: page.on("pageerror", lambda error: errors.append(str(error)))
+    return lambda page: page.on("pageerror", lambda error: errors.append(error.stack or str(error)))
 
 
 def button(notebook: Notebook, label: str, number: int = 0) -> Any:

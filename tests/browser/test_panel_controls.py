@@ -245,7 +245,7 @@ def test_a_kernel_of_another_version(open_notebook: Open, reply: dict[str, Any])
     and no error is raised in the page."""
     notebook = open_notebook([_REPLY.format(reply=json.dumps(reply))])
     errors: list[str] = []
-    notebook.page.on("pageerror", lambda error: errors.append(str(error)))
+    notebook.page.on("pageerror", lambda error: errors.append(error.stack or str(error)))
     show(notebook)
     notebook.run(0)
     notebook.wait_until_done()
@@ -266,7 +266,7 @@ def test_the_first_schema(open_notebook: Open, lab: Lab) -> None:
     gpu |= {"process_memory": None, "torch_reserved": None}
     notebook = open_notebook([cell(older)])
     errors: list[str] = []
-    notebook.page.on("pageerror", lambda error: errors.append(str(error)))
+    notebook.page.on("pageerror", lambda error: errors.append(error.stack or str(error)))
     show(notebook)
     notebook.run_to_the_end(0)
     notebook.page.wait_for_selector(f"{DEVICE}:enabled")
